@@ -23,8 +23,22 @@ pub fn difference(base: &Table, other: &Table) -> Option<String> {
         if a.len() != b.len() {
             return Some(format!("the phases are {} in one and {} in the other", names(&a), names(&b)));
         }
-        a.iter().zip(&b).find_map(|(a, b)| fields(&format!("phase.{}", name(a)), a, b, &PHASE_MAY_DIFFER))
+        let phase = |(a, b): (&&Table, &&Table)| {
+            loops(a, b).or_else(|| fields(&format!("phase.{}", name(a)), a, b, &PHASE_MAY_DIFFER))
+        };
+        a.iter().zip(&b).find_map(phase)
     })
+}
+
+/// Returns a sentence if one phase is an open loop and the other a closed one. Their settings have different names.
+fn loops(a: &Table, b: &Table) -> Option<String> {
+    let kind = |phase: &Table| match (phase.get("rate"), phase.get("concurrency")) {
+        (Some(rate), _) => format!("an open loop (rate {rate})"),
+        (None, Some(slots)) => format!("a closed loop (concurrency {slots})"),
+        (None, None) => "a closed loop".into(),
+    };
+    let differ = a.contains_key("rate") != b.contains_key("rate");
+    differ.then(|| format!("phase.{} is {} in one and {} in the other", name(a), kind(a), kind(b)))
 }
 
 fn name(phase: &Table) -> String {
@@ -165,6 +179,11 @@ mod tests {
         let size = difference(&base, &experiment("2 KiB", 16, "30s")).unwrap();
         assert!(size.contains("phase.get.objects.size is \"1 KiB\" in one and \"2 KiB\""), "{size}");
         assert!(difference(&base, &experiment("1 KiB", 8, "30s")).unwrap().contains("phase.get.concurrency"));
+        let open = "[[phase]]\nname = \"get\"\nrate = \"100/s\"\narrival = \"constant\"\n".parse().unwrap();
+        assert_eq!(
+            difference(&base, &open).unwrap(),
+            "phase.get is a closed loop (concurrency 16) in one and an open loop (rate \"100/s\") in the other"
+        );
         let more = "[[phase]]\nname = \"put\"\n".parse().unwrap();
         assert!(
             difference(&base, &more).unwrap().contains("phase.get") || difference(&base, &more).is_some()

@@ -20,12 +20,13 @@ pub fn check_compatibility(experiment: &mut Experiment, opened: &[Opened]) -> Re
     let mut refused = Vec::new();
     for store in opened {
         for phase in &experiment.phases {
-            let place = |text: String| format!("phase '{}' on {}: {text}", phase.name, store.written);
+            let written = store.written.trim_end_matches(':');
+            let place = |text: String| format!("phase '{}' on {written}: {text}", phase.name);
             match refusals(phase, store.store.as_ref()) {
                 Ok(()) => {}
                 Err(reason) if phase.sweep.is_some() => {
                     refused.push(phase.name.clone());
-                    let note = format!("a point of the sweep is omitted on {}: {reason}", store.written);
+                    let note = format!("a point of the sweep is omitted on {written}: {reason}");
                     if !notes.contains(&note) {
                         notes.push(note);
                     }
