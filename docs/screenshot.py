@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes docs/report.png: the top of the HTML report of a real run, as an optimized image.
 
-Starts two servers with different injected latencies, measures both in turns, opens the report in headless Chromium, and reduces
-the picture to a palette. Needs chromium and Pillow: `make screenshot`, about a minute and a half.
+Starts two servers with different injected latencies, measures both in turns, opens the report in headless Chromium, and
+reduces the picture to a palette. Needs chromium and Pillow: `make screenshot`, about a minute and a half.
 """
 
 import base64
@@ -11,6 +11,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 
 from PIL import Image
 
@@ -23,7 +24,7 @@ PLIMSOLL = os.environ.get("PLIMSOLL", str(ROOT / "target/release/plimsoll"))
 KEYS = {"AWS_ACCESS_KEY_ID": "screenshot", "AWS_SECRET_ACCESS_KEY": "screenshot-only"}
 SERVERS = {
     "alpha": "latency=lognormal(4ms;0.5)",
-    "beta": "latency=lognormal(5ms;0.5),stall=150ms/10s",
+    "beta": "latency=lognormal(5ms;0.8)",
 }
 EXPERIMENT = """
 name = "two stores"
@@ -44,7 +45,9 @@ arrival = "poisson"
 duration = "30s"
 """
 WIDTH, HEIGHT = 1280, 1200
-DRAWN = "document.querySelectorAll('canvas, .card svg').length >= 2"
+# The page draws a chart when it comes into view.
+DRAWN = """[...document.querySelectorAll('article[id]')].filter((card) => card.getBoundingClientRect().top < innerHeight)
+    .every((card) => card.querySelector('canvas, svg'))"""
 
 
 def start(faults: str) -> tuple[subprocess.Popen, str]:
@@ -83,9 +86,11 @@ def main() -> int:
         try:
             page.call("Emulation.setScrollbarsHidden", hidden=True)
             page.open(report.as_uri(), WIDTH, HEIGHT)
-            # The page draws a chart when it comes into view.
+            until = time.monotonic() + 30
             while not page.run(DRAWN):
-                pass
+                if time.monotonic() > until:
+                    raise TimeoutError("the report did not draw its charts within 30 s")
+                time.sleep(0.1)
             shot = page.call("Page.captureScreenshot", format="png")
             picture.write_bytes(base64.b64decode(shot["data"]))
         finally:
