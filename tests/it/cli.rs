@@ -379,3 +379,57 @@ fn a_server_restart_is_recorded_as_errors_and_the_schedule_continues() {
     server.kill().unwrap();
     server.wait().unwrap();
 }
+
+#[test]
+fn a_report_is_written_through_a_symbolic_link() {
+    let dir = scratch("device");
+    let out = dir.join("runs");
+    let line = [
+        "run",
+        "get",
+        "--store",
+        "memory:",
+        "--objects",
+        "2",
+        "--operations",
+        "5",
+        "--warmup",
+        "0s",
+        "--out",
+    ];
+    assert_eq!(plimsoll(&line).arg(&out).output().unwrap().status.code(), Some(0));
+    let (target, link) = (dir.join("page.html"), dir.join("link.html"));
+    std::fs::write(&target, "").unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    let output = plimsoll(&["report"]).arg(only_run(&out)).arg("--out").arg(&link).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(std::fs::read_to_string(&target).unwrap().contains("<html"));
+}
+
+#[test]
+fn a_named_store_with_half_of_its_credentials_is_refused() {
+    let dir = scratch("half");
+    let table =
+        "[store.half]\nurl = \"s3://bucket?endpoint=http://127.0.0.1:9\"\naccess_key_env = \"NOT_SET\"\n";
+    std::fs::write(dir.join("plimsoll.toml"), table).unwrap();
+    let output = plimsoll(&["run", "get", "--store", "half"]).current_dir(&dir).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("belong together"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn invalid_utf_8_and_line_breaks_in_arguments_give_a_proper_error() {
+    use std::os::unix::ffi::OsStrExt;
+    let odd = std::ffi::OsStr::from_bytes(b"no\xfftext");
+    let output = plimsoll(&["run"]).arg(odd).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    let output = run(&["run", "first\nplimsoll: forged"]);
+    assert_eq!((output.status.code(), text(&output.stderr).lines().count()), (Some(2), 1));
+    let output = run(&["run", "get", "--store", "memory:", "--workers", "99999"]);
+    assert!(
+        output.status.code() == Some(2) && text(&output.stderr).contains("--workers"),
+        "{}",
+        text(&output.stderr)
+    );
+}
