@@ -29,9 +29,6 @@ pub struct CapacityArguments {
     /// Load to vary [default: rate with --slo, else concurrency]
     #[arg(long, value_enum, value_name = "LOAD")]
     by: Option<By>,
-    /// Objective to meet: 'get.p99 < 10ms', 'errors < 0.1%'; may be repeated
-    #[arg(long, value_name = "OBJECTIVE")]
-    slo: Vec<String>,
     /// Maximum time of the search, with the preparation of objects [default: 5m]
     #[arg(long, value_name = "TIME")]
     within: Option<String>,
@@ -57,7 +54,6 @@ impl CapacityArguments {
         let given = [
             ("--operation", self.operation.is_some()),
             ("--by", self.by.is_some()),
-            ("--slo", !self.slo.is_empty()),
             ("--within", self.within.is_some()),
             ("--from", self.from.is_some()),
             ("--to", self.to.is_some()),
@@ -67,12 +63,12 @@ impl CapacityArguments {
         given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
 
-    /// Returns the search that the options describe.
+    /// Returns the search that the options and the objectives `slo` describe.
     ///
     /// # Errors
     /// Exit code 2 if an option is invalid. The message names its flag.
-    pub fn search(&self) -> Result<CapacitySearch, Exit> {
-        let objectives = objectives(&self.slo)?;
+    pub fn search(&self, slo: &[String]) -> Result<CapacitySearch, Exit> {
+        let objectives = objectives(slo)?;
         let form = form(self.operation.as_deref(), &objectives)?;
         let by = self.by(&objectives)?;
         let (mut from_per_s, mut to_per_s, mut in_flight) = (None, 1e6, (1, 1024));

@@ -1,6 +1,6 @@
 //! `plimsoll check`: checks runs against objectives, for people and for CI.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
@@ -12,12 +12,14 @@ use super::runs::find;
 use crate::report::document::{Document, Table};
 use crate::report::junit;
 use crate::report::terminal::table::{lines, plain};
+use crate::report::text::objectives::{detail, place, sentence};
 use crate::run_dir::run::{Run, read};
 use crate::schedule::Role;
-use crate::summary::objective::{Finding, Objective, ObjectiveResult};
-use crate::summary::series::{LatencyKind, Series};
+use crate::summary::objective::Objective;
+use crate::summary::objectives::judge;
+use crate::summary::result::ObjectiveFigures;
+use crate::summary::series::LatencyKind;
 use crate::text::outgoing;
-use crate::units::short_names;
 
 /// Arguments of `plimsoll check`.
 #[derive(Debug, Args)]
@@ -45,16 +47,6 @@ pub struct Arguments {
     json: bool,
 }
 
-/// An objective and its result for one series.
-pub struct Checked {
-    /// The objective as the user wrote it.
-    pub objective: String,
-    /// Store, phase and operation of the series.
-    pub place: String,
-    /// The result of judging the series.
-    pub finding: Finding,
-}
-
 fn objectives(arguments: &Arguments) -> Result<Vec<Objective>, Exit> {
     let mut out = Vec::new();
     for text in &arguments.slo {
@@ -77,81 +69,71 @@ fn objectives(arguments: &Arguments) -> Result<Vec<Objective>, Exit> {
     Ok(out)
 }
 
-/// Returns the short name of the store, the phase and the operation of a series; once, if these two have one name.
-fn place(run: &Run, series: &Series) -> String {
-    let stores: Vec<&str> = run.environment.stores.iter().map(|s| s.url.as_str()).collect();
-    let names = short_names(&stores);
-    let store =
-        stores.iter().position(|s| *s == series.store).map_or(series.store.clone(), |at| names[at].clone());
-    let phase =
-        series.step.map_or_else(|| series.phase.clone(), |step| format!("{}_{}", series.phase, step + 1));
-    let operation = series.operation.name();
-    if phase == operation { format!("{store} {phase}") } else { format!("{store} {phase} {operation}") }
+/// Objectives of a run, with the names of the run and its stores.
+struct Suite {
+    path: PathBuf,
+    run: String,
+    stores: Vec<String>,
+    found: Vec<ObjectiveFigures>,
+}
+
+impl Suite {
+    fn place(&self, figures: &ObjectiveFigures) -> String {
+        let stores: Vec<&str> = self.stores.iter().map(String::as_str).collect();
+        place(&stores, figures)
+    }
 }
 
 /// Checks a run against objectives.
 ///
 /// # Errors
-/// Exit code 2 if an objective applies to no measured series.
-fn check_run(run: &Run, objectives: &[Objective]) -> Result<Vec<Checked>, Exit> {
-    let mut out = Vec::new();
-    for objective in objectives {
-        let subjects = run.subjects(objective);
-        if subjects.is_empty() {
-            let mut known: Vec<String> = run
-                .series
-                .iter()
-                .filter(|s| s.role == Role::Measure)
-                .map(|s| format!("{}.{}", s.phase, s.operation))
-                .collect();
-            known.sort();
-            known.dedup();
-            return Err(Exit::input(format!(
-                "--slo '{}': {} did not measure this; use one of {}",
-                objective.text,
-                run.path.display(),
-                known.join(", ")
-            )));
-        }
-        for series in subjects {
-            out.push(Checked {
-                objective: objective.text.clone(),
-                place: place(run, &series),
-                finding: objective.judge(&series),
-            });
-        }
+/// Exit code 2 if the run is a search for the capacity, or if an objective applies to no measured series.
+fn check_run(run: &Run, objectives: &[Objective]) -> Result<Suite, Exit> {
+    if run.result.capacity.is_some() {
+        return Err(Exit::input(format!(
+            "{path} is a search for the capacity, which exceeds it on purpose; its result is in `plimsoll show {id}`; \
+             to judge one load, use plimsoll run OPERATION --rate N/s --slo OBJECTIVE",
+            path = run.path.display(),
+            id = run.result.run.id,
+        )));
     }
-    Ok(out)
+    if let Some(other) = objectives.iter().find(|objective| run.subjects(objective).is_empty()) {
+        let measured = run.series.iter().filter(|s| s.role == Role::Measure);
+        let mut known: Vec<String> = measured.map(|s| format!("{}.{}", s.phase, s.operation)).collect();
+        known.sort();
+        known.dedup();
+        let (text, path, known) = (&other.text, run.path.display(), known.join(", "));
+        return Err(Exit::input(format!("--slo '{text}': {path} did not measure this; use one of {known}")));
+    }
+    Ok(Suite {
+        path: run.path.clone(),
+        run: run.result.run.id.clone(),
+        stores: run.environment.stores.iter().map(|s| s.url.clone()).collect(),
+        found: judge(&run.series, objectives),
+    })
 }
 
-fn render(path: &Path, checked: &[Checked]) -> String {
+fn render(suite: &Suite) -> String {
     let mut table = plain();
-    for c in checked {
-        table.add_row([c.finding.outcome.describe(), &c.objective, &c.place, &c.finding.text()]);
+    for figures in &suite.found {
+        let (place, detail) = (suite.place(figures), detail(figures));
+        table.add_row([figures.outcome.describe(), &figures.objective, &place, &detail]);
     }
-    format!("{}\n{}", path.display(), lines(&table))
+    format!("{}\n{}", suite.path.display(), lines(&table))
 }
 
 /// Returns the answer for all runs in a sentence.
-fn answer(suites: &[(String, Vec<Checked>)]) -> String {
-    let outcomes = || suites.iter().flat_map(|(_, checked)| checked).map(|c| c.finding.outcome);
-    let count = |outcome: ObjectiveResult| outcomes().filter(|found| *found == outcome).count();
-    let (all, missed, open) =
-        (outcomes().count(), count(ObjectiveResult::Fail), count(ObjectiveResult::CannotTell));
-    match (missed, open) {
-        (0, 0) => format!("pass: {all} of {all} objectives met"),
-        (0, open) => format!("cannot tell: the measurement is too short for {open} of {all} objectives"),
-        (missed, 0) => format!("FAIL: {missed} of {all} objectives missed"),
-        (missed, open) => format!("FAIL: {missed} of {all} objectives missed, {open} undecided"),
-    }
+fn answer(suites: &[Suite]) -> String {
+    sentence(&suites.iter().flat_map(|suite| suite.found.clone()).collect::<Vec<_>>())
 }
 
 /// Returns the results as Markdown: the answer and a table.
-fn markdown(suites: &[(String, Vec<Checked>)]) -> String {
+fn markdown(suites: &[Suite]) -> String {
     let mut table = Table::new("", &["result", "objective", "store", "measured", "run"]);
-    for (run, checked) in suites {
-        for c in checked {
-            table.row([c.finding.outcome.describe(), &c.objective, &c.place, &c.finding.text(), run]);
+    for suite in suites {
+        for figures in &suite.found {
+            let (place, detail) = (suite.place(figures), detail(figures));
+            table.row([figures.outcome.describe(), &figures.objective, &place, &detail, &suite.run]);
         }
     }
     let (title, answer) = ("Objectives".into(), answer(suites));
@@ -163,27 +145,27 @@ fn markdown(suites: &[(String, Vec<Checked>)]) -> String {
 struct CheckResult<'a> {
     run: &'a str,
     objective: &'a str,
-    place: &'a str,
+    place: String,
     outcome: &'static str,
     detail: &'a str,
     duration_needed_s: Option<f64>,
     client_limited: Option<&'a str>,
 }
 
-fn json(suites: &[(String, Vec<Checked>)]) -> String {
-    let document = |run: &str, c: &Checked| {
+fn json(suites: &[Suite]) -> String {
+    let document = |suite: &Suite, figures: &ObjectiveFigures| {
         serde_json::to_value(CheckResult {
-            run,
-            objective: &c.objective,
-            place: &c.place,
-            outcome: c.finding.outcome.name(),
-            detail: &c.finding.detail,
-            duration_needed_s: c.finding.duration_needed_s,
-            client_limited: c.finding.client_limited.as_deref(),
+            run: &suite.run,
+            objective: &figures.objective,
+            place: suite.place(figures),
+            outcome: figures.outcome.name(),
+            detail: &figures.detail,
+            duration_needed_s: figures.duration_needed_s,
+            client_limited: figures.client_limited.as_deref(),
         })
         .unwrap_or_default()
     };
-    let all = suites.iter().flat_map(|(run, checked)| checked.iter().map(|c| document(run, c)));
+    let all = suites.iter().flat_map(|suite| suite.found.iter().map(|figures| document(suite, figures)));
     let all: Vec<serde_json::Value> = all.collect();
     format!("{}\n", serde_json::to_string_pretty(&serde_json::json!({ "checks": all })).unwrap_or_default())
 }
@@ -199,9 +181,9 @@ pub fn check(arguments: &Arguments) -> Result<(), Exit> {
     for path in &find(&arguments.runs)? {
         let run = read(path, &[LatencyKind::Service, LatencyKind::Response, LatencyKind::FirstByte])
             .map_err(Exit::input)?;
-        let checked = check_run(&run, &objectives)?;
-        tables.push_str(&render(path, &checked));
-        suites.push((run.result.run.id.clone(), checked));
+        let suite = check_run(&run, &objectives)?;
+        tables.push_str(&render(&suite));
+        suites.push(suite);
     }
     match arguments.json {
         true => say(&json(&suites))?,
@@ -211,20 +193,20 @@ pub fn check(arguments: &Arguments) -> Result<(), Exit> {
         append("--summary", path, &markdown(&suites))?;
     }
     if let Some(path) = &arguments.junit {
-        let cases = suites.iter().map(|(id, checked)| {
-            let cases = checked.iter().map(|c| junit::Case {
-                name: c.objective.clone(),
-                place: c.place.clone(),
-                outcome: c.finding.outcome,
-                detail: c.finding.text(),
+        let cases = suites.iter().map(|suite| {
+            let cases = suite.found.iter().map(|figures| junit::Case {
+                name: figures.objective.clone(),
+                place: suite.place(figures),
+                outcome: figures.outcome,
+                detail: detail(figures),
             });
-            (id.clone(), cases.collect::<Vec<_>>())
+            (suite.run.clone(), cases.collect::<Vec<_>>())
         });
         let text = junit::document(&cases.collect::<Vec<_>>());
         std::fs::write(path, &*outgoing(&text))
             .map_err(|e| Exit::input(format!("--junit {}: {e}", path.display())))?;
     }
-    let outcomes = suites.iter().flat_map(|(_, checked)| checked).map(|c| c.finding.outcome);
+    let outcomes = suites.iter().flat_map(|suite| &suite.found).map(|figures| figures.outcome);
     let missed = |n: usize| format!("{n} objective{} missed", if n == 1 { "" } else { "s" });
     arguments.cannot_tell.conclude(outcomes, "objective", missed)
 }

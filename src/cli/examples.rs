@@ -7,7 +7,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "plimsoll run quickstart",
             "plimsoll run get --store s3://bucket --size 64KiB --concurrency 32 --duration 1m",
-            "plimsoll run mixed --store s3://bucket --rate 500/s",
+            "plimsoll run mixed --store s3://bucket --rate 500/s --slo 'get.p99 < 25ms' --slo 'errors < 0.1%'",
             "plimsoll run get --store s3://one --store s3://two --until conclusive",
             "plimsoll run capacity --store s3://bucket --slo 'get.p99 < 25ms'",
             "plimsoll run get --store s3://bucket --sweep size=1KiB,1MiB --sweep concurrency=1,8,64",

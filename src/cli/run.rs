@@ -344,7 +344,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
 /// # Errors
 /// Exit code 2 if an argument is invalid; otherwise as [`execute`].
 pub fn run_through(arguments: &ExperimentArguments, relays: &Relays) -> Result<(), Exit> {
-    let search = (arguments.name() == "capacity").then(|| arguments.capacity.search()).transpose()?;
+    let search = (arguments.name() == "capacity")
+        .then(|| arguments.capacity.search(&arguments.options.slo))
+        .transpose()?;
     timeout::apply(arguments.short.timeout.as_deref())?;
     let mut experiment = resolve_experiment(arguments, search.as_ref(), relays)?;
     arguments.precision.apply(&mut experiment);
@@ -356,7 +358,11 @@ pub fn run_through(arguments: &ExperimentArguments, relays: &Relays) -> Result<(
         let text = arguments.options.preview(&experiment)?;
         return say(&format!("{text}{}", arguments.precision.power(&experiment)?));
     }
-    let (settings, components) = (arguments.options.settings()?, arguments.options.components()?);
+    let (mut settings, components) = (arguments.options.settings()?, arguments.options.components()?);
+    if search.is_some() {
+        // They are the objectives of each step.
+        settings.objectives.clear();
+    }
     let summary = match (search, until) {
         (Some(search), _) => find_capacity(&experiment, &settings, &components, search)?,
         (None, Some(until)) => execute_until(&experiment, &settings, &components, until)?,

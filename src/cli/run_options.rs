@@ -29,6 +29,7 @@ use crate::session::observer::RunObserver;
 use crate::session::open;
 use crate::session::shard::{Sharding, parse_shard, parse_start};
 use crate::session::{Components, RunSummary, Settings};
+use crate::summary::objective::Objective;
 
 /// Options of commands that run an experiment.
 #[derive(Debug, Args)]
@@ -46,6 +47,10 @@ pub struct RunOptions {
     /// Label of the run, such as branch=main; may be repeated; `plimsoll history --label` selects runs by it
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_label)]
     label: Vec<(String, String)>,
+    /// Objective: 'get.p99 < 10ms', 'errors < 0.1%'; the run ends with exit code 1 if it misses one; `plimsoll run
+    /// capacity` searches for the highest rate that meets all of them; may be repeated
+    #[arg(long, value_name = "OBJECTIVE", conflicts_with = "shard")]
+    pub slo: Vec<String>,
     /// End the run with exit code 1 if this holds for ten seconds: 'errors > 5%', 'get.p99 > 2s'; may be repeated
     #[arg(long, value_name = "CONDITION")]
     abort_if: Vec<String>,
@@ -169,7 +174,9 @@ impl RunOptions {
             start_at,
             host_offset_s: self.clock_offset,
         });
+        let parse = |text: &String| Objective::parse(text).map_err(|e| Exit::input(format!("--slo {e}")));
         Ok(Settings {
+            objectives: self.slo.iter().map(parse).collect::<Result<_, _>>()?,
             record_operations: self.record.is_some(),
             sharding,
             cost: self.money.settings(),
@@ -222,12 +229,13 @@ impl RunOptions {
         let text = if self.json {
             json::to_string(&run.result)
         } else {
-            format!(
-                "{}{}results: {}\n",
-                verdicts(&run),
-                terminal::render(&run.result, terminal::Detail::default()),
-                run.path.display()
-            )
+            let rendered = terminal::render(&run.result, terminal::Detail::default());
+            // The user asked first for the objectives.
+            let text = match run.result.objectives.is_empty() {
+                true => format!("{}{rendered}", verdicts(&run)),
+                false => format!("{rendered}{}", verdicts(&run)),
+            };
+            format!("{text}results: {}\n", run.path.display())
         };
         let printed = say(&text);
         problem.map_or(printed, Err)

@@ -56,6 +56,9 @@ pub struct Row {
     /// True for the primary figure, which is declared before the comparison. The others are corrected for
     /// multiple comparisons.
     pub primary: bool,
+    /// True for a primary figure that the user declared.
+    #[serde(skip)]
+    pub declared: bool,
     /// Figure of the base.
     pub base: Side,
     /// Figure of the other side.
@@ -157,7 +160,10 @@ fn judged<'a, F: FnMut(Metric) -> MetricComparison>(
     found
         .into_iter()
         .zip(bounds)
-        .map(|((s, c, primary), bound)| row(s, &c, primary, if primary { 1.0 - LEVEL } else { bound }))
+        .map(|((s, c, is_primary), bound)| Row {
+            declared: is_primary && primary.is_some(),
+            ..row(s, &c, is_primary, if is_primary { 1.0 - LEVEL } else { bound })
+        })
         .collect()
 }
 
@@ -179,6 +185,7 @@ fn row((series, other): (&Series, &Series), compared: &MetricComparison, primary
         metric: compared.metric.name(series.clocked()),
         unit,
         primary,
+        declared: false,
         base: side(&compared.base, series),
         other: side(&compared.other, other),
         change: compared.change.map(|c| c.0),
@@ -288,7 +295,8 @@ pub fn bound(limited: &[&str]) -> String {
 }
 
 impl Comparison {
-    /// Returns the verdict on the primary figure in a sentence, with that on p99 of the same operation.
+    /// Returns the verdict on the primary figure in a sentence, with that on p99 of the same operation. If the figure
+    /// was measured several times, such as at the points of a sweep, and none was declared, all of them count.
     pub fn sentence(&self) -> String {
         let Some(row) = self.rows.iter().find(|r| r.primary).or_else(|| self.rows.first()) else {
             return "no figure was measured on both sides".into();
@@ -306,19 +314,37 @@ impl Comparison {
                 None => format!("no difference shown between {a} and {b} in {}", row.label()),
             };
         }
+        let same = |r: &&Row| (&r.operation, &r.metric) == (&row.operation, &row.metric);
+        let points: Vec<&Row> = self.rows.iter().filter(same).collect();
+        if points.len() > 1 && !row.declared {
+            return self.sentence_of_points(&points);
+        }
         let beside = |r: &&Row| {
             r.metric == "p99"
                 && row.metric == "p50"
                 && (&r.phase, r.step, &r.operation) == (&row.phase, row.step, &row.operation)
         };
-        let others: Vec<Compared> =
-            self.rows.iter().filter(beside).map(|r| r.compared(r.metric.clone())).collect();
-        let limited: Vec<&str> = [(&row.base, a), (&row.other, b)]
-            .into_iter()
-            .filter(|(side, _)| side.client_limited.is_some())
-            .map(|(_, name)| name.as_str())
-            .collect();
-        format!("{}{}", verdict::sentence(a, b, &row.compared(row.label()), &others), bound(&limited))
+        let shown: Vec<&Row> = std::iter::once(row).chain(self.rows.iter().filter(beside)).collect();
+        let others: Vec<Compared> = shown[1..].iter().map(|r| r.compared(r.metric.clone())).collect();
+        format!("{}{}", verdict::sentence(a, b, &row.compared(row.label()), &others), self.bound(&shown))
+    }
+
+    /// Returns the remark that names the sides which the client limited in at least one of the rows with a verdict.
+    fn bound(&self, rows: &[&Row]) -> String {
+        let limits = |side: fn(&Row) -> &Side| {
+            let mut judged = rows.iter().filter(|row| row.verdict != Verdict::CannotTell);
+            judged.any(|row| side(row).client_limited.is_some())
+        };
+        let sides = [(limits(|row| &row.base), &self.base), (limits(|row| &row.other), &self.other)];
+        let limited = sides.iter().filter(|(limited, _)| *limited).map(|(_, side)| side.name.as_str());
+        bound(&limited.collect::<Vec<_>>())
+    }
+
+    /// Returns in how many of several measurements of one figure, such as the points of a sweep, each side is faster.
+    fn sentence_of_points(&self, points: &[&Row]) -> String {
+        let compared: Vec<Compared> = points.iter().map(|row| row.compared(row.label())).collect();
+        let figure = format!("{} {}", points[0].operation, points[0].metric);
+        verdict::of_points(&self.base.name, &self.other.name, &figure, &compared) + &self.bound(points)
     }
 
     /// Returns the reservations about the verdict: different clients or loads, a limited client, or single runs.

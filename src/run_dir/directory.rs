@@ -15,6 +15,8 @@ use super::write::write_whole;
 use crate::recorder::collector::SecondRow;
 use crate::recorder::log::LogRecord;
 use crate::summary::estimates::confidence_intervals;
+use crate::summary::objective::Objective;
+use crate::summary::objectives::judge;
 use crate::summary::result::RunResult;
 use crate::summary::series::LatencyKind;
 
@@ -27,6 +29,8 @@ pub struct RunDirectory {
     experiment: String,
     log: IntervalLog,
     operations: Option<OperationLog>,
+    /// Objectives to judge when the run ends.
+    pub objectives: Vec<Objective>,
     /// First error while writing a file; later errors are consequences of it.
     pub disk_error: Option<io::Error>,
 }
@@ -44,7 +48,14 @@ impl RunDirectory {
         let log = IntervalLog::create(&path.join("intervals.arrows"))?;
         let operations =
             if operations { Some(OperationLog::create(&path.join("operations.arrows"))?) } else { None };
-        Ok(RunDirectory { path, experiment: experiment.to_string(), log, operations, disk_error: None })
+        Ok(RunDirectory {
+            objectives: Vec::new(),
+            path,
+            experiment: experiment.to_string(),
+            log,
+            operations,
+            disk_error: None,
+        })
     }
 
     /// Returns the path of the run directory.
@@ -93,11 +104,12 @@ impl RunDirectory {
         }
     }
 
-    /// Finishes the logs, adds the confidence intervals to `result`, and writes `environment.json` and `result.json`.
+    /// Finishes the logs, adds the confidence intervals and the judged objectives to `result`, and writes
+    /// `environment.json` and `result.json`.
     ///
     /// Returns the run, and the first error while writing a file since the run began.
     pub fn finish(self, mut result: RunResult, environment: Environment) -> (Run, Option<io::Error>) {
-        let RunDirectory { path, experiment, log, operations, mut disk_error } = self;
+        let RunDirectory { path, experiment, log, operations, objectives, mut disk_error } = self;
         let mut check = |done: io::Result<()>| {
             if let Err(error) = done {
                 disk_error.get_or_insert(error);
@@ -112,6 +124,11 @@ impl RunDirectory {
                 Vec::new()
             });
         result.confidence = confidence_intervals(&series);
+        if !objectives.is_empty() {
+            let latencies = [LatencyKind::Service, LatencyKind::Response, LatencyKind::FirstByte];
+            let all = series_since(&path, environment.origin_unix_s, &result, &latencies);
+            result.objectives = judge(all.as_deref().unwrap_or(&series), &objectives);
+        }
         check(write_whole(&path.join("result.json"), &json::to_string(&result)));
         (Run { path, result, environment, experiment, series }, disk_error)
     }

@@ -8,6 +8,7 @@ use super::seconds::series;
 use crate::schedule::Role;
 use crate::summary::consistency;
 use crate::summary::objective::Objective;
+use crate::summary::objectives;
 use crate::summary::result::RunResult;
 use crate::summary::series::{LatencyKind, Series};
 
@@ -41,25 +42,7 @@ impl Run {
     /// Returns the measured series to which an objective applies. If it names no operation, all operations of a
     /// phase are combined into one series.
     pub fn subjects(&self, objective: &Objective) -> Vec<Series> {
-        let measured: Vec<&Series> =
-            self.series.iter().filter(|s| s.role == Role::Measure && objective.target.matches(s)).collect();
-        if objective.target.operation.is_some() {
-            return measured.into_iter().cloned().collect();
-        }
-        let mut groups: Vec<Vec<&Series>> = Vec::new();
-        for series in measured {
-            let same = |g: &&mut Vec<&Series>| {
-                (&g[0].store, &g[0].phase, g[0].step) == (&series.store, &series.phase, series.step)
-            };
-            match groups.iter_mut().find(same) {
-                Some(group) => group.push(series),
-                None => groups.push(vec![series]),
-            }
-        }
-        let one = |group: &Vec<&Series>| {
-            if group.len() == 1 { Some(group[0].clone()) } else { Series::together(group) }
-        };
-        groups.iter().filter_map(one).collect()
+        objectives::subjects(&self.series, objective)
     }
 }
 

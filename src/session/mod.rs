@@ -12,6 +12,7 @@ pub mod compatibility;
 pub mod embedded;
 pub mod error;
 pub mod live;
+pub mod objectives;
 pub mod observer;
 pub mod open;
 pub mod preflight;
@@ -143,6 +144,7 @@ fn ready(
     passes: &mut dyn Passes,
 ) -> Result<Ready, RunError> {
     let mut experiment = requested.clone();
+    objectives::check(&experiment, &settings.objectives)?;
     let sharding = settings.sharding.as_ref();
     if let Some(sharding) = sharding {
         shard::check(&experiment, sharding.shard, components.rendezvous.is_some())?;
@@ -270,6 +272,7 @@ pub fn execute_passes(
     let (id, recorded) = (&ready.id, to_toml(&ready.experiment));
     let created = RunDirectory::create(&settings.out, id, &recorded, settings.record_operations);
     let mut directory = created.map_err(|e| settings.out_error(&e))?;
+    directory.objectives.clone_from(&settings.objectives);
     directory.environment(&ready.environment).map_err(|e| settings.out_error(&e))?;
     let control = Arc::new(Control::default());
     ready.budget.arm(&control);
@@ -320,7 +323,10 @@ fn conclude(
     result.client.peak_rss_bytes = peak_rss_bytes();
     let (run, unwritten) = directory.finish(result, ready.environment);
     let unwritten = unwritten.map(|e| RunError::results_kept(&e.to_string(), &path));
-    let problem = problem.or(unwritten).or_else(|| judge(&run.result));
+    let problem = problem
+        .or(unwritten)
+        .or_else(|| judge(&run.result))
+        .or_else(|| objectives::problem(&run.result.objectives));
     RunSummary { run, problem }
 }
 

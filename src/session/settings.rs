@@ -12,6 +12,7 @@ use super::observer::RunObserver;
 use super::shard::{Rendezvous, Sharding};
 use crate::driver::Shard;
 use crate::s3::credentials::CredentialSource;
+use crate::summary::objective::Objective;
 
 /// Settings of a run that are not part of its experiment.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +29,8 @@ pub struct Settings {
     pub ca_bundle: Option<PathBuf>,
     /// Labels of the run, by key.
     pub labels: BTreeMap<String, String>,
+    /// Objectives that the run must meet.
+    pub objectives: Vec<Objective>,
     /// Number of worker threads; `None` derives it from the load and the number of cores.
     pub workers: Option<usize>,
     /// True if every operation is logged to `operations.arrows`.

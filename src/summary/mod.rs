@@ -16,6 +16,7 @@ pub mod groups;
 pub mod limits;
 pub mod merge;
 pub mod objective;
+pub mod objectives;
 pub mod percentiles;
 pub mod power;
 pub mod ramp;

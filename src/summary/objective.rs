@@ -1,6 +1,9 @@
 //! Objectives for a run (`get.p99 < 10ms`, `errors < 0.1%`, `throughput > 5 Gbit/s`) and bounds on a change
 //! between two runs (`get.p99 > +5%`).
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::confidence::{Confidence, MIN_INDEPENDENT, Share, WIDEST};
 use super::estimates::{Estimate, Estimator, Metric};
 use super::merge::latencies;
@@ -44,7 +47,7 @@ pub struct Objective {
 }
 
 /// Result of judging an objective.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ObjectiveResult {
     /// The whole interval meets the objective.
@@ -83,23 +86,13 @@ pub struct Finding {
     pub outcome: ObjectiveResult,
     /// Description of the measured value, for people.
     pub detail: String,
-    /// Estimated seconds of measurement needed for an interval. `None` if there is one, or if the result is
-    /// decided without one.
+    /// Estimated seconds of measurement needed for a decision. `None` if there is one, or if the figure is too close to
+    /// the objective.
     pub duration_needed_s: Option<f64>,
     /// True if the measured value meets the objective, regardless of its interval. `None` if there is no value.
     pub as_measured: Option<bool>,
     /// Reason why the client was the bottleneck; the figure is then only a bound on the store's. `None` if it was not.
     pub client_limited: Option<String>,
-}
-
-impl Finding {
-    /// Returns the description, with a remark if the client was the bottleneck.
-    pub fn text(&self) -> String {
-        match &self.client_limited {
-            Some(why) => format!("{}; limited by the client, not by the store ({why})", self.detail),
-            None => self.detail.clone(),
-        }
-    }
 }
 
 impl Target {
@@ -199,6 +192,7 @@ impl Objective {
             return undecided("nothing was measured");
         }
         let mut estimator = Estimator::new(series);
+        let measured_s: f64 = series.time_s().iter().sum();
         let percent = |x: f64| format!("{:.3}%", 100.0 * x);
         let found = match metric {
             // A percentile meets its bound if that share of all operations does. Failed and censored operations
@@ -207,11 +201,12 @@ impl Objective {
                 let share = estimator.within(clocked, (self.bound / 1e3) as u64);
                 let measured =
                     format!("{} of operations within the limit, {} needed", percent(share.value), percent(q));
-                decide(Measured::of(share), |x| x >= q, &measured, percent)
+                decide(Measured::of(share, measured_s), (q, |x| x >= q), &measured, percent)
             }
             Metric::Errors => {
                 let share = estimator.errors();
-                decide(Measured::of(share), |x| x < self.bound, &percent(share.value), percent)
+                let (bound, text) = (self.bound, percent(share.value));
+                decide(Measured::of(share, measured_s), (bound, |x| x < bound), &text, percent)
             }
             Metric::Rate | Metric::Throughput => {
                 let Estimate { value, confidence, .. } = estimator.estimate(metric);
@@ -223,7 +218,9 @@ impl Objective {
                 // No interval is wider than this, so a bound outside it is decided without an interval.
                 let widest = (value / WIDEST, value * WIDEST);
                 let bounds = confidence.ends().or((operations as f64 >= MIN_INDEPENDENT).then_some(widest));
-                decide(Measured { value, confidence, bounds }, |x| x > self.bound, &show(value), show)
+                let bound = self.bound;
+                let measured = Measured { value, confidence, bounds, measured_s };
+                decide(measured, (bound, |x| x > bound), &show(value), show)
             }
         };
         Finding { client_limited: series.client_limited.clone(), ..found }
@@ -286,44 +283,69 @@ fn undecided(why: &str) -> Finding {
     }
 }
 
-/// A value, its interval for display, and the bounds that decide; see [`Share`].
+/// A value, its interval for display, the bounds that decide (see [`Share`]), and the measured time in seconds.
 struct Measured {
     value: f64,
     confidence: Confidence,
     bounds: Option<(f64, f64)>,
+    measured_s: f64,
 }
 
+/// Factor by which a probable time is rounded up.
+const GENEROUS: f64 = 1.25;
+/// Maximum factor between the measured time and the time that an objective probably needs. Beyond it, the figure is too
+/// close to the objective.
+const MAX_LONGER: f64 = 100.0;
+
 impl Measured {
-    fn of(share: Share) -> Measured {
-        Measured { value: share.value, confidence: share.confidence, bounds: share.bounds }
+    fn of(share: Share, measured_s: f64) -> Measured {
+        Measured { value: share.value, confidence: share.confidence, bounds: share.bounds, measured_s }
+    }
+
+    /// Returns the seconds of measurement after which the bounds would probably exclude `limit`, if their distance from
+    /// the value shrinks with the square root of the time; `None` if that takes too long.
+    fn needed_s(&self, limit: f64) -> Option<f64> {
+        let (low, high) = self.bounds?;
+        let half = if limit > self.value { high - self.value } else { self.value - low };
+        let longer = GENEROUS * (half / (limit - self.value)).powi(2);
+        (longer <= MAX_LONGER).then(|| (self.measured_s * longer).ceil())
     }
 }
 
-/// Decides by the bounds: a pass if both meet the objective, a fail if neither does.
+/// Decides by the bounds: a pass if both meet the objective, a fail if neither does. `objective` is the bound and a
+/// function that tells which values meet it.
 fn decide(
     measured: Measured,
-    holds: impl Fn(f64) -> bool,
+    objective: (f64, impl Fn(f64) -> bool),
     text: &str,
     show: impl Fn(f64) -> String,
 ) -> Finding {
-    let Measured { value, confidence, bounds } = measured;
-    let outcome = match bounds.map(|(low, high)| (holds(low), holds(high))) {
+    let (limit, holds) = objective;
+    let outcome = match measured.bounds.map(|(low, high)| (holds(low), holds(high))) {
         Some((true, true)) => ObjectiveResult::Pass,
         Some((false, false)) => ObjectiveResult::Fail,
         _ => ObjectiveResult::CannotTell,
     };
-    let (detail, duration_needed_s) = match confidence {
-        Confidence::Between { low, high, .. } => (format!("{text} [{}..{}]", show(low), show(high)), None),
-        Confidence::Needs { seconds } | Confidence::Structure { seconds }
-            if outcome == ObjectiveResult::CannotTell =>
-        {
+    let open = outcome == ObjectiveResult::CannotTell;
+    let (detail, duration_needed_s) = match measured.confidence {
+        Confidence::Between { low, high, .. } => {
+            let needed_s = if open { measured.needed_s(limit) } else { None };
+            let remark = match needed_s {
+                Some(seconds) => format!(", about {seconds:.0} s needed"),
+                None if open => ", too close to the objective".to_string(),
+                None => String::new(),
+            };
+            (format!("{text} [{}..{}]{remark}", show(low), show(high)), needed_s)
+        }
+        Confidence::Needs { seconds } | Confidence::Structure { seconds } if open => {
             (format!("{text}; too few independent seconds, about {seconds:.0} s needed"), Some(seconds))
         }
         Confidence::Needs { .. } | Confidence::Structure { .. } => {
             (format!("{text}; decided without an interval because the bound is far off"), None)
         }
     };
-    Finding { outcome, detail, duration_needed_s, as_measured: Some(holds(value)), client_limited: None }
+    let as_measured = Some(holds(measured.value));
+    Finding { outcome, detail, duration_needed_s, as_measured, client_limited: None }
 }
 
 /// A bound on a change: `get.p99 > +5%`.

@@ -128,5 +128,29 @@ fn three_operations_decide_nothing() {
 fn the_finding_reports_a_limited_client() {
     let limited = Series { client_limited: Some("cpu: 97%".into()), ..series(&[0; 60], 1000) };
     let found = Objective::parse("get.p99 < 10ms").unwrap().judge(&limited);
-    assert!(found.text().contains("limited by the client, not by the store (cpu: 97%)"), "{found:?}");
+    assert_eq!(found.client_limited.as_deref(), Some("cpu: 97%"));
+}
+
+#[test]
+fn an_undecided_objective_says_how_long_to_measure() {
+    // The share of failures is 0%, 0.77% and 1.2%, and changes from second to second.
+    for (bound, pattern) in [
+        ("errors < 0.1%", [0; 6]),
+        ("errors < 1%", [12, 0, 1, 9, 0, 1]),
+        ("errors < 1%", [16, 1, 8, 2, 6, 3]),
+    ] {
+        let measured = |seconds: usize| {
+            let failed: Vec<u64> = (0..seconds).map(|second| pattern[second % 6]).collect();
+            Objective::parse(bound).unwrap().judge(&series(&failed, 500))
+        };
+        let short = measured(12);
+        assert_eq!(short.outcome, ObjectiveResult::CannotTell, "{short:?}");
+        let needed = short.duration_needed_s.unwrap();
+        assert!((13.0..600.0).contains(&needed), "{short:?}");
+        assert_ne!(measured(needed as usize).outcome, ObjectiveResult::CannotTell, "{needed} s are enough");
+    }
+    let close =
+        Objective::parse("errors < 1%").unwrap().judge(&series(&[4, 5, 6, 5, 4, 6, 5, 5, 4, 6, 4, 6], 500));
+    assert_eq!((close.outcome, close.duration_needed_s), (ObjectiveResult::CannotTell, None), "{close:?}");
+    assert!(close.detail.contains("too close to the objective"), "{close:?}");
 }

@@ -16,7 +16,8 @@ mod sweep;
 
 pub use disturbances::{Disturbances, PauseFigures, ReceiveClock};
 pub use judgement::{
-    CapacityBy, CapacityFigures, CapacityStep, ClientLimit, ConfidenceInterval, UntilFigures,
+    CapacityBy, CapacityFigures, CapacityStep, ClientLimit, ConfidenceInterval, ObjectiveFigures,
+    UntilFigures,
 };
 pub use sweep::{SweepFigures, SweepPoint, UploadFigures};
 
@@ -55,6 +56,9 @@ pub struct RunResult {
     /// Question of a run that measured until its answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<UntilFigures>,
+    /// Objectives of the run, one entry per objective, store, phase and step.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objectives: Vec<ObjectiveFigures>,
     /// Cost of the run, one entry per store whose provider has prices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cost: Vec<CostFigures>,

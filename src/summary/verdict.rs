@@ -119,6 +119,40 @@ pub fn sentence(first: &str, second: &str, main: &Compared, others: &[Compared])
     [main_clause(first, second, &main)].into_iter().chain(clauses).collect::<Vec<_>>().join("; ")
 }
 
+/// Returns in how many of several measurements of one figure each of two sides, which are named, is faster.
+pub fn of_points(first: &str, second: &str, figure: &str, points: &[Compared]) -> String {
+    let count = |wanted: Verdict| points.iter().filter(|point| point.verdict == wanted).count();
+    let all = points.len();
+    let (faster, slower, same, short) = (
+        count(Verdict::Faster),
+        count(Verdict::Slower),
+        count(Verdict::NoDifference),
+        count(Verdict::CannotTell),
+    );
+    let wins = |winner: &str, loser: &str, n: usize| {
+        format!("{winner} is faster than {loser} at {figure} in {n} of {all} measurements")
+    };
+    let needed = points.iter().filter_map(|point| point.duration_needed_s).reduce(f64::max);
+    let needed = needed.map_or(String::new(), |s| format!(" (each needs about {s:.0} s of measurement)"));
+    if short == all {
+        let why = format!("too little data in {all} measurements{needed}");
+        return format!("{first} and {second} cannot be compared at {figure}: {why}");
+    }
+    let mut clauses = match (slower, faster) {
+        (0, 0) => vec![format!("{first} and {second}: no winner at {figure} in {all} measurements")],
+        (n, 0) => vec![wins(first, second, n)],
+        (0, n) => vec![wins(second, first, n)],
+        (a, b) => vec![wins(first, second, a), format!("{second} in {b}")],
+    };
+    if same > 0 {
+        clauses.push(format!("no difference shown in {same}"));
+    }
+    if short > 0 {
+        clauses.push(format!("too little data in {short}{needed}"));
+    }
+    clauses.join("; ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,6 +184,36 @@ mod tests {
         let rate =
             Compared { less_is_better: false, ..latency("get rate", (2.0, 1.9, 2.1), Verdict::Faster) };
         assert_eq!(sentence("A", "B", &rate, &[]), "B is 2.00x faster than A at get rate (95%: 1.90-2.10)");
+    }
+
+    #[test]
+    fn the_wins_of_both_sides_are_counted_over_several_measurements() {
+        use Verdict::{CannotTell, Faster, NoDifference, Slower};
+        let of = |verdicts: &[Verdict]| {
+            let point = |verdict: &Verdict| Compared {
+                duration_needed_s: (*verdict == CannotTell).then_some(16.0),
+                ..latency("get p50", (1.0, 0.9, 1.1), *verdict)
+            };
+            of_points("A", "B", "get p50", &verdicts.iter().map(point).collect::<Vec<_>>())
+        };
+        assert_eq!(
+            of(&[Slower, Slower, CannotTell]),
+            "A is faster than B at get p50 in 2 of 3 measurements; \
+             too little data in 1 (each needs about 16 s of measurement)"
+        );
+        assert_eq!(
+            of(&[Faster, Slower, NoDifference]),
+            "A is faster than B at get p50 in 1 of 3 measurements; B in 1; no difference shown in 1"
+        );
+        assert_eq!(
+            of(&[NoDifference, NoDifference]),
+            "A and B: no winner at get p50 in 2 measurements; no difference shown in 2"
+        );
+        assert_eq!(
+            of(&[CannotTell, CannotTell]),
+            "A and B cannot be compared at get p50: \
+             too little data in 2 measurements (each needs about 16 s of measurement)"
+        );
     }
 
     #[test]

@@ -215,6 +215,37 @@ fn every_output_marks_client_limited_figures() {
     assert!(failed < mark, "the page lists failures first");
 }
 
+/// Regression test: a slot of a store that never waits kept the other slots and the reports to the log from running, so
+/// all operations of a run were logged in its first second.
+#[test]
+fn a_store_that_never_waits_is_logged_by_second() {
+    let out = scratch("seconds");
+    let shown = run(&[
+        "run",
+        "mixed",
+        "--store",
+        "memory:",
+        "--objects",
+        "20",
+        "--duration",
+        "3s",
+        "--warmup",
+        "0s",
+        "--slo",
+        "rate > 1/s",
+        "--out",
+        name(&out),
+    ]);
+    assert!(shown.status.success(), "{}", text(&shown.stderr));
+    let path = std::fs::read_dir(&out).unwrap().flatten().next().unwrap().path();
+    let read = plimsoll::run_dir::run::read(&path, &[]).unwrap();
+    let measured: Vec<_> = read.series.iter().filter(|s| s.phase == "mixed").collect();
+    assert!(measured.len() > 1 && measured.iter().all(|s| s.seconds.len() >= 3), "{measured:?}");
+    // The operations of the mix share the three seconds.
+    let page = std::fs::read_to_string(path.join("report.html")).unwrap();
+    assert!(page.contains("operations in 3 s of measurement"), "the time is counted once");
+}
+
 #[test]
 fn every_operation_with_content_has_a_body_time() {
     let out = scratch("bodies");
@@ -272,8 +303,43 @@ fn a_client_limited_search_for_the_capacity_reports_the_limit_and_stops() {
     assert!(found["lowest_missed_per_s"].is_null() && found["highest_met_per_s"].is_null(), "{found}");
     let path = std::fs::read_dir(&out).unwrap().flatten().next().unwrap().path();
     let shown = text(&run(&["show", name(&path)]).stdout);
-    for part in ["client-limited: the capacity of memory", "client-limited\n"] {
+    for part in ["client-limited: the capacity of memory", "misses; client-limited"] {
         assert!(shown.contains(part), "{part}\n{shown}");
+    }
+    let judged = run(&["check", name(&path), "--slo", "get.p99 < 1ms"]);
+    let said = text(&judged.stderr);
+    assert!(judged.status.code() == Some(2) && said.contains("is a search for the capacity"), "{said}");
+}
+
+#[test]
+fn a_run_answers_its_objectives_first() {
+    let out = scratch("run-slo");
+    let measure = |into: &str, slo: &[&str]| {
+        let load = ["run", "get", "--store", "embedded:", "--objects", "20", "--operations", "500"];
+        run(&[&load[..], &["--warmup", "0s", "--out", name(&out.join(into))], slo].concat())
+    };
+    let met = measure("met", &["--slo", "get.rate > 1/s"]);
+    let shown = text(&met.stdout);
+    assert!(met.status.success() && shown.starts_with("pass: 1 of 1 objectives met\n"), "{shown}");
+    let missed = measure("missed", &["--slo", "get.rate > 1/s", "--slo", "get.p99 < 1us"]);
+    let shown = text(&missed.stdout);
+    assert_eq!(missed.status.code(), Some(1));
+    assert!(shown.starts_with("FAIL: 1 of 2 objectives missed"), "{shown}");
+    assert!(
+        shown.lines().take(5).any(|line| line.starts_with(" FAIL") && line.contains("get.p99")),
+        "{shown}"
+    );
+    assert!(text(&missed.stderr).contains("1 objective missed"), "{}", text(&missed.stderr));
+    let path = std::fs::read_dir(out.join("missed")).unwrap().flatten().next().unwrap().path();
+    let page = std::fs::read_to_string(path.join("report.html")).unwrap();
+    assert!(page.contains("<h1>Does embedded meet its objectives?</h1>"), "the title is the question");
+    let read = |file| serde_json::from_slice::<Value>(&std::fs::read(path.join(file)).unwrap()).unwrap();
+    let judged = &read("result.json")["objectives"];
+    assert_eq!((&judged[0]["outcome"], &judged[1]["outcome"]), (&"pass".into(), &"fail".into()));
+    for (wrong, part) in [("put.p99 < 1s", "use one of get.get"), ("p99", "neither < nor >")] {
+        let refused = measure("refused", &["--slo", wrong]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(text(&refused.stderr).contains(part), "{}", text(&refused.stderr));
     }
 }
 

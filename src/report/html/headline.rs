@@ -2,6 +2,8 @@
 //! comparisons), the figures with their intervals, and the command that repeats the run. `report::text` has the
 //! sentences that the terminal prints too; `report::comparison` words the verdict of one comparison.
 
+use std::collections::BTreeMap;
+
 use minijinja::{Value, context};
 use serde::Serialize;
 
@@ -11,7 +13,7 @@ use crate::report::text::{answer, confidence, ramp};
 use crate::run_dir::environment::Environment;
 use crate::schedule::Role;
 use crate::summary::comparison::Verdict;
-use crate::summary::result::{ConfidenceInterval, RunResult};
+use crate::summary::result::{ConfidenceInterval, RunResult, Window};
 use crate::units::{format_count, format_ms, format_per_s, format_throughput, short_names};
 
 /// Number of rows of the table of figures that are shown at first.
@@ -129,14 +131,18 @@ pub(super) fn comparison_context(comparison: &Comparison) -> Value {
 
 /// Describes the measurement of a run in a sentence.
 pub(super) fn measurement(result: &RunResult, environment: &Environment, stores: &[&str]) -> String {
-    let measured: u64 = result.windows.iter().filter(|w| w.role == Role::Measure).map(|w| w.operations).sum();
-    let seconds: f64 = result.windows.iter().filter(|w| w.role == Role::Measure).map(|w| w.window_s).sum();
+    let measured = || result.windows.iter().filter(|w| w.role == Role::Measure);
+    let operations: u64 = measured().map(|w| w.operations).sum();
+    // The operations of a mix share one window of time.
+    let time = |w: &Window| (w.store.clone(), w.phase.clone(), w.repeat, w.block, w.step);
+    let times: BTreeMap<_, f64> = measured().map(|w| (time(w), w.window_s)).collect();
+    let seconds: f64 = times.values().sum();
     let vantage =
         if environment.vantage.is_empty() { String::new() } else { format!(" from {}", environment.vantage) };
     format!(
         "{}: {} operations in {:.0} s of measurement on {}{vantage}, seed {}, {}",
         result.run.experiment,
-        format_count(measured),
+        format_count(operations),
         seconds,
         short_names(stores).join(", "),
         result.run.seed,
@@ -163,15 +169,15 @@ pub(super) fn warnings(rows: &[Row], name: impl Fn(usize) -> String) -> Vec<Stri
     }
     failed.sort_by(|a, b| b.0.total_cmp(&a.0));
     let failed: Vec<String> = failed.into_iter().map(|(_, text)| text).collect();
-    [first_of(failed, "rows with failures"), first_of(limited, "rows limited by the client")].concat()
+    [first_of(failed, "with failures"), first_of(limited, "limited by the client")].concat()
 }
 
-/// Returns the first few of `lines`, followed by the number of the others.
-fn first_of(mut lines: Vec<String>, noun: &str) -> Vec<String> {
+/// Returns the first few of `lines`, which are about rows, followed by the number of the others.
+fn first_of(mut lines: Vec<String>, kind: &str) -> Vec<String> {
     let more = lines.len().saturating_sub(MANY);
     lines.truncate(MANY);
     if more > 0 {
-        lines.push(format!("{more} more {noun}"));
+        lines.push(format!("{more} more row{} {kind}", if more == 1 { "" } else { "s" }));
     }
     lines
 }

@@ -16,7 +16,7 @@ use super::document::Table;
 use super::loops;
 use super::page;
 use super::text::confidence::needs;
-use super::text::cost;
+use super::text::{answer, contention, cost, objectives, sweep};
 use crate::published::Published;
 use crate::run_dir::environment::Environment;
 use crate::schedule::Role;
@@ -102,6 +102,12 @@ pub struct Report {
     sources: Vec<String>,
     costs: Vec<Cost>,
     loops: Vec<Table>,
+    objectives: Vec<Table>,
+    contention: Vec<Table>,
+    /// Sentences about the best points of sweeps and the best numbers of writers.
+    best: Vec<String>,
+    /// Sentences about the objectives of the runs.
+    judged: Vec<String>,
     /// Longest time of measurement that a figure without an interval needs, in seconds.
     needed_s: Option<f64>,
     what: Vec<String>,
@@ -143,10 +149,17 @@ impl Report {
         let names = short_names(&stores);
         let on = |subject: usize| match names.as_slice() {
             [_] => String::new(),
-            several => format!(" on {}", several[subject - first]),
+            several => format!(" on {}", several[subject - first].trim_end_matches(':')),
         };
         self.warnings.extend(warnings(&rows, on));
         self.answers.extend(answers(result, &rows));
+        self.judged.extend(answer::judged(result));
+        self.best.extend(sweep::sentences(result));
+        self.best.extend(contention::sentences(result));
+        self.contention.extend(stores.iter().zip(&names).filter_map(|(store, name)| {
+            let table = contention::table(result, store)?;
+            Some(Table { head: format!("{name}: {}", table.head), ..table })
+        }));
         let paid = short_names(&result.cost.iter().map(|c| c.store.as_str()).collect::<Vec<_>>());
         self.costs.extend(result.cost.iter().zip(paid).map(|(cost, store)| Cost {
             head: format!("{store}, {}: {}", result.run.id, cost::sentence(cost)),
@@ -154,6 +167,8 @@ impl Report {
             notes: cost.bill.notes.clone(),
         }));
         self.loops.extend(loops::table(&result.sync));
+        let judged = objectives::table(result);
+        self.objectives.extend(judged.map(|table| Table { head: result.run.id.clone(), ..table }));
         let lines = self.lines(series, subject);
         self.runs.push(Drawn {
             id: result.run.id.clone(),
@@ -246,6 +261,19 @@ impl Report {
             many if many.len() > MANY => vec![tally(many)],
             few => few.iter().map(Comparison::sentence).collect(),
         };
+        // The answers of one run contain these sentences; the comparison of its stores does not.
+        let compared = self.runs.len() == 1 && !self.comparisons.is_empty();
+        let judged = self.judged.drain(..).filter(|_| compared);
+        let best = self.best.drain(..).filter(|_| compared);
+        let sentences: Vec<String> = judged.chain(sentences).chain(best).collect();
+        if let [only] = self.objectives.as_mut_slice() {
+            only.head.clear();
+        }
+        let sections = [
+            ("Synchronisations", &self.loops),
+            ("Objectives", &self.objectives),
+            ("Writers", &self.contention),
+        ];
         let mut cautions = std::mem::take(&mut self.warnings);
         let about = self.comparisons.iter().take(MANY).flat_map(Comparison::differences);
         cautions.extend(about);
@@ -270,7 +298,7 @@ impl Report {
             figures => Value::from(Serde(&self.figures)),
             comparisons => self.comparisons.iter().map(comparison_context).collect::<Vec<_>>(),
             sources => self.sources,
-            loops => Value::from(Serde(&self.loops)),
+            sections => Value::from(Serde(sections)),
             costs => Value::from(Serde(&self.costs)),
             facts => Value::from(Serde(&self.facts)),
         };
@@ -294,6 +322,10 @@ impl Report {
         names.dedup();
         let stores = if names.len() > 3 { format!("{} stores", names.len()) } else { names.join(", ") };
         match self.comparisons.as_slice() {
+            _ if self.runs.len() == 1 && !self.objectives.is_empty() => match names.len() {
+                1 => format!("Does {stores} meet its objectives?"),
+                _ => format!("Do {stores} meet their objectives?"),
+            },
             [one] => format!("Is {} faster than {}?", one.other.name, one.base.name),
             [] if self.runs.iter().any(|run| run.capacity.is_some()) => {
                 format!("How much can {stores} take?")
@@ -302,6 +334,9 @@ impl Report {
                 format!("Where does {stores} saturate?")
             }
             [] if !self.loops.is_empty() => "Which client synchronizes fastest?".into(),
+            [] if self.contention.iter().any(|table| table.rows.len() > 1) => {
+                format!("How many writers can {stores} take?")
+            }
             [] => stores,
             _ => format!("Comparison of {stores}"),
         }

@@ -2,7 +2,7 @@
 const compared = data.comparisons.flatMap((c) => c.rows.filter((r) => r.change !== null && r.unit !== "share").map((r) => Object.assign({ label: [data.comparisons.length > 1 ? c.other.name : "", r.phase === r.operation ? "" : r.phase, r.operation, r.metric].filter(Boolean).join(" ") }, r)));
 if (compared.length) {
   const tone = (r) => (r.verdict === "faster" ? "#0072b2" : r.verdict === "slower" ? "#d55e00" : css("--soft"));
-  chart({ section: "Comparison", id: "forest", wide: true, title: "Ratios with 95% intervals", note: "Ratio of each figure: " + data.comparisons.map((c) => `${c.other.name} to ${c.base.name}`).join("; ") + ". If the interval contains 1, no difference was shown. Blue: faster. Orange: slower. The axis is logarithmic.",
+  chart({ section: "Comparison", id: "forest", wide: true, rows: compared.length, title: "Ratios with 95% intervals", note: "Ratio of each figure: " + data.comparisons.map((c) => `${c.other.name} to ${c.base.name}`).join("; ") + ". If the interval contains 1, no difference was shown. Blue: faster. Orange: slower. The axis is logarithmic.",
     option: () => base({ legend: undefined, grid: { left: 16, right: 40, top: 10, bottom: 44, containLabel: true },
       tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => { const r = compared[p.dataIndex]; return `${escapeText(r.label)}<br>× ${r.change.toFixed(3)} [${r.change_low.toFixed(3)} – ${r.change_high.toFixed(3)}]<br>${r.verdict}`; } }),
       xAxis: axis("ratio", { type: "log", axisLabel: { color: css("--soft"), fontSize: 11, formatter: (x) => String(Number(x.toPrecision(3))) }, min: (v) => Math.min(0.9, v.min * 0.97), max: (v) => Math.max(1.1, v.max * 1.03) }),

@@ -71,12 +71,15 @@ const cards = [];
 const spec = (id) => cards.find((c) => c.id === id);
 function escapeText(text) { const span = document.createElement("span"); span.textContent = text; return span.innerHTML; }
 
-/* Adds a chart: { section, id, title, note, wide, option(width): ECharts option for a width in pixels, whose `legend` says
-   if the series need names, table(): [header, ...rows] }. */
+/* Adds a chart: { section, id, title, note, wide, rows: number of named rows, whose count sets the height, option(width):
+   ECharts option for a width in pixels, whose `legend` says if the series need names, table(): [header, ...rows] }. */
 function chart(spec) { cards.push(spec); window.plimsoll.charts++; }
 
 /* Sections that answer the question of a run; they are above the table of figures. */
 const FIRST = ["Comparison", "Rising load", "Sweep"];
+
+/* Height in pixels of a chart of `rows` named rows and an axis below them. */
+const heightOf = (rows) => 90 + 36 * rows;
 
 function make(spec) {
   let host = document.querySelector(`[data-section="${spec.section}"] .grid`);
@@ -95,6 +98,7 @@ function make(spec) {
   host.append(card);
   spec.card = card;
   spec.plot = card.querySelector(".plot");
+  if (spec.rows) spec.plot.style.height = heightOf(spec.rows) + "px";
   if (spec.choices) {
     const select = document.createElement("select");
     select.setAttribute("aria-label", spec.title + ": selection");
@@ -119,7 +123,7 @@ function make(spec) {
 function save(name, url) { const a = document.createElement("a"); a.href = url; a.download = name; a.click(); }
 /* Draws a chart for a file. Its legend is a list below the axes, one name per line. */
 function picture(spec, renderer, convert) {
-  const width = 900, option = spec.option(width), names = legendEntries(option).map((s) => s.name), line = 20, height = 420 + line * names.length;
+  const width = 900, option = spec.option(width), names = legendEntries(option).map((s) => s.name), line = 20, height = (spec.rows ? heightOf(spec.rows) : 420) + line * names.length;
   const still = echarts.init(renderer === "svg" ? null : document.createElement("div"), null, { renderer, ssr: renderer === "svg", width, height });
   const legend = names.length ? { type: "plain", orient: "vertical", left: 60, bottom: 6, itemGap: line - 14, data: names, textStyle: { color: css("--ink"), fontSize: 12 } } : undefined;
   const grid = Object.assign({}, option.grid, { bottom: (option.grid.bottom || 48) + line * names.length });

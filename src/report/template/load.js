@@ -48,7 +48,8 @@ if (searches.length) {
         series: stepGroups().flatMap((g) => [["p50", 2, 0], ["p90", 10, 1], ["p99", 100, 2]].map(([q, x, i]) => ({ name: `${g.name} ${q}`, type: "line", symbolSize: 6, itemStyle: { color: color(i) }, data: curve(g, x), markLine: i === 0 && marks.length ? mark(marks) : undefined })).filter((s) => s.data.length)) }); },
     table: stepTable });
 }
-const sweeps = data.runs.flatMap((run) => run.sweeps).filter((s) => Object.keys(s.points[0].at).length);
+const sweptName = (run, s) => (data.subjects.find((x) => x.run === run.id && x.store === s.store) || { name: s.store }).name;
+const sweeps = data.runs.flatMap((run) => run.sweeps.map((s) => Object.assign({ name: sweptName(run, s) }, s))).filter((s) => Object.keys(s.points[0].at).length);
 if (sweeps.length) {
   const words = (field) => field.replace(/_/g, " ");
   const values = (s, field) => [...new Set(s.points.map((p) => p.at[field]))];
@@ -60,7 +61,7 @@ if (sweeps.length) {
     ? [["throughput of an upload in MB/s", (p) => (p.bytes_per_s || 0) / 1e6]]
     : [["operations/s", (p) => p.achieved_per_s], ["MB/s", (p) => p.throughput_bytes_per_s / 1e6], ["p50 in ms", (p) => p.p50_ms], ["p99 in ms", (p) => p.p99_ms]].filter(([, of]) => s.points.some((p) => of(p)));
   const views = sweeps.flatMap((s) => figures(s).map(([name, of]) => ({ s, name, of })));
-  const title = (v) => [sweeps.some((s) => s.store !== v.s.store) ? v.s.store.split("?")[0] : "", sweeps.some((s) => s.operation !== v.s.operation || s.sweep !== v.s.sweep) ? v.s.operation : "", v.name].filter(Boolean).join(" ");
+  const title = (v) => [sweeps.some((s) => s.name !== v.s.name) ? v.s.name : "", sweeps.some((s) => s.operation !== v.s.operation || s.sweep !== v.s.sweep) ? v.s.operation : "", v.name].filter(Boolean).join(" ");
   chart({ section: "Sweep", id: "sweep", wide: true, open: true, title: views.some((v) => uploads(v.s)) ? "Upload settings" : "Every combination", note: (sweeps.some((s) => s.recommended) ? "Framed: the recommended setting." : "Framed: the highest rate and throughput, the lowest latency.") + (sweeps.some((s) => s.points.some((p) => p.client_limited)) ? " *: limited by this client." : ""),
     choices: () => views.map(title),
     option: () => { const { s, name, of } = views[spec("sweep").choice], names = fields(s), [y, x] = names.length > 1 ? names : [null, names[0]];
@@ -73,5 +74,5 @@ if (sweeps.length) {
         visualMap: { min: 0, max: top, text: [num(top), "0"], orient: "horizontal", left: "center", bottom: 0, textStyle: { color: css("--soft"), fontSize: 10 }, inRange: { color: stops } },
         series: [{ type: "heatmap", label: { show: true, formatter: (p) => num(p.value[2]) + (s.points[p.dataIndex].client_limited ? "*" : "") }, emphasis: { disabled: true },
           data: s.points.map((p, i) => ({ value: [xs.indexOf(p.at[x]), y ? ys.indexOf(p.at[y]) : 0, found[i]], label: { color: ink(found[i]) }, itemStyle: i === best ? { borderColor: "#d55e00", borderWidth: 3 } : undefined })) }] }); },
-    table: () => [["store", "operation", ...fields(sweeps[0]).map(words), "operations", "failed", "retries", "operations/s", "MB/s", "p50 ms", "p99 ms"]].concat(sweeps.flatMap((s) => s.points.map((p) => [s.store.split("?")[0], s.operation, ...fields(s).map((f) => p.at[f]), p.operations, p.failed, p.retries, p.achieved_per_s, p.throughput_bytes_per_s / 1e6, p.p50_ms, p.p99_ms]))) });
+    table: () => [["store", "operation", ...fields(sweeps[0]).map(words), "operations", "failed", "retries", "operations/s", "MB/s", "p50 ms", "p99 ms"]].concat(sweeps.flatMap((s) => s.points.map((p) => [s.name, s.operation, ...fields(s).map((f) => p.at[f]), p.operations, p.failed, p.retries, p.achieved_per_s, p.throughput_bytes_per_s / 1e6, p.p50_ms, p.p99_ms]))) });
 }

@@ -3,7 +3,6 @@
 
 pub mod capacity;
 pub mod confidence;
-pub mod contention;
 pub mod cost;
 pub mod distribution;
 pub mod groups;
@@ -15,9 +14,9 @@ pub mod uploads;
 
 use table::{lines, table};
 
-use super::text::answer;
 use super::text::percentile::cell;
 use super::text::remarks::remarks;
+use super::text::{answer, contention, objectives};
 
 use super::document::terminal;
 use super::loops::table as table_of_loops;
@@ -40,6 +39,9 @@ pub struct Detail {
 /// Renders the whole report as text.
 pub fn render(result: &RunResult, detail: Detail) -> String {
     let mut out: String = answer::of(result).iter().map(|line| format!("{line}\n")).collect();
+    if let Some(table) = objectives::table(result) {
+        out.push_str(&format!("{}\n", terminal::table(&table).trim_start_matches('\n')));
+    }
     out.push_str(&sweep::render(result));
     let run = &result.run;
     let partial = if run.partial { "  (partial: the run did not complete)" } else { "" };
@@ -114,7 +116,7 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
         None => out.push_str(&ramp::render(&merged, result.ramps.iter().filter(|r| r.store == store))),
     }
     out.push_str(&uploads::render(&plain));
-    out.push_str(&contention::render(&plain));
+    out.push_str(&contention::table(result, store).map_or_else(String::new, |table| terminal::table(&table)));
     out.push_str(&groups::render(&own));
     let open = measured.iter().any(|w| w.response_ms.is_some());
     let closed = measured.iter().any(|w| w.response_ms.is_none());

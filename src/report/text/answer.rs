@@ -1,6 +1,6 @@
 //! Answers of a run to the question that it was started with. Every report starts with them.
 
-use super::{capacity, sweep};
+use super::{capacity, contention, objectives, sweep};
 use crate::report::comparison::bound;
 use crate::report::loops;
 use crate::schedule::Role;
@@ -24,10 +24,23 @@ fn until(result: &RunResult, until: &UntilFigures) -> String {
     format!("{}{}", until.answer, if stores.len() == 2 { bound(&limited) } else { String::new() })
 }
 
-/// Returns the answers of a run: its capacity, the answer to `--until`, the best points of a sweep, or the fastest
-/// contender of a synchronization. Empty for a run that only measured.
+/// Returns whether a run met its objectives, in a sentence; `None` if it has none.
+pub fn judged(result: &RunResult) -> Option<String> {
+    let found = Some(&result.objectives).filter(|found| !found.is_empty())?;
+    Some(objectives::sentence(found))
+}
+
+/// Returns the answers of a run: whether it met its objectives, its capacity, the answer to `--until`, the best points
+/// of a sweep or of a contention, or the fastest contender of a synchronization. Empty for a run that only measured.
 pub fn of(result: &RunResult) -> Vec<String> {
     let capacity = result.capacity.iter().map(|found| capacity::sentence(result, found));
     let until = result.until.iter().map(|figures| until(result, figures));
-    capacity.chain(until).chain(sweep::sentences(result)).chain(loops::winners(&result.sync)).collect()
+    judged(result)
+        .into_iter()
+        .chain(capacity)
+        .chain(until)
+        .chain(sweep::sentences(result))
+        .chain(contention::sentences(result))
+        .chain(loops::winners(&result.sync))
+        .collect()
 }

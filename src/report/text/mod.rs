@@ -3,7 +3,9 @@
 pub mod answer;
 pub mod capacity;
 pub mod confidence;
+pub mod contention;
 pub mod cost;
+pub mod objectives;
 pub mod percentile;
 pub mod ramp;
 pub mod remarks;

@@ -1,5 +1,6 @@
-//! Conclusions that a run draws from its windows: the capacity and the confidence intervals.
+//! Conclusions that a run draws from its windows: the capacity, the objectives and the confidence intervals.
 
+use crate::summary::objective::ObjectiveResult;
 use crate::workload::OperationKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -93,6 +94,35 @@ pub struct CapacityStep {
     /// Share of the step, from 0 to 1, during which a core of the client was paused.
     #[serde(default)]
     pub paused_share: f64,
+}
+
+/// Result of judging one objective by the figures of one store and phase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ObjectiveFigures {
+    /// Objective as the user wrote it.
+    pub objective: String,
+    /// URL of the store as the user wrote it, without credentials.
+    pub store: String,
+    /// Name of the phase.
+    pub phase: String,
+    /// Step of a ramp, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u32>,
+    /// Kind of operation. Null if the objective is about all operations of the phase together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<OperationKind>,
+    /// Result of the judgement.
+    pub outcome: ObjectiveResult,
+    /// Measured value with its 95% confidence interval, for people.
+    pub detail: String,
+    /// Seconds of measurement that the judgement would probably need; null if it is decided, or if the figure is too
+    /// close to the objective.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_needed_s: Option<f64>,
+    /// Resource that limited the client; the figure then measures the client, not the store. Null if the client was
+    /// not the bottleneck.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_limited: Option<String>,
 }
 
 /// Question of a run that measured until its answer, with the answer.
