@@ -57,11 +57,15 @@ def runs(tmp_path_factory):
         for name, text in (("ramp.toml", RAMP), ("sweep.toml", SWEEP)):
             (folder / name).write_text(text)
         each = {
-            "mixed": ["mixed", "--store", store(sound), "--store", store(faulty), "--duration", "4s", "--warmup", "0s"],
+            "mixed": ["mixed", "--store", store(sound), "--store", store(faulty), "--duration", "4s", "--warmup", "0s",
+                      "--slo", "rate > 1/s", "--slo", "get.errors < 50%"],
             "ramp": [folder / "ramp.toml", "--store", store(sound)],
             "sweep": [folder / "sweep.toml", "--store", store(sound)],
             "matrix": ["get", "--store", store(sound), "--sweep", "size=1KiB,64KiB", "--sweep", "concurrency=1,4",
                      "--duration", "1s", "--warmup", "0s"],
+            "contest": ["get", "--store", store(sound), "--store", store(faulty), "--sweep", "size=1KiB,64KiB",
+                        "--duration", "1s", "--warmup", "0s"],
+            "contention": ["contention", "--store", store(sound), "--writers", "1,2", "--duration", "1s"],
             "capacity": ["capacity", "--store", store(slow), "--slo", "get.p90 < 50ms", "--step", "1s", "--from", "100/s",
                      "--tolerance", "20%"],
         }
@@ -82,6 +86,8 @@ CHARTS = {
     "ramp": ["ramp-throughput", "ramp-efficiency", "ramp-latency"],
     "sweep": ["sweep"],
     "matrix": ["sweep"],
+    "contest": ["sweep"],
+    "contention": ["throughput", "rate"],
     "capacity": ["capacity"],
 }
 
@@ -160,6 +166,24 @@ def test_the_page_starts_with_the_question_and_its_answer(runs, page):
     assert page.run(above), "the chart that answers the question is above the figures"
 
 
+def test_a_sweep_of_two_stores_compares_all_points_and_names_the_stores(runs, page):
+    page.open((runs["contest"] / "report.html").as_uri())
+    page.run("plimsoll.drawAll()")
+    assert "at get p50: too little data in 2 measurements" in page.run("document.querySelector('.sentence').textContent")
+    names = page.run("data.subjects.map((s) => s.name)")
+    assert len(set(names)) == 2
+    assert page.run("spec('sweep').table().slice(1).map((row) => row[0])") == [names[0]] * 2 + [names[1]] * 2
+    options = page.run("[...document.querySelectorAll('#sweep option')].map((o) => o.textContent)")
+    assert len(set(options)) == len(options) and {o.split(" ")[0] for o in options} == set(names), options
+
+
+def test_a_contention_shows_its_highest_rate_and_its_conflicts(runs, page):
+    page.open((runs["contention"] / "report.html").as_uri())
+    assert page.run("document.querySelector('.sentence').textContent").startswith("up to ")
+    section = page.run("document.querySelector('section[aria-label=Writers]').textContent")
+    assert "conflicts" in section and "fairness" in section, section
+
+
 def test_a_page_without_charts_carries_no_chart_library(tmp_path):
     bill = tmp_path / "prices.html"
     plimsoll("cost", "--storage", "1TB", "--format", "html", "--output", bill)
@@ -185,17 +209,19 @@ def test_a_published_site_has_an_index_trends_and_pages_of_runs(runs, page, tmp_
 
 
 def test_runs_of_one_store_are_named_by_their_labels_or_their_start(runs, page, tmp_path):
+    copies = [shutil.copytree(runs[run], tmp_path / run) for run in ("matrix", "sweep")]
     both = tmp_path / "both.html"
-    plimsoll("report", runs["matrix"], runs["sweep"], "--out", both)
-    page.open(both.as_uri())
-    names = page.run("data.subjects.map((s) => s.name)")
-    assert all(re.search(r"^s3://bench \(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\)$", name) for name in names), names
-    for number, run in enumerate(("matrix", "sweep")):
-        copy = tmp_path / run
-        shutil.copytree(runs[run], copy)
-        result = json.loads((copy / "result.json").read_text())
-        result["run"]["labels"] = {"branch": f"b{number}"}
-        (copy / "result.json").write_text(json.dumps(result))
-    plimsoll("report", tmp_path / "matrix", tmp_path / "sweep", "--out", both)
-    page.open(both.as_uri())
-    assert page.run("data.subjects.map((s) => s.name)") == ["s3://bench (branch=b0)", "s3://bench (branch=b1)"]
+
+    def names(**changed):
+        for number, copy in enumerate(copies):
+            result = json.loads((copy / "result.json").read_text())
+            result["run"].update({name: values[number] for name, values in changed.items()})
+            (copy / "result.json").write_text(json.dumps(result))
+        plimsoll("report", *copies, "--out", both)
+        page.open(both.as_uri())
+        return page.run("data.subjects.map((s) => s.name)")
+
+    started = ["2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"]
+    assert names(started_at=started) == ["s3://bench (2026-01-02 03:04:05)", "s3://bench (2026-01-02 03:04:06)"]
+    assert names(started_at=started[:1] * 2) == [f"s3://bench ({copy.name})" for copy in (runs["matrix"], runs["sweep"])]
+    assert names(labels=[{"branch": "b0"}, {"branch": "b1"}]) == ["s3://bench (branch=b0)", "s3://bench (branch=b1)"]
