@@ -21,10 +21,13 @@ gateway:
 dist:
 	cargo build --profile dist
 
-# All tests: unit, property, wire and black-box tests, then real S3 clients against `plimsoll serve`.
-test: $(VENV)/ready build gateway package stand-ins
+# All tests: unit, property, wire and black-box tests, then real S3 clients against `plimsoll serve` and a debug build of
+# the gateway, which shares its dependencies with the tests: a release build would need eight minutes more.
+test: $(VENV)/ready build package stand-ins
 	cargo test --workspace
-	PATH="$(abspath $(VENV))/bin:$$PATH" $(PYTHON) -m pytest -q tests/clients
+	cargo build --workspace
+	PATH="$(abspath $(VENV))/bin:$$PATH" GATEWAY="$(abspath target/debug/plimsoll-gateway)" \
+		$(PYTHON) -m pytest -q tests/clients
 
 # Installs the Python package, which contains the binary, into the venv. It builds in this tree and reuses the release
 # build.
