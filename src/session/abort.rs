@@ -9,7 +9,7 @@ use crate::recorder::collector::SecondRow;
 use crate::recorder::histogram::Latencies;
 use crate::schedule::Role;
 use crate::summary::estimates::Metric;
-use crate::summary::objective::{Objective, ObjectiveError, split};
+use crate::summary::objective::{Objective, ObjectiveError};
 use crate::summary::percentiles::samples_needed;
 use crate::summary::series::LatencyKind;
 
@@ -21,10 +21,8 @@ const MIN_OPERATIONS: u64 = 20;
 /// A condition that ends a run if it holds for the last ten seconds of a measured phase.
 #[derive(Debug, Clone)]
 pub struct AbortCondition {
-    /// The opposite of the condition: the objective that the run must meet to go on.
+    /// Opposite of the condition: the objective that the run must meet to go on. Its text is the condition as written.
     objective: Objective,
-    /// The condition as written.
-    text: String,
     metric: Metric,
 }
 
@@ -34,14 +32,15 @@ impl AbortCondition {
     /// # Errors
     /// Describes the expected syntax.
     pub fn parse(text: &str) -> Result<AbortCondition, ObjectiveError> {
-        let (_, below, _) = split(text)?;
-        let (sign, opposite) = if below { ('<', '>') } else { ('>', '<') };
-        let objective = Objective::parse(&text.replacen(sign, &opposite.to_string(), 1))?;
-        let fail = |reason: &str| ObjectiveError { text: text.into(), reason: reason.into() };
+        let objective = Objective::parse_condition(text)?;
         let metric = Metric::from_name(&objective.target.metric, LatencyKind::Service)
-            .filter(|metric| !matches!(metric, Metric::Percentile(LatencyKind::FirstByte, _)))
-            .ok_or_else(|| fail("use errors, a percentile, rate or throughput"))?;
-        Ok(AbortCondition { objective, text: text.trim().into(), metric })
+            .filter(|metric| !matches!(metric, Metric::Percentile(LatencyKind::FirstByte, _)));
+        match metric {
+            Some(metric) => Ok(AbortCondition { objective, metric }),
+            None => {
+                Err(ObjectiveError::of_condition(text, "use errors, a percentile, rate or throughput".into()))
+            }
+        }
     }
 }
 
@@ -136,27 +135,27 @@ impl Recent {
         let (broken, value) = match condition.metric {
             Metric::Errors => {
                 let share = failed as f64 / (completed + failed).max(1) as f64;
-                (completed + failed >= MIN_OPERATIONS && share >= bound, format!("{:.2}%", 100.0 * share))
+                (completed + failed >= MIN_OPERATIONS && share > bound, format!("{:.2}%", 100.0 * share))
             }
             Metric::Percentile(_, q) => {
                 let mut latencies = Latencies::default();
                 complete().for_each(|s| latencies.merge(&s.latencies));
                 let ms = latencies.quantile_ns(q).unwrap_or(0) as f64 / 1e6;
-                (latencies.len() >= samples_needed(q) && ms >= bound / 1e6, format!("{ms:.1} ms"))
+                (latencies.len() >= samples_needed(q) && ms > bound / 1e6, format!("{ms:.1} ms"))
             }
             Metric::Rate => {
                 let per_s = completed as f64 / WINDOW_S as f64;
-                (per_s <= bound, format!("{per_s:.1}/s"))
+                (per_s < bound, format!("{per_s:.1}/s"))
             }
             Metric::Throughput => {
                 let per_s = complete().map(|s| s.bytes).sum::<f64>() / WINDOW_S as f64;
-                (per_s <= bound, format!("{:.2} MB/s", per_s / 1e6))
+                (per_s < bound, format!("{:.2} MB/s", per_s / 1e6))
             }
         };
         broken.then(|| {
             format!(
                 "--abort-if '{}': {value} in the last {WINDOW_S} s; results are kept and marked partial",
-                condition.text
+                condition.objective.text
             )
         })
     }
@@ -174,5 +173,32 @@ mod tests {
         for text in ["errors", "errors > five", "latency > 1s", ""] {
             assert!(AbortCondition::parse(text).is_err(), "{text}");
         }
+    }
+
+    /// Regression test: messages quoted the opposite of the condition, and the form of an objective.
+    #[test]
+    fn messages_about_invalid_conditions_quote_what_the_user_wrote() {
+        let message = |text| AbortCondition::parse(text).unwrap_err().to_string();
+        assert_eq!(
+            message("errors > 5"),
+            "'errors > 5': '5' is not a share between 0% and 100%; \
+             use the form [phase.]operation.metric > value, such as errors > 5%"
+        );
+        assert!(message("errors < 5%").starts_with("'errors < 5%': errors is better when small; use >;"));
+        assert!(message("rate > 5/s").contains("rate is better when large; use <;"));
+        assert!(message("get.first_byte.p99 > 1s").contains("use errors, a percentile, rate or throughput"));
+    }
+
+    /// Regression test: `errors > 0%` ended runs without errors.
+    #[test]
+    fn a_figure_equal_to_the_bound_ends_no_run() {
+        let condition = AbortCondition::parse("errors > 0%").unwrap();
+        let second = |second, completed, failed| Second { second, completed, failed, ..Second::default() };
+        let recent = |failed| Recent {
+            seconds: [second(0, 100, failed), second(1, 0, 0)].into(),
+            ..Recent::default()
+        };
+        assert_eq!(recent(0).broken(&condition), None);
+        assert!(recent(1).broken(&condition).is_some_and(|reason| reason.contains("0.99% in the last 10 s")));
     }
 }

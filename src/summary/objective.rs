@@ -14,13 +14,26 @@ use crate::units::{parse_duration, parse_rate, parse_throughput};
 
 /// Parse error of an objective or a bound.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{text}': {reason}; use the form [phase.]operation.metric < value, such as get.p99 < 10ms")]
+#[error("'{text}': {reason}; use the form [phase.]operation.metric {form}")]
 pub struct ObjectiveError {
     /// Text as the user wrote it.
     pub text: String,
     /// Reason why the text is invalid.
     pub reason: String,
+    /// Valid comparison sign and value, with an example.
+    pub form: &'static str,
 }
+
+impl ObjectiveError {
+    /// Returns the error of a condition that must not occur, such as `errors > 5%`.
+    pub fn of_condition(text: &str, reason: String) -> ObjectiveError {
+        ObjectiveError { text: text.into(), reason, form: CONDITION_FORM }
+    }
+}
+
+const OBJECTIVE_FORM: &str = "< value, such as get.p99 < 10ms";
+const CONDITION_FORM: &str = "> value, such as errors > 5%";
+const CHANGE_FORM: &str = "> change, such as get.p99 > +5%";
 
 /// Figure that a bound applies to: `ramp.get.p99`, `get.service.p99`, `throughput`.
 #[derive(Debug, Clone, PartialEq)]
@@ -137,15 +150,28 @@ impl Target {
 
 /// Splits a bound at its comparison sign. Returns the target, true for `<`, and the text of the value; an error
 /// if one is missing or the target is invalid.
-pub fn split(text: &str) -> Result<(Target, bool, String), ObjectiveError> {
-    let fail = |reason: String| ObjectiveError { text: text.into(), reason };
-    let at = text.find(['<', '>']).ok_or_else(|| fail("it contains neither < nor >".into()))?;
+fn split(text: &str) -> Result<(Target, bool, String), String> {
+    let at = text.find(['<', '>']).ok_or("it contains neither < nor >")?;
     let below = text.as_bytes()[at] == b'<';
     let value = text[at + 1..].trim_start_matches('=').trim().to_string();
     if value.is_empty() {
-        return Err(fail("it contains no value".into()));
+        return Err("it contains no value".into());
     }
-    Ok((Target::parse(text[..at].trim()).map_err(fail)?, below, value))
+    Ok((Target::parse(text[..at].trim())?, below, value))
+}
+
+/// Parses the value of a metric. Returns it in nanoseconds, as a share or per second, and true if small figures are
+/// good.
+fn value_of(metric: Metric, value: &str) -> Result<(f64, bool), String> {
+    Ok(match metric {
+        Metric::Percentile(..) => (parse_duration(value).map_err(|e| e.to_string())? as f64, true),
+        Metric::Errors => {
+            let share = percent(value).filter(|s| (0.0..=1.0).contains(s));
+            (share.ok_or_else(|| format!("'{value}' is not a share between 0% and 100%"))?, true)
+        }
+        Metric::Rate => (parse_rate(value).map_err(|e| e.to_string())?, false),
+        Metric::Throughput => (parse_throughput(value).map_err(|e| e.to_string())?, false),
+    })
 }
 
 fn percent(text: &str) -> Option<f64> {
@@ -159,27 +185,36 @@ impl Objective {
     /// # Errors
     /// [`ObjectiveError`] if the target or the value is invalid, or the comparison has the wrong direction.
     pub fn parse(text: &str) -> Result<Objective, ObjectiveError> {
-        let fail = |reason: String| ObjectiveError { text: text.into(), reason };
+        let objective = Objective::parse_bound(text, false);
+        let possible = objective.and_then(|objective| match objective.bound {
+            0.0 => Err("no measurement can show a figure below 0; use a small value".to_string()),
+            _ => Ok(objective),
+        });
+        possible.map_err(|reason| ObjectiveError { text: text.into(), reason, form: OBJECTIVE_FORM })
+    }
+
+    /// Parses a condition that must not occur, such as `errors > 5%`. Returns the objective that is its opposite.
+    ///
+    /// # Errors
+    /// As [`Objective::parse`].
+    pub fn parse_condition(text: &str) -> Result<Objective, ObjectiveError> {
+        let opposite = Objective::parse_bound(text, true);
+        opposite.map_err(|reason| ObjectiveError::of_condition(text, reason))
+    }
+
+    /// Parses an objective, or with `is_condition` the opposite of one. Returns the reason why the text is invalid.
+    fn parse_bound(text: &str, is_condition: bool) -> Result<Objective, String> {
         let (target, below, value) = split(text)?;
-        let metric = Metric::from_name(&target.metric, LatencyKind::Service);
-        let (bound, wants_below) = match metric {
-            Some(Metric::Percentile(..)) => {
-                (parse_duration(&value).map(|ns| ns as f64).map_err(|e| fail(e.to_string()))?, true)
-            }
-            Some(Metric::Errors) => {
-                let share = percent(&value).filter(|s| (0.0..=1.0).contains(s));
-                (share.ok_or_else(|| fail(format!("'{value}' is not a share between 0% and 100%")))?, true)
-            }
-            Some(Metric::Rate) => (parse_rate(&value).map_err(|e| fail(e.to_string()))?, false),
-            Some(Metric::Throughput) => (parse_throughput(&value).map_err(|e| fail(e.to_string()))?, false),
-            None => return Err(fail("it contains no metric".into())),
-        };
+        let metric =
+            Metric::from_name(&target.metric, LatencyKind::Service).ok_or("it contains no metric")?;
+        let (bound, small_is_good) = value_of(metric, &value)?;
+        let wants_below = small_is_good != is_condition;
         if below != wants_below {
             let (is, sign) =
-                if wants_below { ("better when small", '<') } else { ("better when large", '>') };
-            return Err(fail(format!("{} is {is}; use {sign}", target.metric)));
+                (if small_is_good { "small" } else { "large" }, if wants_below { '<' } else { '>' });
+            return Err(format!("{} is better when {is}; use {sign}", target.metric));
         }
-        Ok(Objective { text: text.trim().into(), target, below, bound })
+        Ok(Objective { text: text.trim().into(), target, below: small_is_good, bound })
     }
 
     /// Judges a series by this objective.
@@ -367,8 +402,8 @@ impl ChangeBound {
     /// # Errors
     /// [`ObjectiveError`] if the target is invalid or the value is not a percentage.
     pub fn parse(text: &str) -> Result<ChangeBound, ObjectiveError> {
-        let fail = |reason: String| ObjectiveError { text: text.into(), reason };
-        let (target, below, value) = split(text)?;
+        let fail = |reason: String| ObjectiveError { text: text.into(), reason, form: CHANGE_FORM };
+        let (target, below, value) = split(text).map_err(fail)?;
         let share = percent(&value)
             .ok_or_else(|| fail(format!("'{value}' is not a relative change, such as +5% or -10%")))?;
         let difference = target.metric == "errors";

@@ -42,11 +42,18 @@ fn invalid_bounds_are_refused_with_a_reason() {
         ("errors < 0.1", "not a share"),
         ("errors < 150%", "not a share"),
         ("throughput > 5", "throughput"),
+        ("get.p99 < 0s", "a figure below 0"),
+        ("errors <= 0%", "a figure below 0"),
     ] {
         let message = Objective::parse(text).unwrap_err().to_string();
         assert!(message.contains(reason), "{text}: {message}");
     }
-    assert!(ChangeBound::parse("get.p99 > 5").unwrap_err().to_string().contains("+5%"));
+    assert!(
+        ChangeBound::parse("get.p99 > 5")
+            .unwrap_err()
+            .to_string()
+            .contains("> change, such as get.p99 > +5%")
+    );
 }
 
 #[test]
