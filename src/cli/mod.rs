@@ -1,5 +1,6 @@
 //! The command line: parses arguments into typed settings, and reports an error as one line and an exit code.
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub mod advise;
@@ -49,6 +50,7 @@ pub mod ycsb;
 use exit::Exit;
 use out::note;
 
+use crate::experiment::closest;
 use crate::session::embedded::set_program;
 use crate::store::url::web::redacted as redacted_url;
 use crate::text;
@@ -125,6 +127,23 @@ pub fn command_line() -> Vec<String> {
     arguments().map(|word| text::redacted(&redacted_url(&word)).into_owned()).collect()
 }
 
+/// Returns the error of a command line that has an experiment or a run in place of a command; `None` for other errors.
+fn not_a_command(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let before: Vec<String> = arguments().skip(1).take_while(|argument| argument != word).collect();
+    match before.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [] => {
+            let known = closest(word).filter(|close| close == word)?;
+            Some(format!("plimsoll: '{known}' is an experiment; use `plimsoll run {known}`"))
+        }
+        ["cost", ..] if error.get(ContextKind::SuggestedSubcommand).is_none() => Some(format!(
+            "plimsoll: cost '{}': there is no such command; for the cost of a run, use --from-run RUN",
+            text::single_line(word)
+        )),
+        _ => None,
+    }
+}
+
 /// Runs the command line and returns the exit code: 0 for success, 1 for a failed check, 2 for invalid input,
 /// 3 for an unusable store, 4 if the run was measured but not all results could be written, 101 for a defect
 /// in Plimsoll, and 130 for an interrupted run.
@@ -138,7 +157,8 @@ pub fn main() -> i32 {
         Ok(cli) => cli,
         Err(error) => {
             if error.use_stderr() {
-                note(text::redact_assignments(error.render().to_string().trim_end()));
+                let problem = not_a_command(&error).unwrap_or_else(|| error.render().to_string());
+                note(text::redact_assignments(problem.trim_end()));
                 return 2;
             }
             // --help and --version are not errors.

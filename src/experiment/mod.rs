@@ -160,7 +160,7 @@ pub const SEARCHES: [(&str, &str); 3] = [
 ];
 
 /// Returns the experiment whose name is closest to `name`; `None` if no name is close.
-fn closest(name: &str) -> Option<&'static str> {
+pub fn closest(name: &str) -> Option<&'static str> {
     if name == "knee" {
         return Some("capacity");
     }

@@ -150,6 +150,8 @@ fn invalid_input_is_reported_in_one_line_that_names_the_fix() {
             "plimsoll list experiments",
         ],
     );
+    fails(&["capacity", "--store", &good], 2, &["use `plimsoll run capacity`"]);
+    fails(&["cost", "latest"], 2, &["--from-run RUN"]);
     fails(&["run", "get", "--store", "bucket"], 2, &["'bucket' is not a store"]);
     fails(&["run", "get", "--store", &format!("{good}&stile=path")], 2, &["unknown store parameter 'stile'"]);
     fails(&["run", "get", "--store", &good, "--size", "1 XB"], 2, &["--size", "1 XB", "1KiB"]);
