@@ -28,7 +28,7 @@ objects = { count = 10, size = "64 KiB" }
 name = "ramp"
 operations = { get = 1 }
 objects = { from = "load" }
-concurrency = { from = 1, step = 2, to = 5, every = "1s", stop = "never" }
+concurrency = { from = 1, step = 2, to = 7, every = "1s", stop = "never" }
 """
 SWEEP = """
 name = "sweep"
@@ -52,14 +52,16 @@ def plimsoll(*arguments):
 def runs(tmp_path_factory):
     """Returns run directories whose reports together contain every chart."""
     folder = tmp_path_factory.mktemp("runs")
-    with Server("--inject", "error=0.02") as faulty, Server() as sound, Server("--inject", "capacity=150/s") as slow:
+    with Server("--inject", "error=0.02") as faulty, Server() as sound, Server("--inject", "capacity=150/s") as slow, \
+            Server("--inject", "latency=10ms,capacity=250/s") as bent:
         store = lambda server: f"s3://bench/?endpoint={server.url}"
         for name, text in (("ramp.toml", RAMP), ("sweep.toml", SWEEP)):
             (folder / name).write_text(text)
         each = {
             "mixed": ["mixed", "--store", store(sound), "--store", store(faulty), "--duration", "4s", "--warmup", "0s",
                       "--slo", "rate > 1/s", "--slo", "get.errors < 50%"],
-            "ramp": [folder / "ramp.toml", "--store", store(sound)],
+            # Both stores have a knee near 2.5 operations in flight.
+            "ramp": [folder / "ramp.toml", "--store", store(bent), "--store", store(bent).replace("bench", "other")],
             "sweep": [folder / "sweep.toml", "--store", store(sound)],
             "matrix": ["get", "--store", store(sound), "--sweep", "size=1KiB,64KiB", "--sweep", "concurrency=1,4",
                      "--duration", "1s", "--warmup", "0s"],
@@ -175,6 +177,15 @@ def test_a_sweep_of_two_stores_compares_all_points_and_names_the_stores(runs, pa
     assert page.run("spec('sweep').table().slice(1).map((row) => row[0])") == [names[0]] * 2 + [names[1]] * 2
     options = page.run("[...document.querySelectorAll('#sweep option')].map((o) => o.textContent)")
     assert len(set(options)) == len(options) and {o.split(" ")[0] for o in options} == set(names), options
+
+
+def test_each_knee_is_marked_once(runs, page):
+    """Regression test: every curve of a chart had the labels of all knees, one above the other."""
+    page.open((runs["ramp"] / "report.html").as_uri())
+    page.run("plimsoll.drawAll()")
+    labels = page.run("""echarts.getInstanceByDom(document.querySelector('#ramp-latency .plot')).getOption().series
+        .flatMap((s) => s.markLine && s.markLine.data || []).map((m) => m.label.formatter)""")
+    assert labels and len(labels) == len(set(labels)), labels
 
 
 def test_a_contention_shows_its_highest_rate_and_its_conflicts(runs, page):

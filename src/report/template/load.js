@@ -17,14 +17,17 @@ if (ramped.length && !searches.length) {
   const moves = ramped.some((r) => r.bytes_per_s > 0);
   const throughput = (r) => (moves ? r.bytes_per_s / 1e6 : r.per_s);
   const unit = moves ? "MB/s" : "operations/s";
-  const kneeMarks = () => data.runs.flatMap((run) => run.ramps.filter((r) => r.knee_in_flight).map((r) => ({ xAxis: r.knee_in_flight, label: { formatter: "knee " + num(r.knee_in_flight) } })));
+  /* Knees of all runs: equal ones once, and their labels at different heights, so that those of close knees do not overlap. */
+  const kneeMarks = () => [...new Map(data.runs.flatMap((run) => run.ramps.filter((r) => r.knee_in_flight).map((r) => [num(r.knee_in_flight), r.knee_in_flight])))]
+    .map(([text, at], i) => ({ xAxis: at, label: { formatter: "knee " + text, position: ["insideEndTop", "insideMiddleTop", "insideStartTop"][i % 3] } }));
+  const withKnees = (series) => { const marks = kneeMarks(); if (series.length && marks.length) series[0].markLine = mark(marks); return series; };
   /* Published ramps, by machine and store. */
   const others = data.references.filter((r) => moves && r.in_flight && r.mb_per_s && ramped.some((x) => x.operation === r.operation));
   const publishedRamps = () => [...new Set(others.map((r) => r.label.replace(/ \S+ \(published.*$/, "")))].map((name, i) => ({ name: name + " (published, not measured here)", type: "line", symbol: "emptyDiamond", symbolSize: 6, lineStyle: { type: "dotted", width: 1 }, itemStyle: { color: color(i + 2), opacity: 0.7 }, data: others.filter((r) => r.label.startsWith(name + " ") && !/ (ALL|warmup) /.test(r.label)).map((r) => [r.in_flight, r.mb_per_s]) }));
   const rampChart = (id, title, note, name, pick, more) => chart({ section: "Rising load", id, title, note, open: id === "ramp-throughput", wide: id === "ramp-throughput",
     option: () => base({ xAxis: axis("operations in flight (time average)", { type: "value", min: 0 }), yAxis: valueAxis(name, more),
       legend: several || (others.length > 0 && id === "ramp-throughput"),
-      series: (id === "ramp-throughput" ? publishedRamps() : []).concat(stepGroups().flatMap((g, i) => pick(g).map(([label, data, type]) => ({ name: [g.name, label].filter(Boolean).join(" "), type: "line", symbolSize: 7, data, itemStyle: { color: color(several ? g.subject : i) }, lineStyle: { type: type || "solid" }, markLine: kneeMarks().length ? mark(kneeMarks()) : undefined })))), tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => `${escapeText(p.seriesName)}<br>${num(p.value[0])} in flight<br>${num(p.value[1])} ${name}` }) }),
+      series: (id === "ramp-throughput" ? publishedRamps() : []).concat(withKnees(stepGroups().flatMap((g, i) => pick(g).map(([label, data, type]) => ({ name: [g.name, label].filter(Boolean).join(" "), type: "line", symbolSize: 7, data, itemStyle: { color: color(several ? g.subject : i) }, lineStyle: { type: type || "solid" } }))))), tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => `${escapeText(p.seriesName)}<br>${num(p.value[0])} in flight<br>${num(p.value[1])} ${name}` }) }),
     table: stepTable });
   rampChart("ramp-throughput", "Throughput against concurrency", "Beyond the bend of the curve, more operations in flight only add latency. Dashed: the knee.", unit, (g) => [["", g.rows.map((r) => [r.in_flight, throughput(r)])]]);
   rampChart("ramp-efficiency", "Efficiency against concurrency", "Throughput per operation in flight.", unit + " each", (g) => [["", g.rows.map((r) => [r.in_flight, r.in_flight > 0 ? throughput(r) / r.in_flight : null])]]);
