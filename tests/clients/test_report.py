@@ -28,7 +28,7 @@ objects = { count = 10, size = "64 KiB" }
 name = "ramp"
 operations = { get = 1 }
 objects = { from = "load" }
-concurrency = { from = 1, step = 2, to = 7, every = "1s", stop = "never" }
+concurrency = { from = 1, step = 2, to = 11, every = "1s", stop = "never" }
 """
 SWEEP = """
 name = "sweep"
