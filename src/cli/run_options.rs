@@ -47,8 +47,8 @@ pub struct RunOptions {
     /// Label of the run, such as branch=main; may be repeated; `plimsoll history --label` selects runs by it
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_label)]
     label: Vec<(String, String)>,
-    /// Objective: 'get.p99 < 10ms', 'errors < 0.1%'; the run ends with exit code 1 if it misses one; `plimsoll run
-    /// capacity` searches for the highest rate that meets all of them; may be repeated
+    /// Objective: 'get.p99 < 10ms', 'errors < 0.1%'; the exit code is 1 if the run misses one or is too short;
+    /// `plimsoll run capacity` searches for the highest rate that meets all of them; may be repeated
     #[arg(long, value_name = "OBJECTIVE", conflicts_with = "shard")]
     pub slo: Vec<String>,
     /// End the run with exit code 1 if this holds for ten seconds: 'errors > 5%', 'get.p99 > 2s'; may be repeated

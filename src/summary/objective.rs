@@ -99,8 +99,8 @@ pub struct Finding {
     pub outcome: ObjectiveResult,
     /// Description of the measured value, for people.
     pub detail: String,
-    /// Estimated seconds of measurement needed for a decision. `None` if there is one, or if the figure is too close to
-    /// the objective.
+    /// Estimated seconds of measurement needed for a decision. `None` after a decision, and for a figure that is too
+    /// close to its bound.
     pub duration_needed_s: Option<f64>,
     /// True if the measured value meets the objective, regardless of its interval. `None` if there is no value.
     pub as_measured: Option<bool>,
@@ -160,8 +160,7 @@ fn split(text: &str) -> Result<(Target, bool, String), String> {
     Ok((Target::parse(text[..at].trim())?, below, value))
 }
 
-/// Parses the value of a metric. Returns it in nanoseconds, as a share or per second, and true if small figures are
-/// good.
+/// Parses the value of a metric, in nanoseconds, as a share or per second. Also returns true if smaller is better.
 fn value_of(metric: Metric, value: &str) -> Result<(f64, bool), String> {
     Ok(match metric {
         Metric::Percentile(..) => (parse_duration(value).map_err(|e| e.to_string())? as f64, true),
@@ -186,9 +185,9 @@ impl Objective {
     /// [`ObjectiveError`] if the target or the value is invalid, or the comparison has the wrong direction.
     pub fn parse(text: &str) -> Result<Objective, ObjectiveError> {
         let objective = Objective::parse_bound(text, false);
-        let possible = objective.and_then(|objective| match objective.bound {
-            0.0 => Err("no measurement can show a figure below 0; use a small value".to_string()),
-            _ => Ok(objective),
+        let possible = objective.and_then(|objective| match objective.below && objective.bound == 0.0 {
+            true => Err("no measurement can show a figure below 0; use a small value".to_string()),
+            false => Ok(objective),
         });
         possible.map_err(|reason| ObjectiveError { text: text.into(), reason, form: OBJECTIVE_FORM })
     }
@@ -348,7 +347,7 @@ impl Measured {
 }
 
 /// Decides by the bounds: a pass if both meet the objective, a fail if neither does. `objective` is the bound and a
-/// function that tells which values meet it.
+/// function that returns true for values that meet it.
 fn decide(
     measured: Measured,
     objective: (f64, impl Fn(f64) -> bool),

@@ -29,8 +29,7 @@ pub fn subjects(series: &[Series], objective: &Objective) -> Vec<Series> {
     groups.iter().filter_map(one).collect()
 }
 
-/// Judges objectives by the series of a run: one entry per objective and series. An objective without a series has
-/// none.
+/// Judges objectives by the series of a run. Returns one entry per objective and series that it applies to.
 pub fn judge(series: &[Series], objectives: &[Objective]) -> Vec<ObjectiveFigures> {
     let figures = |objective: &Objective, series: &Series| {
         let finding = objective.judge(series);

@@ -220,22 +220,9 @@ fn every_output_marks_client_limited_figures() {
 #[test]
 fn a_store_that_never_waits_is_logged_by_second() {
     let out = scratch("seconds");
-    let shown = run(&[
-        "run",
-        "mixed",
-        "--store",
-        "memory:",
-        "--objects",
-        "20",
-        "--duration",
-        "3s",
-        "--warmup",
-        "0s",
-        "--slo",
-        "rate > 1/s",
-        "--out",
-        name(&out),
-    ]);
+    let load: Vec<&str> =
+        "run mixed --store memory: --objects 20 --duration 3s --warmup 0s".split(' ').collect();
+    let shown = run(&[&load[..], &["--slo", "rate > 1/s", "--out", name(&out)]].concat());
     assert!(shown.status.success(), "{}", text(&shown.stderr));
     let path = std::fs::read_dir(&out).unwrap().flatten().next().unwrap().path();
     let read = plimsoll::run_dir::run::read(&path, &[]).unwrap();

@@ -53,8 +53,8 @@ pub fn place(stores: &[&str], figures: &ObjectiveFigures) -> String {
     }
 }
 
-/// Returns the objectives of a run as a table, with a column of stores and operations if there are several; `None`
-/// without any.
+/// Returns the objectives of a run as a table, with a column of stores and operations if there are several. Returns
+/// `None` for a run without objectives.
 pub fn table(result: &RunResult) -> Option<Table> {
     let stores = result.stores();
     let places: Vec<String> = result.objectives.iter().map(|figures| place(&stores, figures)).collect();
