@@ -4,21 +4,21 @@
 
 use http::request::Parts;
 
-use plimsoll::cost::book::Prices;
-use plimsoll::experiment::resolve;
-use plimsoll::experiment::ycsb::properties::{Family, Properties};
-use plimsoll::experiment::ycsb::{Part, RecordEncoding, to_spec};
-use plimsoll::run_dir::read::intervals;
-use plimsoll::s3::chunked::{ChunkDecoder, ChunkSigner};
-use plimsoll::s3::credentials::Credentials;
-use plimsoll::s3::error::S3Error;
-use plimsoll::s3::message::{Listing, completed, delete_many_failure, upload_id, uploads, versions};
-use plimsoll::s3::sign::derive_key;
-use plimsoll::s3::xml::Element;
-use plimsoll::server::ops::get::parse_range;
-use plimsoll::server::service::Features;
-use plimsoll::server::{accepts, auth, route};
-use plimsoll::store::url;
+use plimsoll_cost::book::Prices;
+use plimsoll_judge::run_dir::read::intervals;
+use plimsoll_s3::chunked::{ChunkDecoder, ChunkSigner};
+use plimsoll_s3::credentials::Credentials;
+use plimsoll_s3::error::S3Error;
+use plimsoll_s3::message::{Listing, completed, delete_many_failure, upload_id, uploads, versions};
+use plimsoll_s3::sign::derive_key;
+use plimsoll_s3::url;
+use plimsoll_s3::xml::Element;
+use plimsoll_server::ops::get::parse_range;
+use plimsoll_server::service::Features;
+use plimsoll_server::{accepts, auth, route};
+use plimsoll_workload::experiment::resolve;
+use plimsoll_workload::experiment::ycsb::properties::{Family, Properties};
+use plimsoll_workload::experiment::ycsb::{Part, RecordEncoding, to_spec};
 
 /// A target and its name. Its corpus has the same name.
 pub type Target = (&'static str, fn(&[u8]));

@@ -1,0 +1,16 @@
+//! The foundation of all Plimsoll crates. It contains no knowledge of S3, prices or runs.
+//!
+//! - [`clock`] and [`rng`]: the only sources of time and randomness.
+//! - [`units`] and [`text`]: numbers with units, and text that contains no secrets.
+//! - [`net`]: HTTP connections with exact timestamps.
+//! - [`machine`] and [`metrics`]: facts about this machine, and figures for monitoring systems.
+//! - [`provider`]: facts about providers of object storage, as data.
+
+pub mod clock;
+pub mod machine;
+pub mod metrics;
+pub mod net;
+pub mod provider;
+pub mod rng;
+pub mod text;
+pub mod units;

@@ -1,0 +1,11 @@
+//! The network layer of all HTTP stores: timed connections, TLS, percent-encoding, and the context of credential
+//! chains.
+
+pub mod chain;
+pub mod connection;
+pub mod encode;
+pub mod fetch;
+pub mod limits;
+pub mod socket;
+pub mod stamps;
+pub mod tls;

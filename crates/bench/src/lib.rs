@@ -1,0 +1,1 @@
+//! Benches whose dependencies are too heavy for the crates that they measure; see `benches/`.

@@ -1,0 +1,383 @@
+//! Validation of a price book when it is read: its units, dates, sources and tiers.
+
+use jiff::civil::Date;
+
+use super::spec::{BookSpec, MeterName, OfferSpec, PriceSpec, RuleSpec};
+use super::{Book, BookError, Price, Rule, Span};
+use crate::functions::FunctionMeasure;
+use crate::money::Usd;
+use crate::tariff::{Free, Measure, Meter, Provenance, Tier};
+use plimsoll_base::units::{parse_count, parse_volume};
+
+/// Seconds in an hour.
+const HOUR_S: u64 = 3600;
+/// Microseconds in a millisecond of CPU time.
+const CPU_MS: u64 = 1000;
+/// MiB milliseconds in a GB-second: AWS counts 1,024 MB in a GB.
+const GB_SECOND: u64 = 1024 * 1000;
+/// Maximum price of one unit, in picodollars: a million dollars.
+const MAX_USD: i128 = 1_000_000 * 1_000_000_000_000;
+
+/// Unit of a price: its name, and its size in bytes, requests, seconds, or the base units of functions.
+struct Unit {
+    name: String,
+    base: u64,
+}
+
+/// Parses the unit of a price for a meter.
+fn unit(meter: MeterName, per: Option<&str>) -> Result<Unit, String> {
+    let per = per.ok_or("per = is missing; add the unit, such as per = \"GiB-month\"")?;
+    let made = |base| Ok(Unit { name: per.to_string(), base });
+    let bytes = |text: &str| parse_volume(&format!("1 {text}")).map_err(|_| wrong(meter, per));
+    match meter {
+        MeterName::Storage => made(bytes(per.strip_suffix("-month").ok_or_else(|| wrong(meter, per))?)?),
+        MeterName::Requests => {
+            let count = counted(per, " requests").or_else(|| counted(per, " request units"));
+            made(count.ok_or_else(|| wrong(meter, per))?)
+        }
+        MeterName::Instance if per == "hour" => made(HOUR_S),
+        MeterName::MemoryTime if per == "GB-second" => made(GB_SECOND),
+        MeterName::Subscription if per == "month" => made(1),
+        MeterName::Invocations => made(counted(per, " invocations").ok_or_else(|| wrong(meter, per))?),
+        MeterName::CpuTime => {
+            let ms = counted(per, " CPU ms").and_then(|ms| ms.checked_mul(CPU_MS));
+            made(ms.ok_or_else(|| wrong(meter, per))?)
+        }
+        MeterName::Instance | MeterName::MemoryTime | MeterName::Subscription => Err(wrong(meter, per)),
+        _ => made(bytes(per)?),
+    }
+}
+
+/// Parses a number, greater than zero, that stands before `unit`.
+fn counted(per: &str, unit: &str) -> Option<u64> {
+    per.strip_suffix(unit).and_then(|count| parse_count(count).ok()).filter(|count| *count > 0)
+}
+
+/// Returns the unit of a price of zero that has none.
+fn usual_unit(meter: MeterName) -> &'static str {
+    match meter {
+        MeterName::Storage => "GB-month",
+        MeterName::Requests => "1000 requests",
+        MeterName::Instance => "hour",
+        MeterName::Invocations => "1000000 invocations",
+        MeterName::CpuTime => "1000000 CPU ms",
+        MeterName::MemoryTime => "GB-second",
+        MeterName::Subscription => "month",
+        _ => "GB",
+    }
+}
+
+fn wrong(meter: MeterName, per: &str) -> String {
+    let example = match meter {
+        MeterName::Storage => "GiB-month or GB-month",
+        MeterName::Upload
+        | MeterName::Retrieval
+        | MeterName::Egress
+        | MeterName::CrossZone
+        | MeterName::CrossRegion => "GiB or GB",
+        other => usual_unit(other),
+    };
+    format!("per = \"{per}\" is not a unit of {meter:?}; write {example}")
+}
+
+fn date(field: &str, text: &str) -> Result<Date, String> {
+    text.parse()
+        .map_err(|_| format!("{field} = \"{text}\" is not a date in the form YYYY-MM-DD, such as 2026-11-21"))
+}
+
+fn span(from: &str, until: Option<&str>) -> Result<Span, String> {
+    let span = Span { from: date("from", from)?, until: until.map(|text| date("until", text)).transpose()? };
+    match span.until {
+        Some(until) if until <= span.from => {
+            Err(format!("until = \"{until}\" is not after from = \"{}\"", span.from))
+        }
+        _ => Ok(span),
+    }
+}
+
+fn volume(field: &str, text: &str) -> Result<u64, String> {
+    parse_volume(text).map_err(|e| format!("{field}: {e}"))
+}
+
+/// Parses an amount in the base unit of the meter: bytes or a count.
+fn amount(meter: MeterName, field: &str, text: &str) -> Result<u64, String> {
+    let count = |base: u64| {
+        let count = parse_count(text).map_err(|e| format!("{field}: {e}"))?;
+        count.checked_mul(base).ok_or_else(|| format!("{field}: {text} is too large"))
+    };
+    match meter {
+        MeterName::Requests | MeterName::Invocations => count(1),
+        MeterName::CpuTime => count(CPU_MS),
+        MeterName::MemoryTime => count(GB_SECOND),
+        MeterName::Instance => Err(format!("{field} is not valid for machines")),
+        MeterName::Subscription => Err(format!("{field} is not valid for a subscription")),
+        _ => volume(field, text),
+    }
+}
+
+fn tiers(price: &PriceSpec, unit_base: u64) -> Result<Vec<Tier>, String> {
+    if price.usd.is_some() != price.tiers.is_empty() {
+        return Err("a price needs either usd = or tiers =, but not both".into());
+    }
+    let mut tiers = Vec::new();
+    let mut reached = 0;
+    for (number, tier) in price.tiers.iter().enumerate() {
+        let last = number + 1 == price.tiers.len();
+        let up_to = match (&tier.up_to, last) {
+            (None, true) => u64::MAX,
+            (Some(text), false) => amount(price.meter, "up_to", text)?,
+            _ => {
+                return Err(
+                    "every tier except the last must set up_to =, and the last must not set it".into()
+                );
+            }
+        };
+        if up_to <= reached {
+            return Err(format!(
+                "tiers must increase; up_to = \"{}\" is not greater than the previous up_to",
+                tier.up_to.as_deref().unwrap_or("")
+            ));
+        }
+        reached = up_to;
+        tiers.push(Tier::new(up_to, tier.usd, unit_base));
+    }
+    tiers.extend(price.usd.map(|usd| Tier::new(u64::MAX, usd, unit_base)));
+    match tiers.iter().find(|tier| tier.price.pico() > MAX_USD || tier.price < Usd::ZERO) {
+        Some(tier) => Err(format!(
+            "${} for one {} is out of range; use $0 to $1000000",
+            tier.price,
+            price.per.as_deref().unwrap_or("unit")
+        )),
+        None => Ok(tiers),
+    }
+}
+
+fn measure(price: &PriceSpec) -> Result<Measure, String> {
+    let every = price.every.as_deref().map(|text| volume("every", text)).transpose()?;
+    if (every.is_some() || !price.calls.is_empty()) && price.meter != MeterName::Requests {
+        return Err("calls = and every = are valid only with meter = \"requests\"".into());
+    }
+    Ok(match price.meter {
+        MeterName::Storage => Measure::Storage,
+        MeterName::Requests => {
+            Measure::Requests { calls: price.calls.iter().copied().collect(), every: every.unwrap_or(0) }
+        }
+        MeterName::Upload => Measure::Upload,
+        MeterName::Retrieval => Measure::Retrieval,
+        MeterName::Egress => Measure::Egress,
+        MeterName::CrossZone => Measure::CrossZone,
+        MeterName::CrossRegion => Measure::CrossRegion,
+        MeterName::Instance => Measure::Instance,
+        MeterName::Invocations => Measure::Function(FunctionMeasure::Invocations),
+        MeterName::CpuTime => Measure::Function(FunctionMeasure::CpuTime),
+        MeterName::MemoryTime => Measure::Function(FunctionMeasure::MemoryTime),
+        MeterName::Subscription => Measure::Function(FunctionMeasure::Subscription),
+    })
+}
+
+fn item(price: &PriceSpec) -> Result<String, String> {
+    let usual = match price.meter {
+        MeterName::Storage => "storage",
+        MeterName::Upload => "upload",
+        MeterName::Retrieval => "retrieval",
+        MeterName::Egress => "egress to the internet",
+        MeterName::CrossZone => "transfer to another zone",
+        MeterName::CrossRegion => "transfer to another region",
+        MeterName::Invocations => "invocations",
+        MeterName::CpuTime => "CPU time",
+        MeterName::MemoryTime => "memory time",
+        MeterName::Subscription => "subscription",
+        MeterName::Requests | MeterName::Instance => "",
+    };
+    let item = price.item.clone().unwrap_or_else(|| usual.into());
+    if item.is_empty() {
+        Err("item = is missing; specify the class of requests or the machine type".into())
+    } else {
+        Ok(item)
+    }
+}
+
+fn free(price: &PriceSpec) -> Result<Free, String> {
+    match (&price.free, price.free_times_stored) {
+        (None, None) => Ok(Free::None),
+        (Some(text), None) => Ok(Free::Amount(amount(price.meter, "free", text)?)),
+        (None, Some(times)) if price.meter == MeterName::Egress => Ok(Free::TimesStored(times)),
+        _ => Err("use free = alone, or free_times_stored = alone with meter = \"egress\"".into()),
+    }
+}
+
+/// Sources of a book, by their short names.
+type Sources = std::collections::BTreeMap<String, String>;
+
+fn provenance(
+    sources: &Sources,
+    source: &str,
+    as_of: &str,
+    confidence: plimsoll_base::provider::Confidence,
+) -> Result<Provenance, String> {
+    let named = sources.get(source).cloned();
+    // Free text contains a space; the name of a source does not.
+    let source = match named {
+        Some(source) => source,
+        None if source.contains(' ') => source.to_string(),
+        None => {
+            return Err(format!(
+                "source = \"{source}\" is not in [sources]; add it there, or describe the source in several words"
+            ));
+        }
+    };
+    Ok(Provenance { source, as_of: as_of.to_string(), confidence })
+}
+
+fn price(sources: &Sources, price: &PriceSpec) -> Result<Price, String> {
+    if price.offers.is_empty() {
+        return Err("offers = is empty; specify at least one offer".into());
+    }
+    let nothing = price.usd == Some(Usd::ZERO) && price.per.is_none();
+    let unit = if nothing {
+        unit(price.meter, Some(usual_unit(price.meter)))?
+    } else {
+        unit(price.meter, price.per.as_deref())?
+    };
+    let moves = matches!(price.meter, MeterName::Upload | MeterName::Retrieval);
+    if (price.above.is_some() || price.least.is_some()) && !moves {
+        return Err("above = and least = are valid only with meter = \"upload\" or \"retrieval\"".into());
+    }
+    let meter = Meter {
+        item: item(price)?,
+        measure: measure(price)?,
+        tiers: tiers(price, unit.base)?,
+        unit: unit.name,
+        unit_base: unit.base,
+        above: price.above.as_deref().map_or(Ok(0), |text| volume("above", text))?,
+        least: price.least.as_deref().map_or(Ok(0), |text| volume("least", text))?,
+        free: free(price)?,
+        free_inside_tiers: price.free_inside_tiers,
+        provenance: provenance(sources, &price.source, &price.as_of, price.confidence)?,
+        note: price.note.clone(),
+    };
+    Ok(Price {
+        offers: price.offers.clone(),
+        regions: price.regions.clone(),
+        span: span(&price.from, price.until.as_deref())?,
+        name: price.meter,
+        meter,
+    })
+}
+
+/// Checks status codes, such as `403` or `5xx`.
+fn statuses(codes: &[String]) -> Result<Vec<String>, String> {
+    let fits = |code: &String| {
+        let bytes = code.as_bytes();
+        bytes.len() == 3
+            && bytes[0].is_ascii_digit()
+            && (&bytes[1..] == b"xx" || bytes[1..].iter().all(u8::is_ascii_digit))
+    };
+    match codes.iter().find(|code| !fits(code)) {
+        Some(code) => Err(format!(
+            "unbilled: '{code}' is not a status code; use a code such as 403, or a class such as 5xx"
+        )),
+        None => Ok(codes.to_vec()),
+    }
+}
+
+fn rule(sources: &Sources, rule: &RuleSpec) -> Result<Rule, String> {
+    let size = |field: &str, text: &Option<String>| text.as_deref().map(|t| volume(field, t)).transpose();
+    Ok(Rule {
+        offers: rule.offers.clone(),
+        span: span(&rule.from, rule.until.as_deref())?,
+        minimum_days: rule.minimum_days,
+        minimum_object: size("minimum_object", &rule.minimum_object)?,
+        object_step: size("object_step", &rule.object_step)?,
+        object_overhead: size("object_overhead", &rule.object_overhead)?,
+        minimum_billed: size("minimum_billed", &rule.minimum_billed)?,
+        daily_peak: rule.daily_peak,
+        round_up: rule.round_up,
+        deleted_days: rule.deleted_days,
+        deleted_versions: rule.deleted_versions,
+        unbilled: statuses(&rule.unbilled)?,
+        largest_object: size("largest_object", &rule.largest_object)?,
+        egress_within_stored: rule.egress_within_stored,
+        provenance: provenance(sources, &rule.source, &rule.as_of, rule.confidence)?,
+    })
+}
+
+fn offer(offer: &OfferSpec) -> Result<(), String> {
+    match offer.regions.is_empty() {
+        true => Err(format!(
+            "offer '{}' has no regions; add a region, such as regions = [\"us-east-1\"]",
+            offer.name
+        )),
+        false if offer.month_hours == Some(0) => {
+            Err(format!("offer '{}': month_hours = 0 is not valid; use 1 or more", offer.name))
+        }
+        false => Ok(()),
+    }
+}
+
+/// Returns the line on which table number `index` (from 0) of that name begins.
+fn line_of(text: &str, table: &str, index: usize) -> usize {
+    let head = format!("[[{table}]]");
+    text.lines()
+        .enumerate()
+        .filter(|(_, l)| l.trim_start().starts_with(&head))
+        .nth(index)
+        .map_or(1, |(n, _)| n + 1)
+}
+
+/// Finds two classes that contain the same request in the same region and period. Returns the index of the
+/// second and the error message.
+fn charged_twice(prices: &[Price]) -> Option<(usize, String)> {
+    let calls_of = |price: &Price| match price.meter.measure {
+        Measure::Requests { calls, .. } => Some(calls),
+        _ => None,
+    };
+    let meet = |a: &[String], b: &[String]| a.iter().any(|name| b.contains(name));
+    prices.iter().enumerate().find_map(|(index, second)| {
+        let calls = calls_of(second)?;
+        let first = prices[..index].iter().find(|first| {
+            first.meter.item != second.meter.item
+                && meet(&first.offers, &second.offers)
+                && (first.regions.is_empty()
+                    || second.regions.is_empty()
+                    || meet(&first.regions, &second.regions))
+                && first.span.meets(&second.span)
+                && calls_of(first).is_some_and(|other| calls.first_in(other).is_some())
+        })?;
+        let call = calls.first_in(calls_of(first)?)?.name();
+        let (one, other) = (&first.meter.item, &second.meter.item);
+        Some((index, format!("{call} belongs to '{one}' and to '{other}'; list it in only one class")))
+    })
+}
+
+/// Parses a price book and checks it.
+///
+/// # Errors
+/// [`BookError::At`], with the line of the invalid table.
+pub fn checked(path: &str, text: &str) -> Result<Book, BookError> {
+    let at = |line, message| BookError::At { path: path.to_string(), line, message };
+    let book: BookSpec = toml::from_str(text).map_err(|e| {
+        let offset = e.span().map_or(0, |s| s.start).min(text.len());
+        at(text[..offset].matches('\n').count() + 1, e.message().trim().replace('\n', " "))
+    })?;
+    fn each<T, U>(
+        tables: &[T],
+        check: impl Fn(&T) -> Result<U, String>,
+        wrong: impl Fn(usize, String) -> BookError,
+    ) -> Result<Vec<U>, BookError> {
+        tables.iter().enumerate().map(|(index, table)| check(table).map_err(|m| wrong(index, m))).collect()
+    }
+    let wrong = |table: &'static str| move |index, message| at(line_of(text, table, index), message);
+    let sources = &book.sources;
+    each(&book.offer, offer, wrong("offer"))?;
+    let prices = each(&book.price, |p| price(sources, p), wrong("price"))?;
+    if let Some((index, message)) = charged_twice(&prices) {
+        return Err(wrong("price")(index, message));
+    }
+    Ok(Book {
+        path: path.to_string(),
+        prices,
+        rules: each(&book.rule, |r| rule(sources, r), wrong("rule"))?,
+        offers: book.offer,
+    })
+}

@@ -1,0 +1,23 @@
+//! Prices and bills. A price [`book`] contains the prices of providers, with their dates and sources. For one
+//! date and one region it yields a [`tariff::Tariff`]. A tariff and a [`usage::Usage`] yield a [`bill::Bill`].
+//! Only [`book::read_prices`] reads files; the rest does no input or output.
+//!
+//! Amounts are whole picodollars ([`money::Usd`]), and quantities are whole bytes and requests, so a bill is as
+//! exact as its prices. A missing price is an error, not zero.
+
+pub mod bill;
+pub mod bills;
+pub mod blend;
+pub mod book;
+pub mod breakeven;
+pub mod claims;
+pub mod egress;
+pub mod functions;
+pub mod money;
+pub mod of_store;
+pub mod published;
+pub mod request;
+pub mod tariff;
+pub mod tiering;
+pub mod usage;
+pub mod workload;

@@ -1,0 +1,147 @@
+//! A priced workload: its usage of one month, the price books, and the date of the prices.
+
+use jiff::civil::Date;
+
+use super::bills::NotPriced;
+use super::book::Prices;
+use super::egress::assumption;
+use super::functions::Functions;
+use super::tariff::Tariff;
+use super::usage::Usage;
+use super::workload::Workload;
+use plimsoll_base::provider::calls::Call;
+use plimsoll_base::units::{format_count, format_size, format_volume};
+
+/// Error of a request that names an unknown provider, region or date; the message names the flag.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct RequestError(String);
+
+/// A workload, and the prices of a date.
+pub struct CostRequest {
+    /// The workload as written, merged from flags, file and run.
+    pub workload: Workload,
+    /// Usage of one month.
+    pub usage: Usage,
+    /// Assumptions about values that are not specified.
+    pub assumptions: Vec<String>,
+    /// Built-in prices and those of the user.
+    pub prices: Prices,
+    /// Date of the prices.
+    pub date: Date,
+}
+
+impl CostRequest {
+    /// Returns the tariffs of the named providers, without duplicates. If `names` is empty, returns those of
+    /// all providers, and separately the providers without prices on the date.
+    ///
+    /// # Errors
+    /// Returns [`RequestError`] if a named provider, its region or its prices on the date are unknown.
+    pub fn tariffs(
+        &self,
+        flag: &str,
+        names: &[String],
+    ) -> Result<(Vec<Tariff>, Vec<NotPriced>), RequestError> {
+        if names.is_empty() {
+            let (mut tariffs, mut missing) = (Vec::new(), Vec::new());
+            for name in self.prices.stores() {
+                match self.prices.tariff(name, None, self.date) {
+                    Ok(tariff) => tariffs.push(tariff),
+                    Err(e) => missing.push(NotPriced { provider: name.into(), reason: e.to_string() }),
+                }
+            }
+            return Ok((tariffs, missing));
+        }
+        let mut tariffs: Vec<Tariff> = Vec::new();
+        for name in names {
+            let tariff = self.tariff(flag, name)?;
+            if !tariffs.contains(&tariff) {
+                tariffs.push(tariff);
+            }
+        }
+        Ok((tariffs, Vec::new()))
+    }
+
+    /// Returns the tariff of one provider, `NAME` or `NAME@REGION`. `flag` is the flag to name in errors.
+    ///
+    /// # Errors
+    /// Returns [`RequestError`] if the provider, its region or its prices on the date are unknown.
+    pub fn tariff(&self, flag: &str, name: &str) -> Result<Tariff, RequestError> {
+        let (offer, region) = name.split_once('@').map_or((name, None), |(o, r)| (o, Some(r)));
+        let tariff = self.prices.tariff(offer.trim(), region, self.date);
+        let tariff = tariff.map_err(|e| RequestError(format!("{flag}: {e}")))?;
+        if !self.prices.stores().contains(&offer.trim()) {
+            let known = self.prices.stores().join(", ");
+            return Err(RequestError(format!("{flag}: {offer} is not an object store; use one of {known}")));
+        }
+        Ok(tariff)
+    }
+
+    /// Returns the assumption about egress on which bills at these tariffs rest, and adds it to the others;
+    /// `None` if there is none.
+    pub fn assume_egress<'a>(&mut self, tariffs: impl IntoIterator<Item = &'a Tariff>) -> Option<String> {
+        let found = assumption(&self.usage, tariffs);
+        self.assumptions.extend(found.clone());
+        found
+    }
+
+    /// Adds the regions that are assumed for providers named without one, or for all providers if none is
+    /// named.
+    pub fn assume_regions(&mut self, names: &[String]) {
+        let all = self.prices.stores();
+        let names: Vec<&str> =
+            if names.is_empty() { all } else { names.iter().map(String::as_str).collect() };
+        let assumed = names.into_iter().filter_map(|name| {
+            let region = self.prices.assumed_region(name)?;
+            Some(format!("{name} is priced as in {region} (--provider {name}@REGION)"))
+        });
+        self.assumptions.extend(assumed.collect::<Vec<_>>());
+    }
+
+    /// Returns the assumptions as notes of a document.
+    pub fn notes(&self) -> Vec<String> {
+        self.assumptions.iter().map(|a| format!("assumed: {a}")).collect()
+    }
+
+    /// Describes the usage and the date of the prices in words.
+    pub fn what(&self) -> Vec<String> {
+        vec![format!("Monthly usage: {}; prices of {}", in_words(&self.usage), self.date)]
+    }
+}
+
+/// Describes a usage in words: `10 TB stored, 50,000,000 GetObject`.
+pub fn in_words(usage: &Usage) -> String {
+    let mut out: Vec<String> = Vec::new();
+    for (bytes, label) in [
+        (usage.stored, "stored"),
+        (usage.uploaded, "written"),
+        (usage.downloaded, "read"),
+        (usage.egress.stated(), "of egress"),
+        (usage.cross_zone, "to another zone"),
+        (usage.cross_region, "to another region"),
+    ] {
+        if bytes > 0 {
+            out.push(format!("{} {label}", format_volume(bytes)));
+        }
+    }
+    for call in Call::ALL {
+        let count = usage.calls.get(call);
+        if count > 0 {
+            out.push(format!("{} {}", format_count(count), call.name()));
+        }
+    }
+    match usage.object_bytes {
+        0 => {}
+        exact if exact < 1_000_000 || exact.is_multiple_of(1 << 10) => {
+            out.push(format!("objects of {}", format_size(exact)));
+        }
+        large => out.push(format!("objects of {}", format_volume(large))),
+    }
+    if usage.functions.invocations > 0 {
+        let Functions { invocations, cpu_us, run_ms, memory_mib } = usage.functions;
+        let (count, cpu_ms) = (format_count(invocations), cpu_us as f64 / 1000.0);
+        out.push(format!("{count} invocations of {run_ms} ms, {cpu_ms} ms of CPU and {memory_mib} MiB"));
+    }
+    out.extend(usage.instances.iter().map(|(name, s)| format!("{:.0} h of {name}", *s as f64 / 3600.0)));
+    out.join(", ")
+}

@@ -1,0 +1,109 @@
+//! Usage of a store over a billing period.
+
+use super::egress::Egress;
+use super::functions::Functions;
+use super::tariff::Tariff;
+use plimsoll_base::provider::calls::{Call, Calls};
+
+/// Default number of hours in a month: 24 x 365 / 12.
+pub const MONTH_HOURS: u64 = 730;
+/// Seconds in a day.
+pub const DAY_S: u64 = 86_400;
+
+/// Billing period. It determines which allowances, minimum charges and rounding apply.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Period {
+    /// One month of the provider's own length. Allowances, minimum charges and rounding apply.
+    #[default]
+    Month,
+    /// A number of seconds, added to whatever else the account does: list prices of the first tier, no
+    /// allowances, no monthly minimum charge, no rounding up to whole units.
+    Seconds(u64),
+}
+
+/// Bytes, requests and time used. Totals are exact; rules that depend on the size of an object use the mean size.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Billing period of the usage.
+    pub period: Period,
+    /// Bytes stored, averaged over the period.
+    pub stored: u64,
+    /// Daily peaks of the bytes stored, averaged over the days.
+    pub stored_peak: u64,
+    /// Mean size of an object, in bytes; 0 if it is unknown.
+    pub object_bytes: u64,
+    /// Retention: days after which an object is deleted, 0 for immediately. `None` if every object outlives any
+    /// minimum duration.
+    pub retention_days: Option<u64>,
+    /// True if objects change their storage class after `retention_days` and are not deleted.
+    pub moves_on: bool,
+    /// Bytes deleted in the period, if `retention_days` is `None`.
+    pub deleted: u64,
+    /// Number of requests of each kind.
+    pub calls: Calls,
+    /// Object bytes written.
+    pub uploaded: u64,
+    /// Object bytes read.
+    pub downloaded: u64,
+    /// Bytes that leave the provider for the internet.
+    pub egress: Egress,
+    /// Bytes sent to another zone of the region.
+    pub cross_zone: u64,
+    /// Bytes sent to another region of the provider.
+    pub cross_region: u64,
+    /// True if the account has already used up the free allowances of the month.
+    pub without_allowances: bool,
+    /// Machines: type, and total seconds of all machines of that type.
+    pub instances: Vec<(String, u64)>,
+    /// Functions that run on demand.
+    pub functions: Functions,
+}
+
+impl Usage {
+    /// Returns the number of requests that carry object bytes to the store.
+    pub fn uploads(&self) -> u128 {
+        u128::from(self.calls.get(Call::PutObject)) + u128::from(self.calls.get(Call::UploadPart))
+    }
+
+    /// Returns the number of requests that carry object bytes from the store.
+    pub fn downloads(&self) -> u128 {
+        u128::from(self.calls.get(Call::GetObject))
+    }
+
+    /// Returns the bytes that leave the provider of a tariff for the internet.
+    pub fn egress_at(&self, tariff: &Tariff) -> u64 {
+        self.egress.at(tariff, self.downloaded)
+    }
+
+    /// Returns true if nothing is used.
+    pub fn is_nothing(&self) -> bool {
+        let egress = self.egress.stated();
+        let bytes = [self.stored, self.uploaded, self.downloaded, egress, self.cross_zone, self.cross_region];
+        bytes.iter().all(|bytes| *bytes == 0)
+            && self.calls.total() == 0
+            && self.instances.is_empty()
+            && self.functions.invocations == 0
+    }
+
+    /// Returns true if the period is a month.
+    pub fn is_month(&self) -> bool {
+        self.period == Period::Month
+    }
+
+    /// Adds the writes of `count` objects of `object_bytes`, in parts of `part_bytes` if they are larger than a
+    /// part.
+    ///
+    /// All parts of an object except the last have the same size. Each part is one request, and so are creating
+    /// and completing the upload.
+    pub fn write(&mut self, count: u64, object_bytes: u64, part_bytes: Option<u64>) {
+        match part_bytes.filter(|part| *part > 0 && *part < object_bytes) {
+            Some(part) => {
+                self.calls.add(Call::CreateMultipartUpload, count);
+                self.calls.add(Call::UploadPart, count.saturating_mul(object_bytes.div_ceil(part)));
+                self.calls.add(Call::CompleteMultipartUpload, count);
+            }
+            None => self.calls.add(Call::PutObject, count),
+        }
+        self.uploaded = self.uploaded.saturating_add(count.saturating_mul(object_bytes));
+    }
+}

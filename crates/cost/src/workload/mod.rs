@@ -1,0 +1,356 @@
+//! Workload of one month, from the command line or a file, and the usage that follows from it.
+
+mod functions;
+pub mod spec;
+
+pub use spec::{Workload, parse};
+
+use super::egress::Egress;
+use super::usage::{MONTH_HOURS, Usage};
+use plimsoll_base::provider::calls::Call;
+use plimsoll_base::units::{format_count, format_size, format_volume, parse_count, parse_size, parse_volume};
+
+/// Default size of an object, in bytes.
+pub const DEFAULT_OBJECT_SIZE: u64 = 1 << 20;
+/// Maximum number of bytes in a month: 4 EiB.
+const MAX_BYTES: u64 = 1 << 62;
+/// Maximum number of parts of an object (S3, R2, Google).
+const MAX_PARTS: u64 = 10_000;
+/// Maximum size of a single PUT request, in bytes (S3, R2, Google).
+const LARGEST_PUT: u64 = 5 << 30;
+/// Assumption about written objects if the workload specifies neither storage nor retention. Such a bill
+/// contains no storage.
+pub const NO_RETENTION: &str =
+    "written objects are deleted immediately, so none of them are stored (--storage or --keep)";
+/// Number of days in a month.
+pub const MONTH_DAYS: f64 = MONTH_HOURS as f64 / 24.0;
+
+/// Error in a workload.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{field}: {message}")]
+pub struct WorkloadError {
+    /// Name of the field, as in a file: `object_size`.
+    pub field: &'static str,
+    /// Problem, and how to fix it.
+    pub message: String,
+}
+
+/// Usage of a workload, and the assumptions on which it rests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// Usage of one month.
+    pub usage: Usage,
+    /// Assumptions about values that the workload does not specify.
+    pub assumptions: Vec<String>,
+}
+
+fn wrong(field: &'static str, message: impl ToString) -> WorkloadError {
+    WorkloadError { field, message: message.to_string() }
+}
+
+fn volume(field: &'static str, text: Option<&String>) -> Result<Option<u64>, WorkloadError> {
+    text.map(|text| parse_volume(text).map_err(|e| wrong(field, e))).transpose()
+}
+
+/// Returns the counts of a workload: field, kind of request and value.
+fn counts(workload: &Workload) -> [(&'static str, Call, Option<&String>); 6] {
+    [
+        ("put", Call::PutObject, workload.put.as_ref()),
+        ("get", Call::GetObject, workload.get.as_ref()),
+        ("head", Call::HeadObject, workload.head.as_ref()),
+        ("list", Call::ListObjects, workload.list.as_ref()),
+        ("delete", Call::DeleteObject, workload.delete.as_ref()),
+        ("copy", Call::CopyObject, workload.copy.as_ref()),
+    ]
+}
+
+fn object_size(field: &'static str, text: &str) -> Result<u64, WorkloadError> {
+    let bytes = parse_size(text).map_err(|e| wrong(field, e))?;
+    match (bytes, text.trim().ends_with(|c: char| c.is_ascii_digit())) {
+        (0, _) => Err(wrong(field, "the size must be greater than 0")),
+        (_, true) => {
+            Err(wrong(field, format!("'{text}' has no unit; write {text}B, {text}KiB or {text}MiB")))
+        }
+        _ => Ok(bytes),
+    }
+}
+
+/// Parses a number of days, such as `7d`.
+fn days(field: &'static str, text: &str) -> Result<u64, WorkloadError> {
+    let number = text.trim().strip_suffix(['d', 'D']).unwrap_or_default().trim().parse().ok();
+    number.filter(|days| (1..=36_500).contains(days)).ok_or_else(|| {
+        wrong(field, format!("'{text}' is not a number of days; use a whole number of days, such as 7d"))
+    })
+}
+
+/// Parses a machine type and its hours, such as `c7g.4xlarge=730h`, into the type and the seconds.
+fn instance(text: &str) -> Result<(String, u64), WorkloadError> {
+    let fail =
+        || wrong("instance", format!("'{text}' is not in the form TYPE=HOURS, such as c7g.4xlarge=730h"));
+    let (name, hours) = text.split_once('=').ok_or_else(fail)?;
+    let hours = hours.trim().strip_suffix('h').ok_or_else(fail)?;
+    let pico = super::money::decimal(hours).ok_or_else(fail)?;
+    let seconds = pico * 3600 / 1_000_000_000_000;
+    u64::try_from(seconds)
+        .ok()
+        .filter(|s| *s < 1 << 40)
+        .map(|s| (name.trim().to_string(), s))
+        .ok_or_else(fail)
+}
+
+impl Workload {
+    /// Computes the usage of the workload.
+    ///
+    /// # Errors
+    /// [`WorkloadError`] with the invalid field.
+    pub fn resolve(&self) -> Result<Resolved, WorkloadError> {
+        let mut assumptions = Vec::new();
+        let mut usage = Usage { without_allowances: self.without_allowances, ..Usage::default() };
+        let count = |field, text: Option<&String>| {
+            text.map_or(Ok(0), |text| parse_count(text).map_err(|e| wrong(field, e)))
+        };
+        let (puts, gets) = (count("put", self.put.as_ref())?, count("get", self.get.as_ref())?);
+        usage.object_bytes = match &self.object_size {
+            Some(text) => object_size("object_size", text)?,
+            None if puts > 0 || gets > 0 || self.delete.is_some() => {
+                assumptions.push("objects are 1 MiB (--object-size)".into());
+                DEFAULT_OBJECT_SIZE
+            }
+            None => 0,
+        };
+        let part = self.part_size.as_deref().map(|text| object_size("part_size", text)).transpose()?;
+        let parts = part.filter(|p| *p < usage.object_bytes).map_or(1, |p| usage.object_bytes.div_ceil(p));
+        if puts > 0 && parts > MAX_PARTS {
+            let message = format!(
+                "an object has {} parts, but stores accept at most {}; use larger parts",
+                format_count(parts),
+                format_count(MAX_PARTS)
+            );
+            return Err(wrong("part_size", message));
+        }
+        if puts > 0 && part.is_none() && usage.object_bytes > LARGEST_PUT {
+            assumptions.push(
+                "each object above 5 GiB is written in one request, but stores do not accept such requests \
+                 (--part-size)"
+                    .into(),
+            );
+        }
+        usage.write(puts, usage.object_bytes, part);
+        for (field, call, text) in counts(self).into_iter().skip(1) {
+            usage.calls.add(call, count(field, text)?);
+        }
+        self.bytes(&mut usage, gets, &mut assumptions)?;
+        usage.retention_days = self.keep.as_deref().map(|text| days("keep", text)).transpose()?;
+        if usage.retention_days.is_some() && puts > 0 && self.delete.is_none() {
+            usage.calls.set(Call::DeleteObject, puts);
+            assumptions.push("the workload deletes as many objects as it writes (--delete)".into());
+        }
+        usage.stored = self.stored(&usage, &mut assumptions)?;
+        if usage.stored == 0 && usage.uploaded > 0 {
+            usage.retention_days = Some(0);
+        }
+        // With `keep`, the bill derives the deleted data from the stored data.
+        let deletes = usage.calls.get(Call::DeleteObject);
+        usage.deleted = match usage.retention_days {
+            None => deletes.saturating_mul(usage.object_bytes).min(MAX_BYTES),
+            Some(_) => 0,
+        };
+        usage.stored_peak = match volume("storage_peak", self.storage_peak.as_ref())? {
+            Some(peak) if peak < usage.stored => {
+                return Err(wrong(
+                    "storage_peak",
+                    "the daily peak must not be less than the mean, --storage",
+                ));
+            }
+            peak => peak.unwrap_or(usage.stored),
+        };
+        usage.cross_zone = volume("cross_zone", self.cross_zone.as_ref())?.unwrap_or(0);
+        usage.cross_region = volume("cross_region", self.cross_region.as_ref())?.unwrap_or(0);
+        usage.instances = self.instance.iter().map(|text| instance(text)).collect::<Result<_, _>>()?;
+        usage.functions = functions::of(self, &mut assumptions)?;
+        if usage.is_nothing() {
+            return Err(wrong(
+                "storage",
+                "the workload is empty; specify data stored, objects written, objects read or other requests",
+            ));
+        }
+        Ok(Resolved { usage, assumptions })
+    }
+
+    /// Returns the bytes stored: as specified, or derived from the bytes written and their retention.
+    fn stored(&self, usage: &Usage, assumptions: &mut Vec<String>) -> Result<u64, WorkloadError> {
+        if let Some(stored) = volume("storage", self.storage.as_ref())? {
+            return Ok(stored);
+        }
+        if self.storage_peak.is_some() {
+            return Err(wrong("storage_peak", "a daily peak requires a mean; add --storage"));
+        }
+        match usage.retention_days {
+            Some(days) if usage.uploaded > 0 => {
+                let stored = (usage.uploaded as f64 * days as f64 / MONTH_DAYS).round();
+                let stored = if stored <= MAX_BYTES as f64 {
+                    stored as u64
+                } else {
+                    return Err(wrong("keep", "the data stored exceeds 4 EiB; reduce --keep"));
+                };
+                assumptions.push(format!(
+                    "{} are stored: the data written in {days} days (--storage)",
+                    format_volume(stored)
+                ));
+                Ok(stored)
+            }
+            Some(_) => Err(wrong("keep", "the retention requires an amount of data; add --storage or --put")),
+            None if usage.uploaded > 0 => {
+                assumptions.push(NO_RETENTION.into());
+                Ok(0)
+            }
+            None => Ok(0),
+        }
+    }
+
+    /// Sets the bytes written, the bytes read and the egress.
+    fn bytes(
+        &self,
+        usage: &mut Usage,
+        gets: u64,
+        assumptions: &mut Vec<String>,
+    ) -> Result<(), WorkloadError> {
+        let beyond =
+            |field| wrong(field, "multiplied by --object-size, this number exceeds 4 EiB; check both values");
+        if let Some(written) = volume("written", self.written.as_ref())? {
+            usage.uploaded = written;
+        }
+        let of_gets = gets.checked_mul(usage.object_bytes).filter(|b| *b <= MAX_BYTES);
+        let of_gets = of_gets.ok_or_else(|| beyond("get"))?;
+        if usage.uploaded > MAX_BYTES {
+            return Err(beyond("put"));
+        }
+        let read = volume("read", self.read.as_ref())?;
+        let share = self.egress.as_deref().and_then(|text| text.trim().strip_suffix('%'));
+        let stated = match (&self.egress, share) {
+            (None, _) => 0,
+            (Some(text), Some(share)) => {
+                let percent = super::money::decimal(share.trim()).filter(|p| *p <= 100_000_000_000_000);
+                let percent = percent.ok_or_else(|| {
+                    wrong(
+                        "egress",
+                        format!("'{text}' is not a percentage; use 0% to 100%, or an amount such as 10TB"),
+                    )
+                })?;
+                if read.unwrap_or(of_gets) == 0 {
+                    return Err(wrong(
+                        "egress",
+                        format!(
+                            "'{text}' is a share of the data read; add --get or --read, or use an amount"
+                        ),
+                    ));
+                }
+                let whole = u128::from(read.unwrap_or(of_gets));
+                (whole * (percent / 1_000_000) / 100_000_000) as u64
+            }
+            (text, None) => volume("egress", text.as_ref())?.unwrap_or(0),
+        };
+        usage.downloaded = match read {
+            Some(read) if read < stated => {
+                return Err(wrong("egress", "the egress exceeds the data read; increase or omit --read"));
+            }
+            Some(read) => read,
+            None => of_gets.max(stated),
+        };
+        // If it is not specified, egress depends on the provider: see `Egress::at`.
+        usage.egress = if self.egress.is_some() { Egress::Stated(stated) } else { Egress::UNSTATED };
+        if read.is_none() && stated > of_gets {
+            let reason = match gets {
+                0 => String::new(),
+                gets => format!(
+                    ", because {} reads of {} are only {}",
+                    format_count(gets),
+                    format_size(usage.object_bytes),
+                    format_volume(of_gets)
+                ),
+            };
+            assumptions
+                .push(format!("{} are read, as much as the egress{reason} (--read)", format_volume(stated)));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Resolved, WorkloadError> {
+        parse(text).unwrap().resolve()
+    }
+
+    #[test]
+    fn a_workload_yields_requests_and_bytes() {
+        let usage =
+            of("put='1k'\nobject_size='20MiB'\npart_size='8MiB'\nget='2k'\negress='50%'").unwrap().usage;
+        let of = |call| usage.calls.get(call);
+        assert_eq!(
+            (of(Call::PutObject), of(Call::UploadPart), of(Call::CompleteMultipartUpload)),
+            (0, 3000, 1000)
+        );
+        assert_eq!(
+            (usage.uploaded, usage.downloaded, usage.egress),
+            (20_000 << 20, 40_000 << 20, Egress::Stated(20_000 << 20))
+        );
+    }
+
+    #[test]
+    fn unspecified_values_are_listed_as_assumptions() {
+        let resolved = of("get='12M'\negress='10PB'").unwrap();
+        assert_eq!(resolved.usage.downloaded, 10_000_000_000_000_000);
+        assert_eq!(resolved.assumptions.len(), 2, "{:?}", resolved.assumptions);
+    }
+
+    #[test]
+    fn written_data_is_stored_for_its_retention() {
+        let usage = of("put='730'\nobject_size='1GB'\nkeep='5d'").unwrap().usage;
+        // 730 GB in a month of 730 hours are 1 GB per hour.
+        assert_eq!((usage.stored, usage.retention_days), (120_000_000_000, Some(5)));
+    }
+
+    /// Regression test: the bytes of a run were billed although a flag specified another object size.
+    #[test]
+    fn new_counts_and_sizes_replace_the_bytes_of_a_run() {
+        let run = parse("put='10'\nget='20'\nobject_size='1KiB'\nwritten='10KiB'\nread='20KiB'").unwrap();
+        let flags = parse("object_size='1MiB'").unwrap();
+        let usage = flags.over(run.clone()).resolve().unwrap().usage;
+        assert_eq!((usage.uploaded, usage.downloaded), (10 << 20, 20 << 20));
+        let usage = parse("get='5'").unwrap().over(run).resolve().unwrap().usage;
+        assert_eq!((usage.uploaded, usage.downloaded), (10 << 10, 5 << 10));
+    }
+
+    #[test]
+    fn an_error_names_its_field() {
+        for (text, field) in [
+            ("storage='-1 TB'", "storage"),
+            ("storage='100'", "storage"),
+            ("put='many'", "put"),
+            ("object_size='100'", "object_size"),
+            ("object_size='0B'", "object_size"),
+            ("put='1000T'\nobject_size='5TB'", "put"),
+            ("egress='120%'\nget='1'", "egress"),
+            ("egress='2TB'\nread='1TB'", "egress"),
+            ("storage='2TB'\nstorage_peak='1TB'", "storage_peak"),
+            ("keep='7'", "keep"),
+            ("keep='7d'", "keep"),
+            ("storage_peak='7 TB'", "storage_peak"),
+            ("storage='0 B'", "storage"),
+            ("storage='1 TB'\negress='30%'", "egress"),
+            ("put='1'\nobject_size='100GB'\npart_size='5MiB'", "part_size"),
+            ("instance=['c7g.4xlarge']", "instance"),
+        ] {
+            assert_eq!(of(text).unwrap_err().field, field, "{text}");
+        }
+        assert_eq!(parse("storage='1TB'\nputs='1'").unwrap_err().0, 2);
+        assert_eq!(parse("storage='1TB'\nput=1.5").unwrap_err().0, 2);
+        assert_eq!(
+            parse("put=50000000\ninstance='c7g.4xlarge=1h'").unwrap().put.as_deref(),
+            Some("50000000")
+        );
+    }
+}

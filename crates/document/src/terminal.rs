@@ -1,0 +1,84 @@
+//! Renders a document for a terminal: the answer first, then tables, then notes.
+
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table as Drawn, Width, presets};
+
+use super::{Document, Table};
+
+/// Width in columns if standard output is not a terminal and COLUMNS is not set.
+pub const SHOWN_WIDTH: u16 = 150;
+/// Minimum width of tables, in columns.
+const MIN_WIDTH: u16 = 40;
+
+/// Returns the width of the terminal in columns, at least [`MIN_WIDTH`]; `None` if standard output is not a terminal
+/// and COLUMNS is not set.
+pub fn terminal_width() -> Option<u16> {
+    let terminal = || terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| width.0);
+    let variable = || std::env::var("COLUMNS").ok()?.parse().ok();
+    terminal().or_else(variable).map(|width: u16| width.max(MIN_WIDTH))
+}
+
+fn width() -> u16 {
+    terminal_width().unwrap_or(SHOWN_WIDTH)
+}
+
+/// Length of the longest row name that is kept on one line, in characters.
+const MAX_NAME: usize = 44;
+
+/// Renders a table, preceded by an empty line.
+pub fn table(table: &Table) -> String {
+    let mut drawn = Drawn::new();
+    drawn.set_width(width());
+    drawn.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    drawn.set_header(table.columns.iter().map(|c| &c.name));
+    table.rows.iter().for_each(|row| {
+        drawn.add_row(row);
+    });
+    let longest = |at: usize| table.rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let whole = |at: usize| (at == 0 || table.columns[at].number) && longest(at) <= MAX_NAME;
+    let needed: usize = (0..table.columns.len()).filter(|at| whole(*at)).map(|at| longest(at) + 2).sum();
+    // Names and numbers are not broken if enough room remains for the other columns.
+    let room = needed * 10 <= usize::from(drawn.width().unwrap_or(SHOWN_WIDTH)) * 7;
+    for (at, (column, drawn)) in table.columns.iter().zip(drawn.column_iter_mut()).enumerate() {
+        if column.number {
+            drawn.set_cell_alignment(CellAlignment::Right);
+        }
+        // A number broken over two lines would be unreadable.
+        if room && whole(at) || column.number {
+            drawn.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(longest(at) as u16 + 2)));
+        }
+    }
+    let head = if table.head.is_empty() { String::new() } else { format!("{}\n", table.head) };
+    format!("\n{head}{}", lines(&drawn))
+}
+
+/// Renders the document.
+pub fn render(document: &Document) -> String {
+    let mut out = String::new();
+    document.what.iter().for_each(|line| out.push_str(&format!("{line}\n")));
+    let headline = document.headline();
+    if !headline.is_empty() {
+        out.push_str(&format!("{headline}\n"));
+    }
+    document.warnings.iter().for_each(|line| out.push_str(&format!("! {line}\n")));
+    document.tables.iter().for_each(|t| out.push_str(&table(t)));
+    if !document.notes.is_empty() {
+        out.push('\n');
+    }
+    document.notes.iter().for_each(|note| out.push_str(&format!("- {note}\n")));
+    out
+}
+
+/// Returns an empty table without borders. In a terminal, it wraps its cells to fit.
+pub fn plain() -> Drawn {
+    let mut table = Drawn::new();
+    table.load_style(presets::NOTHING);
+    if let Some(width) = terminal_width() {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    }
+    table
+}
+
+/// Renders a table without trailing spaces.
+pub fn lines(table: &Drawn) -> String {
+    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}

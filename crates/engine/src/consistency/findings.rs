@@ -1,0 +1,329 @@
+//! Sums up the checked histories: counts, violations by guarantee, visibility lag and the shortest violating history.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::history::{Action, Answer, Operation, Value};
+use super::lag::lags;
+use super::linearizable::{Verdict, check};
+use super::shortest::shortest;
+use plimsoll_recorder::histogram::Latencies;
+
+/// A guarantee that the answer to an operation tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Guarantee {
+    /// A read after an unconditional write returns that write or a later one.
+    ReadAfterPut,
+    /// A read after a write with a condition returns that write or a later one.
+    ReadAfterConditionalPut,
+    /// A read after a delete does not return the deleted object.
+    ReadAfterDelete,
+    /// A listing after a write contains the object in its current state.
+    ListAfterPut,
+    /// A listing after a delete does not contain the object.
+    ListAfterDelete,
+    /// A write with `If-None-Match: *` succeeds only if the object does not exist, and is refused only if it does.
+    PutIfAbsent,
+    /// A write with `If-Match` succeeds only if the object has that entity tag, and is refused only if it has not.
+    PutIfUnchanged,
+}
+
+impl Guarantee {
+    /// All guarantees, in the order of tables.
+    pub const ALL: [Guarantee; 7] = [
+        Guarantee::ReadAfterPut,
+        Guarantee::ReadAfterConditionalPut,
+        Guarantee::ReadAfterDelete,
+        Guarantee::ListAfterPut,
+        Guarantee::ListAfterDelete,
+        Guarantee::PutIfAbsent,
+        Guarantee::PutIfUnchanged,
+    ];
+
+    /// Returns the name used in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Guarantee::ReadAfterPut => "read after write",
+            Guarantee::ReadAfterConditionalPut => "read after conditional write",
+            Guarantee::ReadAfterDelete => "read after delete",
+            Guarantee::ListAfterPut => "list after write",
+            Guarantee::ListAfterDelete => "list after delete",
+            Guarantee::PutIfAbsent => "write if absent",
+            Guarantee::PutIfUnchanged => "write if unchanged",
+        }
+    }
+}
+
+/// Writes and deletes that were acknowledged, in order of their ends.
+struct Acknowledged<'a>(Vec<&'a Operation>);
+
+impl Acknowledged<'_> {
+    fn of(history: &[Operation]) -> Acknowledged<'_> {
+        let mut writes: Vec<&Operation> = history.iter().filter(|o| o.answer == Answer::Done).collect();
+        writes.sort_by_key(|write| write.end_ns);
+        Acknowledged(writes)
+    }
+
+    /// Returns the guarantee that an operation tests; `None` if it tests none, because nothing was written before it.
+    fn tested_by(&self, operation: &Operation) -> Option<Guarantee> {
+        guarantee(operation, self.before(operation).last().map(|write| write.action))
+    }
+
+    /// Returns the guarantee that an operation without a valid place in the history violates. A read violates the
+    /// guarantee of the last write whose state it did not return: a write that it did return may have been
+    /// acknowledged after the write that is missing.
+    fn violated_by(&self, operation: &Operation) -> Option<Guarantee> {
+        let missed = |write: &&&Operation| operation.answer != Answer::Saw(write.action.written());
+        let missing = self.before(operation).iter().rev().find(missed).map(|write| write.action);
+        guarantee(operation, missing).or_else(|| self.tested_by(operation))
+    }
+
+    /// Returns the writes and deletes that were acknowledged before an operation started.
+    fn before(&self, operation: &Operation) -> &[&Operation] {
+        &self.0[..self.0.partition_point(|write| write.end_ns < operation.start_ns)]
+    }
+}
+
+/// Returns the guarantee that an operation tests after a write or delete; `None` if it tests none.
+fn guarantee(operation: &Operation, last: Option<Action>) -> Option<Guarantee> {
+    match (operation.action, operation.answer, last) {
+        (_, Answer::Unknown, _) => None,
+        (Action::PutIfAbsent(_), ..) => Some(Guarantee::PutIfAbsent),
+        (Action::PutIfUnchanged(..), ..) => Some(Guarantee::PutIfUnchanged),
+        (Action::Get, _, Some(Action::Delete)) => Some(Guarantee::ReadAfterDelete),
+        (Action::Get, _, Some(Action::Put(_))) => Some(Guarantee::ReadAfterPut),
+        (Action::Get, _, Some(_)) => Some(Guarantee::ReadAfterConditionalPut),
+        (Action::List, _, Some(Action::Delete)) => Some(Guarantee::ListAfterDelete),
+        (Action::List, _, Some(_)) => Some(Guarantee::ListAfterPut),
+        _ => None,
+    }
+}
+
+/// Counts for one guarantee.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct GuaranteeCounts {
+    /// Number of operations whose answers were checked.
+    pub checked: u64,
+    /// Number of keys in which the first violation concerned this guarantee.
+    pub violations: u64,
+}
+
+/// One line of a violating history.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ViolationLine {
+    /// Number of the client among those of the key, from 1.
+    pub client: u32,
+    /// Start in milliseconds after the first operation of the history.
+    pub start_ms: f64,
+    /// End in milliseconds after the first operation of the history; `null` if there was no answer before the end of
+    /// the history.
+    pub end_ms: Option<f64>,
+    /// Request, with its values renumbered as v1, v2 and so on.
+    pub request: String,
+    /// Answer to the request.
+    pub answer: String,
+}
+
+/// A history without a valid order, reduced to the operations that prove it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Violation {
+    /// Guarantee that the last operation violates.
+    pub guarantee: Guarantee,
+    /// Key of the object.
+    pub key: String,
+    /// Operations in order of their starts.
+    pub operations: Vec<ViolationLine>,
+}
+
+/// Visibility lag of writes and deletes: the time from the acknowledgement to the start of the last read or listing
+/// that returned an older state.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct LagSummary {
+    /// Number of acknowledged writes and deletes.
+    pub writes: u64,
+    /// Number of those that a later read or listing missed.
+    pub late: u64,
+    /// Median lag of the late ones in milliseconds; 0 if there are none.
+    pub p50_ms: f64,
+    /// 99th percentile of the lag of the late ones in milliseconds; 0 if there are none.
+    pub p99_ms: f64,
+    /// Maximum lag in milliseconds.
+    pub max_ms: f64,
+}
+
+/// Results of a consistency run.
+#[derive(Default, Serialize)]
+pub struct Findings {
+    /// Number of keys whose histories were checked.
+    pub keys: u64,
+    /// Number of keys whose histories have no valid order.
+    pub violations: u64,
+    /// Number of keys whose histories were too concurrent to decide.
+    pub undecided: u64,
+    /// Number of answered operations.
+    pub operations: u64,
+    /// Number of writes and deletes without a known answer.
+    pub unknown: u64,
+    /// Failed requests without an effect, by error class.
+    pub errors: BTreeMap<String, u64>,
+    /// Checks and violations by guarantee.
+    pub guarantees: BTreeMap<Guarantee, GuaranteeCounts>,
+    /// Visibility lag of writes and deletes.
+    pub lag: LagSummary,
+    /// Shortest violating history of each violated guarantee.
+    pub shortest: Vec<Violation>,
+    #[serde(skip)]
+    late: Latencies,
+    /// First failure, for the message if no operation succeeds.
+    #[serde(skip)]
+    pub first_failure: Option<String>,
+}
+
+/// Number of violating histories of each guarantee that are reduced, because a reduction may take a second.
+const MAX_REDUCED: u64 = 5;
+
+impl Findings {
+    /// Checks the history of one key and adds the result.
+    pub fn add(&mut self, key: &str, history: &[Operation]) {
+        self.keys += 1;
+        let acknowledged = Acknowledged::of(history);
+        for operation in history {
+            match operation.answer {
+                Answer::Unknown => self.unknown += 1,
+                _ => self.operations += 1,
+            }
+            if let Some(guarantee) = acknowledged.tested_by(operation) {
+                self.guarantees.entry(guarantee).or_default().checked += 1;
+            }
+        }
+        for lag_ns in lags(history) {
+            self.lag.writes += 1;
+            if lag_ns > 0 {
+                self.lag.late += 1;
+                self.late.record(lag_ns);
+                self.lag.max_ms = self.lag.max_ms.max(lag_ns as f64 / 1e6);
+            }
+        }
+        match check(history) {
+            Verdict::Linearizable => {}
+            Verdict::Undecided => self.undecided += 1,
+            Verdict::Violation(last) => self.add_violation(key, history, last, &acknowledged),
+        }
+    }
+
+    fn add_violation(
+        &mut self,
+        key: &str,
+        history: &[Operation],
+        last: usize,
+        acknowledged: &Acknowledged<'_>,
+    ) {
+        self.violations += 1;
+        // A wrong write is noticed at its own end or, if nothing was written before, by a read.
+        let guarantee = acknowledged.violated_by(&history[last]).unwrap_or(Guarantee::ReadAfterPut);
+        let counts = self.guarantees.entry(guarantee).or_default();
+        counts.violations += 1;
+        if counts.violations > MAX_REDUCED {
+            return;
+        }
+        let operations = lines(&shortest(history, last));
+        let violation = Violation { guarantee, key: key.to_string(), operations };
+        match self.shortest.iter_mut().find(|known| known.guarantee == guarantee) {
+            Some(known) if known.operations.len() > violation.operations.len() => *known = violation,
+            Some(_) => {}
+            None => self.shortest.push(violation),
+        }
+    }
+
+    /// Counts a failed request without an effect.
+    pub fn add_failure(&mut self, class: &str, message: &str) {
+        *self.errors.entry(class.to_string()).or_default() += 1;
+        self.first_failure.get_or_insert_with(|| message.to_string());
+    }
+
+    /// Computes the percentiles and sorts the violations after the last history.
+    pub fn finish(&mut self) {
+        let ms = |share: f64| self.late.quantile_ns(share).map_or(0.0, |ns| ns as f64 / 1e6);
+        (self.lag.p50_ms, self.lag.p99_ms) = (ms(0.5), ms(0.99));
+        self.shortest.sort_by_key(|violation| (violation.operations.len(), violation.guarantee));
+    }
+}
+
+/// Describes the operations of a reduced history.
+fn lines(history: &[Operation]) -> Vec<ViolationLine> {
+    let first_ns = history.iter().map(|operation| operation.start_ns).min().unwrap_or(0);
+    let ms = |ns: u64| (ns - first_ns) as f64 / 1e6;
+    let mut values: Vec<Value> = history.iter().filter_map(|operation| operation.action.written()).collect();
+    values.dedup();
+    let name = |value: Value| match values.iter().position(|known| *known == value) {
+        Some(index) => format!("v{}", index + 1),
+        None => "content that no client wrote".to_string(),
+    };
+    let line = |operation: &Operation| ViolationLine {
+        client: operation.client + 1,
+        start_ms: ms(operation.start_ns),
+        end_ms: (operation.end_ns != u64::MAX).then(|| ms(operation.end_ns)),
+        request: match operation.action {
+            Action::Put(value) => format!("PUT {}", name(value)),
+            Action::PutIfAbsent(value) => format!("PUT {} If-None-Match: *", name(value)),
+            Action::PutIfUnchanged(expected, value) => {
+                format!("PUT {} If-Match: {}", name(value), name(expected))
+            }
+            Action::Delete => "DELETE".into(),
+            Action::Get => "GET".into(),
+            Action::List => "LIST".into(),
+        },
+        answer: match operation.answer {
+            Answer::Done => "done".into(),
+            Answer::Refused => "refused".into(),
+            Answer::Saw(Some(value)) => name(value),
+            Answer::Saw(None) => "absent".into(),
+            Answer::Present => "present".into(),
+            Answer::Unknown => "no answer".into(),
+        },
+    };
+    history.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::linearizable::tests::{operation, value};
+    use super::*;
+
+    #[test]
+    fn a_lost_conditional_write_is_reported_with_its_shortest_history() {
+        let history = [
+            operation(0, Action::Put(value(7)), Answer::Done, 0, 1_000_000),
+            operation(1, Action::Get, Answer::Saw(Some(value(7))), 1_100_000, 1_200_000),
+            operation(1, Action::PutIfUnchanged(value(7), value(9)), Answer::Done, 2_000_000, 3_000_000),
+            operation(2, Action::Get, Answer::Saw(Some(value(7))), 4_000_000, 5_000_000),
+            operation(2, Action::Get, Answer::Saw(Some(value(9))), 6_000_000, 7_000_000),
+        ];
+        let mut findings = Findings::default();
+        findings.add("key", &history);
+        findings.finish();
+        assert_eq!((findings.keys, findings.violations, findings.lag.late), (1, 1, 1));
+        assert_eq!(findings.lag.max_ms, 1.0);
+        let violation = &findings.shortest[0];
+        assert_eq!(violation.guarantee, Guarantee::ReadAfterConditionalPut);
+        let requests: Vec<&str> = violation.operations.iter().map(|line| line.request.as_str()).collect();
+        assert_eq!(requests, ["PUT v1", "PUT v2 If-Match: v1", "GET"]);
+        assert_eq!(violation.operations[2].answer, "v1");
+        assert_eq!(violation.operations[2].start_ms, 4.0);
+    }
+
+    #[test]
+    fn a_write_that_was_acknowledged_late_is_not_blamed_for_the_loss_of_another() {
+        let history = [
+            operation(0, Action::Put(value(7)), Answer::Done, 0, 4_000_000),
+            operation(1, Action::Get, Answer::Saw(Some(value(7))), 1_000_000, 1_200_000),
+            operation(1, Action::PutIfUnchanged(value(7), value(9)), Answer::Done, 2_000_000, 3_000_000),
+            operation(2, Action::Get, Answer::Saw(Some(value(7))), 5_000_000, 6_000_000),
+        ];
+        let mut findings = Findings::default();
+        findings.add("key", &history);
+        assert_eq!(findings.shortest[0].guarantee, Guarantee::ReadAfterConditionalPut);
+    }
+}

@@ -1,0 +1,421 @@
+//! Execution of operations on one connection slot: takes the next operation, sends its requests with retries
+//! and a deadline, and records the result.
+
+use std::fs::File;
+use std::future::poll_fn;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::task::Poll;
+
+use super::compound;
+use super::content::{Content, FileContent};
+use super::context::{Context, Task};
+use super::dispatch::next_task;
+use super::multipart::{self, Connections};
+use super::records::encode;
+use super::request::{Keys, build, upload_checksum_of};
+use super::retry::{AttemptCounts, AttemptError, Expected, OperationObserver, send_with_retries, wait_until};
+use super::slots::CancelReason;
+use crate::store::{Connection, Failure, Ignore, Reply, Request};
+use plimsoll_base::clock::{MILLISECOND, Timer, now_ns};
+use plimsoll_recorder::ErrorClass;
+use plimsoll_recorder::Timings;
+use plimsoll_recorder::collector::Message;
+use plimsoll_recorder::{Completed, OperationResult};
+use plimsoll_workload::schedule::{Phase, Verify};
+use plimsoll_workload::trace::UNKNOWN_VERSION;
+use plimsoll_workload::{Dataset, Operation, OperationKind};
+
+/// Executes operations on connection slot `id` until the slots must exit. Returns the connection for reuse.
+pub async fn slot_loop(
+    context: Rc<Context>,
+    id: usize,
+    mut connection: Box<dyn Connection>,
+) -> Box<dyn Connection> {
+    let mut state = SlotState::default();
+    let mut free_since_ns = 0;
+    loop {
+        let task = poll_fn(|cx| {
+            if context.slots.stopped() {
+                return Poll::Ready(None);
+            }
+            match next_task(&context, id, free_since_ns) {
+                Some(task) => Poll::Ready(Some(task)),
+                None => {
+                    context.slots.wait(id, cx);
+                    // 0, because a waiting slot is free when its next operation becomes due.
+                    free_since_ns = 0;
+                    Poll::Pending
+                }
+            }
+        });
+        let Some(task) = task.await else { return connection };
+        context.slots.start_work(id);
+        free_since_ns = execute_operation(&context, id, connection.as_mut(), task, &mut state).await;
+        context.slots.finish_work(id);
+        // The dispatcher needs this notification only during a drain. Each one costs a system call.
+        if context.draining.get() && context.slots.working() == 0 {
+            context.changed.notify_one();
+        }
+        let cooldown_ns = context.phase(task.phase).cooldown_ns;
+        if cooldown_ns > 0 && !context.draining.get() {
+            wait_until(&mut state.timer, now_ns() + cooldown_ns).await;
+        }
+        if cooldown_ns > 0 || std::mem::take(&mut state.busy_after_end) {
+            free_since_ns = now_ns();
+        }
+        if std::mem::take(&mut state.hit_cost_limit) {
+            // The run is about to stop. The pause keeps the slot from spinning until then.
+            wait_until(&mut state.timer, now_ns() + 10 * MILLISECOND).await;
+            free_since_ns = now_ns();
+        }
+        if state.refusals > 0 && task.intended_ns.is_none() {
+            pause_after_refusal(&mut state).await;
+            free_since_ns = now_ns();
+        }
+        // A store in memory never waits, so its slots would keep the others and the reports from running.
+        tokio::task::coop::consume_budget().await;
+    }
+}
+
+/// State that a connection slot keeps between operations.
+#[derive(Default)]
+struct SlotState {
+    keys: Keys,
+    /// Timer for pauses; `None` before the first pause.
+    timer: Option<Timer>,
+    /// Number of consecutive operations that could not connect.
+    refusals: u32,
+    /// Additional connections, for parts that are sent in parallel.
+    extra: Vec<Box<dyn Connection>>,
+    /// Path and content of the last file that was opened; `None` before the first.
+    file: Option<(PathBuf, Rc<FileContent>)>,
+    /// True if the slot verified the last operation after its end.
+    busy_after_end: bool,
+    /// True if a request of the last operation was not sent because of the cost limit.
+    hit_cost_limit: bool,
+}
+
+/// Pauses after a failure to connect: 10 ms after the first, and twice as long after each further consecutive
+/// one, up to 640 ms. Without the pause, a closed loop against a dead server would produce 100,000 failures
+/// per second.
+async fn pause_after_refusal(state: &mut SlotState) {
+    let pause = ((10 * MILLISECOND) << state.refusals.min(7)) / 2;
+    wait_until(&mut state.timer, now_ns() + pause.min(1_000 * MILLISECOND)).await;
+}
+
+/// Returns a failure of class [`ErrorClass::File`] at the current time.
+fn file_failure(message: String) -> Failure {
+    let now = now_ns();
+    let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
+    Failure::new(ErrorClass::File, message, timings)
+}
+
+/// Returns the content that an operation writes or expects to read.
+///
+/// # Errors
+/// Returns a failure of class [`ErrorClass::File`] if the source file cannot be opened.
+fn content_of(
+    context: &Context,
+    phase: &Phase,
+    dataset: &Dataset,
+    operation: &Operation,
+    state: &mut SlotState,
+) -> Result<Content, Failure> {
+    // Content that is written to files is not compared, so its length suffices.
+    if phase.workload.sink.is_some() || operation.version == UNKNOWN_VERSION {
+        return Ok(Content::length_only(dataset, operation));
+    }
+    let Some(path) = dataset.file_of(operation.index) else {
+        let cut = dataset.content(&context.worker.job.block, operation.index, operation.version);
+        return Ok(match dataset.encoding {
+            None => Content::Cut(cut),
+            Some(encoding) if operation.kind.rewrites() && !encoding.writes_all => {
+                let field = operation.index % u64::from(encoding.fields.max(1));
+                Content::Whole(encode(encoding, &cut, field..field + 1))
+            }
+            Some(encoding) => Content::Whole(encode(encoding, &cut, 0..u64::from(encoding.fields))),
+        });
+    };
+    if let Some((_, file)) = state.file.as_ref().filter(|(known, _)| *known == path) {
+        return Ok(Content::File(Rc::clone(file)));
+    }
+    let opened =
+        FileContent::open(&path).map_err(|e| file_failure(format!("cannot open {}: {e}", path.display())))?;
+    let file = Rc::new(opened);
+    state.file = Some((path, Rc::clone(&file)));
+    Ok(Content::File(file))
+}
+
+/// Creates the file to which object `index` is downloaded; returns `None` if the phase does not keep the
+/// content.
+///
+/// # Errors
+/// Returns a failure of class [`ErrorClass::File`] if the file cannot be created.
+fn sink_of(phase: &Phase, dataset: &Dataset, index: u64) -> Result<Option<File>, Failure> {
+    let Some(directory) = &phase.workload.sink else { return Ok(None) };
+    let path = dataset.file_in(directory, index);
+    File::create(&path).map(Some).map_err(|e| file_failure(format!("cannot create {}: {e}", path.display())))
+}
+
+/// Executes and records one operation. Returns its end, in nanoseconds on the monotonic clock.
+async fn execute_operation(
+    context: &Context,
+    id: usize,
+    connection: &mut dyn Connection,
+    task: Task,
+    state: &mut SlotState,
+) -> u64 {
+    let phase = context.phase(task.phase);
+    let operation = context.sequences.borrow_mut()[task.phase].at(task.number);
+    let dataset = phase.workload.dataset(operation.target);
+    let job = &context.worker.job;
+    let site = &job.sites[context.segment.store];
+    let ready = content_of(context, phase, dataset, &operation, state);
+    let ready = ready.and_then(|content| Ok((content, sink_of(phase, dataset, operation.index)?)));
+    let (content, sink) = match ready {
+        Ok(ready) => ready,
+        Err(failure) => {
+            let start_ns = failure.timings.start_ns;
+            context.recorder.borrow_mut().started(operation.kind, start_ns);
+            let execution = ExecutionResult {
+                result: Err(AttemptError::Failed(failure)),
+                counts: AttemptCounts::default(),
+                announced_ns: start_ns,
+                start_ns,
+            };
+            return record_result((context, id), task, &operation, execution, state);
+        }
+    };
+    let mut keys = std::mem::take(&mut state.keys);
+    let (request, expected) = build(phase, &operation, site, &content, &mut keys);
+    let mut observer = OperationObserver {
+        context,
+        id,
+        task,
+        kind: operation.kind,
+        timeout_ns: phase.timeout_ns,
+        tag: job.tag.then(|| format!("{}/{}", phase.name, task.number)),
+        announced_ns: 0,
+        start_ns: 0,
+        starting: true,
+        expected: &expected,
+        at: expected.from,
+        sink: sink.as_ref(),
+        condition: Vec::new(),
+    };
+    let mut counts = AttemptCounts::default();
+    let prepared = PreparedOperation { operation: &operation, dataset, content: &content };
+    let mut result = send_requests(prepared, connection, request, &mut observer, &mut counts, state).await;
+    if let (Err(AttemptError::Failed(failure)), Some(message)) = (&mut result, content.read_error()) {
+        (failure.class, failure.message) = (ErrorClass::File, message);
+    }
+    let (announced_ns, start_ns) = (observer.announced_ns, observer.start_ns);
+    state.keys = keys;
+    record_result(
+        (context, id),
+        task,
+        &operation,
+        ExecutionResult { result, counts, announced_ns, start_ns },
+        state,
+    )
+}
+
+/// An operation with its dataset and content.
+#[derive(Clone, Copy)]
+struct PreparedOperation<'a> {
+    operation: &'a Operation,
+    dataset: &'a Dataset,
+    content: &'a Content,
+}
+
+/// Sends the requests of one operation, starting with `request`, and verifies uploads.
+///
+/// # Errors
+/// Returns the error of the first request that does not succeed.
+async fn send_requests(
+    prepared: PreparedOperation<'_>,
+    connection: &mut dyn Connection,
+    request: Request<'_>,
+    observer: &mut OperationObserver<'_>,
+    counts: &mut AttemptCounts,
+    state: &mut SlotState,
+) -> Result<Reply, AttemptError> {
+    let PreparedOperation { operation, dataset, content } = prepared;
+    let site = observer.site();
+    let upload = &dataset.upload;
+    match request {
+        Request::Get { key, .. } if operation.kind == OperationKind::ReadModifyWrite => {
+            let checksum = upload_checksum_of(dataset, site);
+            let timer = &mut state.timer;
+            compound::read_modify_write(connection, key, content, checksum, observer, counts, timer).await
+        }
+        Request::Get { key, .. } if operation.kind == OperationKind::CompareAndSwap => {
+            let timer = &mut state.timer;
+            compound::compare_and_swap(connection, key, content, observer, counts, timer).await
+        }
+        Request::Get { key, .. } if operation.kind == OperationKind::Scan => {
+            let prefix = dataset.prefix(site.space.root());
+            let scanned = (prefix.as_str(), key, operation.length);
+            compound::scan(connection, scanned, observer, counts, &mut state.timer).await
+        }
+        Request::Put { key, .. } if upload.part_size > 0 && content.total() > upload.part_size => {
+            let parts = content.total().div_ceil(upload.part_size) as usize;
+            let connections = upload.in_flight.min(parts);
+            while state.extra.len() + 1 < connections {
+                state.extra.push(site.store.connection(observer.id + state.extra.len() + 1));
+            }
+            let connections = Connections { own: connection, extra: &mut state.extra[..connections - 1] };
+            let put = multipart::put(connections, key, (content, upload), observer, counts, &mut state.timer);
+            let uploaded = put.await?;
+            verify_upload(connection, key, content, uploaded.checked, observer, uploaded.reply, state).await
+        }
+        Request::Put { key, body } if observer.phase().verify == Verify::Readback => {
+            let put = Request::Put { key, body };
+            let reply = send_with_retries(connection, put, observer, counts, &mut state.timer).await?;
+            verify_upload(connection, key, content, true, observer, reply, state).await
+        }
+        request => send_with_retries(connection, request, observer, counts, &mut state.timer).await,
+    }
+}
+
+/// Verifies an upload outside the time of the operation, and deletes the object if it is wrong.
+/// [`Verify::Readback`] compares the whole content, and [`Verify::On`] the size, unless `checked` is true
+/// because a checksum has been compared. `put` is the observer of the upload and `reply` its reply.
+///
+/// # Errors
+/// Returns a failure if the verification fails, or the reason for the cancellation of the operation.
+async fn verify_upload(
+    connection: &mut dyn Connection,
+    key: &str,
+    content: &Content,
+    checked: bool,
+    put: &OperationObserver<'_>,
+    reply: Reply,
+    state: &mut SlotState,
+) -> Result<Reply, AttemptError> {
+    let phase = put.phase();
+    let readback = phase.verify == Verify::Readback;
+    if phase.verify == Verify::Off || (checked && !readback) {
+        return Ok(reply);
+    }
+    state.busy_after_end = true;
+    let mut expected = Expected::length(content.total());
+    expected.content = readback.then(|| content.clone());
+    let mut observer =
+        OperationObserver { expected: &expected, at: 0, tag: None, condition: Vec::new(), ..*put };
+    observer.extend();
+    let request = if readback { Request::Get { key, range: None } } else { Request::Head { key } };
+    let verified = send_with_retries(
+        connection,
+        request,
+        &mut observer,
+        &mut AttemptCounts::default(),
+        &mut state.timer,
+    )
+    .await;
+    let Err(AttemptError::Failed(failure)) = verified else { return verified.map(|_| reply) };
+    if failure.class == ErrorClass::Corrupt {
+        let owned = put.site().space_of(&put.phase().workload.written);
+        let owned = owned.as_ref().and_then(|space| space.own(key));
+        if let Some(key) = owned {
+            let _ = connection.execute(Request::Delete { key }, &mut Ignore).await;
+        }
+    }
+    let message = format!("the put succeeded, but its verification failed: {}", failure.message);
+    Err(AttemptError::Failed(Failure { timings: reply.timings, message, ..failure }))
+}
+
+/// Result of the requests of one operation.
+struct ExecutionResult {
+    result: Result<Reply, AttemptError>,
+    counts: AttemptCounts,
+    /// Start as announced to the recorder, in nanoseconds on the monotonic clock.
+    announced_ns: u64,
+    /// Start of the operation, in nanoseconds on the monotonic clock; 0 if it was not started.
+    start_ns: u64,
+}
+
+/// Records the result of an operation. Returns its end, in nanoseconds on the monotonic clock.
+fn record_result(
+    (context, id): (&Context, usize),
+    task: Task,
+    operation: &Operation,
+    execution: ExecutionResult,
+    state: &mut SlotState,
+) -> u64 {
+    let ExecutionResult { result, counts, announced_ns, start_ns } = execution;
+    let AttemptCounts { attempts, retries, earlier } = counts;
+    state.hit_cost_limit = matches!(&result, Err(AttemptError::Failed(f)) if f.class == ErrorClass::Withheld);
+    if state.hit_cost_limit && start_ns == 0 {
+        return never_begun(context, task, operation.kind);
+    }
+    let timeout = ErrorClass::Timeout;
+    let mut timings = match &result {
+        Ok(reply) => reply.timings,
+        Err(AttemptError::Failed(failure)) => failure.timings,
+        Err(AttemptError::Cancelled(_)) => Timings { start_ns, end_ns: now_ns(), ..Timings::default() },
+    };
+    timings.add_connections(&earlier);
+    timings.start_ns = start_ns;
+    if timings.end_ns == 0 {
+        timings.end_ns = now_ns();
+    }
+    let refused = matches!(&result, Err(AttemptError::Failed(f)) if matches!(f.class, ErrorClass::Connect | ErrorClass::Tls));
+    // The pause doubles with each consecutive refusal.
+    state.refusals = if refused { state.refusals + 1 } else { 0 };
+    let outcome = match &result {
+        Ok(reply) => OperationResult::Done(reply.bytes),
+        // An operation that the cost limit stops between two of its requests counts as unfinished.
+        Err(AttemptError::Failed(_)) if state.hit_cost_limit => OperationResult::Undrained,
+        Err(AttemptError::Failed(failure)) => {
+            report_failure(context, &failure.class, &failure.message);
+            OperationResult::Failed(&failure.class)
+        }
+        Err(AttemptError::Cancelled(CancelReason::Deadline)) => {
+            report_failure(context, &timeout, "no answer before the operation's deadline");
+            OperationResult::Failed(&timeout)
+        }
+        Err(AttemptError::Cancelled(CancelReason::DrainEnded)) => OperationResult::Undrained,
+    };
+    if matches!(outcome, OperationResult::Failed(_)) {
+        context.failed.set(context.failed.get() + 1);
+    }
+    context.kernel_clock.set(timings.by_kernel);
+    context.last_end_ns.set(context.last_end_ns.get().max(timings.end_ns));
+    let completed = Completed {
+        phase: context.number(task.phase),
+        number: task.number,
+        slot: context.worker.index + id * context.worker.job.workers,
+        kind: operation.kind,
+        intended_ns: task.intended_ns,
+        ready_ns: task.ready_ns,
+        announced_ns,
+        timings,
+        cache: result.as_ref().ok().and_then(|reply| reply.cache),
+        outcome,
+        attempts,
+        retries,
+    };
+    context.recorder.borrow_mut().completed(&completed);
+    timings.end_ns
+}
+
+/// Records an operation of which no request was sent, if an open loop intended it. Returns the current time,
+/// in nanoseconds on the monotonic clock.
+fn never_begun(context: &Context, task: Task, kind: OperationKind) -> u64 {
+    let now = now_ns();
+    if let Some(intended) = task.intended_ns {
+        let phase = context.number(task.phase);
+        context.recorder.borrow_mut().never_begun(phase, task.number, kind, intended, now);
+    }
+    now
+}
+
+/// Sends the first failure of each class in the segment to the collector.
+fn report_failure(context: &Context, class: &ErrorClass, message: &str) {
+    let class = class.to_string();
+    if context.reported_classes.borrow_mut().insert(class.clone()) {
+        let _ = context.worker.messages.send(Message::Failure(class, message.to_string()));
+    }
+}

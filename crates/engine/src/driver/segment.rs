@@ -1,0 +1,33 @@
+//! Messages between the coordinator and the workers.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use plimsoll_recorder::Edges;
+
+/// Phase runs on one store that run back to back. The coordinator sends every segment to every worker.
+#[derive(Clone)]
+pub struct Segment {
+    /// Index of the first phase run in the job.
+    pub first: usize,
+    /// Index of the store in the job.
+    pub store: usize,
+    /// Edges of the phase runs, in order.
+    pub edges: Vec<Edges>,
+    /// Counters that number the operations of closed loops, one per phase run. The phase runs of one phase on
+    /// one store share a counter.
+    pub counters: Vec<Arc<AtomicU64>>,
+    /// First operation number that the closed loop of each phase run must not start; `None` without a limit.
+    pub limits: Vec<Option<u64>>,
+}
+
+/// Report of a worker at the end of a segment.
+pub struct SegmentReport {
+    /// End of the worker's last operation, in nanoseconds on the monotonic clock; 0 if there was none.
+    pub last_end_ns: u64,
+    /// System error that stopped the worker; `None` if there was none.
+    pub error: Option<io::Error>,
+    /// Number of failed operations.
+    pub failed: u64,
+}

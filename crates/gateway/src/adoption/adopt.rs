@@ -1,0 +1,199 @@
+//! Adopts the objects of a tier: each becomes an object of the gateway whose body stays where it is.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use object_store::path::Path;
+use object_store::{GetOptions, ObjectMeta, ObjectStore};
+use plimsoll_s3::checksum::md5;
+
+use super::{AdoptionError, headers, owners, parse_etag};
+use crate::ambient::wall_now;
+use crate::body::blob::{BlobError, new_name};
+use crate::body::location::{BlobHead, Location, ObjectName, parse_own};
+use crate::catalog::{Catalog, CatalogError, Transaction, Value};
+use crate::object::row::{Body, Head, Properties};
+use crate::object::{Bucket, Store, keys};
+
+/// Number of requests in flight.
+const IN_FLIGHT: usize = 64;
+/// Number of objects in a transaction.
+const BATCH: usize = 256;
+
+/// Objects to adopt.
+#[derive(Debug, Clone)]
+pub struct Adoption {
+    /// Number of the tier.
+    pub tier: u16,
+    /// Start of the keys.
+    pub prefix: String,
+}
+
+/// Result of an adoption.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Adopted {
+    /// Number of objects that were adopted.
+    pub objects: u64,
+    /// Size of these objects in bytes.
+    pub bytes: u64,
+    /// Number of objects that were adopted before, into this or another bucket, or whose keys exist in the bucket.
+    pub existing: u64,
+    /// Keys of objects that the backend's client lists but cannot address: `a` stands for `a/`.
+    pub skipped: Vec<String>,
+}
+
+/// Returns the row of an object in the backend.
+async fn row(
+    store: &dyn ObjectStore,
+    meta: &ObjectMeta,
+    name: keys::BlobName,
+) -> Result<Value, AdoptionError> {
+    let options = GetOptions { head: true, ..GetOptions::default() };
+    let attributes = store.get_opts(&meta.location, options).await?.attributes;
+    let etag = meta.e_tag.as_deref().unwrap_or_default();
+    // A tag of another form is only compared, so a hash of it serves as well.
+    let (md5, parts) = parse_etag(etag).unwrap_or_else(|| (md5(etag.as_bytes()), 0));
+    let head = Head {
+        marker: false,
+        null: true,
+        body: if meta.size == 0 { Body::Inline } else { Body::Blob(name) },
+        generation: wall_now().as_nanosecond() as u64,
+        size: meta.size,
+        modified_ms: meta.last_modified.timestamp_millis(),
+        md5,
+        parts,
+        checksum: None,
+    };
+    let properties = Properties { headers: headers(&attributes), ..Properties::default() };
+    Ok(Value { head: head.encode(), properties: properties.encode(), body: Bytes::new() })
+}
+
+/// An object with its row.
+struct Found {
+    key: String,
+    blob: keys::BlobName,
+    location: Location,
+    size: u64,
+    value: Value,
+}
+
+/// Writes the rows of objects whose keys do not exist yet. Returns what was written.
+fn write(t: &mut dyn Transaction, bucket: &Bucket, found: Vec<Found>) -> Result<Adopted, CatalogError> {
+    let mut adopted = Adopted::default();
+    for Found { key, blob, location, size, value } in found {
+        let catalog_key = keys::current(bucket.number, &key);
+        if t.get(&catalog_key)?.is_some() {
+            adopted.existing += 1;
+            continue;
+        }
+        if size > 0 {
+            let head = BlobHead::complete(vec![location]);
+            t.put(keys::blob(&blob), Value { head: head.encode(), ..Value::default() });
+        }
+        t.put(catalog_key, value);
+        adopted.objects += 1;
+        adopted.bytes += size;
+    }
+    Ok(adopted)
+}
+
+/// Returns the objects of a tier that are to be adopted.
+fn wanted<'a>(
+    backend: &'a dyn ObjectStore,
+    prefix: &'a str,
+) -> impl Stream<Item = object_store::Result<ObjectMeta>> + 'a {
+    // The backend's client compares whole parts of a path, so the rest of the prefix is compared here.
+    let directory = prefix.rsplit_once('/').and_then(|(directory, _)| Path::parse(directory).ok());
+    backend.list(directory.as_ref()).filter(move |meta| {
+        let is_wanted = |meta: &ObjectMeta| {
+            let path = meta.location.as_ref();
+            path.starts_with(prefix) && parse_own(path).is_none()
+        };
+        std::future::ready(meta.as_ref().map_or(true, is_wanted))
+    })
+}
+
+fn backend<C: Catalog>(store: &Store<C>, tier: u16) -> Result<Arc<dyn ObjectStore>, AdoptionError> {
+    let found = store.blobs.tiers().get(tier).map(|tier| Arc::clone(&tier.store));
+    found.ok_or_else(|| BlobError::NoTier(tier).into())
+}
+
+/// Counts the objects of a tier that [`adopt`] would adopt. `bucket` is `None` if it does not exist yet.
+///
+/// # Errors
+/// If the catalog or the backend fails.
+pub async fn count<C: Catalog>(
+    store: &Store<C>,
+    bucket: Option<&Bucket>,
+    adoption: &Adoption,
+) -> Result<Adopted, AdoptionError> {
+    let (backend, owners) = (backend(store, adoption.tier)?, owners(store, adoption.tier)?);
+    let mut adopted = Adopted::default();
+    let mut wanted = std::pin::pin!(wanted(&*backend, &adoption.prefix));
+    while let Some(meta) = wanted.next().await {
+        let meta = meta?;
+        let key = meta.location.as_ref();
+        let row = bucket.map(|bucket| store.catalog.get(&keys::current(bucket.number, key)));
+        if owners.contains_key(key) || row.transpose()?.flatten().is_some() {
+            adopted.existing += 1;
+        } else {
+            adopted.objects += 1;
+            adopted.bytes += meta.size;
+        }
+    }
+    Ok(adopted)
+}
+
+/// Adopts the objects of a tier into a bucket. Objects whose keys exist in the bucket are left alone, so an interrupted
+/// adoption can be repeated.
+///
+/// # Errors
+/// If the catalog or the backend fails.
+pub async fn adopt<C: Catalog>(
+    store: &Store<C>,
+    bucket: &Arc<Bucket>,
+    adoption: &Adoption,
+) -> Result<Adopted, AdoptionError> {
+    let (backend, owners) = (backend(store, adoption.tier)?, owners(store, adoption.tier)?);
+    let mut adopted = Adopted::default();
+    let described = wanted(&*backend, &adoption.prefix).map(|meta| {
+        let backend = &*backend;
+        async move {
+            let (meta, blob) = (meta?, new_name());
+            let key = meta.location.as_ref().to_string();
+            let location = Location { tier: adoption.tier, name: ObjectName::Adopted(key.as_str().into()) };
+            let value = match row(backend, &meta, blob).await {
+                Err(AdoptionError::Store(object_store::Error::NotFound { .. })) => return Ok(Err(key)),
+                value => value?,
+            };
+            Ok::<Result<Found, String>, AdoptionError>(Ok(Found {
+                key,
+                blob,
+                location,
+                size: meta.size,
+                value,
+            }))
+        }
+    });
+    let mut batches = std::pin::pin!(described.buffer_unordered(IN_FLIGHT).chunks(BATCH));
+    while let Some(batch) = batches.next().await {
+        let mut found = Vec::new();
+        for one in batch {
+            match one? {
+                Ok(one) => found.push(one),
+                Err(key) => adopted.skipped.push(key),
+            }
+        }
+        let all = found.len();
+        found.retain(|one| !owners.contains_key(one.key.as_str()));
+        adopted.existing += (all - found.len()) as u64;
+        let bucket = Arc::clone(bucket);
+        let written = store.transact(BATCH * 300, move |t| Ok(Ok(write(t, &bucket, found)?)));
+        let written = written.await.map_err(AdoptionError::Catalog)?;
+        adopted.objects += written.objects;
+        adopted.bytes += written.bytes;
+        adopted.existing += written.existing;
+    }
+    Ok(adopted)
+}

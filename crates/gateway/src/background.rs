@@ -1,0 +1,251 @@
+//! The work of the store in the background: deletes discarded blobs, applies lifecycle rules, moves and packs bodies.
+
+mod leadership;
+mod lifecycle;
+pub mod reaper;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use plimsoll_base::clock::now_ns;
+use plimsoll_cost::usage::DAY_S;
+use tokio::sync::watch;
+
+use self::leadership::Leadership;
+use crate::body::blob::text;
+use crate::catalog::{Catalog, CatalogError};
+use crate::mover::budget::Budget;
+use crate::mover::pack::pack;
+use crate::mover::pass::{Batch, Pass, Rules};
+use crate::mover::scan::all_segments;
+use crate::mover::{self, Move};
+use crate::object::{Store, now_ms};
+use crate::plan::{self, Plan, Terms};
+
+/// Settings of the background work.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Length of a day of lifecycle rules in milliseconds.
+    pub day_ms: u64,
+    /// Rules of moves.
+    pub rules: Rules,
+    /// Milliseconds between two searches for blobs to move.
+    pub move_every_ms: u64,
+    /// File with the counts of reads; `None` if no rule needs them.
+    pub reads_file: Option<PathBuf>,
+    /// True to visit all objects even without rules, for metrics.
+    pub surveys: bool,
+}
+
+/// Handle of the background thread.
+pub struct Background {
+    stop: watch::Sender<bool>,
+    thread: std::thread::JoinHandle<()>,
+    leadership: Leadership,
+}
+
+impl Background {
+    /// Starts the thread. It works while this process is the leader.
+    ///
+    /// # Errors
+    /// If the thread or its runtime cannot be created.
+    pub fn start<C: Catalog>(store: Arc<Store<C>>, settings: Settings) -> std::io::Result<Background> {
+        let (stop, mut stopped) = watch::channel(false);
+        let leadership = Leadership::start(Arc::clone(&store))?;
+        let mut epoch = leadership.epoch.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let thread = std::thread::Builder::new().name("background".into());
+        let thread = thread.spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = save_reads(&store, &settings) => {}
+                    () = lead(&store, &settings, &mut epoch) => {}
+                    _ = stopped.wait_for(|stop| *stop) => {}
+                }
+            });
+        })?;
+        Ok(Background { stop, thread, leadership })
+    }
+
+    /// Ends the work after its current step, and the session.
+    pub fn stop(self) {
+        let _ = self.stop.send(true);
+        let _ = self.thread.join();
+        self.leadership.stop();
+    }
+}
+
+/// Works in every epoch that this process leads.
+async fn lead<C: Catalog>(store: &Store<C>, settings: &Settings, epoch: &mut watch::Receiver<Option<u64>>) {
+    loop {
+        let Ok(leads) = epoch.wait_for(Option::is_some).await.map(|leads| *leads) else { return };
+        let work = async { tokio::join!(keep_up(store, settings), move_bodies(store, settings)) };
+        let has_ended = tokio::select! {
+            _ = work => false,
+            ended = epoch.wait_for(|now| *now != leads) => ended.is_err(),
+        };
+        store.surveyed(None);
+        if has_ended {
+            return;
+        }
+    }
+}
+
+/// Writes the counts of reads to their file from time to time.
+async fn save_reads<C: Catalog>(store: &Store<C>, settings: &Settings) {
+    /// Milliseconds between two writes.
+    const SAVE_MS: u64 = 600_000;
+    loop {
+        pause(SAVE_MS).await;
+        if let (Some(reads), Some(path)) = (&store.reads, &settings.reads_file)
+            && let Err(error) = reads.save(path)
+        {
+            crate::log::warn(&format!("{}: {error}", path.display()));
+        }
+    }
+}
+
+/// Waits. The error of up to a millisecond does not matter here.
+async fn pause(ms: u64) {
+    #[allow(clippy::disallowed_methods)]
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+}
+
+/// Deletes discarded bytes, and applies lifecycle rules.
+async fn keep_up<C: Catalog>(store: &Store<C>, settings: &Settings) {
+    /// Milliseconds between two looks for bytes to delete.
+    const PAUSE_MS: u64 = 1000;
+    let day_ms = settings.day_ms;
+    // Lifecycle rules are applied ten times a day at least every hour.
+    let every_ms = (day_ms / 10).clamp(1000, 3_600_000);
+    let mut since_ms = every_ms;
+    loop {
+        if let Err(error) = reaper::reap(store).await {
+            crate::log::warn(&format!("discarded blobs were not deleted: {error}"));
+        }
+        if since_ms >= every_ms {
+            since_ms = 0;
+            if let Err(error) = lifecycle::apply(store, day_ms).await {
+                crate::log::warn(&format!("lifecycle rules were not applied: {error}"));
+            }
+        }
+        pause(PAUSE_MS).await;
+        since_ms += PAUSE_MS;
+    }
+}
+
+/// Moves and packs bodies as the rules say.
+async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &Settings) {
+    /// Ratio of the pause after a visit of all objects to the length of the visit, at least.
+    const PAUSES: u64 = 10;
+    /// Half of the pause after the first batch that has failed, in milliseconds.
+    const RETRY_MS: u64 = 500;
+    /// Number of times that this pause is doubled.
+    const MOST_DOUBLINGS: u32 = 7;
+    /// Milliseconds between two visits that only serve metrics.
+    const SURVEY_MS: u64 = 60_000;
+    if let Err(error) = mover::give_up_unfinished(store).await {
+        crate::log::warn(&format!("unfinished moves were not given up: {error}"));
+    }
+    // Without rules, only existing segments need work.
+    let needs_nothing = settings.rules.is_empty() && store.classes.is_empty();
+    let is_alone = !store.catalog.is_shared() && !settings.surveys;
+    if needs_nothing && is_alone && all_segments(store).is_ok_and(|segments| segments.is_empty()) {
+        return;
+    }
+    let pause_ms = settings.move_every_ms.max(if needs_nothing { SURVEY_MS } else { 0 });
+    let mut pass = Pass::default();
+    let mut budget = Budget::load(store).unwrap_or_default();
+    let (mut visited_ns, mut is_useful, mut failures) = (0, false, 0u32);
+    loop {
+        let start_ns = now_ns();
+        let batch = pass.next(store, &settings.rules).unwrap_or_else(|error| {
+            crate::log::warn(&format!("no bodies were moved: {error}"));
+            Batch { ended: true, ..Batch::default() }
+        });
+        visited_ns += now_ns() - start_ns;
+        let ended = batch.ended;
+        let batch = within_budget(store, &settings.rules, &mut budget, batch).await;
+        let done = execute(store, batch).await;
+        is_useful |= done.moved > 0;
+        // A tier that fails is left alone for longer each time.
+        failures = if done.failed > 0 && done.moved == 0 { failures + 1 } else { 0 };
+        if failures > 0 {
+            pause(RETRY_MS << failures.min(MOST_DOUBLINGS)).await;
+        }
+        if !ended {
+            continue;
+        }
+        // Bodies that cannot be moved stay candidates, so a visit without a move is followed by a pause, too.
+        let least_ms = if is_useful { 0 } else { pause_ms };
+        store.surveyed(Some(pass.take_survey()));
+        pause(least_ms.max(visited_ns * PAUSES / 1_000_000)).await;
+        (visited_ns, is_useful) = (0, false);
+    }
+}
+
+/// Drops the work of a batch that the budget of the day does not cover, and records what the rest costs.
+async fn within_budget<C: Catalog>(
+    store: &Store<C>,
+    rules: &Rules,
+    budget: &mut Budget,
+    mut batch: Batch,
+) -> Batch {
+    if rules.budget.is_empty() || batch.moves.is_empty() && batch.packs.is_empty() {
+        return batch;
+    }
+    let now_ms = now_ms();
+    let terms = Terms { tariffs: &rules.tariffs, home: rules.home, now_ms };
+    let day = now_ms / 1000 / DAY_S;
+    let mut covers = |plan: Result<Plan, CatalogError>| {
+        plan.is_ok_and(|plan| budget.take(&rules.budget, day, &plan.cost(&rules.tariffs)))
+    };
+    batch.moves.retain(|planned| covers(plan::of_move(store, planned, &terms)));
+    batch.packs.retain(|job| covers(plan::of_pack(store, job, &terms)));
+    if let Err(error) = budget.store(store).await {
+        crate::log::warn(&format!("no bodies were moved: {error}"));
+        return Batch { ended: batch.ended, ..Batch::default() };
+    }
+    batch
+}
+
+/// Result of a batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Blobs that were moved, and segments that were written.
+    pub moved: u64,
+    /// Blobs and segments for which a tier or the catalog has failed.
+    pub failed: u64,
+}
+
+/// Executes the work of a batch.
+pub async fn execute<C: Catalog>(store: &Store<C>, batch: Batch) -> Done {
+    /// Number of moves in flight.
+    const IN_FLIGHT: usize = 4;
+    let moves = stream::iter(batch.moves).map(|planned: Move| async move {
+        let moved = mover::execute(store, &planned).await;
+        if let Err(error) = &moved {
+            crate::log::warn(&format!("blob {} was not moved: {error}", text(&planned.blob)));
+        }
+        moved
+    });
+    let mut done = Done::default();
+    let mut moves = std::pin::pin!(moves.buffer_unordered(IN_FLIGHT));
+    while let Some(moved) = moves.next().await {
+        done.moved += u64::from(matches!(moved, Ok(mover::Outcome::Moved)));
+        done.failed += u64::from(moved.is_err());
+    }
+    for job in &batch.packs {
+        match pack(store, job).await {
+            Ok(packed) => done.moved += u64::from(packed.objects > 0),
+            Err(error) => {
+                done.failed += 1;
+                crate::log::warn(&format!("a segment was not written: {error}"));
+            }
+        }
+    }
+    done
+}

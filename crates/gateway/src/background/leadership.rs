@@ -1,0 +1,98 @@
+//! Keeps the session of this process, and knows whether it is the leader, in a separate thread: a long step of the
+//! background work must not delay the renewals.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_base::clock::now_ns;
+use tokio::sync::watch;
+
+use super::pause;
+use super::reaper;
+use crate::catalog::Catalog;
+use crate::lease::{self, RENEW_MS, SESSION_MS};
+use crate::object::{Store, now_ms};
+
+/// Thread that keeps the session.
+pub struct Leadership {
+    stop: watch::Sender<bool>,
+    thread: std::thread::JoinHandle<()>,
+    /// Epoch that this process leads; `None` while another process is the leader.
+    pub epoch: watch::Receiver<Option<u64>>,
+}
+
+impl Leadership {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If the thread or its runtime cannot be created.
+    pub fn start<C: Catalog>(store: Arc<Store<C>>) -> std::io::Result<Leadership> {
+        let (stop, mut stopped) = watch::channel(false);
+        let (leads, epoch) = watch::channel(None);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let thread = std::thread::Builder::new().name("lease".into());
+        let thread = thread.spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = keep(&store, &leads) => {}
+                    _ = stopped.wait_for(|stop| *stop) => {}
+                }
+                let _ = leads.send(None);
+                let session = store.session();
+                if let Err(error) = store.transact(64, move |t| Ok(Ok(lease::end(t, session)?))).await {
+                    crate::log::warn(&format!("other gateways wait until this session is too old: {error}"));
+                }
+            });
+        })?;
+        Ok(Leadership { stop, thread, epoch })
+    }
+
+    /// Ends the session.
+    pub fn stop(self) {
+        let _ = self.stop.send(true);
+        let _ = self.thread.join();
+    }
+}
+
+/// Renews the session until this process ends.
+async fn keep<C: Catalog>(store: &Store<C>, leads: &watch::Sender<Option<u64>>) {
+    while store.session() == 0 {
+        if let Err(error) = store.begin_session().await {
+            crate::log::warn(&format!("the session was not begun: {error}"));
+            pause(RENEW_MS).await;
+        }
+    }
+    let session = store.session();
+    let (mut renewed_ns, mut cleanup_due) = (now_ns(), false);
+    loop {
+        let (asked_ns, mut has_failed) = (now_ns(), false);
+        match store.transact(64, move |t| Ok(Ok(lease::keep(t, session, now_ms())?))).await {
+            Ok(renewed) => {
+                renewed_ns = asked_ns;
+                cleanup_due |= renewed.has_ended_sessions;
+                store.lead(renewed.epoch);
+                leads.send_if_modified(|known| std::mem::replace(known, renewed.epoch) != renewed.epoch);
+            }
+            Err(error) => {
+                has_failed = true;
+                crate::log::warn(&format!("the session was not renewed: {error}"));
+            }
+        }
+        if Duration::from_nanos(now_ns() - renewed_ns) >= Duration::from_millis(SESSION_MS) {
+            store.lead(None);
+            leads.send_if_modified(|known| known.take().is_some());
+        }
+        if cleanup_due {
+            match reaper::discard_unfinished(store).await {
+                Ok(()) => cleanup_due = false,
+                Err(error) => crate::log::warn(&format!("unfinished blobs were not given up: {error}")),
+            }
+        }
+        if store.catalog.is_shared() || cleanup_due || has_failed {
+            pause(RENEW_MS).await;
+        } else {
+            // A catalog with one process needs no renewals.
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Applies the lifecycle rules of all buckets.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use plimsoll_server::config::lifecycle::{Expiration, Lifecycle, Rule};
+use plimsoll_server::error::ApiError;
+
+use crate::ambient::wall_now;
+use crate::catalog::Catalog;
+use crate::object::delete::{expire_generation, remove_generation};
+use crate::object::row::{Head, Properties};
+use crate::object::write::{Target, for_client};
+use crate::object::{Bucket, Store, keys};
+
+/// A version to remove or to hide.
+struct Due {
+    catalog_key: Vec<u8>,
+    key: String,
+    generation: u64,
+    /// True to hide the current object behind a delete marker if the bucket is versioned.
+    expires: bool,
+}
+
+/// Time as lifecycle rules see it.
+#[derive(Clone, Copy)]
+struct Now {
+    ms: i64,
+    day_ms: u64,
+}
+
+impl Now {
+    /// Returns true if a number of days have passed since a time in Unix milliseconds.
+    fn is_past(self, since_ms: i64, days: u32) -> bool {
+        self.ms >= since_ms.saturating_add(i64::from(days).saturating_mul(self.day_ms as i64))
+    }
+}
+
+/// The versions of one key, from the newest to the oldest.
+struct Versions {
+    key: String,
+    versions: Vec<(Vec<u8>, Head)>,
+}
+
+/// Applies the rules of all buckets once.
+///
+/// # Errors
+/// Returns the error of the catalog.
+pub async fn apply<C: Catalog>(store: &Store<C>, day_ms: u64) -> Result<(), ApiError> {
+    let now = Now { ms: wall_now().as_millisecond(), day_ms };
+    for (_, bucket) in store.all_buckets().map_err(for_client)? {
+        let Some(rules) = bucket.info.lifecycle.clone() else { continue };
+        expire(store, &bucket, &rules, now).await?;
+        abort_uploads(store, &bucket, &rules, now).await?;
+    }
+    Ok(())
+}
+
+fn enabled(rules: &Lifecycle) -> impl Iterator<Item = &Rule> {
+    rules.rules.iter().filter(|rule| rule.enabled)
+}
+
+async fn expire<C: Catalog>(
+    store: &Store<C>,
+    bucket: &Arc<Bucket>,
+    rules: &Lifecycle,
+    now: Now,
+) -> Result<(), ApiError> {
+    /// Number of versions that are examined before the due ones are removed.
+    const BATCH: usize = 10_000;
+    let prefix = keys::objects(bucket.number, "");
+    let mut from = Bound::Included(prefix.clone());
+    loop {
+        let mut due = Vec::new();
+        let mut examined = 0;
+        let mut at_end = true;
+        {
+            let mut scan = store.catalog.scan();
+            scan.seek(from.as_ref().map(Vec::as_slice)).map_err(for_client)?;
+            let mut group: Option<Versions> = None;
+            while let Some((catalog_key, row)) = scan.next().map_err(for_client)? {
+                if !catalog_key.starts_with(&prefix) {
+                    break;
+                }
+                let Some((key, _)) = keys::parse_object(&catalog_key) else { continue };
+                let Some(head) = Head::decode(&row.head) else { continue };
+                if group.as_ref().is_none_or(|group| group.key != key) {
+                    if let Some(group) = group.take() {
+                        find_due(store, &group, rules, now, &mut due)?;
+                    }
+                    if examined >= BATCH {
+                        from = Bound::Included(catalog_key);
+                        at_end = false;
+                        break;
+                    }
+                    group = Some(Versions { key, versions: Vec::new() });
+                }
+                examined += 1;
+                if let Some(group) = &mut group {
+                    group.versions.push((catalog_key, head));
+                }
+            }
+            if let Some(group) = group {
+                find_due(store, &group, rules, now, &mut due)?;
+            }
+        }
+        for one in due {
+            remove(store, bucket, one).await?;
+        }
+        if at_end {
+            return Ok(());
+        }
+    }
+}
+
+async fn remove<C: Catalog>(store: &Store<C>, bucket: &Arc<Bucket>, due: Due) -> Result<(), ApiError> {
+    let target = Target { bucket: Arc::clone(bucket), key: due.key };
+    let (key, generation, expires) = (due.catalog_key, due.generation, due.expires);
+    let removed = store
+        .transact(0, move |t| {
+            let done = if expires {
+                expire_generation(t, &target, generation)?
+            } else {
+                remove_generation(t, &target, &key, generation)?
+            };
+            Ok(Ok(done))
+        })
+        .await?;
+    // False means that a client has changed the object meanwhile.
+    let _ = removed;
+    Ok(())
+}
+
+/// Adds the versions of a key that are due.
+fn find_due<C: Catalog>(
+    store: &Store<C>,
+    group: &Versions,
+    rules: &Lifecycle,
+    now: Now,
+    due: &mut Vec<Due>,
+) -> Result<(), ApiError> {
+    let Some((current_key, current)) = group.versions.first() else { return Ok(()) };
+    for rule in enabled(rules) {
+        let applies = |key: &[u8], head: &Head| matches(store, rule, &group.key, key, head);
+        let add = |catalog_key: &[u8], head: &Head, expires| Due {
+            catalog_key: catalog_key.to_vec(),
+            key: group.key.clone(),
+            generation: head.generation,
+            expires,
+        };
+        let is_due = match rule.expiration {
+            None => false,
+            Some(Expiration::DeleteMarkers) => current.marker && group.versions.len() == 1,
+            Some(Expiration::Days(days)) => !current.marker && now.is_past(current.modified_ms, days),
+            Some(Expiration::Date(at)) => !current.marker && now.ms >= at.saturating_mul(1000),
+        };
+        if is_due && applies(current_key, current)? {
+            due.push(add(current_key, current, !current.marker));
+        }
+        let Some(noncurrent) = rule.noncurrent else { continue };
+        for (index, (key, head)) in group.versions.iter().enumerate().skip(1 + noncurrent.keep as usize) {
+            // A version becomes noncurrent when the next one is written.
+            let since = group.versions[index - 1].1.modified_ms;
+            if now.is_past(since, noncurrent.days) && applies(key, head)? {
+                due.push(add(key, head, false));
+            }
+        }
+    }
+    due.dedup_by(|a, b| a.catalog_key == b.catalog_key);
+    Ok(())
+}
+
+/// Returns true if a rule applies to a version. The tags are read only if the rule has some.
+fn matches<C: Catalog>(
+    store: &Store<C>,
+    rule: &Rule,
+    key: &str,
+    catalog_key: &[u8],
+    head: &Head,
+) -> Result<bool, ApiError> {
+    let mut properties = Properties::default();
+    if !rule.filter.tags.is_empty()
+        && let Some(row) = store.catalog.get(catalog_key).map_err(for_client)?
+    {
+        let bytes = store.catalog.properties(catalog_key, &row).map_err(for_client)?;
+        properties = Properties::decode(&bytes).unwrap_or_default();
+    }
+    Ok(rule.filter.matches(key, head.size, &properties.tags))
+}
+
+async fn abort_uploads<C: Catalog>(
+    store: &Store<C>,
+    bucket: &Arc<Bucket>,
+    rules: &Lifecycle,
+    now: Now,
+) -> Result<(), ApiError> {
+    let mut due = Vec::new();
+    store.visit_uploads(bucket, "", &mut |key, id, upload| {
+        let is_due = enabled(rules).any(|rule| {
+            rule.abort_after_days.is_some_and(|days| now.is_past(upload.initiated.as_millisecond(), days))
+                && rule.filter.matches(key, 0, &upload.object.tags)
+        });
+        if is_due {
+            due.push((key.to_string(), id));
+        }
+        true
+    })?;
+    for (key, id) in due {
+        // The client may have ended the upload meanwhile.
+        let _ = store.end_upload(bucket, &key, id).await;
+    }
+    Ok(())
+}

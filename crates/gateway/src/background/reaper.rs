@@ -1,0 +1,167 @@
+//! Deletes discarded bytes, and gives up the blobs of processes that have ended.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use plimsoll_server::error::ApiError;
+
+use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
+use crate::catalog::embedded::head_only;
+use crate::catalog::{Catalog, CatalogError, Transaction, Value};
+use crate::guard::{self, Guard};
+use crate::lease::is_alive;
+use crate::object::keys::{self, BlobName};
+use crate::object::write::{discard_blob, writer_of};
+use crate::object::{Store, now_ms, unavailable};
+
+/// Milliseconds after which bytes are deleted for the second time.
+const REPEAT_MS: u64 = 15 * 60 * 1000;
+
+/// An entry of the list of bytes to delete.
+struct Entry {
+    key: Vec<u8>,
+    location: Location,
+    garbage: Garbage,
+}
+
+/// Number of entries that are read at a time.
+const PAGE: usize = 1000;
+
+/// Reads the next entries whose time has come.
+fn due<C: Catalog>(store: &Store<C>, from: Bound<&[u8]>, now_ms: u64) -> Result<Vec<Entry>, CatalogError> {
+    let mut scan = store.catalog.scan();
+    scan.seek(from)?;
+    let mut found = Vec::new();
+    while let Some((key, row)) = scan.next()?
+        && key.starts_with(keys::GARBAGE)
+        && found.len() < PAGE
+    {
+        match (keys::parse_garbage(&key), Garbage::decode(&row.head)) {
+            (Some((at_ms, _)), _) if at_ms > now_ms => break,
+            (Some((_, location)), Some(garbage)) => found.push(Entry { key, location, garbage }),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// Removes a location from the row of its blob. Returns false if the blob is read from there, so that the bytes stay.
+pub fn forget(t: &mut dyn Transaction, location: &Location, blob: &BlobName) -> Result<bool, CatalogError> {
+    let key = keys::blob(blob);
+    let Some(row) = t.get(&key)? else { return Ok(true) };
+    let Some(head) = BlobHead::decode(&row.head) else { return Ok(false) };
+    if head.state == State::Complete && head.locations.first() == Some(location) {
+        return Ok(false);
+    }
+    let left: Vec<_> = head.locations.iter().filter(|other| *other != location).cloned().collect();
+    if left.is_empty() {
+        t.delete(key);
+    } else if left != head.locations {
+        let properties = t.value(&row)?.properties;
+        let head = head.with_locations(left).encode();
+        t.put(key, Value { head, properties, ..Value::default() });
+    }
+    Ok(true)
+}
+
+/// Returns false if the entry is for a place of a blob that was moved since the entry was made.
+fn is_current(t: &mut dyn Transaction, location: &Location, garbage: &Garbage) -> Result<bool, CatalogError> {
+    let head = t.get(&keys::blob(&garbage.blob))?.and_then(|row| BlobHead::decode(&row.head));
+    let head = head.filter(|head| head.state == State::Complete && head.locations.contains(location));
+    Ok(head.is_none_or(|head| head.switched == garbage.switched))
+}
+
+/// Deletes the bytes whose time has come. No row refers to them before they are deleted, and the entry is removed
+/// afterwards, so a crash repeats the deletion. Entries of a tier that does not answer stay.
+///
+/// # Errors
+/// Returns the error of the catalog.
+pub async fn reap<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
+    reap_at(store, now_ms()).await
+}
+
+/// Deletes the bytes whose time has come at a time in Unix milliseconds.
+///
+/// # Errors
+/// Returns the error of the catalog.
+pub async fn reap_at<C: Catalog>(store: &Store<C>, now_ms: u64) -> Result<(), ApiError> {
+    let mut failed_tiers = BTreeSet::new();
+    let mut from = Bound::Included(keys::GARBAGE.to_vec());
+    loop {
+        let page = due(store, from.as_ref().map(Vec::as_slice), now_ms).map_err(|e| unavailable(&e))?;
+        let Some(last) = page.last() else { return Ok(()) };
+        from = Bound::Excluded(last.key.clone());
+        for entry in page {
+            let tier = entry.location.tier;
+            if !failed_tiers.contains(&tier) && !delete(store, entry, now_ms).await? {
+                failed_tiers.insert(tier);
+            }
+        }
+    }
+}
+
+/// Deletes the bytes of an entry. Returns false if their tier fails.
+async fn delete<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Result<bool, ApiError> {
+    let Entry { key, location, garbage } = entry;
+    let epoch = store.epoch();
+    let (cancelled, place) = (key.clone(), location.clone());
+    let is_free = store
+        .transact_in(epoch, 0, move |t| {
+            // The entry is gone if a rollback has cancelled it.
+            let exists = t.get(&cancelled)?.is_some();
+            let is_free = exists && is_current(t, &place, &garbage)? && forget(t, &place, &garbage.blob)?;
+            if !is_free {
+                t.delete(cancelled);
+            }
+            Ok(Ok(is_free))
+        })
+        .await?;
+    if !is_free {
+        return Ok(true);
+    }
+    if let Err(error) = store.blobs.delete(&location).await {
+        let tier = store.blobs.tiers().get(location.tier).map_or("?", |tier| &tier.name);
+        crate::log::warn(&format!("tier {tier}: blobs were not deleted: {error}"));
+        return Ok(false);
+    }
+    store
+        .transact_in(epoch, 0, move |t| {
+            t.delete(key);
+            if garbage.reason == Reason::Unfinished && guard::is_made(Guard::SecondDelete) {
+                let again = Garbage { reason: Reason::Discarded, ..garbage };
+                t.put(keys::garbage(now_ms + REPEAT_MS, &location), head_only(again.encode()));
+            }
+            Ok(Ok(()))
+        })
+        .await?;
+    Ok(true)
+}
+
+/// Gives up the blobs that processes began and did not finish, if their sessions have ended.
+///
+/// # Errors
+/// Returns the error of the catalog.
+pub async fn discard_unfinished<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
+    let mut unfinished = Vec::new();
+    {
+        let mut scan = store.catalog.scan();
+        scan.seek(Bound::Included(keys::BLOBS)).map_err(|e| unavailable(&e))?;
+        while let Some((key, row)) = scan.next().map_err(|e| unavailable(&e))? {
+            let Some(name) = key.strip_prefix(keys::BLOBS) else { break };
+            let is_pending = BlobHead::decode(&row.head).is_some_and(|head| head.state == State::Pending);
+            unfinished.extend(BlobName::try_from(name).ok().filter(|_| is_pending));
+        }
+    }
+    for name in unfinished {
+        let discarded = store.transact(0, move |t| {
+            if let Some(session) = writer_of(t, &name)?
+                && !is_alive(t, session, now_ms())?
+            {
+                discard_blob(t, &name, 0)?;
+            }
+            Ok(Ok(()))
+        });
+        discarded.await?;
+    }
+    Ok(())
+}

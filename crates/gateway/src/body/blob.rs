@@ -1,0 +1,406 @@
+//! Blobs: immutable objects of a backend with one body each, written and read as streams.
+//!
+//! The catalog stores a CRC-32C of every [`CHUNK`] bytes of a blob. A read verifies each chunk before it hands out a
+//! byte of it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use object_store::path::Path;
+use object_store::{
+    Attribute, AttributeValue, Attributes, MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload,
+};
+use plimsoll_base::net::encode::hex;
+use plimsoll_base::rng::mix;
+
+use super::cache::Cache;
+use super::chunks::{ChunkCrcs, Pieces};
+use super::reader::BlobReader;
+use super::slices::Slices;
+use crate::ambient::{entropy, wall_now};
+use crate::body::location::Location;
+use crate::object::keys::BlobName;
+use crate::tier::{Tier, Tiers};
+
+/// Number of bytes that one checksum covers.
+pub const CHUNK: usize = 128 * 1024;
+/// Number of bytes written to a local backend, and read, at a time.
+pub(super) const PART: usize = 8 * CHUNK;
+/// Length of a part of an upload to a remote backend in bytes: at least 5 MiB, as S3 requires.
+const REMOTE_PART: usize = 8 << 20;
+
+/// Number of bytes written to a file at a time. Large pieces are slower, because the page cache then needs large blocks
+/// of free memory.
+const PIECE: usize = 32 * 1024;
+
+/// Reason why a blob cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobError {
+    /// The backend failed.
+    #[error("{0}")]
+    Store(#[from] object_store::Error),
+    /// The bytes are not those that were written.
+    #[error("blob {name} is damaged at offset {offset}")]
+    Damaged {
+        /// Name of the blob.
+        name: String,
+        /// Offset in bytes.
+        offset: u64,
+    },
+    /// The settings do not have the tier with this number.
+    #[error("tier number {0} is not in the settings")]
+    NoTier(u16),
+    /// A file of the backend cannot be read.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+}
+
+impl BlobError {
+    /// Returns true if nothing is known about the bytes, because the tier does not answer or is not in the settings.
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            BlobError::Store(error) => !matches!(error, object_store::Error::NotFound { .. }),
+            BlobError::NoTier(_) => true,
+            BlobError::Damaged { .. } | BlobError::Io(_) => false,
+        }
+    }
+
+    /// Returns true if the backend has no space left.
+    pub fn is_full(&self) -> bool {
+        let mut source: Option<&dyn std::error::Error> = match self {
+            BlobError::Store(error) => Some(error),
+            BlobError::Io(error) => Some(error),
+            BlobError::Damaged { .. } | BlobError::NoTier(_) => None,
+        };
+        while let Some(error) = source {
+            let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+            if kind == Some(std::io::ErrorKind::StorageFull) {
+                return true;
+            }
+            source = error.source();
+        }
+        false
+    }
+}
+
+/// Returns a new name: a UUID, version 7 (RFC 9562), so names sort by time.
+pub fn new_name() -> BlobName {
+    named_at(wall_now().as_millisecond() as u64)
+}
+
+/// Returns a new name with a time in Unix milliseconds.
+pub fn named_at(ms: u64) -> BlobName {
+    let (a, b) = (mix(entropy()), mix(entropy() ^ 1));
+    let mut name = [0; 16];
+    name[..6].copy_from_slice(&ms.to_be_bytes()[2..]);
+    name[6..8].copy_from_slice(&a.to_be_bytes()[..2]);
+    name[8..].copy_from_slice(&b.to_be_bytes());
+    name[6] = name[6] & 0x0f | 0x70;
+    name[8] = name[8] & 0x3f | 0x80;
+    name
+}
+
+/// Returns the name as text.
+pub fn text(name: &BlobName) -> String {
+    hex(name)
+}
+
+fn owned((name, value): (&Attribute, &AttributeValue)) -> (Attribute, AttributeValue) {
+    (name.clone(), value.clone())
+}
+
+/// Returns the length of a part of an upload in bytes.
+pub fn part_bytes(is_local: bool) -> u64 {
+    if is_local { PART as u64 } else { REMOTE_PART as u64 }
+}
+
+/// Blobs in all tiers.
+#[derive(Clone)]
+pub struct Blobs {
+    tiers: Tiers,
+    pub(super) slices: Arc<Slices>,
+}
+
+/// One of the places of a blob that is being written.
+struct Target {
+    store: Arc<dyn ObjectStore>,
+    path: Path,
+    attributes: Attributes,
+    /// Upload in parts; `None` until the first part is complete.
+    upload: Option<Box<dyn MultipartUpload>>,
+    in_flight: Option<tokio::task::JoinHandle<object_store::Result<()>>>,
+}
+
+/// A blob that is being written to one place or to several.
+pub struct BlobWriter {
+    targets: Vec<Target>,
+    /// Length of a part in bytes.
+    part: usize,
+    pieces: Pieces,
+    crcs: ChunkCrcs,
+    size: u64,
+}
+
+impl Blobs {
+    /// Creates a view of tiers, with a cache of slices.
+    pub fn new(tiers: Tiers, cache: Cache) -> Blobs {
+        Blobs { tiers, slices: Arc::new(Slices::new(cache)) }
+    }
+
+    /// Returns the tiers.
+    pub fn tiers(&self) -> &Tiers {
+        &self.tiers
+    }
+
+    pub(super) fn tier(&self, location: &Location) -> Result<&Tier, BlobError> {
+        self.tiers.get(location.tier).ok_or(BlobError::NoTier(location.tier))
+    }
+
+    /// Starts to write a blob to all these places. A small blob is written with one request to each.
+    ///
+    /// # Errors
+    /// If a tier is not in the settings.
+    pub fn create(&self, locations: &[Location]) -> Result<BlobWriter, BlobError> {
+        self.create_with(locations, &Attributes::new())
+    }
+
+    /// Starts to write a blob, and gives the backends' objects these attributes.
+    ///
+    /// # Errors
+    /// If a tier is not in the settings.
+    pub fn create_with(
+        &self,
+        locations: &[Location],
+        attributes: &Attributes,
+    ) -> Result<BlobWriter, BlobError> {
+        let mut targets = Vec::new();
+        let mut part = PART;
+        for location in locations {
+            let tier = self.tier(location)?;
+            part = part.max(self.part_bytes(location.tier) as usize);
+            let (store, path) = (Arc::clone(&tier.store), location.path());
+            let attributes = tier.attributes().into_iter().chain(attributes).map(owned).collect();
+            targets.push(Target { store, path, attributes, upload: None, in_flight: None });
+        }
+        Ok(BlobWriter { targets, part, pieces: Pieces::default(), crcs: ChunkCrcs::default(), size: 0 })
+    }
+
+    /// Deletes the bytes at a place; missing ones are not an error.
+    ///
+    /// # Errors
+    /// If the backend fails.
+    pub async fn delete(&self, location: &Location) -> Result<(), BlobError> {
+        let tier = self.tier(location)?;
+        match tier.store.delete(&location.path()).await {
+            Err(object_store::Error::NotFound { .. }) => {}
+            result => result?,
+        }
+        if let Some(directory) = &tier.directory {
+            // A killed process leaves the file that it was writing.
+            let unfinished = directory.join(format!("{}#1", location.path()));
+            match std::fs::remove_file(unfinished) {
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a range of the bytes at a place, without verification.
+    ///
+    /// # Errors
+    /// If the backend fails, or has fewer bytes.
+    pub async fn read_range(&self, location: &Location, range: Range<u64>) -> Result<Bytes, BlobError> {
+        let length = range.end - range.start;
+        let bytes = self.tier(location)?.store.get_range(&location.path(), range).await?;
+        if bytes.len() as u64 != length {
+            return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
+        }
+        Ok(bytes)
+    }
+
+    /// Returns the length of a part of an upload to a tier in bytes. A blob that is smaller is one request.
+    pub fn part_bytes(&self, tier: u16) -> u64 {
+        part_bytes(self.tiers.get(tier).is_some_and(|tier| tier.directory.is_some()))
+    }
+
+    /// Returns a reader of a byte range of the bytes at a place, which have these checksums.
+    ///
+    /// # Errors
+    /// If the blob does not exist or the backend fails.
+    pub async fn open(
+        &self,
+        location: &Location,
+        size: u64,
+        crcs: Arc<[u32]>,
+        range: Range<u64>,
+    ) -> Result<BlobReader, BlobError> {
+        let store = &*self.tier(location)?.store;
+        BlobReader::open(store, location, size, crcs, range).await
+    }
+}
+
+impl BlobWriter {
+    /// Appends bytes. At most two parts are in memory.
+    ///
+    /// # Errors
+    /// If the backend fails.
+    pub async fn write(&mut self, mut bytes: Bytes) -> Result<(), BlobError> {
+        self.size += bytes.len() as u64;
+        while !bytes.is_empty() {
+            let room = self.part - self.pieces.len();
+            let piece = bytes.split_to(room.min(bytes.len()));
+            self.crcs.update(&piece);
+            self.pieces.push(piece);
+            if self.pieces.len() == self.part {
+                self.send().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the number of bytes that the writer may hold in memory.
+    pub fn memory(&self) -> u64 {
+        2 * self.part as u64
+    }
+
+    async fn send(&mut self) -> Result<(), BlobError> {
+        self.wait().await?;
+        let payload: PutPayload = self.pieces.take(PIECE).collect();
+        for target in &mut self.targets {
+            let upload = match &mut target.upload {
+                Some(upload) => upload,
+                none => {
+                    let options = target.attributes.clone().into();
+                    none.insert(target.store.put_multipart_opts(&target.path, options).await?)
+                }
+            };
+            target.in_flight = Some(tokio::task::spawn(upload.put_part(payload.clone())));
+        }
+        Ok(())
+    }
+
+    async fn wait(&mut self) -> Result<(), BlobError> {
+        for target in &mut self.targets {
+            let Some(task) = target.in_flight.take() else { continue };
+            task.await.map_err(|e| BlobError::Io(std::io::Error::other(e)))??;
+        }
+        Ok(())
+    }
+
+    /// Makes the blob durable in all its places. Returns its size in bytes and its checksums.
+    ///
+    /// # Errors
+    /// If the backend fails.
+    pub async fn finish(mut self) -> Result<(u64, Vec<u32>), BlobError> {
+        if self.targets.iter().all(|target| target.upload.is_none()) {
+            let payload: PutPayload = self.pieces.take(PIECE).collect();
+            let puts = self.targets.iter().map(|target| {
+                let options = target.attributes.clone().into();
+                target.store.put_opts(&target.path, payload.clone(), options)
+            });
+            try_join_all(puts).await?;
+            return Ok((self.size, self.crcs.finish()));
+        }
+        if self.pieces.len() > 0 {
+            self.send().await?;
+        }
+        self.wait().await?;
+        for upload in self.targets.iter_mut().filter_map(|target| target.upload.as_mut()) {
+            upload.complete().await?;
+        }
+        Ok((self.size, self.crcs.finish()))
+    }
+
+    /// Gives up the blob. Errors are ignored, because the blob is deleted later in any case.
+    pub async fn abort(mut self) {
+        for target in &mut self.targets {
+            if let Some(task) = target.in_flight.take() {
+                let _ = task.await;
+            }
+            if let Some(upload) = &mut target.upload {
+                let _ = upload.abort().await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+    use crate::tier::Backend;
+    use object_store::local::LocalFileSystem;
+    use object_store::memory::InMemory;
+
+    async fn read(blobs: &Blobs, place: &Location, crcs: &[u32], size: u64, range: Range<u64>) -> Vec<u8> {
+        let mut reader = blobs.open(place, size, crcs.into(), range).await.unwrap();
+        let mut out = Vec::new();
+        while let Some(bytes) = reader.next().await.unwrap() {
+            out.extend_from_slice(&bytes);
+        }
+        out
+    }
+
+    async fn any_range_is_read(store: Arc<dyn ObjectStore>) {
+        let other: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let tiers =
+            [("first", store), ("second", other)].map(|(name, store)| Tier::new(name, Backend::new(store)));
+        let cache = Cache::open(&Default::default()).unwrap();
+        let blobs = Blobs::new(Tiers::new((0..).zip(tiers).collect()), cache);
+        let places = [0, 1].map(|tier| Location::new(tier, new_name()));
+        let data: Vec<u8> = (0..3_000_000u32).map(|i| (i * 7 % 251) as u8).collect();
+        let mut writer = blobs.create(&places).unwrap();
+        for piece in data.chunks(100_001) {
+            writer.write(Bytes::copy_from_slice(piece)).await.unwrap();
+        }
+        let (size, crcs) = writer.finish().await.unwrap();
+        assert_eq!((size, crcs.len()), (3_000_000, 23));
+        for (place, range) in places.iter().flat_map(|place| [(place, 0..3_000_000), (place, 7..8)]) {
+            assert_eq!(
+                read(&blobs, place, &crcs, size, range.clone()).await,
+                data[range.start as usize..range.end as usize]
+            );
+        }
+        let place = places[0].clone();
+        for range in [0..3_000_000, 0..1, 131_071..131_073, 2_999_999..3_000_000, 1_000_000..2_500_000] {
+            let bytes = read(&blobs, &place, &crcs, size, range.clone()).await;
+            assert_eq!(bytes, data[range.start as usize..range.end as usize], "{range:?}");
+        }
+        let mut wrong = crcs.clone();
+        wrong[1] ^= 1;
+        let mut reader = blobs.open(&place, size, wrong.into(), 0..size).await.unwrap();
+        let mut intact = 0;
+        let error = loop {
+            match reader.next().await {
+                Ok(bytes) => intact += bytes.unwrap().len(),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, BlobError::Damaged { offset: 131_072, .. }) && intact <= 131_072);
+        for _ in 0..2 {
+            blobs.delete(&place).await.unwrap();
+        }
+        assert!(blobs.open(&place, size, crcs.into(), 0..1).await.is_err());
+        let nowhere = Location { tier: 9, ..place };
+        assert!(matches!(blobs.delete(&nowhere).await, Err(BlobError::NoTier(9))));
+    }
+
+    #[tokio::test]
+    async fn any_range_of_a_blob_is_read_and_verified() {
+        let directory = TempDir::new("blobs");
+        let local = LocalFileSystem::new_with_prefix(directory.path()).unwrap().with_fsync(true);
+        any_range_is_read(Arc::new(local)).await;
+        any_range_is_read(Arc::new(InMemory::new())).await;
+    }
+
+    #[test]
+    fn names_are_unique_and_sort_by_time() {
+        let names: Vec<BlobName> = (0..1000).map(|_| new_name()).collect();
+        let distinct: std::collections::HashSet<_> = names.iter().collect();
+        assert_eq!(distinct.len(), 1000);
+        assert!(names[0][..6] <= names[999][..6] && names[0][6] >> 4 == 7);
+    }
+}

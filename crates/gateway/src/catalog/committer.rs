@@ -1,0 +1,281 @@
+//! The thread that commits: collects the transactions of all threads and writes them in groups.
+//!
+//! While a group is being synced, the next transactions queue up and become the next group. The results for one thread
+//! are delivered together, and only one of its tasks is woken from outside; that task wakes the others. So a group
+//! costs one wake-up per thread, not one per transaction.
+
+use std::collections::{HashMap, HashSet};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use plimsoll_base::clock::now_ns;
+
+use super::{CatalogError, Work};
+
+/// Writer of groups of transactions. Only the committing thread uses it.
+pub trait GroupWriter: Send + 'static {
+    /// Waits until a group can be written. On an error, no transaction of the group is executed, and the error is
+    /// the result of each.
+    ///
+    /// # Errors
+    /// If the catalog cannot be written.
+    fn prepare(&mut self) -> Result<(), CatalogError>;
+
+    /// Executes transactions one after the other, writes their changes as one group and, if `sync` is true, makes it
+    /// durable. Returns the result of each transaction.
+    fn commit(&mut self, works: Vec<Work>, sync: bool) -> Vec<Result<(), CatalogError>>;
+
+    /// Makes all groups durable.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    fn sync(&mut self) -> Result<(), CatalogError>;
+}
+
+/// Maximum number of transactions in a group.
+const MAX_TRANSACTIONS: usize = 256;
+/// Maximum number of bytes in a group, unless a single transaction has more.
+const MAX_BYTES: usize = 4 << 20;
+
+/// Time at which acknowledged transactions are durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Before they are acknowledged.
+    Sync,
+    /// At most this long after they are acknowledged. A crash of the machine loses the transactions since then; a
+    /// crash of the process loses none.
+    Interval(Duration),
+}
+
+/// Results for the tasks of one thread.
+#[derive(Default)]
+struct Mailbox {
+    state: Mutex<MailboxState>,
+}
+
+#[derive(Default)]
+struct MailboxState {
+    /// Transactions whose result somebody waits for.
+    waiting: HashSet<u64>,
+    results: HashMap<u64, Result<(), CatalogError>>,
+    wakers: HashMap<u64, Waker>,
+}
+
+impl Mailbox {
+    fn lock(&self) -> std::sync::MutexGuard<'_, MailboxState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+thread_local! {
+    static MAILBOX: Arc<Mailbox> = Arc::default();
+}
+
+struct Job {
+    id: u64,
+    work: Work,
+    bytes: usize,
+    mailbox: Arc<Mailbox>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: Vec<Job>,
+    closed: bool,
+}
+
+/// Handle of the committing thread.
+pub struct Committer<W> {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<std::thread::JoinHandle<W>>>,
+    ids: AtomicU64,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<W: GroupWriter> Committer<W> {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub fn start(writer: W, durability: Durability) -> std::io::Result<Committer<W>> {
+        let shared = Arc::new(Shared::default());
+        let of_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("commit".into());
+        let thread = thread.spawn(move || run(writer, &of_thread, durability))?;
+        Ok(Committer { shared, thread: Mutex::new(Some(thread)), ids: AtomicU64::new(0) })
+    }
+
+    /// Queues a transaction that writes about `bytes` bytes. The future returns its result.
+    pub fn commit(&self, work: Work, bytes: usize) -> Committed {
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let mailbox = MAILBOX.with(Arc::clone);
+        mailbox.lock().waiting.insert(id);
+        let mut queue = self.shared.lock();
+        if queue.closed {
+            let error = CatalogError::Stopped("the gateway is shutting down".into());
+            mailbox.lock().results.insert(id, Err(error));
+        } else {
+            queue.jobs.push(Job { id, work, bytes, mailbox: Arc::clone(&mailbox) });
+            if queue.jobs.len() == 1 {
+                self.shared.changed.notify_one();
+            }
+        }
+        Committed { id, mailbox, done: false }
+    }
+
+    /// Commits the queued transactions, ends the thread and returns the writer; `None` after the first call.
+    pub fn stop(&self) -> Option<W> {
+        self.shared.lock().closed = true;
+        self.shared.changed.notify_one();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        thread.and_then(|thread| thread.join().ok())
+    }
+}
+
+/// Result of a queued transaction. Dropping it does not cancel the transaction.
+pub struct Committed {
+    id: u64,
+    mailbox: Arc<Mailbox>,
+    done: bool,
+}
+
+impl Future for Committed {
+    type Output = Result<(), CatalogError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mailbox = Arc::clone(&self.mailbox);
+        let mut state = mailbox.lock();
+        let Some(result) = state.results.remove(&self.id) else {
+            state.wakers.insert(self.id, cx.waker().clone());
+            return Poll::Pending;
+        };
+        state.wakers.remove(&self.id);
+        state.waiting.remove(&self.id);
+        self.done = true;
+        wake_others(state);
+        Poll::Ready(result)
+    }
+}
+
+impl Drop for Committed {
+    fn drop(&mut self) {
+        if !self.done {
+            let mut state = self.mailbox.lock();
+            state.waiting.remove(&self.id);
+            state.results.remove(&self.id);
+            state.wakers.remove(&self.id);
+            wake_others(state);
+        }
+    }
+}
+
+/// Wakes all tasks that have results.
+fn wake_others(mut state: std::sync::MutexGuard<'_, MailboxState>) {
+    if state.results.is_empty() {
+        return;
+    }
+    let ready: Vec<u64> = state.results.keys().copied().collect();
+    let wakers: Vec<Waker> = ready.iter().filter_map(|id| state.wakers.remove(id)).collect();
+    drop(state);
+    wakers.into_iter().for_each(Waker::wake);
+}
+
+/// Takes the jobs of the next group; `None` if the queue is closed and empty. The group is empty after the time
+/// `wait`.
+fn next_group(shared: &Shared, wait: Option<Duration>) -> Option<Vec<Job>> {
+    let mut queue = shared.lock();
+    while queue.jobs.is_empty() {
+        if queue.closed {
+            return None;
+        }
+        queue = match wait {
+            None => shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            Some(wait) => {
+                let waited = shared.changed.wait_timeout(queue, wait);
+                let (queue, result) = waited.unwrap_or_else(PoisonError::into_inner);
+                if result.timed_out() && queue.jobs.is_empty() {
+                    return Some(Vec::new());
+                }
+                queue
+            }
+        };
+    }
+    let mut bytes = 0;
+    let fits = |job: &Job| {
+        bytes += job.bytes;
+        bytes <= MAX_BYTES
+    };
+    let count = queue.jobs.iter().take(MAX_TRANSACTIONS).map(fits).take_while(|fits| *fits).count().max(1);
+    if count == queue.jobs.len() {
+        return Some(std::mem::take(&mut queue.jobs));
+    }
+    Some(queue.jobs.drain(..count).collect())
+}
+
+fn run<W: GroupWriter>(mut writer: W, shared: &Shared, durability: Durability) -> W {
+    let interval = match durability {
+        Durability::Sync => None,
+        Durability::Interval(interval) => Some(interval),
+    };
+    let mut synced_ns = now_ns();
+    while let Some(jobs) = next_group(shared, interval) {
+        let mut replies = Vec::with_capacity(jobs.len());
+        let mut works = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            replies.push((job.id, job.mailbox));
+            works.push(job.work);
+        }
+        if !works.is_empty() {
+            let results = match writer.prepare() {
+                Ok(()) => writer.commit(works, interval.is_none()),
+                Err(error) => vec![Err(error); works.len()],
+            };
+            deliver(replies, results);
+        }
+        let since = Duration::from_nanos(now_ns() - synced_ns);
+        if interval.is_some_and(|interval| since >= interval) {
+            // An error stops all later writes.
+            let _ = writer.sync();
+            synced_ns = now_ns();
+        }
+    }
+    let _ = writer.sync();
+    writer
+}
+
+/// Delivers the results of a group, and wakes one task of each thread.
+fn deliver(replies: Vec<(u64, Arc<Mailbox>)>, results: Vec<Result<(), CatalogError>>) {
+    let mut threads: Vec<Arc<Mailbox>> = Vec::new();
+    for ((id, mailbox), result) in replies.into_iter().zip(results) {
+        let mut state = mailbox.lock();
+        if !state.waiting.contains(&id) {
+            continue;
+        }
+        state.results.insert(id, result);
+        drop(state);
+        if !threads.iter().any(|known| Arc::ptr_eq(known, &mailbox)) {
+            threads.push(mailbox);
+        }
+    }
+    for mailbox in threads {
+        let mut state = mailbox.lock();
+        let first = state.results.keys().copied().find(|id| state.wakers.contains_key(id));
+        let waker = first.and_then(|id| state.wakers.remove(&id));
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,271 @@
+//! The embedded catalog with its threads: one commits, one writes memtables to tables, and one merges tables and
+//! compacts the log.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use plimsoll_base::clock::{SECOND, now_ns};
+
+use super::compaction::Step;
+use super::manifest::Manifest;
+use super::recovery::{Recovery, open};
+use super::writer::Writer;
+use super::{Engine, Limits};
+use crate::catalog::committer::{Committer, Durability, GroupWriter};
+use crate::catalog::{Catalog, CatalogError, Row, Scan, Value, Work};
+use crate::disk::Disk;
+use crate::disk::real::RealDisk;
+
+/// Settings of an embedded catalog.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Limits that trigger the work of the engine.
+    pub limits: Limits,
+    /// Time at which acknowledged transactions are durable.
+    pub durability: Durability,
+    /// Maximum rate of compaction in bytes per second.
+    pub compaction_bytes_per_s: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { limits: Limits::default(), durability: Durability::Sync, compaction_bytes_per_s: 64 << 20 }
+    }
+}
+
+/// The lock file of a data directory. The lock ends with the process.
+struct DirectoryLock {
+    _file: std::fs::File,
+}
+
+/// An open embedded catalog.
+pub struct EmbeddedCatalog {
+    engine: Arc<Engine>,
+    committer: Arc<Committer<Writer>>,
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    stop: Arc<Stop>,
+    _lock: DirectoryLock,
+}
+
+/// Signal that ends the maintenance.
+#[derive(Default)]
+struct Stop {
+    is_set: AtomicBool,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Stop {
+    /// Waits for a time; returns true if the signal is set.
+    fn wait(&self, time: Duration) -> bool {
+        let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_set.load(Ordering::Acquire) {
+            drop(self.changed.wait_timeout(guard, time));
+        }
+        self.is_set.load(Ordering::Acquire)
+    }
+
+    fn set(&self) {
+        let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_set.store(true, Ordering::Release);
+        self.changed.notify_all();
+    }
+}
+
+/// Locks a data directory for this process.
+///
+/// # Errors
+/// If another process uses it.
+fn lock(root: &Path) -> Result<DirectoryLock, CatalogError> {
+    let path = root.join("LOCK");
+    let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        CatalogError::Io(format!("{}: another process uses this directory; stop it first", root.display()))
+    })?;
+    Ok(DirectoryLock { _file: file })
+}
+
+impl EmbeddedCatalog {
+    /// Opens the catalog in a directory, creates it if necessary, and starts its threads.
+    ///
+    /// # Errors
+    /// If another process uses the directory, or the disk fails.
+    pub fn open(root: &Path, settings: Settings) -> Result<(EmbeddedCatalog, Recovery), CatalogError> {
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(root)?);
+        let lock = lock(root)?;
+        let (engine, writer, recovery) = open(disk, settings.limits)?;
+        let committer = Arc::new(Committer::start(writer, settings.durability)?);
+        let stop = Arc::new(Stop::default());
+        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(name.into()).spawn(work)
+        };
+        let flusher = {
+            let (engine, stop) = (Arc::clone(&engine), Arc::clone(&stop));
+            spawn("flush", Box::new(move || flush(&engine, &stop)))?
+        };
+        let maintenance = {
+            let (engine, committer, stop) = (Arc::clone(&engine), Arc::clone(&committer), Arc::clone(&stop));
+            let rate = settings.compaction_bytes_per_s;
+            spawn("maintenance", Box::new(move || maintain(&engine, &committer, &stop, rate)))?
+        };
+        let threads = Mutex::new(vec![flusher, maintenance]);
+        Ok((EmbeddedCatalog { engine, committer, threads, stop, _lock: lock }, recovery))
+    }
+
+    /// Removes the index of the catalog in a directory, and opens the catalog, which builds the index from the log.
+    ///
+    /// # Errors
+    /// If another process uses the directory, or the disk fails.
+    pub fn rebuild(root: &Path, settings: Settings) -> Result<(EmbeddedCatalog, Recovery), CatalogError> {
+        let held = lock(root)?;
+        Manifest::discard_index(&RealDisk::new(root)?)?;
+        drop(held);
+        EmbeddedCatalog::open(root, settings)
+    }
+
+    /// Returns the engine, for metrics and checks.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Commits the queued transactions, writes the index and ends the threads. The next start is then fast.
+    ///
+    /// # Errors
+    /// If the disk fails; the next start reads the end of the log.
+    pub fn close(&self) -> Result<(), CatalogError> {
+        let Some(mut writer) = self.committer.stop() else { return Ok(()) };
+        self.stop.set();
+        for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let _ = thread.join();
+        }
+        if let Some(reason) = self.engine.stop_reason() {
+            return Err(CatalogError::Stopped(reason));
+        }
+        writer.freeze();
+        self.engine.flush()?;
+        self.engine.checkpoint(Some(writer.end()))
+    }
+}
+
+/// Time between two looks for work.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Writes memtables to tables until `stop` is set. A long merge or compaction does not delay this.
+fn flush(engine: &Arc<Engine>, stop: &Stop) {
+    while !stop.wait(PAUSE) {
+        if let Err(error) = engine.flush() {
+            crate::log::warn(&format!("the index was not written: {error}"));
+        }
+    }
+}
+
+/// Merges and compacts until `stop` is set.
+fn maintain(engine: &Arc<Engine>, committer: &Committer<Writer>, stop: &Stop, rate: u64) {
+    /// Nanoseconds without commits after which tables are merged further.
+    const IDLE_NS: u64 = 2 * SECOND;
+    /// Nanoseconds without work after an error.
+    const RETRY_NS: u64 = 10 * SECOND;
+    let (mut groups, mut busy_ns, mut retry_at_ns) = (0, now_ns(), 0);
+    while !stop.wait(PAUSE) {
+        let now = engine.counters.groups.load(Ordering::Relaxed);
+        if now != groups {
+            (groups, busy_ns) = (now, now_ns());
+        }
+        if now_ns() < retry_at_ns {
+            continue;
+        }
+        let is_idle = now_ns() - busy_ns >= IDLE_NS;
+        // A full or failing disk: the work stays, and a later look tries again.
+        let mut failed = |what: &str, error: CatalogError| {
+            crate::log::warn(&format!("{what}: {error}"));
+            retry_at_ns = now_ns() + RETRY_NS;
+        };
+        if engine.should_end_segment() {
+            let work: Work = Box::new(|transaction| {
+                transaction.end_segment();
+                Ok(true)
+            });
+            let _ = crate::blocking::block_on(committer.commit(work, 0));
+            continue;
+        }
+        match engine.merge_step(is_idle) {
+            Ok(false) => {}
+            Ok(true) => continue,
+            Err(error) => failed("tables were not merged", error),
+        }
+        if let Err(error) = compact(engine, committer, stop, rate, is_idle) {
+            failed("a segment was not compacted", error);
+        }
+    }
+}
+
+/// Compacts one segment, if any has enough garbage, at a bounded rate.
+fn compact(
+    engine: &Arc<Engine>,
+    committer: &Committer<Writer>,
+    stop: &Stop,
+    rate: u64,
+    idle: bool,
+) -> Result<(), CatalogError> {
+    let Some(mut compaction) = engine.choose_compaction(idle) else { return Ok(()) };
+    loop {
+        let start_ns = now_ns();
+        let step = compaction.step(engine).inspect_err(|error| {
+            if matches!(error, CatalogError::Damaged { .. }) {
+                compaction.give_up(engine);
+            }
+        });
+        match step? {
+            Step::Copied => return compaction.reap(engine),
+            Step::Copy(batch, keys) => {
+                let bytes = batch.bytes();
+                let work = batch.work(compaction.keep_removals());
+                crate::blocking::block_on(committer.commit(work, bytes))?;
+                compaction.verify(engine, &keys)?;
+                let least = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+                if stop.wait(least.saturating_sub(Duration::from_nanos(now_ns() - start_ns))) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+impl GroupWriter for Writer {
+    fn prepare(&mut self) -> Result<(), CatalogError> {
+        self.engine.wait_for_flush()
+    }
+
+    fn commit(&mut self, works: Vec<Work>, sync: bool) -> Vec<Result<(), CatalogError>> {
+        Writer::commit(self, works, sync)
+    }
+
+    fn sync(&mut self) -> Result<(), CatalogError> {
+        Writer::sync(self)
+    }
+}
+
+impl Catalog for EmbeddedCatalog {
+    fn commit(&self, work: Work, bytes: usize) -> impl Future<Output = Result<(), CatalogError>> {
+        self.committer.commit(work, bytes)
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Row>, CatalogError> {
+        self.engine.get(key)
+    }
+
+    fn properties(&self, key: &[u8], row: &Row) -> Result<Bytes, CatalogError> {
+        Ok(self.engine.read(key, row, false)?.properties)
+    }
+
+    fn value(&self, key: &[u8], row: &Row) -> Result<Value, CatalogError> {
+        self.engine.read(key, row, true)
+    }
+
+    fn scan(&self) -> Box<dyn Scan + '_> {
+        Box::new(self.engine.scan())
+    }
+}

@@ -1,0 +1,231 @@
+//! The work on the index in the background: writes memtables to tables, and merges tables.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use plimsoll_base::clock::{SECOND, now_ns, sleep_until};
+
+use super::manifest::{FORMAT, Manifest, Position};
+use super::merge::Merge;
+use super::table::{DIRECTORY, Table, TableWriter, file_name};
+use super::{Engine, Frozen, View};
+use crate::catalog::CatalogError;
+
+impl Engine {
+    /// Waits while too many memtables wait to be written to tables.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn wait_for_flush(&self) -> Result<(), CatalogError> {
+        /// Maximum number of memtables that wait to be written.
+        const MAX_FROZEN: usize = 3;
+        while self.view().frozen.len() >= MAX_FROZEN && self.stop_reason().is_none() {
+            if let Some(error) = self.flush_error.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+                return Err(error);
+            }
+            sleep_until(now_ns() + SECOND / 1000);
+        }
+        Ok(())
+    }
+
+    /// Writes frozen memtables to tables until none is left, or one of them fails, which then stays in memory.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn flush(&self) -> Result<(), CatalogError> {
+        let result = loop {
+            match self.flush_step() {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        *self.flush_error.lock().unwrap_or_else(PoisonError::into_inner) = result.clone().err();
+        result
+    }
+
+    /// Makes the segments up to a position durable, so that no index entry points to unsynced bytes.
+    fn sync_log(&self, last: u32, from: u32) -> Result<(), CatalogError> {
+        for segment in self.segments().iter().filter(|s| (from..=last).contains(&s.id)) {
+            if let Err(error) = segment.file.sync() {
+                let reason = format!("fsync of the log failed: {error}");
+                self.stop(&reason);
+                return Err(CatalogError::Stopped(reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the oldest frozen memtable to a table. Returns false if there is none.
+    ///
+    /// # Errors
+    /// If the disk fails; the memtable then stays in memory.
+    pub fn flush_step(&self) -> Result<bool, CatalogError> {
+        let view = self.view();
+        let Some(frozen) = view.frozen.last().cloned() else { return Ok(false) };
+        let id = self.take_table_id();
+        self.sync_log(frozen.end.segment, self.applied().segment)?;
+        let table = self.write_table(id, &[Arc::clone(&frozen.memtable)], &[], view.tables.is_empty())?;
+        let is_done = |other: &Arc<Frozen>| Arc::ptr_eq(other, &frozen);
+        self.change_manifest(None, |manifest| {
+            manifest.applied = frozen.end;
+            manifest.tables.insert(0, id);
+        })?;
+        self.change_view(|view| View {
+            active: Arc::clone(&view.active),
+            frozen: view.frozen.iter().filter(|other| !is_done(other)).cloned().collect(),
+            tables: std::iter::once(Arc::new(table)).chain(view.tables.iter().cloned()).collect(),
+        });
+        self.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Writes the memtable to a table during a long replay. The manifest is written only at the end of the replay.
+    pub(super) fn flush_replayed(&self, active: &Arc<super::Memtable>) -> Result<(), CatalogError> {
+        let id = self.take_table_id();
+        let oldest = self.view().tables.is_empty();
+        let table = Arc::new(self.write_table(id, &[Arc::clone(active)], &[], oldest)?);
+        self.lock_manifest().tables.insert(0, id);
+        self.change_view(|view| View {
+            active: Arc::default(),
+            frozen: view.frozen.clone(),
+            tables: std::iter::once(table).chain(view.tables.iter().cloned()).collect(),
+        });
+        Ok(())
+    }
+
+    fn take_table_id(&self) -> u64 {
+        let mut manifest = self.lock_manifest();
+        manifest.next_table += 1;
+        manifest.next_table - 1
+    }
+
+    /// Writes the entries of memtables and tables to a new table, without removed keys if `oldest` is true.
+    fn write_table(
+        &self,
+        id: u64,
+        memtables: &[Arc<super::Memtable>],
+        tables: &[Arc<Table>],
+        oldest: bool,
+    ) -> Result<Table, CatalogError> {
+        let in_memory: usize = memtables.iter().map(|memtable| memtable.len()).sum();
+        let entries = in_memory as u64 + tables.iter().map(|table| table.entries).sum::<u64>();
+        let mut writer = TableWriter::new(&*self.disk, id, entries)?;
+        let mut write = || {
+            let mut merge = Merge::new(memtables, tables, &[])?;
+            while let Some((key, slot)) = merge.next()? {
+                if slot.is_some() || !oldest {
+                    writer.add(&key, &slot)?;
+                }
+            }
+            Ok(())
+        };
+        let table = write().and_then(|()| writer.finish(&*self.disk));
+        if table.is_err() {
+            // A part of a table is of no use. If it cannot be removed, the next start removes it.
+            let _ = self.disk.remove(DIRECTORY, &file_name(id));
+        }
+        table
+    }
+
+    /// Changes the manifest and writes it with the current segments and damage. If the write fails, the manifest in
+    /// memory stays as it was.
+    fn change_manifest(
+        &self,
+        clean_end: Option<Position>,
+        change: impl FnOnce(&mut Manifest),
+    ) -> Result<(), CatalogError> {
+        let mut manifest = self.lock_manifest();
+        let mut next = manifest.clone();
+        change(&mut next);
+        next.format = FORMAT;
+        next.segments = self.segment_infos();
+        next.damage = self.damage();
+        next.clean_end = clean_end;
+        next.store(&*self.disk)?;
+        *manifest = next;
+        Ok(())
+    }
+
+    /// Writes the manifest, after a start or after a change of the segments.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn checkpoint(&self, clean_end: Option<Position>) -> Result<(), CatalogError> {
+        self.change_manifest(clean_end, |_| {})
+    }
+
+    /// Returns the number of newest tables to merge: at least `fan_in` of similar size. With `idle`, two suffice.
+    fn tables_to_merge(&self, idle: bool) -> usize {
+        let view = self.view();
+        let least = if idle { 2 } else { self.limits.fan_in };
+        let mut sum = 0;
+        let mut count = 0;
+        for (index, table) in view.tables.iter().enumerate() {
+            // A table joins the merge if it is not much larger than all newer ones together.
+            if index > 0 && table.bytes > sum * if idle { 2 } else { 1 } + (1 << 20) && index + 1 > least {
+                break;
+            }
+            sum += table.bytes;
+            let similar = index == 0 || table.bytes <= 2 * sum;
+            if !similar {
+                break;
+            }
+            count = index + 1;
+        }
+        if count >= least { count } else { 0 }
+    }
+
+    /// Merges the newest tables if enough of them have a similar size. With `idle`, two suffice, so that reads have
+    /// fewer tables to search. Returns false if there is nothing to merge.
+    ///
+    /// # Errors
+    /// If a table is damaged or the disk fails; the tables then stay as they are.
+    pub fn merge_step(&self, idle: bool) -> Result<bool, CatalogError> {
+        let count = self.tables_to_merge(idle);
+        if count == 0 {
+            return Ok(false);
+        }
+        let view = self.view();
+        let (newest, rest) = view.tables.split_at(count);
+        let id = self.take_table_id();
+        let merged = Arc::new(self.write_table(id, &[], newest, rest.is_empty())?);
+        let replaced: Vec<u64> = newest.iter().map(|table| table.id).collect();
+        self.change_manifest(None, |manifest| {
+            let at = manifest.tables.iter().position(|id| *id == replaced[0]).unwrap_or(0);
+            manifest.tables.retain(|id| !replaced.contains(id));
+            manifest.tables.insert(at, id);
+        })?;
+        self.change_view(|view| {
+            let at = view.tables.iter().position(|table| table.id == replaced[0]).unwrap_or(0);
+            let mut tables: Vec<_> =
+                view.tables.iter().filter(|table| !replaced.contains(&table.id)).cloned().collect();
+            tables.insert(at, Arc::clone(&merged));
+            View { active: Arc::clone(&view.active), frozen: view.frozen.clone(), tables }
+        });
+        for id in replaced {
+            // A leftover is removed at the next start.
+            let _ = self.disk.remove(DIRECTORY, &file_name(id));
+        }
+        self.counters.merges.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Syncs the log, which contains the copies of the moved records, and removes their old segment.
+    ///
+    /// # Errors
+    /// If the disk fails; the next start then removes the file.
+    pub fn remove_segment(&self, id: u32) -> Result<(), CatalogError> {
+        self.sync_log(u32::MAX, self.applied().segment)?;
+        self.segments.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        self.checkpoint(None)?;
+        self.disk.remove(super::segment::DIRECTORY, &super::segment::file_name(id))?;
+        self.disk.sync_directory(super::segment::DIRECTORY)?;
+        Ok(())
+    }
+
+    /// Returns the position up to which the tables contain all changes.
+    pub fn applied(&self) -> Position {
+        self.lock_manifest().applied
+    }
+}

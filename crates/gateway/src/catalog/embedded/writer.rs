@@ -1,0 +1,377 @@
+//! The only writer of the log: executes transactions, writes their changes as one group, and applies them to the index.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use plimsoll_base::clock::now_ns;
+
+use super::manifest::Position;
+use super::memtable::Memtable;
+use super::merge::Merge;
+use super::record::{Change, Group, hash};
+use super::segment::{DIRECTORY, HEADER, Segment, file_name, header};
+use super::table::Slot;
+use super::{Engine, Frozen, View, record_len};
+use crate::catalog::{CatalogError, Place, Row, Transaction, Value, Work};
+
+/// Segment number of a row that the current group has written.
+const PENDING: u32 = u32::MAX;
+
+/// The state of the end of the log.
+pub struct Writer {
+    /// Engine that the writer writes for.
+    pub engine: Arc<Engine>,
+    segment: Arc<Segment>,
+    end: Position,
+    /// Offset up to which the current segment is synced.
+    durable: u64,
+    log_bytes_since_table: u64,
+    space_checked_ns: u64,
+    has_space: bool,
+}
+
+/// Knowledge of a group about a key: its row before the group, and its last change in the group.
+#[derive(Default)]
+struct Known {
+    base: Option<Slot>,
+    /// Index of the last change in the group.
+    change: Option<usize>,
+}
+
+/// The transactions of one group.
+struct GroupTransaction<'a> {
+    engine: &'a Engine,
+    known: BTreeMap<Vec<u8>, Known>,
+    changes: Vec<Change>,
+    /// Number of changes of committed transactions.
+    committed: usize,
+    uses_reserve: bool,
+    ends_segment: bool,
+}
+
+impl GroupTransaction<'_> {
+    fn pending(&self, change: usize) -> Option<Row> {
+        let value = self.changes[change].value.as_ref()?;
+        let place = Place { segment: PENDING, offset: change as u32, ..Place::default() };
+        Some(Row { head: value.head.clone(), place, loaded: None })
+    }
+
+    fn base(&mut self, key: &[u8]) -> Result<Slot, CatalogError> {
+        if let Some(Known { base: Some(base), .. }) = self.known.get(key) {
+            return Ok(base.clone());
+        }
+        // A key whose record is damaged can be written again, so damage is no error here.
+        let base = self.engine.view().get(key, hash(key))?;
+        self.known.entry(key.to_vec()).or_default().base = Some(base.clone());
+        Ok(base)
+    }
+
+    fn push(&mut self, key: Vec<u8>, value: Option<Value>) {
+        self.known.entry(key.clone()).or_default().change = Some(self.changes.len());
+        self.changes.push(Change { key, value });
+    }
+
+    /// Reads the rows of changed keys that no transaction has read. Nothing may fail after the group is written.
+    fn look_up_bases(&mut self) -> Result<(), CatalogError> {
+        for (key, known) in &mut self.known {
+            if known.change.is_some() && known.base.is_none() {
+                known.base = Some(self.engine.view().get(key, hash(key))?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops the changes of a transaction that is not committed.
+    fn roll_back(&mut self) {
+        self.changes.truncate(self.committed);
+        for known in self.known.values_mut() {
+            if known.change.is_some_and(|change| change >= self.committed) {
+                known.change = None;
+            }
+        }
+        // A dropped change may have hidden an earlier one of the same group.
+        for (index, change) in self.changes.iter().enumerate() {
+            if let Some(known) = self.known.get_mut(&change.key) {
+                known.change = Some(index);
+            }
+        }
+    }
+}
+
+impl Transaction for GroupTransaction<'_> {
+    fn get(&mut self, key: &[u8]) -> Result<Option<Row>, CatalogError> {
+        if let Some(Known { change: Some(change), .. }) = self.known.get(key) {
+            return Ok(self.pending(*change));
+        }
+        self.base(key)
+    }
+
+    fn value(&mut self, row: &Row) -> Result<Value, CatalogError> {
+        if row.place.segment == PENDING {
+            let change = self.changes.get(row.place.offset as usize);
+            return Ok(change.and_then(|change| change.value.clone()).unwrap_or_default());
+        }
+        // A segment is removed only after a later group, so the record cannot move meanwhile.
+        self.engine.read(&[], row, true)
+    }
+
+    fn first(&mut self, prefix: &[u8], from: &[u8]) -> Result<Option<(Vec<u8>, Row)>, CatalogError> {
+        let view = self.engine.view();
+        let mut merge = Merge::new(&view.memtables(), &view.tables, from)?;
+        let stored = loop {
+            match merge.next()? {
+                Some((key, _)) if !key.starts_with(prefix) => break None,
+                Some((key, Some(row))) => {
+                    let changed = self.known.get(&key[..]).is_some_and(|known| known.change.is_some());
+                    if !changed {
+                        break Some((Vec::from(key), row));
+                    }
+                }
+                Some((_, None)) => {}
+                None => break None,
+            }
+        };
+        let written = self.known.range(from.to_vec()..).take_while(|(key, _)| key.starts_with(prefix));
+        let written = written.filter_map(|(key, known)| Some((key.clone(), self.pending(known.change?)?)));
+        let written = written.into_iter().next();
+        Ok(match (stored, written) {
+            (Some(a), Some(b)) => Some(if a.0 < b.0 { a } else { b }),
+            (a, b) => a.or(b),
+        })
+    }
+
+    fn put(&mut self, key: Vec<u8>, value: Value) {
+        self.push(key, Some(value));
+    }
+
+    fn delete(&mut self, key: Vec<u8>) {
+        self.push(key, None);
+    }
+
+    fn use_reserve(&mut self) {
+        self.uses_reserve = true;
+    }
+
+    fn end_segment(&mut self) {
+        self.ends_segment = true;
+    }
+}
+
+impl Writer {
+    /// Creates a writer that continues behind `end`, in a new segment.
+    ///
+    /// # Errors
+    /// If the segment cannot be created.
+    pub fn new(
+        engine: Arc<Engine>,
+        end: Position,
+        log_bytes_since_table: u64,
+    ) -> Result<Writer, CatalogError> {
+        let segment = create_segment(&engine, end.segment + 1)?;
+        let end = Position { segment: segment.id, offset: HEADER, group: end.group };
+        Ok(Writer {
+            engine,
+            segment,
+            end,
+            durable: HEADER,
+            log_bytes_since_table,
+            space_checked_ns: 0,
+            has_space: true,
+        })
+    }
+
+    /// Returns the end of the log.
+    pub fn end(&self) -> Position {
+        self.end
+    }
+
+    /// Executes transactions one after the other, writes their changes as one group and, if `sync` is true, makes it
+    /// durable. Returns the result of each transaction.
+    pub fn commit(&mut self, works: Vec<Work>, sync: bool) -> Vec<Result<(), CatalogError>> {
+        let count = works.len();
+        if let Some(reason) = self.engine.stop_reason() {
+            return vec![Err(CatalogError::Stopped(reason)); count];
+        }
+        let engine = Arc::clone(&self.engine);
+        let mut group = GroupTransaction {
+            engine: &engine,
+            known: BTreeMap::new(),
+            changes: Vec::new(),
+            committed: 0,
+            uses_reserve: false,
+            ends_segment: false,
+        };
+        let mut results = Vec::with_capacity(count);
+        for work in works {
+            let result = work(&mut group);
+            match result {
+                Ok(true) => group.committed = group.changes.len(),
+                _ => group.roll_back(),
+            }
+            results.push(result.map(|_| ()));
+        }
+        let looked_up = group.look_up_bases();
+        let GroupTransaction { known, changes, uses_reserve, ends_segment, .. } = group;
+        // A removal frees space, so it may use the reserve.
+        let needs_space = !uses_reserve && changes.iter().any(|change| change.value.is_some());
+        let mut written = looked_up.and_then(|()| if needs_space { self.check_space() } else { Ok(()) });
+        if written.is_ok() && !changes.is_empty() {
+            written = self.write(&changes, sync).map(|places| self.apply(changes, &places, known));
+        }
+        if written.is_ok() && ends_segment {
+            written = self.roll().map(|()| self.freeze());
+        }
+        if let Err(error) = written {
+            return vec![Err(error); count];
+        }
+        self.engine.counters.transactions.fetch_add(count as u64, Ordering::Relaxed);
+        results
+    }
+
+    fn check_space(&mut self) -> Result<(), CatalogError> {
+        let now = now_ns();
+        if now.saturating_sub(self.space_checked_ns) >= self.engine.limits.space_check_ns {
+            self.space_checked_ns = now;
+            self.has_space = self.engine.disk.free_bytes()? >= self.engine.limits.reserve_bytes;
+            self.engine.is_full.store(!self.has_space, Ordering::Relaxed);
+        }
+        if self.has_space { Ok(()) } else { Err(CatalogError::DiskFull) }
+    }
+
+    /// Writes a group to the log. Returns the place of each record.
+    fn write(&mut self, changes: &[Change], sync: bool) -> Result<Vec<Place>, CatalogError> {
+        if self.end.offset >= self.engine.limits.segment_bytes {
+            self.roll()?;
+        }
+        let table = changes.iter().map(|change| (change.record_len() as u32, hash(&change.key))).collect();
+        let group = Group { number: self.end.group, durable: self.durable, table };
+        let mut buffer = Vec::with_capacity(group.header_len() + group.records_len() as usize);
+        let salt = self.engine.salt;
+        group.encode(salt, &mut buffer);
+        let base = self.end.offset;
+        let places: Vec<Place> =
+            changes.iter().map(|change| change.encode(salt, &mut buffer, self.segment.id, base)).collect();
+        if let Err(error) = self.segment.file.write_at(base, &buffer) {
+            // The group is not in the log as long as its bytes are removed again.
+            if let Err(second) = self.segment.file.truncate(base) {
+                self.engine.stop(&format!("a write failed ({error}), and so did its removal ({second})"));
+            }
+            self.has_space = false;
+            self.space_checked_ns = now_ns();
+            return Err(error.into());
+        }
+        self.end.offset += buffer.len() as u64;
+        self.end.group += 1;
+        self.segment.bytes.store(self.end.offset, Ordering::Relaxed);
+        self.log_bytes_since_table += buffer.len() as u64;
+        let counters = &self.engine.counters;
+        counters.groups.fetch_add(1, Ordering::Relaxed);
+        counters.log_bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        if sync {
+            self.sync()?;
+        }
+        Ok(places)
+    }
+
+    /// Makes everything written so far durable.
+    ///
+    /// # Errors
+    /// If the disk reports an error. Writes are then stopped, because a second sync could succeed without the bytes.
+    pub fn sync(&mut self) -> Result<(), CatalogError> {
+        if self.durable == self.end.offset {
+            return Ok(());
+        }
+        let start = now_ns();
+        let synced = self.segment.file.sync();
+        self.engine.counters.sync_ns.fetch_add(now_ns() - start, Ordering::Relaxed);
+        if let Err(error) = synced {
+            let reason = format!("fsync of {DIRECTORY}/{} failed: {error}", file_name(self.segment.id));
+            self.engine.stop(&reason);
+            return Err(CatalogError::Stopped(reason));
+        }
+        self.durable = self.end.offset;
+        Ok(())
+    }
+
+    /// Ends the current segment and starts the next one.
+    fn roll(&mut self) -> Result<(), CatalogError> {
+        self.sync()?;
+        self.segment = create_segment(&self.engine, self.segment.id + 1)?;
+        self.end = Position { segment: self.segment.id, offset: HEADER, group: self.end.group };
+        self.durable = HEADER;
+        Ok(())
+    }
+
+    /// Adds the changes of a group to the index.
+    fn apply(&mut self, changes: Vec<Change>, places: &[Place], known: BTreeMap<Vec<u8>, Known>) {
+        let engine = &self.engine;
+        let mut live: BTreeMap<u32, i64> = BTreeMap::new();
+        engine.forget_damage(changes.iter().map(|change| hash(&change.key)));
+        let mut entries = Vec::with_capacity(known.len());
+        let mut changes: Vec<Option<Change>> = changes.into_iter().map(Some).collect();
+        for (key, known) in known {
+            let Some(change) = known.change.and_then(|index| Some((index, changes[index].take()?))) else {
+                continue;
+            };
+            if let Some(Some(old)) = known.base {
+                *live.entry(old.place.segment).or_default() -= record_len(&old.place);
+            }
+            let (index, change) = change;
+            let slot = change.value.map(|value| Row { head: value.head, place: places[index], loaded: None });
+            if slot.is_some() {
+                *live.entry(places[index].segment).or_default() += record_len(&places[index]);
+            }
+            entries.push((key, slot));
+        }
+        engine.view().active.insert(entries.into_iter());
+        for (id, bytes) in live {
+            if let Some(segment) = engine.segment(id) {
+                segment.live.fetch_add(bytes, Ordering::Relaxed);
+            }
+        }
+        self.freeze_if_full();
+    }
+
+    fn freeze_if_full(&mut self) {
+        let limits = &self.engine.limits;
+        let entries = self.engine.view().active.len();
+        if entries >= limits.memtable_entries
+            || (entries > 0 && self.log_bytes_since_table >= limits.log_bytes_per_table)
+        {
+            self.freeze();
+        }
+    }
+
+    /// Starts a new memtable; the next flush writes the current one to a table.
+    pub fn freeze(&mut self) {
+        self.log_bytes_since_table = 0;
+        let end = self.end;
+        self.engine.change_view(|view| {
+            let frozen = Arc::new(Frozen { memtable: Arc::clone(&view.active), end });
+            View {
+                active: Arc::new(Memtable::default()),
+                frozen: std::iter::once(frozen).chain(view.frozen.iter().cloned()).collect(),
+                tables: view.tables.clone(),
+            }
+        });
+    }
+}
+
+/// Creates a segment without groups, durably.
+fn create_segment(engine: &Engine, id: u32) -> Result<Arc<Segment>, CatalogError> {
+    let file = engine.disk.create(DIRECTORY, &file_name(id))?;
+    file.write_at(0, &header(engine.salt))?;
+    file.sync()?;
+    engine.disk.sync_directory(DIRECTORY)?;
+    let segment = Arc::new(Segment {
+        id,
+        salt: engine.salt,
+        file,
+        bytes: AtomicU64::new(HEADER),
+        live: AtomicI64::new(0),
+    });
+    let mut segments = engine.segments.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+    segments.insert(id, Arc::clone(&segment));
+    Ok(segment)
+}

@@ -1,0 +1,236 @@
+//! Connections to the database that are opened again when they break.
+
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use plimsoll_base::clock::now_ns;
+use plimsoll_base::net::tls::client_config;
+use plimsoll_base::text::register_secret;
+use tokio::runtime::Handle;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::error::{Error, SqlState};
+use tokio_postgres::{Client, Config, NoTls, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::schema;
+use crate::blocking::block_on;
+use crate::catalog::CatalogError;
+
+/// Database and the account of the gateway in it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Database {
+    config: Config,
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Database")
+    }
+}
+
+impl Database {
+    /// Reads a URL of the form `postgres://USER@HOST:PORT/NAME?sslmode=require`. Messages never contain
+    /// the password of the URL.
+    ///
+    /// # Errors
+    /// Describes what is wrong, without the URL.
+    pub fn parse(url: &str, password: Option<&str>) -> Result<Database, String> {
+        let mut config = Config::from_str(url).map_err(|error| {
+            let cause =
+                std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            format!("{error}{cause}; write postgres://USER@HOST:PORT/DATABASE")
+        })?;
+        if config.get_hosts().is_empty() {
+            return Err("the URL has no host; write postgres://USER@HOST:PORT/DATABASE".into());
+        }
+        if let Some(password) = password {
+            config.password(password);
+        }
+        if let Some(password) = config.get_password() {
+            register_secret(&String::from_utf8_lossy(password));
+        }
+        config
+            .application_name("plimsoll-gateway")
+            .connect_timeout(Duration::from_secs(5))
+            .tcp_user_timeout(Duration::from_secs(15))
+            .keepalives_idle(Duration::from_secs(15));
+        Ok(Database { config })
+    }
+
+    /// Returns true if the connection is encrypted: unless the URL has `sslmode=disable`, or all hosts are local.
+    fn uses_tls(&self) -> bool {
+        let is_local = |host: &Host| match host {
+            Host::Tcp(name) => matches!(name.as_str(), "localhost" | "127.0.0.1" | "::1"),
+            Host::Unix(_) => true,
+        };
+        match self.config.get_ssl_mode() {
+            SslMode::Disable => false,
+            SslMode::Prefer => !self.config.get_hosts().iter().all(is_local),
+            _ => true,
+        }
+    }
+
+    /// Opens a connection, which then works in the background of the runtime.
+    async fn connect(&self) -> Result<Client, String> {
+        let mut config = self.config.clone();
+        if !self.uses_tls() {
+            config.ssl_mode(SslMode::Disable);
+            let (client, connection) = config.connect(NoTls).await.map_err(|error| describe(&error))?;
+            tokio::spawn(connection);
+            return Ok(client);
+        }
+        config.ssl_mode(SslMode::Require);
+        let mut tls = (*client_config(None).map_err(|error| error.to_string())?).clone();
+        // HTTP is not spoken here.
+        tls.alpn_protocols.clear();
+        let connected = config.connect(MakeRustlsConnect::new(tls)).await;
+        let (client, connection) = connected.map_err(|error| describe(&error))?;
+        tokio::spawn(connection);
+        Ok(client)
+    }
+}
+
+/// Returns the message of an error with its cause.
+pub fn describe(error: &Error) -> String {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+    format!("{error}{cause}")
+}
+
+/// Converts an error of the database.
+pub fn failed(error: &Error) -> CatalogError {
+    match error.code() {
+        Some(&SqlState::DISK_FULL) => CatalogError::DiskFull,
+        _ => CatalogError::Unavailable(describe(error)),
+    }
+}
+
+/// An open connection with its prepared statements.
+pub struct Session {
+    /// Connection to the database.
+    pub client: Client,
+    /// Reads a row by its key.
+    pub get: Statement,
+    /// Reads the properties and the body of a row that has not changed.
+    pub value: Statement,
+    /// Reads rows from a key on.
+    pub page: Statement,
+    /// Writes several rows.
+    pub put: Statement,
+    /// Removes several rows.
+    pub delete: Statement,
+}
+
+impl Session {
+    async fn open(database: &Database) -> Result<Session, String> {
+        let client = database.connect().await?;
+        let prepared = async {
+            client.batch_execute(schema::SETTINGS).await?;
+            let (get, value) = (client.prepare(schema::GET).await?, client.prepare(schema::VALUE).await?);
+            let (page, put) = (client.prepare(schema::PAGE).await?, client.prepare(schema::PUT).await?);
+            let delete = client.prepare(schema::DELETE).await?;
+            Ok::<_, Error>((get, value, page, put, delete))
+        };
+        let (get, value, page, put, delete) = prepared.await.map_err(|error| describe(&error))?;
+        Ok(Session { client, get, value, page, put, delete })
+    }
+}
+
+/// A connection that is opened when it is needed.
+pub struct Link {
+    database: Database,
+    runtime: Handle,
+    session: Mutex<Option<Arc<Session>>>,
+    /// Time of the last failure of any link to connect in nanoseconds; 0 after a success.
+    failed_ns: Arc<AtomicU64>,
+}
+
+impl Link {
+    /// Creates a link whose connection works in a runtime. Threads of this runtime must not use the link.
+    pub fn new(database: Database, runtime: Handle) -> Link {
+        Link { database, runtime, session: Mutex::default(), failed_ns: Arc::default() }
+    }
+
+    /// Creates another link to the same database.
+    pub fn another(&self) -> Link {
+        let failed_ns = Arc::clone(&self.failed_ns);
+        Link { failed_ns, ..Link::new(self.database.clone(), self.runtime.clone()) }
+    }
+
+    /// Executes statements over a plain connection, which is closed afterwards.
+    ///
+    /// # Errors
+    /// If the database does not answer, or a statement fails.
+    pub fn once<T: Send + 'static>(
+        &self,
+        statements: impl AsyncFnOnce(&Client) -> Result<T, Error>,
+    ) -> Result<T, CatalogError> {
+        let database = self.database.clone();
+        let connected = block_on(self.runtime.spawn(async move { database.connect().await }));
+        let client = connected.map_err(|e| CatalogError::Unavailable(e.to_string()))?;
+        let client = client.map_err(CatalogError::Unavailable)?;
+        block_on(statements(&client)).map_err(|error| failed(&error))
+    }
+
+    /// Returns the open connection, or opens one.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub fn session(&self) -> Result<Arc<Session>, CatalogError> {
+        /// Time after a failure in which no connection is tried, so that requests fail soon.
+        const PAUSE_NS: u64 = 200_000_000;
+        let mut current = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(session) = current.as_ref().filter(|session| !session.client.is_closed()) {
+            return Ok(Arc::clone(session));
+        }
+        *current = None;
+        let failed_ns = self.failed_ns.load(Ordering::Acquire);
+        if failed_ns > 0 && now_ns().saturating_sub(failed_ns) < PAUSE_NS {
+            return Err(CatalogError::Unavailable("the last attempt to connect has failed".into()));
+        }
+        let database = self.database.clone();
+        let opened = block_on(self.runtime.spawn(async move { Session::open(&database).await }));
+        let opened = opened.map_err(|e| e.to_string()).and_then(|opened| opened);
+        self.failed_ns.store(if opened.is_ok() { 0 } else { now_ns() }, Ordering::Release);
+        let session = Arc::new(opened.map_err(CatalogError::Unavailable)?);
+        *current = Some(Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// Executes statements that only read. If the connection breaks, they are executed once again over a new one.
+    ///
+    /// # Errors
+    /// If the database does not answer, or a statement fails.
+    pub fn read<T>(&self, statements: impl AsyncFn(&Session) -> Result<T, Error>) -> Result<T, CatalogError> {
+        let session = self.session()?;
+        match block_on(statements(&session)) {
+            Err(error) if error.is_closed() || session.client.is_closed() => {
+                block_on(statements(&*self.session()?)).map_err(|error| failed(&error))
+            }
+            result => result.map_err(|error| failed(&error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remote_connections_are_encrypted_unless_the_url_says_otherwise() {
+        let uses_tls = |url: &str| Database::parse(url, None).unwrap().uses_tls();
+        assert!(!uses_tls("postgres://u@localhost/db") && !uses_tls("postgres://u@%2Fvar%2Frun/db"));
+        assert!(
+            uses_tls("postgres://u@db.example/db") && uses_tls("postgres://u@localhost/db?sslmode=require")
+        );
+        assert!(!uses_tls("postgres://u@db.example/db?sslmode=disable"));
+    }
+
+    #[test]
+    fn a_wrong_url_is_refused_without_its_password() {
+        let error = Database::parse("postgres://u:hunter22@db/x?sslmode=never", None).unwrap_err();
+        assert!(!error.contains("hunter22") && error.contains("sslmode"), "{error}");
+        assert!(Database::parse("postgres:///x", None).unwrap_err().contains("no host"));
+    }
+}

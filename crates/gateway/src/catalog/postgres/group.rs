@@ -1,0 +1,191 @@
+//! Groups of transactions: each group is one transaction of the database.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join3;
+use plimsoll_base::clock::{SECOND, now_ns};
+use tokio_postgres::error::Error;
+
+use super::connection::{Link, Session, failed};
+use super::{rows, schema};
+use crate::blocking::block_on;
+use crate::catalog::committer::GroupWriter;
+use crate::catalog::overlay::{Base, Changes, Overlay};
+use crate::catalog::{CatalogError, Row, Value, Work};
+
+/// Writer of groups over its own connection.
+pub struct Groups {
+    link: Link,
+    /// Connection with an open transaction, which holds the lock.
+    begun: Option<Arc<Session>>,
+    /// True if changes are dropped instead of written.
+    read_only: bool,
+    /// Time since which the database does not answer, in nanoseconds.
+    down_ns: Option<u64>,
+}
+
+impl Groups {
+    /// Creates a writer. If `read_only` is true, it drops all changes.
+    pub fn new(link: Link, read_only: bool) -> Groups {
+        Groups { link, begun: None, read_only, down_ns: None }
+    }
+
+    /// Starts a transaction of the database, which then holds the lock.
+    fn begin(&self) -> Result<Arc<Session>, CatalogError> {
+        let session = self.link.session()?;
+        match block_on(session.client.batch_execute(schema::BEGIN)) {
+            Ok(()) => Ok(session),
+            Err(error) => {
+                let _ = block_on(session.client.batch_execute("ROLLBACK"));
+                Err(failed(&error))
+            }
+        }
+    }
+}
+
+/// The state before a group: the rows of the database under the lock.
+struct Before {
+    session: Arc<Session>,
+    /// Rows that were read before. The lock protects them.
+    known: std::collections::HashMap<Vec<u8>, Option<Row>>,
+    /// First error of a statement, after which the database executes no others.
+    error: Option<CatalogError>,
+}
+
+impl Before {
+    fn execute<T>(
+        &mut self,
+        statements: impl AsyncFnOnce(&Session) -> Result<T, Error>,
+    ) -> Result<T, CatalogError> {
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        block_on(statements(&self.session)).map_err(|error| {
+            let error = failed(&error);
+            self.error = Some(error.clone());
+            error
+        })
+    }
+}
+
+impl Base for Before {
+    fn get(&mut self, key: &[u8]) -> Result<Option<Row>, CatalogError> {
+        if let Some(known) = self.known.get(key) {
+            return Ok(known.clone());
+        }
+        let row = self.execute(async |session| rows::get(session, key).await)?;
+        self.known.insert(key.to_vec(), row.clone());
+        Ok(row)
+    }
+
+    fn value(&mut self, key: &[u8], row: &Row) -> Result<Value, CatalogError> {
+        if let Some(value) = &row.loaded {
+            return Ok((**value).clone());
+        }
+        let value = self.execute(async |session| rows::value(session, key, row).await)?;
+        value.ok_or(CatalogError::Changed)
+    }
+
+    fn first(&mut self, prefix: &[u8], from: Bound<&[u8]>) -> Result<Option<(Vec<u8>, Row)>, CatalogError> {
+        let from = match from {
+            Bound::Included(from) => from.to_vec(),
+            Bound::Excluded(from) => [from, &[0]].concat(),
+            Bound::Unbounded => Vec::new(),
+        };
+        let page = self.execute(async |session| rows::page(session, &from, 1).await)?;
+        Ok(page.into_iter().next().filter(|(key, _)| key.starts_with(prefix)))
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+}
+
+/// Writes the changes of a group and commits. The statements are sent together; if one fails, the database rolls back.
+async fn write(session: &Session, changes: &Changes) -> Result<(), Error> {
+    let (mut keys, mut heads, mut properties, mut bodies) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut removed: Vec<&[u8]> = Vec::new();
+    for (key, change) in changes {
+        match change {
+            None => removed.push(key),
+            Some(value) => {
+                keys.push(&key[..]);
+                heads.push(&value.head[..]);
+                properties.push(&value.properties[..]);
+                bodies.push(&value.body[..]);
+            }
+        }
+    }
+    let client = &session.client;
+    let put = async {
+        if keys.is_empty() {
+            return Ok(0);
+        }
+        client.execute(&session.put, &[&keys, &heads, &properties, &bodies]).await
+    };
+    let delete = async {
+        if removed.is_empty() {
+            return Ok(0);
+        }
+        client.execute(&session.delete, &[&removed]).await
+    };
+    // Polled in this order, the statements are sent in this order.
+    let (put, deleted, committed) = join3(put, delete, client.batch_execute("COMMIT")).await;
+    put?;
+    deleted?;
+    committed
+}
+
+impl GroupWriter for Groups {
+    /// Waits for a database that restarts. While it is down for longer, transactions fail soon.
+    fn prepare(&mut self) -> Result<(), CatalogError> {
+        const PATIENCE_NS: u64 = 2 * SECOND;
+        const PAUSE: Duration = Duration::from_millis(100);
+        loop {
+            match self.begin() {
+                Ok(session) => {
+                    (self.begun, self.down_ns) = (Some(session), None);
+                    return Ok(());
+                }
+                Err(error) => {
+                    let down_ns = *self.down_ns.get_or_insert_with(now_ns);
+                    if now_ns() - down_ns > PATIENCE_NS {
+                        return Err(error);
+                    }
+                    std::thread::park_timeout(PAUSE);
+                }
+            }
+        }
+    }
+
+    fn commit(&mut self, works: Vec<Work>, _: bool) -> Vec<Result<(), CatalogError>> {
+        let count = works.len();
+        let Some(session) = self.begun.take() else {
+            return vec![Err(CatalogError::Unavailable("there is no transaction".into())); count];
+        };
+        let before = Before { session: Arc::clone(&session), known: Default::default(), error: None };
+        let mut group = Overlay::new(before);
+        let results: Vec<_> = works.into_iter().map(|work| group.execute(work)).collect();
+        let (changes, before) = group.finish();
+        if before.error.is_some() || self.read_only || changes.is_empty() {
+            let ended = block_on(session.client.batch_execute("ROLLBACK"));
+            return match before.error.or(ended.err().map(|error| failed(&error))) {
+                Some(error) => vec![Err(error); count],
+                None => results,
+            };
+        }
+        match block_on(write(&session, &changes)) {
+            Ok(()) => results,
+            Err(error) => {
+                let _ = block_on(session.client.batch_execute("ROLLBACK"));
+                vec![Err(failed(&error)); count]
+            }
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), CatalogError> {
+        Ok(())
+    }
+}

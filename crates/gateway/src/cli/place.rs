@@ -1,0 +1,381 @@
+//! The store that a command works on: a data directory, or the settings of a gateway over several tiers.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use plimsoll_base::clock::wall_now;
+use plimsoll_cost::book::read_prices;
+use plimsoll_cost::tariff::Tariff;
+use plimsoll_cost::usage::DAY_S;
+
+use super::Exit;
+use crate::body::blob::{Blobs, part_bytes};
+use crate::body::cache::{Cache, CacheSettings};
+use crate::catalog::any::AnyCatalog;
+use crate::catalog::embedded::catalog::{EmbeddedCatalog, Settings as CatalogSettings};
+use crate::catalog::embedded::recovery::Recovery;
+use crate::catalog::embedded::snapshot::Snapshot;
+use crate::catalog::postgres::{Access, PostgresCatalog};
+use crate::config::{CatalogPlace, Config, PackRule, TierTable};
+use crate::log::note;
+use crate::mover::budget::Limits;
+use crate::mover::pass::{Packing, Rule, Rules};
+use crate::object::reads::Reads;
+use crate::object::{Bodies, MAX_INLINE};
+use crate::pricing::{Gate, TierPrices, of_tier};
+use crate::tier::{Backend, Tier, Tiers, numbers, open};
+
+/// Name of the only tier of a data directory.
+const BLOBS: &str = "blobs";
+
+/// Arguments that select a store.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct Place {
+    /// Settings of a gateway over several tiers, a TOML file
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Directory of the data of a store on one machine
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+/// An open store without its services.
+pub struct Opened {
+    /// Catalog of the store.
+    pub catalog: Arc<AnyCatalog>,
+    /// Places of bodies, and the settings of the store.
+    pub bodies: Bodies,
+    /// Rules of moves.
+    pub rules: Rules,
+    /// File with the counts of reads; `None` if no rule needs them.
+    pub reads_file: Option<PathBuf>,
+    /// Backends by name, with what is known about them.
+    pub backends: BTreeMap<String, Backend>,
+    /// Findings of the start.
+    pub recovery: Recovery,
+}
+
+impl Place {
+    /// Selects the store with these settings.
+    pub fn of_file(file: &Path) -> Place {
+        Place { file: Some(file.to_path_buf()), data: None }
+    }
+
+    /// Returns the argument, for messages.
+    pub fn name(&self) -> String {
+        match (&self.file, &self.data) {
+            (Some(file), _) => file.display().to_string(),
+            (None, Some(data)) => format!("--data {}", data.display()),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// Converts an error of the store.
+    pub fn fail(&self, error: &dyn std::fmt::Display) -> Exit {
+        Exit::store(format!("{}: {error}", self.name()))
+    }
+
+    /// Returns the place of the catalog, and the settings of the tiers.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is invalid.
+    pub fn settings(&self) -> Result<(CatalogPlace, Option<Config>), Exit> {
+        match (&self.file, &self.data) {
+            (Some(file), _) => {
+                let config = Config::load(file).map_err(Exit::input)?;
+                Ok((config.catalog.clone(), Some(config)))
+            }
+            (None, data) => {
+                Ok((CatalogPlace::Directory(data.clone().unwrap_or_default().join("catalog")), None))
+            }
+        }
+    }
+
+    /// Returns an error if there is no catalog, instead of creating one.
+    ///
+    /// # Errors
+    /// If the settings are invalid, or the directory of the catalog does not exist.
+    pub fn must_exist(&self) -> Result<(), Exit> {
+        let catalog = match self.settings()?.0 {
+            CatalogPlace::Directory(catalog) => catalog,
+            CatalogPlace::Database(database) => {
+                let opened = PostgresCatalog::open(&database, Access::ReadOnly);
+                return opened.map(|_| ()).map_err(|e| self.fail(&e));
+            }
+        };
+        if catalog.is_dir() {
+            return Ok(());
+        }
+        let problem = match self.file {
+            None => "this is not a data directory of plimsoll-gateway; check the path".into(),
+            Some(_) => format!("there is no catalog in {}", catalog.display()),
+        };
+        Err(Exit::input(format!("{}: {problem}", self.name())))
+    }
+
+    /// Returns the settings of the tiers; for a data directory, those that it implies.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is invalid.
+    pub fn config(&self) -> Result<Config, Exit> {
+        let (catalog, config) = self.settings()?;
+        Ok(config.unwrap_or_else(|| of_directory(&catalog)))
+    }
+
+    /// Returns the backends of the tiers by name.
+    ///
+    /// # Errors
+    /// If the settings of a tier are invalid.
+    pub fn backends(&self, config: &Config) -> Result<BTreeMap<String, Backend>, Exit> {
+        let open = |(name, table): (&String, &TierTable)| {
+            let opened = open::open(table);
+            let opened = opened.map_err(|e| Exit::input(format!("{}: tier {name}: {e}", self.name())))?;
+            Ok((name.clone(), opened))
+        };
+        let opened = config.tiers.iter().map(open).collect::<Result<BTreeMap<_, _>, Exit>>()?;
+        for (name, backend) in &opened {
+            let within = |(other, place): &(&String, &Backend)| {
+                *other != name && place.root.starts_with(&backend.root) && !backend.root.is_empty()
+            };
+            if let Some((other, _)) = opened.iter().find(within) {
+                let place = self.name();
+                return Err(Exit::input(format!(
+                    "{place}: tier {other}: its objects are in the place of tier {name}; use another bucket or prefix"
+                )));
+            }
+        }
+        Ok(opened)
+    }
+
+    /// Opens the tiers and a copy of the catalog that cannot be changed. Gateways may be running. The copy of a
+    /// directory exists until the snapshot is dropped.
+    ///
+    /// # Errors
+    /// If the settings are invalid, or the catalog cannot be used.
+    pub fn open_copy(&self, mut config: Config) -> Result<(Option<Snapshot>, Opened), Exit> {
+        // The cache on a disk belongs to the gateway.
+        config.cache = CacheSettings::default();
+        let snapshot = match &config.catalog {
+            CatalogPlace::Directory(path) => Some(Snapshot::take(path).map_err(|e| self.fail(&e))?),
+            CatalogPlace::Database(_) => None,
+        };
+        let copy = snapshot.as_ref().map(|snapshot| CatalogPlace::Directory(snapshot.path().to_path_buf()));
+        let catalog = copy.unwrap_or_else(|| config.catalog.clone());
+        let opened = self.open_at(&catalog, Some(config), quiet(), Access::ReadOnly)?;
+        Ok((snapshot, opened))
+    }
+
+    /// Opens the catalog and the tiers.
+    ///
+    /// # Errors
+    /// If the settings are invalid, or the catalog cannot be used.
+    pub fn open(&self, settings: CatalogSettings) -> Result<Opened, Exit> {
+        let (catalog, config) = self.settings()?;
+        self.open_at(&catalog, config, settings, Access::Create)
+    }
+
+    /// Opens the catalog at a place with these settings, and the tiers. `access` matters only to a database.
+    ///
+    /// # Errors
+    /// If the settings are invalid, or the catalog cannot be used.
+    fn open_at(
+        &self,
+        catalog: &CatalogPlace,
+        config: Option<Config>,
+        settings: CatalogSettings,
+        access: Access,
+    ) -> Result<Opened, Exit> {
+        let config = config.unwrap_or_else(|| of_directory(catalog));
+        // A wrong URL is an error before the catalog is created.
+        let stores = self.backends(&config)?;
+        let (catalog, recovery) = match catalog {
+            CatalogPlace::Directory(directory) => {
+                let opened = EmbeddedCatalog::open(directory, settings);
+                opened.map(|(catalog, recovery)| (AnyCatalog::Embedded(catalog), recovery))
+            }
+            CatalogPlace::Database(database) => PostgresCatalog::open(database, access)
+                .map(|catalog| (AnyCatalog::Postgres(catalog), Recovery::default())),
+        }
+        .map_err(|e| self.fail(&e))?;
+        self.open_with(catalog, recovery, config, stores)
+    }
+
+    /// Opens the tiers of an open catalog.
+    ///
+    /// # Errors
+    /// If the settings are invalid, or the catalog cannot be used.
+    pub fn open_with(
+        &self,
+        catalog: AnyCatalog,
+        recovery: Recovery,
+        config: Config,
+        stores: BTreeMap<String, Backend>,
+    ) -> Result<Opened, Exit> {
+        // The lock of the catalog protects the cache on a disk, too.
+        let cache =
+            Cache::open(&config.cache).map_err(|e| Exit::store(format!("{}: cache: {e}", self.name())))?;
+        let names: Vec<String> = config.tiers.keys().cloned().collect();
+        let numbers = crate::blocking::block_on(numbers(&catalog, names)).map_err(|e| self.fail(&e))?;
+        for name in numbers.keys().filter(|name| *name != BLOBS && !config.tiers.contains_key(*name)) {
+            note(&format!(
+                "tier {name} is not in the settings; blobs that are only there answer with status 503"
+            ));
+        }
+        let rules = self.rules(&config, &stores, &numbers)?;
+        let tier = |(name, backend): (&String, &Backend)| (numbers[name], Tier::new(name, backend.clone()));
+        let tiers = stores.iter().map(tier).collect();
+        let classes = config.tiers.iter().flat_map(|(name, table)| {
+            table.lifecycle_classes.iter().map(|class| (class.clone(), numbers[name]))
+        });
+        let classes = classes.collect();
+        let reads_file = config.reads_file();
+        let reads = reads_file.as_ref().map(|path| Arc::new(Reads::load(path)));
+        let bodies = Bodies {
+            blobs: Blobs::new(Tiers::new(tiers), cache),
+            write_tiers: config.write.iter().map(|name| numbers[name]).collect(),
+            inline: config.inline,
+            reads,
+            classes,
+        };
+        Ok(Opened { catalog: Arc::new(catalog), bodies, rules, reads_file, backends: stores, recovery })
+    }
+}
+
+impl Place {
+    /// Returns the prices of the tiers by name.
+    ///
+    /// # Errors
+    /// If a price book is invalid, or a tier has no known price.
+    pub fn prices(
+        &self,
+        config: &Config,
+        backends: &BTreeMap<String, Backend>,
+        date: Date,
+    ) -> Result<BTreeMap<String, Option<TierPrices>>, Exit> {
+        let books = read_prices(&config.prices).map_err(|e| Exit::input(format!("prices.files: {e}")))?;
+        let price = |(name, backend): (&String, &Backend)| {
+            let found = of_tier(&books, &config.tiers[name], backend, date);
+            // The messages name the options of `plimsoll cost`.
+            let renamed = |e: String| {
+                e.replace("--as-of", "--date").replace("with --prices FILE", "in a file of [prices]")
+            };
+            found.map(|found| (name.clone(), found)).map_err(|e| format!("tier {name}: {}", renamed(e)))
+        };
+        let (found, failed): (Vec<_>, Vec<_>) = backends.iter().map(price).partition(Result::is_ok);
+        let failed: Vec<String> = failed.into_iter().filter_map(Result::err).collect();
+        match failed.as_slice() {
+            [] => Ok(found.into_iter().flatten().collect()),
+            failed => Err(Exit::input(format!("{}: {}", self.name(), failed.join("\n")))),
+        }
+    }
+
+    /// Returns the tariffs of the tiers whose prices are known today.
+    fn known_tariffs(
+        &self,
+        config: &Config,
+        backends: &BTreeMap<String, Backend>,
+        numbers: &BTreeMap<String, u16>,
+    ) -> Result<BTreeMap<u16, Tariff>, Exit> {
+        let books = read_prices(&config.prices).map_err(|e| Exit::input(format!("prices.files: {e}")))?;
+        let today = wall_now().to_zoned(TimeZone::UTC).date();
+        let tariff = |(name, backend): (&String, &Backend)| {
+            let found = of_tier(&books, &config.tiers[name], backend, today).ok()??;
+            Some((numbers[name], found.tariff))
+        };
+        Ok(backends.iter().filter_map(tariff).collect())
+    }
+
+    /// Returns the rules with the numbers of their tiers, and the prices that they need.
+    fn rules(
+        &self,
+        config: &Config,
+        backends: &BTreeMap<String, Backend>,
+        numbers: &BTreeMap<String, u16>,
+    ) -> Result<Rules, Exit> {
+        let stays = config.moves.iter().map(|rule| rule.stay_days);
+        let mut stays = stays.chain(config.pack.iter().map(|rule| rule.stay_days));
+        let needs_prices = config.budget.usd.is_some() || stays.any(|days| days.is_some());
+        let today = wall_now().to_zoned(TimeZone::UTC).date();
+        let prices = if needs_prices { self.prices(config, backends, today)? } else { BTreeMap::new() };
+        let tariff = |name: &String| prices.get(name).cloned().flatten().map(|prices| prices.tariff);
+        let gate = |from: &String, to: &String, stay_days: u64| {
+            let part = part_bytes(backends[to].directory.is_some());
+            let (home, from, to) = (tariff(&config.write[0])?, tariff(from)?, tariff(to)?);
+            Some(Gate { from, to, home, part, stay_days })
+        };
+        let free = |place: &str| {
+            Exit::input(format!("{}: {place}: only_if_cheaper needs tiers with prices", self.name()))
+        };
+        let mut moves = Vec::new();
+        for (index, rule) in config.moves.iter().enumerate() {
+            let found = rule.stay_days.map(|days| gate(&rule.from, &rule.to, days));
+            let gate =
+                found.map(|gate| gate.ok_or_else(|| free(&format!("move {}", index + 1)))).transpose()?;
+            let (from, to) = (numbers[&rule.from], numbers[&rule.to]);
+            let (keep_source_ms, min_stay_ms) = (rule.keep_source_ms, rule.min_stay_ms);
+            moves.push(Rule { from, to, when: rule.when.clone(), keep_source_ms, min_stay_ms, gate });
+        }
+        let mut packing = packing(config.pack.as_ref(), numbers);
+        for days in config.pack.iter().filter_map(|rule| rule.stay_days) {
+            for name in config.tiers.keys() {
+                packing.gates.extend(gate(name, name, days).map(|gate| (numbers[name], gate)));
+            }
+        }
+        let tariffs = self.known_tariffs(config, backends, numbers)?;
+        let home = numbers[&config.write[0]];
+        let day_ms = DAY_S * 1000;
+        Ok(Rules { moves, packing, budget: config.budget, tariffs, home, day_ms })
+    }
+}
+
+/// Returns the rules of segments. Without settings, only segments that exist are written again.
+fn packing(rule: Option<&PackRule>, numbers: &BTreeMap<String, u16>) -> Packing {
+    let Some(rule) = rule else { return Packing { segment: 64 << 20, ..Packing::default() } };
+    Packing {
+        tier: numbers.get(&rule.tier).copied(),
+        up_to: rule.up_to,
+        segment: rule.segment,
+        after_ms: rule.after_ms,
+        linger_ms: rule.linger_ms,
+        gates: BTreeMap::new(),
+    }
+}
+
+/// Returns settings with which the catalog of a snapshot neither merges nor compacts.
+fn quiet() -> CatalogSettings {
+    let mut settings = CatalogSettings::default();
+    (settings.limits.garbage_share, settings.limits.idle_garbage_share) = (2.0, 2.0);
+    (settings.limits.fan_in, settings.limits.reserve_bytes) = (usize::MAX, 0);
+    settings
+}
+
+/// Returns the settings of a data directory.
+fn of_directory(catalog: &CatalogPlace) -> Config {
+    let tier = match catalog {
+        CatalogPlace::Directory(directory) => directory_tier(directory),
+        CatalogPlace::Database(_) => TierTable::default(),
+    };
+    Config {
+        catalog: catalog.clone(),
+        tiers: BTreeMap::from([(BLOBS.to_string(), tier)]),
+        write: vec![BLOBS.to_string()],
+        inline: MAX_INLINE,
+        moves: Vec::new(),
+        pack: None,
+        cache: CacheSettings::default(),
+        prices: Vec::new(),
+        budget: Limits::default(),
+    }
+}
+
+/// Returns the tier of a data directory, beside its catalog.
+fn directory_tier(catalog: &Path) -> TierTable {
+    let blobs = catalog.parent().unwrap_or(Path::new(".")).join(BLOBS);
+    let absolute = std::path::absolute(&blobs).unwrap_or(blobs);
+    TierTable { url: format!("file://{}", absolute.display()), ..TierTable::default() }
+}

@@ -1,0 +1,245 @@
+//! `plimsoll-gateway plan`: what the rules would move now, and what it costs.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use futures_util::StreamExt;
+use jiff::civil::Date;
+use object_store::ObjectStore;
+use plimsoll_base::clock::wall_now;
+use plimsoll_base::text::outgoing;
+use plimsoll_document::Document;
+use plimsoll_server::reserve::Memory;
+
+use super::Exit;
+use super::out::say;
+use super::place::{Opened, Place};
+use crate::body::location::parse_own;
+use crate::catalog::any::AnyCatalog;
+use crate::catalog::embedded::recovery::Recovery;
+use crate::catalog::memory::MemoryCatalog;
+use crate::config::Config;
+use crate::listing::{self, Listed, ListingError, Receive};
+use crate::object::{Store, now_ms};
+use crate::plan::bill::{Bill, PricedTier, bill};
+use crate::plan::listing::{add, create_bucket};
+use crate::plan::page::document;
+use crate::plan::{Plan, Terms, plan as compute};
+use crate::tier::Tier;
+
+/// Arguments of `plimsoll-gateway plan`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Settings of a gateway over several tiers, a TOML file; the gateway may be running
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Plan for an existing bucket instead of the gateway's objects: a manifest.json of S3 Inventory in the CSV format,
+    /// a CSV file with the columns Key, Size and LastModified, the output of `aws s3 ls --recursive`, or tier:NAME to
+    /// list the bucket of a tier now; files may be compressed with gzip
+    #[arg(long, value_name = "SOURCE")]
+    listing: Option<String>,
+    /// Tier that has the objects of the listing [default: the tier that receives writes, or that is listed]
+    #[arg(long, value_name = "NAME", requires = "listing")]
+    listing_tier: Option<String>,
+    /// Name of the bucket of the listing, for rules that depend on it
+    #[arg(long, value_name = "NAME", requires = "listing", default_value = "listed")]
+    listing_bucket: String,
+    /// Replace a setting and show the difference, such as pack.segment=128MiB or "move.0.when=age > 30d"
+    #[arg(long, value_name = "NAME=VALUE")]
+    what_if: Vec<String>,
+    /// Use the prices of this date [default: today]
+    #[arg(long, value_name = "DATE")]
+    date: Option<Date>,
+    /// Format of the output
+    #[arg(long, value_enum, default_value = "table")]
+    format: Form,
+    /// Same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Write the output to this file [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Formats of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// Tables for the terminal
+    Table,
+    /// JSON, with amounts as decimal strings
+    Json,
+    /// Markdown for comments and pages
+    Markdown,
+    /// HTML page that works offline
+    Html,
+}
+
+/// Returns the prices of all tiers by their numbers.
+fn tiers(
+    place: &Place,
+    config: &Config,
+    opened: &Opened,
+    date: Date,
+) -> Result<BTreeMap<u16, PricedTier>, Exit> {
+    let mut prices = place.prices(config, &opened.backends, date)?;
+    let tier = |(number, tier): (u16, &Tier)| {
+        let prices = prices.remove(&tier.name).flatten();
+        (number, PricedTier { name: tier.name.clone(), prices })
+    };
+    Ok(opened.bodies.blobs.tiers().iter().map(tier).collect())
+}
+
+fn compute_bill(arguments: &Arguments, changes: &[String], date: Date) -> Result<Bill, Exit> {
+    let config = Config::load_with(&arguments.file, changes).map_err(Exit::input)?;
+    let place = Place::of_file(&arguments.file);
+    if let Some(source) = &arguments.listing {
+        let existing = Existing { place: &place, config: &config, arguments, source, date };
+        return existing.bill();
+    }
+    place.must_exist()?;
+    let (_snapshot, opened) = place.open_copy(config.clone())?;
+    let (plan, tiers) = plan_of(&place, &config, opened, date)?;
+    bill(&plan, &tiers).map_err(|e| place.fail(&e))
+}
+
+/// Computes the plan for the objects of an open catalog. Returns it with the prices of the tiers.
+fn plan_of(
+    place: &Place,
+    config: &Config,
+    opened: Opened,
+    date: Date,
+) -> Result<(Plan, BTreeMap<u16, PricedTier>), Exit> {
+    let tiers = tiers(place, config, &opened, date)?;
+    let Opened { catalog, bodies, rules, .. } = opened;
+    let store =
+        Store::open(Arc::clone(&catalog), bodies, Memory::new(u64::MAX)).map_err(|e| place.fail(&e))?;
+    let tariff = |(number, tier): (&u16, &PricedTier)| Some((*number, tier.prices.as_ref()?.tariff.clone()));
+    let tariffs = tiers.iter().filter_map(tariff).collect();
+    let terms = Terms { tariffs: &tariffs, home: rules.home, now_ms: now_ms() };
+    let plan = compute(&store, &rules, &terms).map_err(|e| place.fail(&e))?;
+    Ok((plan, tiers))
+}
+
+impl From<ListingError> for Exit {
+    fn from(error: ListingError) -> Exit {
+        Exit::input(format!("--listing: {error}"))
+    }
+}
+
+/// Objects that no gateway has yet.
+struct Existing<'a> {
+    place: &'a Place,
+    config: &'a Config,
+    arguments: &'a Arguments,
+    source: &'a str,
+    date: Date,
+}
+
+impl Existing<'_> {
+    /// Returns the name of the tier that has the objects.
+    fn tier(&self) -> Result<String, Exit> {
+        let named = self.arguments.listing_tier.as_deref().or(self.source.strip_prefix("tier:"));
+        let name = named.unwrap_or(&self.config.write[0]);
+        if self.config.tiers.contains_key(name) {
+            return Ok(name.to_string());
+        }
+        let known: Vec<&str> = self.config.tiers.keys().map(String::as_str).collect();
+        let option = if self.arguments.listing_tier.is_some() { "--listing-tier" } else { "--listing" };
+        Err(Exit::input(format!("{option}: there is no tier {name}; the tiers are {}", known.join(", "))))
+    }
+
+    /// Calls `receive` with all objects.
+    fn read(&self, receive: &mut Receive<'_, Exit>) -> Result<(), Exit> {
+        let Some(name) = self.source.strip_prefix("tier:") else {
+            return listing::read(Path::new(self.source), receive);
+        };
+        let backends = self.place.backends(self.config)?;
+        let backend =
+            backends.get(name).ok_or_else(|| Exit::input(format!("--listing: there is no tier {name}")))?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
+        runtime.block_on(async {
+            let mut listed = backend.store.list(None);
+            while let Some(object) = listed.next().await {
+                let object = object.map_err(|e| self.place.fail(&format!("tier {name}: {e}")))?;
+                let key = object.location.to_string();
+                if parse_own(&key).is_some() {
+                    continue;
+                }
+                let modified_ms = object.last_modified.timestamp_millis();
+                receive(Listed { bucket: String::new(), key, size: object.size, modified_ms })?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Computes the plan for some objects.
+    fn part(&self, tier: &str, objects: Vec<Listed>) -> Result<(Plan, BTreeMap<u16, PricedTier>), Exit> {
+        let catalog = AnyCatalog::Memory(MemoryCatalog::default());
+        let name = objects.first().map(|object| object.bucket.clone()).filter(|name| !name.is_empty());
+        let name = name.unwrap_or_else(|| self.arguments.listing_bucket.clone());
+        create_bucket(&catalog, &name).map_err(|e| self.place.fail(&e))?;
+        let backends = self.place.backends(self.config)?;
+        let opened = self.place.open_with(catalog, Recovery::default(), self.config.clone(), backends)?;
+        let number = opened.bodies.blobs.tiers().number(tier).unwrap_or_default();
+        add(&*opened.catalog, number, objects).map_err(|e| self.place.fail(&e))?;
+        plan_of(self.place, self.config, opened, self.date)
+    }
+
+    /// Computes the bill, a million objects at a time.
+    fn bill(&self) -> Result<Bill, Exit> {
+        const OBJECTS: usize = 1_000_000;
+        let tier = self.tier()?;
+        let mut plan = Plan::default();
+        let mut prices = BTreeMap::new();
+        let mut waiting: Vec<Listed> = Vec::new();
+        let mut take = |objects: Vec<Listed>| {
+            let (part, tiers) = self.part(&tier, objects)?;
+            plan.add(part);
+            prices = tiers;
+            Ok(())
+        };
+        self.read(&mut |listed| {
+            waiting.push(listed);
+            if waiting.len() < OBJECTS { Ok(()) } else { take(std::mem::take(&mut waiting)) }
+        })?;
+        take(waiting)?;
+        bill(&plan, &prices).map_err(|e| self.place.fail(&e))
+    }
+}
+
+/// Computes and prints the plan.
+///
+/// # Errors
+/// Exit code 2 for invalid settings or unknown prices, 3 if the catalog cannot be used.
+pub fn plan(arguments: &Arguments) -> Result<(), Exit> {
+    let date = arguments.date.unwrap_or_else(|| wall_now().to_zoned(jiff::tz::TimeZone::UTC).date());
+    let current = compute_bill(arguments, &[], date)?;
+    let changed = match arguments.what_if.as_slice() {
+        [] => None,
+        changes => Some((changes.join(", "), compute_bill(arguments, changes, date)?)),
+    };
+    let variant = changed.as_ref().map(|(changes, bill)| (changes.as_str(), bill));
+    let place = arguments.file.display().to_string();
+    let page = document(&place, &date.to_string(), &current, variant);
+    print(arguments, &page, variant.map_or(&current, |(_, bill)| bill))
+}
+
+fn print(arguments: &Arguments, page: &Document, value: &Bill) -> Result<(), Exit> {
+    let text = match if arguments.json { Form::Json } else { arguments.format } {
+        Form::Table => page.terminal(),
+        Form::Json => {
+            let json = serde_json::to_string_pretty(&page.headed(value)).map_err(Exit::input)?;
+            format!("{json}\n")
+        }
+        Form::Markdown => page.markdown(),
+        Form::Html => page.html().map_err(|e| Exit::input(format!("--format html: {e}")))?,
+    };
+    match &arguments.output {
+        Some(path) => std::fs::write(path, &*outgoing(&text))
+            .map_err(|e| Exit::input(format!("--output {}: {e}; choose another file", path.display()))),
+        None => say(&text),
+    }
+}

@@ -1,0 +1,291 @@
+//! `plimsoll-gateway run`: serves a data directory.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use plimsoll_base::clock::SECOND;
+use plimsoll_base::machine::usable_memory_bytes;
+use plimsoll_base::net::tls::server_config;
+use plimsoll_base::units::{parse_duration, parse_size};
+use plimsoll_s3::credentials::Credentials;
+use plimsoll_server::accounts::Accounts;
+use plimsoll_server::observer::RequestObserver;
+use plimsoll_server::shutdown::{listen_on, on_hangup, watch_for_end};
+use plimsoll_server::{Parts, Settings, Shared};
+use tokio::sync::watch;
+
+use super::Exit;
+use super::out::say;
+use super::place::{Opened, Place};
+use crate::background::{self, Background};
+use crate::catalog::Catalog;
+use crate::catalog::committer::Durability;
+use crate::catalog::embedded::catalog::Settings as CatalogSettings;
+use crate::catalog::embedded::recovery::Recovery;
+use crate::credentials;
+use crate::log::note;
+use crate::metrics::{self, RequestMetrics};
+use crate::mover::pass::Rules;
+use crate::object::Store;
+use crate::request_log::RequestLog;
+use crate::tier::check;
+
+/// Arguments of `plimsoll-gateway run`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    place: Place,
+    /// Address and port to listen on; port 0 selects a free port
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
+    listen: String,
+    /// TOML file with several access keys and their rights, readable by its owner only; replaces --access-key; reloaded
+    /// on SIGHUP
+    #[arg(long, value_name = "FILE")]
+    credentials: Option<PathBuf>,
+    /// Access key of the only account [default: AWS_ACCESS_KEY_ID]
+    #[arg(long, value_name = "KEY", env = "PLIMSOLL_ACCESS_KEY", hide_env_values = true)]
+    access_key: Option<String>,
+    /// Secret key; prefer the environment variable, because process lists show arguments [default:
+    /// AWS_SECRET_ACCESS_KEY]
+    #[arg(long, value_name = "KEY", env = "PLIMSOLL_SECRET_KEY", hide_env_values = true)]
+    secret_key: Option<String>,
+    /// PEM file with the certificate chain; enables TLS together with --tls-key; reloaded on SIGHUP
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file with the certificate's private key
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Time at which acknowledged writes are durable: sync (before the acknowledgement) or interval=TIME (at most this
+    /// long after it)
+    #[arg(long, value_name = "MODE", default_value = "sync")]
+    durability: String,
+    /// Free space below which writes fail with status 507; reads and deletes continue
+    #[arg(long, value_name = "SIZE", default_value = "128 MiB")]
+    reserve: String,
+    /// Maximum rate of compaction per second
+    #[arg(long, value_name = "SIZE", default_value = "64 MiB")]
+    compaction_rate: String,
+    /// Region that the server reports; it accepts signatures for any region
+    #[arg(long, default_value = "us-east-1")]
+    region: String,
+    /// Number of threads that serve connections [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Serve Prometheus metrics on this address at /metrics, and /healthz and /readyz; port 0 selects a free port
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_listen: Option<String>,
+    /// Append one JSON object per request to this file
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+    /// Exit when standard input closes, for use as a child process
+    #[arg(long, hide = true)]
+    until_stdin_closes: bool,
+    /// Length of a day of lifecycle rules, for tests
+    #[arg(long, value_name = "TIME", default_value = "24h", hide = true)]
+    lifecycle_day: String,
+    /// Time between two searches for blobs to move
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    move_every: String,
+}
+
+fn size(flag: &str, text: &str) -> Result<u64, Exit> {
+    parse_size(text).map_err(|e| Exit::input(format!("{flag}: {e}")))
+}
+
+fn durability(text: &str) -> Result<Durability, Exit> {
+    let wrong =
+        || Exit::input(format!("--durability {text}: use sync or interval=TIME, such as interval=50ms"));
+    match text.split_once('=') {
+        None if text == "sync" => Ok(Durability::Sync),
+        Some(("interval", time)) => {
+            let ns = parse_duration(time).map_err(|e| Exit::input(format!("--durability: {e}")))?;
+            let allowed = (1..=60 * SECOND).contains(&ns);
+            if allowed { Ok(Durability::Interval(Duration::from_nanos(ns))) } else { Err(wrong()) }
+        }
+        _ => Err(wrong()),
+    }
+}
+
+fn key(given: Option<&String>, variable: &str, flag: &str) -> Result<String, Exit> {
+    let found = given.cloned().or_else(|| std::env::var(variable).ok()).filter(|k| !k.is_empty());
+    let name = flag.trim_start_matches('-').replace('-', " ");
+    // The flag ends the message: the redaction of secrets removes the word after it.
+    found.ok_or_else(|| {
+        Exit::input(format!("no {name}: use --credentials FILE, set {variable}, or use {flag}"))
+    })
+}
+
+fn accounts(arguments: &Arguments) -> Result<Accounts, Exit> {
+    if let Some(path) = &arguments.credentials {
+        return credentials::load(path).map_err(Exit::input);
+    }
+    let access = key(arguments.access_key.as_ref(), "AWS_ACCESS_KEY_ID", "--access-key")?;
+    let secret = key(arguments.secret_key.as_ref(), "AWS_SECRET_ACCESS_KEY", "--secret-key")?;
+    let credentials = Credentials::new(&access, &secret, None);
+    credentials.hide();
+    Ok(Accounts::single(credentials))
+}
+
+/// Reports what the start found.
+fn report(recovery: &Recovery) {
+    if let Some(reason) = &recovery.rebuilt {
+        note(&format!("the index was built again from the log: {reason}"));
+    }
+    if recovery.dropped_bytes > 0 {
+        let bytes = recovery.dropped_bytes;
+        note(&format!("dropped {bytes} bytes at the end of the log that were never acknowledged"));
+    }
+    for damage in &recovery.damage {
+        note(&format!("damaged: {} at offset {}: {}", damage.file, damage.offset, damage.problem));
+    }
+    if !recovery.damage.is_empty() {
+        note("affected objects answer with status 500; run `plimsoll-gateway scrub` to list them");
+    }
+}
+
+/// Reloads certificates and accounts at SIGHUP.
+fn reload_on_hangup(arguments: &Arguments, shared: &Arc<Shared>) {
+    let (certificate, key) = (arguments.tls_cert.clone(), arguments.tls_key.clone());
+    let (credentials, shared) = (arguments.credentials.clone(), Arc::clone(shared));
+    on_hangup(move || {
+        if let (Some(certificate), Some(key)) = (&certificate, &key) {
+            match server_config(certificate, key) {
+                Ok(config) => shared.set_tls(config),
+                Err(error) => note(&format!("the certificate was not reloaded: {error}")),
+            }
+        }
+        if let Some(path) = &credentials {
+            match credentials::load(path) {
+                Ok(accounts) => shared.set_accounts(accounts),
+                Err(error) => note(&format!("the accounts were not reloaded: {error}")),
+            }
+        }
+    });
+}
+
+/// Returns the settings of the catalog.
+fn catalog_settings(arguments: &Arguments) -> Result<CatalogSettings, Exit> {
+    let mut settings = CatalogSettings {
+        durability: durability(&arguments.durability)?,
+        compaction_bytes_per_s: size("--compaction-rate", &arguments.compaction_rate)?.max(1),
+        ..CatalogSettings::default()
+    };
+    settings.limits.reserve_bytes = size("--reserve", &arguments.reserve)?;
+    Ok(settings)
+}
+
+/// Returns the settings of the server. Threads wait for the answers of a database, so it needs more of them.
+fn server_settings(arguments: &Arguments, has_database: bool) -> Settings {
+    const THREADS_PER_CORE: usize = 4;
+    let default = Settings::default();
+    let threads = default.threads * if has_database { THREADS_PER_CORE } else { 1 };
+    Settings {
+        region: arguments.region.clone(),
+        memory_limit: usable_memory_bytes().map_or(u64::MAX, |bytes| bytes / 4),
+        threads: arguments.threads.map_or(threads, usize::from).max(1),
+        ..default
+    }
+}
+
+/// Returns the observers of requests.
+fn observers(
+    arguments: &Arguments,
+    metrics: &Arc<RequestMetrics>,
+) -> Result<Vec<Arc<dyn RequestObserver>>, Exit> {
+    let mut observers: Vec<Arc<dyn RequestObserver>> = Vec::new();
+    if let Some(path) = &arguments.access_log {
+        let log = RequestLog::open(path)
+            .map_err(|e| Exit::input(format!("--access-log {}: {e}", path.display())))?;
+        observers.push(Arc::new(log));
+    }
+    if arguments.metrics_listen.is_some() {
+        observers.push(Arc::clone(metrics) as Arc<dyn RequestObserver>);
+    }
+    Ok(observers)
+}
+
+/// Returns the settings of the work in the background.
+fn work_settings(
+    arguments: &Arguments,
+    rules: Rules,
+    reads_file: Option<PathBuf>,
+) -> Result<background::Settings, Exit> {
+    let ms = |flag: &str, text: &str| {
+        let ns = parse_duration(text).map_err(|e| Exit::input(format!("{flag}: {e}")))?;
+        Ok::<u64, Exit>((ns / 1_000_000).max(1))
+    };
+    let day_ms = ms("--lifecycle-day", &arguments.lifecycle_day)?;
+    Ok(background::Settings {
+        day_ms,
+        rules: Rules { day_ms, ..rules },
+        move_every_ms: ms("--move-every", &arguments.move_every)?,
+        reads_file,
+        surveys: arguments.metrics_listen.is_some(),
+    })
+}
+
+/// Serves until SIGINT or SIGTERM.
+///
+/// # Errors
+/// Exit code 2 for invalid settings, 3 if the data directory or the address cannot be used.
+pub fn run(arguments: &Arguments) -> Result<(), Exit> {
+    let place = &arguments.place;
+    let accounts = accounts(arguments)?;
+    let tls = match (&arguments.tls_cert, &arguments.tls_key) {
+        (Some(certificate), Some(key)) => Some(server_config(certificate, key).map_err(Exit::input)?),
+        _ => None,
+    };
+    let catalog_settings = catalog_settings(arguments)?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let listener = listen_on(&arguments.listen).map_err(|e| {
+        let address = &arguments.listen;
+        match e.kind() {
+            std::io::ErrorKind::InvalidInput => {
+                Exit::input(format!("--listen {address}: {e}; write HOST:PORT, such as 127.0.0.1:9000"))
+            }
+            _ => Exit::store(format!("--listen {address}: {e}; choose another address or port")),
+        }
+    })?;
+    let address = listener.local_addr().map_err(Exit::store)?;
+    let Opened { catalog, bodies, rules, reads_file, recovery, .. } = place.open(catalog_settings)?;
+    report(&recovery);
+    let tariffs = rules.tariffs.clone();
+    let work = work_settings(arguments, rules, reads_file.clone())?;
+    let requests = Arc::new(RequestMetrics::default());
+    let observers = observers(arguments, &requests)?;
+    let settings = server_settings(arguments, catalog.is_shared());
+    let shared = Shared::new(Parts { settings, accounts, tls, injector: None, access_log: None, observers });
+    let reads = bodies.reads.clone();
+    let store = Store::open(Arc::clone(&catalog), bodies, Arc::clone(&shared.memory));
+    let store = Arc::new(store.map_err(|e| place.fail(&e))?);
+    if let Some(address) = &arguments.metrics_listen {
+        let bound = metrics::serve(address, &requests, &store, tariffs).map_err(|e| {
+            Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
+        })?;
+        say(&format!("metrics on http://{bound}/metrics\n"))?;
+    }
+    reload_on_hangup(arguments, &shared);
+    match crate::blocking::block_on(store.begin_session()) {
+        // Reads continue on a full disk, and the session begins when there is space.
+        Err(error) if catalog.is_shared() => return Err(place.fail(&error)),
+        Err(error) => note(&format!("{}: {error}", place.name())),
+        Ok(_) => {}
+    }
+    check::start(store.blobs.tiers().clone());
+    let background = Background::start(Arc::clone(&store), work).map_err(Exit::store)?;
+    let (stop, shutdown) = watch::channel(false);
+    watch_for_end(stop, arguments.until_stdin_closes);
+    say(&format!("listening on {scheme}://{address}\n"))?;
+    let served = plimsoll_server::run(listener, &shared, &store, &shutdown);
+    background.stop();
+    if let (Some(reads), Some(path)) = (reads, reads_file)
+        && let Err(error) = reads.save(&path)
+    {
+        note(&format!("{}: {error}; the counts of reads are lost", path.display()));
+    }
+    let closed = catalog.close();
+    served.map_err(|e| Exit::store(format!("the server failed: {e}")))?;
+    closed.map_err(|e| place.fail(&e))
+}

@@ -1,0 +1,130 @@
+//! `plimsoll-gateway sweep`: finds and deletes objects that no catalog row refers to.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use plimsoll_base::clock::SECOND;
+use plimsoll_base::units::parse_duration;
+
+use super::Exit;
+use super::out::say;
+use super::place::{Opened, Place};
+use crate::body::location::Location;
+use crate::config::Config;
+use crate::object::now_ms;
+use crate::sweep::{Objects, begun_before, existing, list, remove_known};
+
+/// Arguments of `plimsoll-gateway sweep`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    place: Place,
+    /// Delete the orphans; without this option, they are only counted
+    #[arg(long)]
+    delete: bool,
+    /// Ignore objects that were begun later than this time ago
+    #[arg(long, value_name = "TIME", default_value = "24h")]
+    older_than: String,
+    /// Delete nothing if more than this share of the gateway's objects in a tier are orphans, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
+    max_share: f64,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Orphans of a tier.
+#[derive(Debug, Default, serde::Serialize)]
+struct Swept {
+    /// Objects of the gateway in the tier.
+    objects: u64,
+    /// Number of objects that the catalog does not know.
+    orphans: u64,
+    /// Size of these objects in bytes.
+    bytes: u64,
+    /// Number of objects that were deleted.
+    deleted: u64,
+}
+
+/// Lists the tiers, reads the catalog, and deletes the orphans. Gateways may be running.
+///
+/// # Errors
+/// Exit code 1 if too many objects are orphans, 2 for invalid settings, 3 if the catalog or a tier fails.
+pub fn sweep(arguments: &Arguments) -> Result<(), Exit> {
+    let place = &arguments.place;
+    place.must_exist()?;
+    let age_ns =
+        parse_duration(&arguments.older_than).map_err(|e| Exit::input(format!("--older-than: {e}")))?;
+    if !(0.0..=100.0).contains(&arguments.max_share) {
+        return Err(Exit::input("--max-share: use a number from 0 to 100"));
+    }
+    let before_ms = now_ms().saturating_sub(age_ns / (SECOND / 1000));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
+    let config = place.config()?;
+    // The tiers are listed before the catalog is read.
+    let listed = runtime.block_on(list_all(place, &config))?;
+    let (_snapshot, opened) = place.open_copy(config)?;
+    let Opened { catalog, bodies, recovery, .. } = opened;
+    if !recovery.damage.is_empty() {
+        return Err(place.fail(&"the catalog is damaged; run `plimsoll-gateway scrub` first"));
+    }
+    let tiers = bodies.blobs.tiers().clone();
+    let counts: BTreeMap<String, u64> =
+        listed.iter().map(|(name, found)| (name.clone(), found.len() as u64)).collect();
+    let numbered = |(name, found): (String, Objects)| Some((tiers.number(&name)?, found));
+    let mut objects: BTreeMap<u16, Objects> = listed.into_iter().filter_map(numbered).collect();
+    remove_known(&*catalog, &mut objects).map_err(|e| place.fail(&e))?;
+    let mut result = BTreeMap::new();
+    let mut too_many = Vec::new();
+    for (number, found) in objects {
+        let Some(tier) = tiers.get(number) else { continue };
+        let orphans = runtime.block_on(existing(&*tier.store, begun_before(found, before_ms)));
+        let orphans = orphans.map_err(|e| place.fail(&format!("tier {}: {e}", tier.name)))?;
+        let all = counts.get(&tier.name).copied().unwrap_or(0);
+        let (count, bytes) = (orphans.len() as u64, orphans.values().sum());
+        let mut swept = Swept { objects: all, orphans: count, bytes, deleted: 0 };
+        if count as f64 > all as f64 * arguments.max_share / 100.0 {
+            too_many.push(tier.name.clone());
+        } else if arguments.delete {
+            for name in orphans.keys() {
+                let deleted = runtime.block_on(bodies.blobs.delete(&Location::new(number, *name)));
+                deleted.map_err(|e| place.fail(&format!("tier {}: {e}", tier.name)))?;
+                swept.deleted += 1;
+            }
+        }
+        result.insert(tier.name.clone(), swept);
+    }
+    print(arguments, &result)?;
+    match too_many.as_slice() {
+        [] => Ok(()),
+        names => Err(Exit::check(format!(
+            "tier {}: more than {}% of the objects are orphans; is this the right catalog? Nothing was deleted there \
+             (--max-share allows more)",
+            names.join(", "),
+            arguments.max_share
+        ))),
+    }
+}
+
+/// Lists the gateway's objects of all tiers by name.
+async fn list_all(place: &Place, config: &Config) -> Result<BTreeMap<String, Objects>, Exit> {
+    let mut found = BTreeMap::new();
+    for (name, backend) in place.backends(config)? {
+        let objects = list(&*backend.store).await;
+        found.insert(name.clone(), objects.map_err(|e| place.fail(&format!("tier {name}: {e}")))?);
+    }
+    Ok(found)
+}
+
+fn print(arguments: &Arguments, result: &BTreeMap<String, Swept>) -> Result<(), Exit> {
+    if arguments.json {
+        return say(&format!("{}\n", serde_json::json!(result)));
+    }
+    for (name, swept) in result {
+        let Swept { objects, orphans, bytes, deleted } = swept;
+        say(&format!(
+            "{name}: {orphans} orphans with {bytes} bytes of {objects} objects, {deleted} deleted\n"
+        ))?;
+    }
+    Ok(())
+}

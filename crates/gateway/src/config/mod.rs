@@ -1,0 +1,394 @@
+//! The settings of a gateway over several tiers, from a TOML file.
+
+mod tables;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use plimsoll_base::units::parse_size;
+use plimsoll_cost::money::Usd;
+use toml::Value;
+
+pub use self::tables::TierTable;
+use self::tables::{BudgetTable, CacheTable, CatalogTable, File, MoveTable, OneOrMany, PackTable};
+
+use crate::body::cache::CacheSettings;
+use crate::catalog::postgres::Database;
+use crate::mover::budget::Limits;
+use crate::mover::policy::{Condition, parse_time_ms};
+
+/// Largest body in a segment in bytes. It is read with one request, and is in memory as a whole.
+const MAX_SLICE: u64 = 1 << 20;
+/// Smallest cache on a disk in bytes.
+const MIN_DISK_CACHE: u64 = 64 << 20;
+
+/// Place of the catalog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CatalogPlace {
+    /// Directory of this machine, for one gateway.
+    Directory(PathBuf),
+    /// PostgreSQL database, for several gateways.
+    Database(Box<Database>),
+}
+
+/// Rules of segments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackRule {
+    /// Name of the tier that receives small bodies.
+    pub tier: String,
+    /// Size in bytes of the largest body in a segment.
+    pub up_to: u64,
+    /// Size in bytes at which a segment is complete.
+    pub segment: u64,
+    /// Age in milliseconds from which a body is packed.
+    pub after_ms: u64,
+    /// Age in milliseconds from which a body is packed even if its segment stays smaller.
+    pub linger_ms: u64,
+    /// Days that a segment is expected to stay, if writing it again without garbage must pay for itself in this time;
+    /// `None` if it always does.
+    pub stay_days: Option<u64>,
+}
+
+/// A rule that moves blobs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MoveRule {
+    /// Name of the tier that blobs leave.
+    pub from: String,
+    /// Name of the tier that receives them.
+    pub to: String,
+    /// Condition as written, for messages.
+    pub text: String,
+    /// Condition on the object.
+    pub when: Condition,
+    /// Time for which the source stays and a move can be rolled back, in milliseconds.
+    pub keep_source_ms: u64,
+    /// Time for which a blob stays where it is before it moves again, in milliseconds.
+    pub min_stay_ms: u64,
+    /// Days that a blob is expected to stay in the destination, if moves must pay for themselves in this time; `None`
+    /// if every move is wanted.
+    pub stay_days: Option<u64>,
+}
+
+/// The settings of a gateway.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Place of the catalog.
+    pub catalog: CatalogPlace,
+    /// Backends by name.
+    pub tiers: BTreeMap<String, TierTable>,
+    /// Names of the tiers that a blob is written to before the write is acknowledged.
+    pub write: Vec<String>,
+    /// Largest body in bytes that stays in the catalog.
+    pub inline: u64,
+    /// Rules of moves; the first one that applies to a blob wins.
+    pub moves: Vec<MoveRule>,
+    /// Rules of segments; `None` if small bodies stay where they are.
+    pub pack: Option<PackRule>,
+    /// Sizes of the cache.
+    pub cache: CacheSettings,
+    /// Price books that override the built-in ones.
+    pub prices: Vec<PathBuf>,
+    /// Limits of the cost of all moves of a day.
+    pub budget: Limits,
+}
+
+impl Config {
+    /// Returns the file with the counts of reads, beside the catalog; `None` if no rule needs them.
+    pub fn reads_file(&self) -> Option<PathBuf> {
+        let needs_reads = self.moves.iter().any(|rule| rule.when.needs_reads());
+        match &self.catalog {
+            CatalogPlace::Directory(directory) if needs_reads => Some(directory.join("reads")),
+            _ => None,
+        }
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// A message with the name of the file and, for malformed TOML, the line.
+    pub fn load(path: &Path) -> Result<Config, String> {
+        let name = path.display();
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}"))?;
+        Config::parse(&text).map_err(|(line, problem)| match line {
+            Some(line) => format!("{name}:{line}: {problem}"),
+            None => format!("{name}: {problem}"),
+        })
+    }
+
+    /// Parses a file in which some values are replaced: `pack.segment=128MiB`, `move.0.when=age > 30d`.
+    ///
+    /// # Errors
+    /// A message with the name of the file, or the change that is invalid.
+    pub fn load_with(path: &Path, changes: &[String]) -> Result<Config, String> {
+        let name = path.display();
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}"))?;
+        // Errors of the file itself have their line.
+        Config::load(path)?;
+        let mut document: Value = toml::from_str(&text).map_err(|e| format!("{name}: {}", e.message()))?;
+        for change in changes {
+            apply(&mut document, change).map_err(|e| format!("--what-if {change}: {e}"))?;
+        }
+        let text = toml::to_string(&document).map_err(|e| e.to_string())?;
+        Config::parse(&text).map_err(|(_, problem)| format!("--what-if {}: {problem}", changes.join(" ")))
+    }
+
+    /// Parses a file. An error has the line, if it is known, and the problem.
+    fn parse(text: &str) -> Result<Config, (Option<usize>, String)> {
+        let file: File = toml::from_str(text).map_err(|e| {
+            let line = e.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+            (line, e.message().to_string())
+        })?;
+        resolve(file).map_err(|problem| (None, problem))
+    }
+}
+
+/// Replaces a value of a document.
+fn apply(document: &mut Value, change: &str) -> Result<(), String> {
+    const FORM: &str = "write NAME=VALUE, such as pack.segment=128MiB or move.0.when=age > 30d";
+    let (name, text) = change.split_once('=').ok_or(FORM)?;
+    let keys: Vec<&str> = name.trim().split('.').collect();
+    let (last, path) = keys.split_last().ok_or(FORM)?;
+    let mut at = document;
+    for key in path {
+        let next = match at {
+            Value::Table(table) => {
+                Some(table.entry(key.to_string()).or_insert_with(|| Value::Table(Default::default())))
+            }
+            Value::Array(list) => key.parse().ok().and_then(|index: usize| list.get_mut(index)),
+            _ => None,
+        };
+        at = next.ok_or_else(|| format!("there is no {key}"))?;
+    }
+    let parsed = toml::from_str::<toml::Table>(&format!("v = {text}")).ok();
+    let value = parsed.and_then(|mut table| table.remove("v"));
+    let value = value.unwrap_or_else(|| Value::String(text.trim().to_string()));
+    match at {
+        Value::Table(table) => {
+            table.insert(last.to_string(), value);
+            Ok(())
+        }
+        _ => Err(FORM.to_string()),
+    }
+}
+
+fn resolve(file: File) -> Result<Config, String> {
+    let catalog = catalog(&file.catalog)?;
+    let check = |place: &str, name: &String| {
+        if file.tier.contains_key(name) {
+            return Ok(());
+        }
+        let known: Vec<&str> = file.tier.keys().map(String::as_str).collect();
+        Err(format!("{place}: there is no tier {name}; the tiers are {}", known.join(", ")))
+    };
+    for (name, tier) in &file.tier {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty() || name.len() > 64 || !name.chars().all(is_name) {
+            return Err(format!("tier.{name}: a name has 1 to 64 letters, digits, - and _"));
+        }
+        for class in &tier.lifecycle_classes {
+            let others = file.tier.iter().filter(|(other, _)| *other != name);
+            if class.is_empty() || others.clone().any(|(_, other)| other.lifecycle_classes.contains(class)) {
+                return Err(format!("tier.{name}: lifecycle_classes: '{class}' must belong to one tier"));
+            }
+        }
+        if tier.access_key_env.is_some() != tier.secret_key_env.is_some() {
+            return Err(format!("tier.{name}: access_key_env and secret_key_env belong together"));
+        }
+    }
+    let write = match file.write.tier {
+        OneOrMany::One(name) => vec![name],
+        OneOrMany::Many(names) => names,
+    };
+    write.iter().try_for_each(|name| check("write.tier", name))?;
+    let is_repeated = write.iter().enumerate().any(|(index, name)| write[..index].contains(name));
+    if write.is_empty() || is_repeated {
+        return Err("write.tier: name one tier, or several different ones".into());
+    }
+    let inline = parse_size(&file.write.inline).map_err(|e| format!("write.inline: {e}"))?;
+    if inline > crate::object::MAX_INLINE {
+        return Err("write.inline: at most 1 MiB".into());
+    }
+    let mut moves = Vec::new();
+    for (index, rule) in file.moves.into_iter().enumerate() {
+        let place = format!("move {}", index + 1);
+        check(&format!("{place}, from"), &rule.from)?;
+        check(&format!("{place}, to"), &rule.to)?;
+        if rule.from == rule.to {
+            return Err(format!("{place}: from and to are the same tier"));
+        }
+        let when = Condition::parse(&rule.when).map_err(|e| format!("{place}, when: {e}"))?;
+        let keep_source_ms =
+            parse_time_ms(&rule.keep_source).map_err(|e| format!("{place}, keep_source: {e}"))?;
+        let stay_days = stay_days(&place, rule.only_if_cheaper, &rule.stay)?;
+        let min_stay_ms = rule.min_stay.as_ref().map_or(Ok(0), |text| parse_time_ms(text));
+        let min_stay_ms = min_stay_ms.map_err(|e| format!("{place}, min_stay: {e}"))?;
+        let MoveTable { from, to, when: text, .. } = rule;
+        moves.push(MoveRule { from, to, text, when, keep_source_ms, min_stay_ms, stay_days });
+    }
+    if let Some(pack) = &file.pack {
+        check("pack.tier", &pack.tier)?;
+    }
+    let pack = file.pack.map(pack).transpose()?;
+    let cache = cache(file.cache)?;
+    let (prices, budget) = (file.prices.files, budget(&file.budget)?);
+    let tiers = file.tier;
+    let needs_reads = moves.iter().any(|rule| rule.when.needs_reads());
+    if needs_reads && matches!(catalog, CatalogPlace::Database(_)) {
+        return Err("reads_per_day needs a catalog in a directory".into());
+    }
+    Ok(Config { catalog, tiers, write, inline, moves, pack, cache, prices, budget })
+}
+
+/// Returns the expected stay in days if moves must pay for themselves.
+fn stay_days(place: &str, only_if_cheaper: bool, text: &str) -> Result<Option<u64>, String> {
+    /// Milliseconds of a day.
+    const DAY_MS: u64 = 86_400_000;
+    let ms = parse_time_ms(text).map_err(|e| format!("{place}, stay: {e}"))?;
+    if ms < DAY_MS {
+        return Err(format!("{place}, stay: at least 1d"));
+    }
+    Ok(only_if_cheaper.then_some(ms / DAY_MS))
+}
+
+fn size(name: &str, text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|e| format!("{name}: {e}"))
+}
+
+fn pack(table: PackTable) -> Result<PackRule, String> {
+    let time = |name: &str, text: &str| parse_time_ms(text).map_err(|e| format!("{name}: {e}"));
+    let rule = PackRule {
+        up_to: size("pack.up_to", &table.up_to)?,
+        segment: size("pack.segment", &table.segment)?,
+        after_ms: time("pack.after", &table.after)?,
+        linger_ms: time("pack.linger", &table.linger)?,
+        stay_days: stay_days("pack", table.only_if_cheaper, &table.stay)?,
+        tier: table.tier,
+    };
+    if rule.up_to == 0 || rule.up_to > MAX_SLICE {
+        return Err("pack.up_to: at least 1 byte, at most 1 MiB".into());
+    }
+    if !(1 << 20..=1 << 30).contains(&rule.segment) {
+        return Err("pack.segment: at least 1 MiB, at most 1 GiB".into());
+    }
+    Ok(rule)
+}
+
+/// Reads the place of the catalog. The password of a database is in a variable, or in `PGPASSWORD`.
+fn catalog(table: &CatalogTable) -> Result<CatalogPlace, String> {
+    let url = &table.url;
+    if let Some(path) = url.strip_prefix("dir:").filter(|path| !path.is_empty()) {
+        return match table.password_env {
+            None => Ok(CatalogPlace::Directory(path.into())),
+            Some(_) => Err("catalog.password_env: a directory has no password".into()),
+        };
+    }
+    if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+        return Err(format!(
+            "catalog.url: {url} is not supported; use dir:PATH or postgres://USER@HOST:PORT/DATABASE"
+        ));
+    }
+    let variable = table.password_env.as_deref().unwrap_or("PGPASSWORD");
+    let password = std::env::var(variable).ok().filter(|password| !password.is_empty());
+    if password.is_none() && table.password_env.is_some() {
+        return Err(format!("catalog.password_env: the variable {variable} is not set"));
+    }
+    let database = Database::parse(url, password.as_deref()).map_err(|e| format!("catalog.url: {e}"))?;
+    Ok(CatalogPlace::Database(Box::new(database)))
+}
+
+fn budget(table: &BudgetTable) -> Result<Limits, String> {
+    let bytes = table.bytes_per_day.as_ref().map(|text| size("budget.bytes_per_day", text)).transpose()?;
+    let dollars = |text: &String| Usd::parse(text).map_err(|e| format!("budget.dollars_per_day: {e}"));
+    let usd = table.dollars_per_day.as_ref().map(dollars).transpose()?;
+    Ok(Limits { bytes, requests: table.requests_per_day, usd })
+}
+
+fn cache(table: CacheTable) -> Result<CacheSettings, String> {
+    let default = CacheSettings::default();
+    let memory = table.memory.map_or(Ok(default.memory), |text| size("cache.memory", &text))?;
+    let disk = match (table.dir, table.size) {
+        (None, None) => None,
+        (Some(dir), Some(text)) => Some((dir, size("cache.size", &text)?)),
+        _ => return Err("cache: dir and size belong together".into()),
+    };
+    if disk.as_ref().is_some_and(|(_, bytes)| *bytes < MIN_DISK_CACHE) {
+        return Err("cache.size: at least 64 MiB".into());
+    }
+    Ok(CacheSettings { memory, disk })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+[catalog]
+url = "dir:/var/lib/plimsoll"
+[tier.hot]
+url = "s3://hot"
+[tier.cold]
+url = "s3://cold"
+access_key_env = "COLD_KEY"
+secret_key_env = "COLD_SECRET"
+[write]
+tier = ["hot", "cold"]
+inline = "4 KiB"
+[[move]]
+from = "hot"
+to = "cold"
+when = "age > 7d"
+"#;
+
+    #[test]
+    fn a_file_is_read_with_its_defaults() {
+        let config = Config::parse(GOOD).unwrap();
+        assert_eq!(config.write, ["hot", "cold"]);
+        assert_eq!((config.inline, config.moves[0].keep_source_ms), (4096, 86_400_000));
+        let single = GOOD.replace("[\"hot\", \"cold\"]\ninline = \"4 KiB\"", "\"cold\"");
+        let config = Config::parse(&single).unwrap();
+        assert_eq!((config.write, config.inline), (vec!["cold".to_string()], 1 << 20));
+    }
+
+    #[test]
+    fn values_of_a_file_are_replaced() {
+        let mut document = toml::from_str(GOOD).unwrap();
+        for change in
+            ["pack.segment=128MiB", "pack.tier=hot", "move.0.when=age > 30d", "write.tier=[\"hot\"]"]
+        {
+            apply(&mut document, change).unwrap();
+        }
+        let config = Config::parse(&toml::to_string(&document).unwrap()).unwrap();
+        assert_eq!(config.pack.as_ref().map(|pack| pack.segment), Some(128 << 20));
+        assert_eq!((config.moves[0].text.as_str(), config.write.len()), ("age > 30d", 1));
+        for (change, problem) in
+            [("pack", "write NAME=VALUE"), ("move.7.when=x", "there is no 7"), ("a.b.c.d", "write NAME")]
+        {
+            assert!(apply(&mut document, change).unwrap_err().contains(problem), "{change}");
+        }
+    }
+
+    #[test]
+    fn an_error_names_the_place() {
+        for (from, to, line, problem) in [
+            ("dir:/var/lib/plimsoll", "sqlite:x", None, "catalog.url: sqlite:x is not supported"),
+            (
+                "[\"hot\", \"cold\"]",
+                "\"warm\"",
+                None,
+                "write.tier: there is no tier warm; the tiers are cold, hot",
+            ),
+            ("[\"hot\", \"cold\"]", "[]", None, "write.tier: name one tier"),
+            ("[\"hot\", \"cold\"]", "[\"hot\", \"hot\"]", None, "several different ones"),
+            ("4 KiB", "2 MiB", None, "write.inline: at most 1 MiB"),
+            ("4 KiB", "much", None, "write.inline: "),
+            ("to = \"cold\"", "to = \"hot\"", None, "move 1: from and to are the same tier"),
+            ("age > 7d", "age", None, "move 1, when: a comparison is missing"),
+            ("secret_key_env = \"COLD_SECRET\"", "", None, "tier.cold: access_key_env and secret_key_env"),
+            ("inline", "inlin", Some(12), "unknown field `inlin`"),
+            ("url = \"s3://hot\"", "", Some(4), "missing field `url`"),
+        ] {
+            let (at, error) = Config::parse(&GOOD.replace(from, to)).unwrap_err();
+            assert!(error.contains(problem) && at == line, "{to}: {at:?} {error}");
+        }
+    }
+}

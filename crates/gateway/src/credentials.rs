@@ -1,0 +1,112 @@
+//! The file of access keys and their rights.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use plimsoll_s3::credentials::Credentials;
+use plimsoll_server::accounts::{Account, Accounts, Rights};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    public: Vec<String>,
+    account: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    access_key: String,
+    secret_key: String,
+    #[serde(default = "all")]
+    buckets: Vec<String>,
+    #[serde(default)]
+    write: bool,
+}
+
+fn all() -> Vec<String> {
+    vec!["*".into()]
+}
+
+/// Reads the accounts in a file. Signatures are verified with the secret itself, so the file cannot contain hashes;
+/// other users must not be able to read it.
+///
+/// # Errors
+/// A message for the user if the file cannot be read, is readable by others, or is malformed. It contains no secret.
+pub fn load(path: &Path) -> Result<Accounts, String> {
+    let name = path.display();
+    let fail = |e: std::io::Error| format!("--credentials {name}: {e}");
+    let mode = std::fs::metadata(path).map_err(fail)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(format!("--credentials {name}: other users can read the file; run `chmod 600 {name}`"));
+    }
+    let text = std::fs::read_to_string(path).map_err(fail)?;
+    // The message of the parser quotes the line, which may contain a secret.
+    let file: File = toml::from_str(&text).map_err(|e| {
+        let line = e.span().map_or(0, |span| text[..span.start.min(text.len())].lines().count().max(1));
+        format!("--credentials {name}:{line}: {}", e.message())
+    })?;
+    let mut accounts = Vec::new();
+    for entry in file.account {
+        if entry.access_key.is_empty() || entry.secret_key.is_empty() {
+            return Err(format!("--credentials {name}: an account needs an access_key and a secret_key"));
+        }
+        if accounts.iter().any(|a: &Account| a.credentials.access_key == entry.access_key) {
+            let key = entry.access_key;
+            return Err(format!("--credentials {name}: the access key {key} occurs twice"));
+        }
+        let credentials = Credentials::new(&entry.access_key, &entry.secret_key, None);
+        credentials.hide();
+        accounts.push(Account { credentials, rights: Rights { buckets: entry.buckets, write: entry.write } });
+    }
+    if accounts.is_empty() {
+        return Err(format!("--credentials {name}: the file has no [[account]]; add one"));
+    }
+    Ok(Accounts::new(accounts, file.public))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+
+    fn loaded(text: &str, mode: u32) -> Result<Accounts, String> {
+        let directory = TempDir::new("credentials");
+        let path = directory.path().join("accounts.toml");
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        load(&path)
+    }
+
+    const GOOD: &str = "public = ['web']\n[[account]]\naccess_key = 'a'\nsecret_key = 'topsecret'\nwrite = true\n\
+        [[account]]\naccess_key = 'b'\nsecret_key = 's'\nbuckets = ['logs-*']\n";
+
+    #[test]
+    fn accounts_have_rights() {
+        let accounts = loaded(GOOD, 0o600).unwrap();
+        assert_eq!(accounts.owner, "a");
+        let b = accounts.find("b").unwrap();
+        assert!(b.rights.cover("logs-1") && !b.rights.cover("web") && !b.rights.write);
+        assert!(accounts.find("a").unwrap().rights.write && accounts.anonymous().cover("web"));
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_refused() {
+        assert!(loaded(GOOD, 0o644).unwrap_err().contains("chmod 600"));
+    }
+
+    #[test]
+    fn messages_contain_no_secret() {
+        for wrong in [
+            GOOD.replace("write", "wrote"),
+            GOOD.replace("'topsecret'", "'topsecret"),
+            GOOD.replace("access_key = 'b'", "access_key = 'a'"),
+            "account = []".into(),
+        ] {
+            let message = loaded(&wrong, 0o600).unwrap_err();
+            assert!(!message.contains("topsecret") && message.contains("accounts.toml"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Metrics of the work in the background: where objects are, what their storage costs, and what waits.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use plimsoll_cost::tariff::Tariff;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::body::location::Location;
+use crate::catalog::any::AnyCatalog;
+use crate::catalog::{Catalog, CatalogError};
+use crate::mover::survey::{Survey, Where};
+use crate::object::{Store, keys, now_ms};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByPlace {
+    bucket: String,
+    location: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByTier {
+    tier: String,
+}
+
+/// Metrics that are read from a store at a scrape.
+pub struct PlacementMetrics {
+    /// Store with the catalog and the tiers.
+    pub store: Arc<Store<AnyCatalog>>,
+    /// Tariffs of the tiers with prices.
+    pub tariffs: BTreeMap<u16, Tariff>,
+}
+
+impl std::fmt::Debug for PlacementMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PlacementMetrics")
+    }
+}
+
+/// Queues in the catalog.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Queues {
+    /// Milliseconds since the first bytes should have been deleted; 0 if none are due.
+    deletion_overdue_ms: u64,
+    /// Number of unfinished moves.
+    moves: u64,
+    /// Age of the oldest unfinished move in milliseconds; 0 if there is none.
+    oldest_move_ms: u64,
+}
+
+/// Reads the queues.
+fn queues(catalog: &impl Catalog, now_ms: u64) -> Result<Queues, CatalogError> {
+    /// Maximum number of unfinished moves that are counted.
+    const MOST: u64 = 10_000;
+    let mut queues = Queues::default();
+    let mut scan = catalog.scan();
+    scan.seek(Bound::Included(keys::GARBAGE))?;
+    if let Some((at_ms, _)) = scan
+        .next()?
+        .and_then(|(key, _)| key.starts_with(keys::GARBAGE).then(|| keys::parse_garbage(&key)).flatten())
+    {
+        queues.deletion_overdue_ms = now_ms.saturating_sub(at_ms);
+    }
+    scan.seek(Bound::Included(keys::INTENTS))?;
+    while let Some((key, _)) = scan.next()?
+        && let Some(place) = key.strip_prefix(keys::INTENTS)
+        && queues.moves < MOST
+    {
+        queues.moves += 1;
+        let begun_ms = Location::decode(place).and_then(|place| place.written_ms()).unwrap_or(now_ms);
+        queues.oldest_move_ms = queues.oldest_move_ms.max(now_ms.saturating_sub(begun_ms));
+    }
+    Ok(queues)
+}
+
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> std::fmt::Result {
+    let gauge = ConstGauge::new(value);
+    let name = format!("plimsoll_gateway_{name}");
+    gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)
+}
+
+impl PlacementMetrics {
+    fn name(&self, place: Where) -> String {
+        match place {
+            None => "catalog".into(),
+            Some(number) => self.tier_name(number),
+        }
+    }
+
+    fn tier_name(&self, number: u16) -> String {
+        let tier = self.store.blobs.tiers().get(number);
+        tier.map_or_else(|| format!("tier {number}"), |tier| tier.name.clone())
+    }
+
+    /// Encodes a number for each bucket and place.
+    fn by_place(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        (name, help): (&str, &str),
+        values: impl Iterator<Item = ((Arc<str>, Where), u64)>,
+    ) -> std::fmt::Result {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for ((bucket, place), value) in values {
+            let labels = ByPlace { bucket: bucket.to_string(), location: self.name(place) };
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    /// Encodes a number for each tier.
+    fn by_tier(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        (name, help): (&str, &str),
+        values: impl Iterator<Item = (u16, f64)>,
+    ) -> std::fmt::Result {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (number, value) in values {
+            let labels = ByTier { tier: self.tier_name(number) };
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn encode_survey(&self, encoder: &mut DescriptorEncoder<'_>, survey: &Survey) -> std::fmt::Result {
+        let age_s = now_ms().saturating_sub(survey.at_ms) as f64 / 1000.0;
+        gauge(encoder, "survey_age_seconds", "Time since the last visit of all objects", age_s)?;
+        let objects = ("plimsoll_gateway_objects", "Objects and versions by the place of their bodies");
+        let counts = survey.objects.iter().map(|(place, stock)| (place.clone(), stock.blobs));
+        self.by_place(encoder, objects, counts)?;
+        let bytes = ("plimsoll_gateway_object_bytes", "Bytes of bodies by place");
+        let counts = survey.objects.iter().map(|(place, stock)| (place.clone(), stock.bytes));
+        self.by_place(encoder, bytes, counts)?;
+        let blobs =
+            ("plimsoll_gateway_tier_blobs", "Blobs and segments in a tier, with sources that moves keep");
+        self.by_tier(encoder, blobs, survey.blobs.iter().map(|(tier, stock)| (*tier, stock.blobs as f64)))?;
+        let bytes = ("plimsoll_gateway_tier_blob_bytes", "Bytes of blobs and segments in a tier");
+        self.by_tier(encoder, bytes, survey.blobs.iter().map(|(tier, stock)| (*tier, stock.bytes as f64)))?;
+        let priced = survey.blobs.iter().filter_map(|(number, stock)| {
+            Some((*number, stock.month(self.tariffs.get(number)?).ok()?.dollars()))
+        });
+        let month =
+            ("plimsoll_gateway_tier_month_dollars", "Cost at list prices of a month of storage in a tier");
+        self.by_tier(encoder, month, priced)?;
+        let hot = self.store.write_tiers().first().and_then(|hot| self.tariffs.get(hot));
+        if let Some(Ok(usd)) = hot.map(|tariff| survey.all().month(tariff)) {
+            let help =
+                "Cost of a month of storage if every object was a blob in the tier that receives writes";
+            gauge(encoder, "hot_month_dollars", help, usd.dollars())?;
+        }
+        let help = "Blobs that the rules move, and that have not been moved yet";
+        gauge(encoder, "waiting_moves", help, survey.moves.blobs as f64)?;
+        gauge(encoder, "waiting_move_bytes", "Bytes of these blobs", survey.moves.bytes as f64)?;
+        let help = "Bodies that the rules pack, and that have not been packed yet";
+        gauge(encoder, "waiting_packs", help, survey.packs.blobs as f64)?;
+        gauge(encoder, "waiting_pack_bytes", "Bytes of these bodies", survey.packs.bytes as f64)
+    }
+}
+
+impl Collector for PlacementMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let encoder = &mut encoder;
+        let leads = f64::from(self.store.is_leader());
+        gauge(encoder, "leader", "1 if this gateway moves and deletes objects", leads)?;
+        // A catalog that does not answer has no queues; /readyz reports it.
+        if let Ok(queues) = queues(&*self.store.catalog, now_ms()) {
+            let overdue_s = queues.deletion_overdue_ms as f64 / 1000.0;
+            let help = "Time since the first bytes should have been deleted";
+            gauge(encoder, "deletion_overdue_seconds", help, overdue_s)?;
+            gauge(encoder, "unfinished_moves", "Moves that have begun", queues.moves as f64)?;
+            let help = "Age of the oldest unfinished move";
+            gauge(encoder, "oldest_move_seconds", help, queues.oldest_move_ms as f64 / 1000.0)?;
+        }
+        match self.store.survey() {
+            Some(survey) => self.encode_survey(encoder, &survey),
+            None => Ok(()),
+        }
+    }
+}

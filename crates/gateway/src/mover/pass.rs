@@ -1,0 +1,411 @@
+//! One visit of all objects that finds what the rules would move and pack now.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use plimsoll_cost::tariff::Tariff;
+use plimsoll_cost::usage::DAY_S;
+
+use super::Move;
+use super::budget::Limits;
+use super::pack::{Candidate, PackJob};
+use super::policy::Condition;
+use super::scan::{Visited, all_segments, complete_blob, visit_rows};
+use super::survey::Survey;
+use super::transition::bucket_rules;
+use crate::body::location::{BlobHead, Location};
+use crate::catalog::{Catalog, CatalogError};
+use crate::object::keys::{self, BlobName};
+use crate::object::live::Live;
+use crate::object::row::Body;
+use crate::object::{Store, now_ms};
+use crate::pricing::{Gate, Stock};
+
+/// A rule with the numbers of its tiers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    /// Number of the tier that bodies leave.
+    pub from: u16,
+    /// Number of the tier that receives them.
+    pub to: u16,
+    /// Condition on the object.
+    pub when: Condition,
+    /// Milliseconds for which the source stays.
+    pub keep_source_ms: u64,
+    /// Milliseconds for which a blob stays where it is before it moves again.
+    pub min_stay_ms: u64,
+    /// Decides whether a move pays for itself; `None` if every move is wanted.
+    pub gate: Option<Gate>,
+}
+
+impl Rule {
+    /// Returns true if the blob may leave its place, and this pays.
+    fn allows(&self, place: &Location, size: u64) -> bool {
+        let has_stayed = lived_ms(place).is_none_or(|ms| ms >= self.min_stay_ms);
+        has_stayed && self.gate.as_ref().is_none_or(|gate| gate.pays(size, size, lived_days(place)))
+    }
+}
+
+/// Returns the milliseconds since the bytes at a place were written; `None` if the time is unknown.
+fn lived_ms(place: &Location) -> Option<u64> {
+    let now_ms = now_ms();
+    place.written_ms().map(|ms| now_ms.saturating_sub(ms))
+}
+
+/// Returns the number of whole days since the bytes at a place were written; 0 if it is unknown.
+fn lived_days(place: &Location) -> u64 {
+    lived_ms(place).unwrap_or(0) / (DAY_S * 1000)
+}
+
+/// Rules of segments.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Packing {
+    /// Number of the tier that receives small bodies; `None` if they stay where they are.
+    pub tier: Option<u16>,
+    /// Size in bytes of the largest body in a segment.
+    pub up_to: u64,
+    /// Size in bytes at which a segment is complete.
+    pub segment: u64,
+    /// Age in milliseconds from which a body is packed.
+    pub after_ms: u64,
+    /// Age in milliseconds from which a body is packed even if its segment stays smaller.
+    pub linger_ms: u64,
+    /// Decides by tier whether a segment is written again without its garbage. Without an entry, it always is.
+    pub gates: BTreeMap<u16, Gate>,
+}
+
+/// Rules of moves; the first one that applies to an object wins.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rules {
+    /// Rules of moves between tiers.
+    pub moves: Vec<Rule>,
+    /// Rules of segments.
+    pub packing: Packing,
+    /// Limits of the cost of all moves of a day.
+    pub budget: Limits,
+    /// Tariffs of the tiers with prices. Empty if neither the budget nor a gate needs them.
+    pub tariffs: BTreeMap<u16, Tariff>,
+    /// Number of the tier in whose network the gateway runs.
+    pub home: u16,
+    /// Length of a day of lifecycle rules in milliseconds.
+    pub day_ms: u64,
+}
+
+/// Maximum number of bodies in a segment.
+const MAX_RECORDS: usize = 100_000;
+/// Maximum number of moves in a batch.
+const MAX_MOVES: usize = 1000;
+/// Maximum number of segments in a batch.
+const MAX_PACKS: usize = 2;
+/// Share of live bytes below which a segment is written again without its garbage.
+const LEAST_LIVE: f64 = 0.5;
+/// Number of segments of similar size that are merged. Sizes are similar if they have the same number of digits in this
+/// base, so a body is written again at most once for each digit.
+const MERGE: u32 = 4;
+
+/// Work that was found.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Blobs and whole segments to move.
+    pub moves: Vec<Move>,
+    /// Segments to write.
+    pub packs: Vec<PackJob>,
+    /// True if the visit has reached its end.
+    pub ended: bool,
+}
+
+/// A segment at the start of the visit, and what the rules say about its objects.
+struct Segment {
+    place: Location,
+    version: u64,
+    live: Live,
+    /// True if the segment is written again in any case.
+    rewrite: bool,
+    /// Bytes of objects visited.
+    seen: u64,
+    /// Bytes of objects that a rule moves, by rule.
+    matched: BTreeMap<usize, u64>,
+    /// Rules that may move the segment, and those that may not.
+    allows: BTreeMap<usize, bool>,
+}
+
+/// A visit of all objects in batches.
+#[derive(Default)]
+pub struct Pass {
+    /// Key after which the next batch begins; `None` at the start.
+    after: Option<Vec<u8>>,
+    segments: HashMap<BlobName, Segment>,
+    /// Segments that contain objects to move and others, found by the previous visit.
+    split: HashSet<BlobName>,
+    jobs: BTreeMap<u16, PackJob>,
+    objects: u64,
+    /// Rules of the settings, and those of the buckets.
+    moves: Arc<[Rule]>,
+    /// Objects and blobs found so far.
+    survey: Survey,
+}
+
+impl Rules {
+    /// Returns true if there is never anything to do except in existing segments.
+    pub fn is_empty(&self) -> bool {
+        self.moves.is_empty() && self.packing.tier.is_none()
+    }
+}
+
+/// Returns the first rule that moves an object from a tier.
+fn first<'r, C: Catalog>(
+    moves: &'r [Rule],
+    store: &Store<C>,
+    tier: u16,
+    visited: &Visited<'_>,
+) -> Option<(usize, &'r Rule)> {
+    let from = moves.iter().enumerate().filter(|(_, rule)| rule.from == tier);
+    visited.find(store, from, |rule, facts| rule.when.is_true(facts))
+}
+
+impl Packing {
+    /// Returns true if the body is small and old enough for a segment.
+    fn selects(&self, visited: &Visited<'_>) -> bool {
+        visited.head.size <= self.up_to && visited.age_ms >= self.after_ms
+    }
+}
+
+/// Returns the size class of a segment; `None` if it is full.
+fn size_class(live: &Live, packing: &Packing) -> Option<u32> {
+    let is_full = live.bytes >= packing.segment || live.records >= MAX_RECORDS as u64;
+    (!is_full).then(|| live.bytes.max(1).ilog(u64::from(MERGE)))
+}
+
+/// Counts a blob at all its places.
+fn count(stock: &mut BTreeMap<u16, Stock>, head: &BlobHead, bytes: u64) {
+    head.locations.iter().for_each(|place| stock.entry(place.tier).or_default().add(1, bytes));
+}
+
+/// Returns the segments with their tiers.
+fn load<C: Catalog>(
+    store: &Store<C>,
+    packing: &Packing,
+    stock: &mut BTreeMap<u16, Stock>,
+) -> Result<HashMap<BlobName, Segment>, CatalogError> {
+    let mut segments = HashMap::new();
+    let mut similar: BTreeMap<(u16, Option<u32>), u32> = BTreeMap::new();
+    for (name, live) in all_segments(store)? {
+        let Some(head) = complete_blob(store, &name)?.filter(|_| !live.open) else { continue };
+        count(stock, &head, live.size);
+        let Some(place) = head.locations.first() else { continue };
+        *similar.entry((place.tier, size_class(&live, packing))).or_default() += 1;
+        let gate = packing.gates.get(&place.tier);
+        let after = (live.share() * live.size as f64) as u64;
+        let pays = gate.is_none_or(|gate| gate.pays(live.size, after, lived_days(place)));
+        let rewrite = live.share() < LEAST_LIVE && pays;
+        let (place, version) = (place.clone(), head.version);
+        let segment = Segment {
+            place,
+            version,
+            live,
+            rewrite,
+            seen: 0,
+            matched: BTreeMap::new(),
+            allows: BTreeMap::new(),
+        };
+        segments.insert(name, segment);
+    }
+    for segment in segments.values_mut() {
+        let class = size_class(&segment.live, packing);
+        let count = similar.get(&(segment.place.tier, class)).copied().unwrap_or(0);
+        segment.rewrite |= class.is_some() && count >= MERGE;
+    }
+    Ok(segments)
+}
+
+impl Pass {
+    /// Returns the number of objects and versions visited.
+    pub fn objects(&self) -> u64 {
+        self.objects
+    }
+
+    /// Returns the blobs visited, at all their places, by tier.
+    pub fn stock(&self) -> &BTreeMap<u16, Stock> {
+        &self.survey.blobs
+    }
+
+    /// Takes the result of a visit that has ended.
+    pub fn take_survey(&mut self) -> Survey {
+        Survey { at_ms: now_ms(), ..std::mem::take(&mut self.survey) }
+    }
+
+    /// Returns the counts of a segment at the start of the visit.
+    pub fn live(&self, segment: &BlobName) -> Option<Live> {
+        self.segments.get(segment).map(|segment| segment.live)
+    }
+
+    /// Returns true if the visit has found segments with objects to move and others.
+    pub fn has_split(&self) -> bool {
+        !self.split.is_empty()
+    }
+
+    /// Continues the visit until there is enough work for a batch.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    pub fn next<C: Catalog>(&mut self, store: &Store<C>, rules: &Rules) -> Result<Batch, CatalogError> {
+        let mut batch = Batch::default();
+        let from = match self.after.take() {
+            Some(key) => Bound::Excluded(key),
+            None => {
+                self.survey = Survey::default();
+                self.segments = load(store, &rules.packing, &mut self.survey.blobs)?;
+                self.jobs.clear();
+                self.objects = 0;
+                let of_buckets = bucket_rules(store, rules.day_ms)?;
+                self.moves = rules.moves.iter().cloned().chain(of_buckets).collect();
+                Bound::Included(keys::OBJECTS.to_vec())
+            }
+        };
+        let ended = visit_rows(store, from.as_ref().map(Vec::as_slice), &mut |visited| {
+            self.visit(store, rules, &visited, &mut batch)?;
+            if batch.moves.len() < MAX_MOVES && batch.packs.len() < MAX_PACKS {
+                return Ok(true);
+            }
+            self.after = Some(visited.catalog_key.to_vec());
+            Ok(false)
+        })?;
+        if ended {
+            self.end(&mut batch);
+        }
+        Ok(batch)
+    }
+
+    fn visit<C: Catalog>(
+        &mut self,
+        store: &Store<C>,
+        rules: &Rules,
+        visited: &Visited<'_>,
+        batch: &mut Batch,
+    ) -> Result<(), CatalogError> {
+        self.objects += 1;
+        let (packing, moves) = (&rules.packing, Arc::clone(&self.moves));
+        let lingers = visited.age_ms >= packing.linger_ms;
+        match &visited.head.body {
+            Body::Inline => {
+                self.survey.add(visited.bucket, None, visited.head.size);
+                if let Some(tier) = packing.tier.filter(|_| packing.selects(visited)) {
+                    self.add((tier, 0), visited, lingers, packing, batch);
+                }
+            }
+            Body::Slice(slice) => {
+                let Some(segment) = self.segments.get_mut(&slice.segment) else { return Ok(()) };
+                segment.seen += slice.size;
+                self.survey.add(visited.bucket, Some(segment.place.tier), slice.size);
+                let rule = first(&moves, store, segment.place.tier, visited);
+                let rule = rule.filter(|(index, rule)| {
+                    let Segment { place, live, allows, .. } = &mut *segment;
+                    *allows.entry(*index).or_insert_with(|| rule.allows(place, live.size))
+                });
+                if let Some((index, _)) = rule {
+                    *segment.matched.entry(index).or_default() += slice.size;
+                }
+                let (tier, rewrite) = (segment.place.tier, segment.rewrite);
+                match rule {
+                    Some((_, rule)) if rewrite || self.split.contains(&slice.segment) => {
+                        self.add((rule.to, 0), visited, true, packing, batch);
+                    }
+                    None if rewrite => self.add((tier, 0), visited, true, packing, batch),
+                    _ => {}
+                }
+            }
+            Body::Blob(_) | Body::Pieces => self.visit_blobs(store, rules, visited, batch)?,
+        }
+        Ok(())
+    }
+
+    /// Visits an object whose body is in blobs.
+    fn visit_blobs<C: Catalog>(
+        &mut self,
+        store: &Store<C>,
+        rules: &Rules,
+        visited: &Visited<'_>,
+        batch: &mut Batch,
+    ) -> Result<(), CatalogError> {
+        let (packing, moves) = (&rules.packing, Arc::clone(&self.moves));
+        for (index, (blob, size)) in visited.blobs(store)?.into_iter().enumerate() {
+            let Some(head) = complete_blob(store, &blob)? else { continue };
+            count(&mut self.survey.blobs, &head, size);
+            let Some(place) = head.locations.first() else { continue };
+            if index == 0 {
+                self.survey.add(visited.bucket, Some(place.tier), visited.head.size);
+            }
+            let rule = first(&moves, store, place.tier, visited).map(|(_, rule)| rule);
+            let rule = rule.filter(|rule| rule.allows(place, size));
+            let is_whole = matches!(visited.head.body, Body::Blob(_)) && packing.tier.is_some();
+            if is_whole && visited.head.size <= packing.up_to {
+                let packs = packing.tier == Some(place.tier) && packing.selects(visited);
+                let tier = rule.map(|rule| rule.to).or(packing.tier.filter(|_| packs));
+                let is_due = rule.is_some() || visited.age_ms >= packing.linger_ms;
+                if let Some(tier) = tier {
+                    let keep_source_ms = rule.map_or(0, |rule| rule.keep_source_ms);
+                    self.add((tier, keep_source_ms), visited, is_due, packing, batch);
+                }
+            } else if let Some(rule) = rule {
+                let (version, to, keep_source_ms) = (head.version, rule.to, rule.keep_source_ms);
+                self.survey.moves.add(1, size);
+                batch.moves.push(Move { blob, size, version, to, keep_source_ms });
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an object to the segment that is being collected for a tier. A blob that has the body stays for
+    /// `keep_source_ms` milliseconds after the move.
+    fn add(
+        &mut self,
+        (tier, keep_source_ms): (u16, u64),
+        visited: &Visited<'_>,
+        is_due: bool,
+        packing: &Packing,
+        batch: &mut Batch,
+    ) {
+        self.survey.packs.add(1, visited.head.size);
+        let job = self.jobs.entry(tier).or_insert_with(|| PackJob::new(tier));
+        let record = visited.record_length();
+        job.bytes += visited.head.size;
+        job.size += record;
+        job.is_due |= is_due;
+        job.candidates.push(Candidate {
+            catalog_key: visited.catalog_key.to_vec(),
+            bucket: Arc::clone(visited.bucket),
+            key: visited.key.into(),
+            generation: visited.head.generation,
+            body: visited.head.body.clone(),
+            size: visited.head.size,
+            record,
+            keep_source_ms,
+        });
+        if job.bytes >= packing.segment || job.candidates.len() >= MAX_RECORDS {
+            batch.packs.push(std::mem::replace(job, PackJob::new(tier)));
+        }
+    }
+
+    /// Ends the visit: moves the segments whose objects all move to the same tier.
+    fn end(&mut self, batch: &mut Batch) {
+        batch.ended = true;
+        let due = std::mem::take(&mut self.jobs).into_values();
+        batch.packs.extend(due.filter(|job| job.is_due && !job.candidates.is_empty()));
+        self.split.clear();
+        for (name, segment) in &self.segments {
+            let Some((index, bytes)) = segment.matched.first_key_value().filter(|_| !segment.rewrite) else {
+                continue;
+            };
+            if *bytes < segment.seen {
+                self.split.insert(*name);
+                continue;
+            }
+            let rule = &self.moves[*index];
+            let (size, version) = (segment.live.size, segment.version);
+            let (to, keep_source_ms) = (rule.to, rule.keep_source_ms);
+            self.survey.moves.add(1, size);
+            batch.moves.push(Move { blob: *name, size, version, to, keep_source_ms });
+        }
+    }
+}

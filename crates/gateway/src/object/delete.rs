@@ -1,0 +1,154 @@
+//! Deletes of objects and versions.
+
+use bytes::Bytes;
+use plimsoll_server::conditions::{DeleteConditions, Existing};
+use plimsoll_server::error::ApiError;
+use plimsoll_server::service::{Deleted, Versioning};
+
+use super::read::find_version;
+use super::row::{Body, Head};
+use super::write::{Target, discard_row, head_of, next_generation};
+use super::{Store, keys};
+use crate::ambient::wall_now;
+use crate::catalog::{Catalog, CatalogError, Row, Transaction, Value};
+
+/// Checks the conditions of a delete on a version. A delete marker satisfies only `*`.
+fn check(conditions: &DeleteConditions, head: Option<&Head>) -> Result<(), ApiError> {
+    let needs_object = conditions.etag.as_deref().is_some_and(|etag| etag.trim() != "*")
+        || conditions.modified.is_some()
+        || conditions.size.is_some();
+    if head.is_some_and(|head| head.marker) && needs_object {
+        return Err(ApiError::new("PreconditionFailed"));
+    }
+    let etag = head.map(Head::etag).unwrap_or_default();
+    let existing = head.map(|h| (Existing { etag: &etag, modified_s: h.modified().as_second() }, h.size));
+    conditions.check(existing)
+}
+
+/// Deletes the current object of a key: removes it or, in a versioned bucket, hides it behind a delete marker.
+fn delete_current(
+    t: &mut dyn Transaction,
+    target: &Target,
+    conditions: &DeleteConditions,
+) -> Result<Result<Deleted, ApiError>, CatalogError> {
+    let current = target.current(t)?;
+    if let Err(error) = check(conditions, current.as_ref().map(|(_, head)| head)) {
+        return Ok(Err(error));
+    }
+    let number = target.bucket.number;
+    if target.bucket.info.versioning == Versioning::Off {
+        if let Some((row, head)) = current {
+            discard_row(t, &head, &row)?;
+            t.delete(keys::current(number, &target.key));
+        }
+        return Ok(Ok(Deleted::default()));
+    }
+    let generation = next_generation(current.as_ref());
+    let null = target.make_room(t, current.as_ref())?;
+    let marker = Head {
+        marker: true,
+        null,
+        body: Body::Inline,
+        generation,
+        size: 0,
+        modified_ms: wall_now().as_millisecond(),
+        md5: [0; 16],
+        parts: 0,
+        checksum: None,
+    };
+    let version = marker.version();
+    let value = Value { head: marker.encode(), properties: Bytes::new(), body: Bytes::new() };
+    t.put(keys::current(number, &target.key), value);
+    Ok(Ok(Deleted { version: Some(version), marker: true }))
+}
+
+/// Deletes one version. If it is the current one, the newest other version becomes current.
+pub fn delete_version(
+    t: &mut dyn Transaction,
+    target: &Target,
+    version: &str,
+    conditions: &DeleteConditions,
+) -> Result<Result<Deleted, ApiError>, CatalogError> {
+    let found = find_version(t, target, version)?;
+    if let Err(error) = check(conditions, found.as_ref().map(|(_, _, head)| head)) {
+        return Ok(Err(error));
+    }
+    let with_version = target.bucket.is_versioned().then(|| version.to_string());
+    let Some((key, row, head)) = found else {
+        return Ok(Ok(Deleted { version: with_version, marker: false }));
+    };
+    remove(t, target, &key, &row, &head)?;
+    Ok(Ok(Deleted { version: with_version, marker: head.marker }))
+}
+
+/// Removes a version of an object.
+fn remove(
+    t: &mut dyn Transaction,
+    target: &Target,
+    key: &[u8],
+    row: &Row,
+    head: &Head,
+) -> Result<(), CatalogError> {
+    let number = target.bucket.number;
+    discard_row(t, head, row)?;
+    t.delete(key.to_vec());
+    if key == keys::current(number, &target.key) {
+        let prefix = keys::noncurrent(number, &target.key);
+        if let Some((newest, row)) = t.first(&prefix, &prefix)? {
+            let value = t.value(&row)?;
+            t.delete(newest);
+            t.put(key.to_vec(), value);
+        }
+    }
+    Ok(())
+}
+
+/// Removes a version if it is still the one with this generation.
+pub fn remove_generation(
+    t: &mut dyn Transaction,
+    target: &Target,
+    key: &[u8],
+    generation: u64,
+) -> Result<bool, CatalogError> {
+    let Some(row) = t.get(key)? else { return Ok(false) };
+    let head = head_of(&row)?;
+    if head.generation != generation || target.bucket.check(t)?.is_err() {
+        return Ok(false);
+    }
+    remove(t, target, key, &row, &head)?;
+    Ok(true)
+}
+
+/// Hides the current version behind a delete marker, or removes it, if it is still the one with this generation.
+pub fn expire_generation(
+    t: &mut dyn Transaction,
+    target: &Target,
+    generation: u64,
+) -> Result<bool, CatalogError> {
+    let current = target.current(t)?;
+    let is_same = current.is_some_and(|(_, head)| head.generation == generation && !head.marker);
+    if !is_same || target.bucket.check(t)?.is_err() {
+        return Ok(false);
+    }
+    Ok(delete_current(t, target, &DeleteConditions::default())?.is_ok())
+}
+
+impl<C: Catalog> Store<C> {
+    pub(super) async fn delete_object(
+        &self,
+        target: Target,
+        version: Option<String>,
+        conditions: DeleteConditions,
+    ) -> Result<Deleted, ApiError> {
+        self.transact(256, move |t| {
+            if let Err(error) = target.bucket.check(t)? {
+                return Ok(Err(error));
+            }
+            match version {
+                None => delete_current(t, &target, &conditions),
+                Some(version) => delete_version(t, &target, &version, &conditions),
+            }
+        })
+        .await
+    }
+}

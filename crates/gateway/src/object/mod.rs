@@ -1,0 +1,234 @@
+//! S3 semantics over a catalog and blobs: the service behind the protocol.
+
+pub mod body;
+mod buckets;
+pub mod codec;
+pub mod delete;
+pub mod keys;
+mod list;
+pub mod live;
+mod multipart;
+pub mod read;
+pub mod reads;
+pub mod row;
+mod service;
+pub mod write;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use plimsoll_server::error::ApiError;
+use plimsoll_server::reserve::Memory;
+
+use self::buckets::Buckets;
+pub use self::buckets::{Bucket, Document};
+use self::reads::Reads;
+use crate::ambient::wall_now;
+use crate::body::blob::Blobs;
+use crate::catalog::{Catalog, CatalogError, Transaction};
+use crate::guard::{self, Guard};
+use crate::lease::{self, Session};
+use crate::mover::survey::Survey;
+
+/// Maximum size in bytes of a body in the catalog.
+pub const MAX_INLINE: u64 = 1 << 20;
+
+/// Places of bodies.
+pub struct Bodies {
+    /// Bodies that are not in the catalog.
+    pub blobs: Blobs,
+    /// Numbers of the tiers that a new blob is written to before it is acknowledged.
+    pub write_tiers: Vec<u16>,
+    /// Largest body in bytes that is stored in the catalog; a larger one becomes a blob.
+    pub inline: u64,
+    /// Counts of reads; `None` if no rule needs them.
+    pub reads: Option<Arc<Reads>>,
+    /// Numbers of the tiers of the storage classes that lifecycle rules may name.
+    pub classes: BTreeMap<String, u16>,
+}
+
+/// A store of objects over a catalog and blobs.
+pub struct Store<C> {
+    /// Catalog of buckets, objects and uploads.
+    pub catalog: Arc<C>,
+    /// Bodies that are not in the catalog.
+    pub blobs: Blobs,
+    write_tiers: Vec<u16>,
+    inline: u64,
+    /// Counts of reads; `None` if no rule needs them.
+    pub reads: Option<Arc<Reads>>,
+    /// Numbers of the tiers of the storage classes that lifecycle rules may name.
+    pub classes: BTreeMap<String, u16>,
+    memory: Arc<Memory>,
+    buckets: RwLock<Buckets>,
+    /// Number of the session of this process; 0 before it begins.
+    session: AtomicU64,
+    /// Epoch in which this process works in the background.
+    epoch: AtomicU64,
+    /// True while this process works in the background.
+    leads: AtomicBool,
+    /// Result of the last visit of all objects.
+    survey: RwLock<Option<Arc<Survey>>>,
+}
+
+/// Returns the Unix time in milliseconds.
+pub fn now_ms() -> u64 {
+    wall_now().as_millisecond() as u64
+}
+
+/// Result of the operation inside a transaction: an S3 error drops the transaction.
+type Outcome<T> = Result<Result<T, ApiError>, CatalogError>;
+
+/// Returns the S3 error for a catalog that cannot answer. The client learns no file names.
+pub fn unavailable(error: &CatalogError) -> ApiError {
+    match error {
+        CatalogError::DiskFull => ApiError::new("InsufficientStorage"),
+        CatalogError::Damaged { .. } => {
+            ApiError::with("InternalError", "The stored data of this object is damaged.")
+        }
+        CatalogError::Stopped(_) => {
+            ApiError::with("InternalError", "The server has stopped writing after a failure of its disk.")
+        }
+        CatalogError::Io(_) => ApiError::new("InternalError"),
+        CatalogError::Unavailable(_) => {
+            ApiError::with("ServiceUnavailable", "The catalog does not answer. Try again.")
+        }
+        CatalogError::Changed => {
+            ApiError::with("ServiceUnavailable", "The object has changed during the request. Try again.")
+        }
+    }
+}
+
+impl<C: Catalog> Store<C> {
+    /// Opens a store and loads its buckets.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    pub fn open(catalog: Arc<C>, bodies: Bodies, memory: Arc<Memory>) -> Result<Store<C>, CatalogError> {
+        let buckets = RwLock::new(Buckets::load(&*catalog)?);
+        let Bodies { blobs, write_tiers, inline, reads, classes } = bodies;
+        let (session, epoch, leads, survey) = Default::default();
+        Ok(Store {
+            catalog,
+            blobs,
+            write_tiers,
+            inline,
+            reads,
+            classes,
+            memory,
+            buckets,
+            session,
+            epoch,
+            leads,
+            survey,
+        })
+    }
+
+    /// Returns the number of the session of this process.
+    pub fn session(&self) -> Session {
+        self.session.load(Ordering::Acquire)
+    }
+
+    /// Begins the session of this process.
+    ///
+    /// # Errors
+    /// Returns the error of the catalog.
+    pub async fn begin_session(&self) -> Result<Session, ApiError> {
+        let session = self.transact(64, |t| Ok(Ok(lease::begin(t, now_ms())?))).await?;
+        self.session.store(session, Ordering::Release);
+        Ok(session)
+    }
+
+    /// Returns the epoch in which this process works in the background. Work captures it at its start.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Begins to work in the background in an epoch; `None` ends this work.
+    pub fn lead(&self, epoch: Option<u64>) {
+        if let Some(epoch) = epoch {
+            self.epoch.store(epoch, Ordering::Release);
+        }
+        self.leads.store(epoch.is_some(), Ordering::Release);
+    }
+
+    /// Returns true while this process works in the background.
+    pub fn is_leader(&self) -> bool {
+        self.leads.load(Ordering::Acquire)
+    }
+
+    /// Returns the numbers of the tiers that receive new blobs.
+    pub fn write_tiers(&self) -> &[u16] {
+        &self.write_tiers
+    }
+
+    /// Returns the result of the last visit of all objects by this process.
+    pub fn survey(&self) -> Option<Arc<Survey>> {
+        self.survey.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Records the result of a visit of all objects.
+    pub fn surveyed(&self, survey: Option<Survey>) {
+        *self.survey.write().unwrap_or_else(PoisonError::into_inner) = survey.map(Arc::new);
+    }
+
+    /// Executes `operation` of the background work in a transaction, unless a later epoch has begun.
+    ///
+    /// # Errors
+    /// As [`Store::transact`], and if the epoch has ended.
+    pub async fn transact_in<T: Send + 'static>(
+        &self,
+        epoch: u64,
+        bytes: usize,
+        operation: impl FnOnce(&mut dyn Transaction) -> Outcome<T> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        self.transact(bytes, move |t| {
+            if guard::is_made(Guard::Epoch) && lease::leader(t)?.epoch != epoch {
+                let text = "Another gateway has taken over the work in the background.";
+                return Ok(Err(ApiError::with("OperationAborted", text)));
+            }
+            operation(t)
+        })
+        .await
+    }
+
+    /// Executes `operation` in a transaction that writes about `bytes` bytes.
+    ///
+    /// # Errors
+    /// Returns the S3 error of the operation, or that of the catalog.
+    pub async fn transact<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        operation: impl FnOnce(&mut dyn Transaction) -> Outcome<T> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let result = Arc::new(Mutex::new(None));
+        let of_transaction = Arc::clone(&result);
+        let work = Box::new(move |transaction: &mut dyn Transaction| {
+            let outcome = operation(transaction)?;
+            let commits = outcome.is_ok();
+            *of_transaction.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+            Ok(commits)
+        });
+        self.catalog.commit(work, bytes).await.map_err(|error| report(&error))?;
+        let outcome = result.lock().unwrap_or_else(PoisonError::into_inner).take();
+        outcome.unwrap_or_else(|| Err(ApiError::new("InternalError")))
+    }
+}
+
+/// Converts a catalog error to an S3 error, and reports damage and failures on standard error.
+fn report(error: &CatalogError) -> ApiError {
+    if !matches!(error, CatalogError::DiskFull) {
+        crate::log::warn(&error.to_string());
+    }
+    unavailable(error)
+}
+
+/// Runs `f` on a possibly damaged value: `None` becomes the error for damage.
+pub fn intact<T>(value: Option<T>) -> Result<T, CatalogError> {
+    value.ok_or_else(|| CatalogError::Damaged {
+        file: "catalog".into(),
+        offset: 0,
+        problem: "a value has an unknown encoding".into(),
+    })
+}

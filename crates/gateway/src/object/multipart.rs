@@ -1,0 +1,339 @@
+//! Multipart uploads and their parts.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use plimsoll_base::net::encode::hex;
+use plimsoll_s3::checksum::Algorithm;
+use plimsoll_server::body::BodyReader;
+use plimsoll_server::conditions::WriteConditions;
+use plimsoll_server::error::ApiError;
+use plimsoll_server::service::{
+    Completion, NewObject, ObjectInfo, ObjectPart, PartInfo, UploadInfo, UploadName,
+};
+
+use super::codec::{Reader, put_bytes, put_number};
+use super::keys::UploadId;
+use super::row::{Body, Head, Piece, Properties, checksum, checksum_bytes, piece, put_checksum, put_piece};
+use super::write::{Target, discard_piece, for_client, write_object};
+use super::{Bucket, Store, intact, keys};
+use crate::ambient::wall_now;
+use crate::body::blob::new_name;
+use crate::catalog::{Catalog, CatalogError, Transaction, Value};
+
+fn no_upload() -> ApiError {
+    ApiError::new("NoSuchUpload")
+}
+
+/// Returns the bytes of an upload id; `None` if it is malformed.
+fn parse_id(text: &str) -> Option<UploadId> {
+    let mut id = [0; 16];
+    if text.len() != 32 || !text.is_ascii() {
+        return None;
+    }
+    for (index, byte) in id.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
+    }
+    Some(id)
+}
+
+/// Encodes an upload: creation time, checksum and the properties of its object.
+fn encode_upload(upload: &UploadInfo) -> Value {
+    let mut head = Vec::new();
+    put_number(&mut head, upload.initiated.as_millisecond() as u64);
+    let checksum =
+        upload.checksum.map(|(algorithm, full)| (algorithm, if full { "full" } else { "" }.into()));
+    put_checksum(&mut head, checksum.as_ref());
+    let properties = Properties {
+        headers: upload.object.headers.clone(),
+        tags: upload.object.tags.clone(),
+        acl: upload.object.acl,
+        ..Properties::default()
+    };
+    Value { head: head.into(), properties: properties.encode(), body: Bytes::new() }
+}
+
+fn decode_upload(value: &Value) -> Option<UploadInfo> {
+    let mut reader = Reader(&value.head);
+    let initiated = jiff::Timestamp::from_millisecond(reader.number()? as i64).ok()?;
+    let checksum = checksum(&mut reader)?.map(|(algorithm, kind)| (algorithm, kind == "full"));
+    let properties = Properties::decode(&value.properties)?;
+    let object = NewObject {
+        headers: properties.headers,
+        tags: properties.tags,
+        acl: properties.acl,
+        checksum: None,
+        conditions: WriteConditions::default(),
+    };
+    Some(UploadInfo { object, checksum, initiated })
+}
+
+/// A stored part: its properties and its body.
+struct StoredPart {
+    info: PartInfo,
+    piece: Piece,
+}
+
+impl StoredPart {
+    fn encode(&self, inline: Bytes) -> Value {
+        let mut head = Vec::new();
+        put_number(&mut head, u64::from(self.info.number));
+        put_number(&mut head, self.info.size);
+        head.extend_from_slice(&self.info.md5);
+        put_bytes(&mut head, self.info.crc64.as_bytes());
+        put_number(&mut head, self.info.modified.as_millisecond() as u64);
+        put_checksum(&mut head, self.info.checksum.as_ref());
+        put_piece(&mut head, &self.piece);
+        Value { head: head.into(), properties: Bytes::new(), body: inline }
+    }
+
+    fn decode(head: &[u8]) -> Option<StoredPart> {
+        let mut reader = Reader(head);
+        let info = PartInfo {
+            number: reader.number()? as u32,
+            size: reader.number()?,
+            md5: reader.array()?,
+            crc64: reader.text()?.to_string(),
+            modified: jiff::Timestamp::from_millisecond(reader.number()? as i64).ok()?,
+            checksum: checksum(&mut reader)?,
+        };
+        Some(StoredPart { info, piece: piece(&mut reader)? })
+    }
+
+    /// Puts the blob of the part on the list of blobs to delete.
+    fn discard(&self, t: &mut dyn Transaction) -> Result<(), CatalogError> {
+        discard_piece(t, &self.piece)
+    }
+}
+
+/// Removes an upload and all its parts. Blobs of the parts that `keep` accepts stay.
+fn remove_upload(
+    t: &mut dyn Transaction,
+    upload_key: Vec<u8>,
+    id: &UploadId,
+    keep: impl Fn(&PartInfo) -> bool,
+) -> Result<(), CatalogError> {
+    let prefix = keys::parts(id);
+    let mut from = prefix.clone();
+    while let Some((key, row)) = t.first(&prefix, &from)? {
+        let part = intact(StoredPart::decode(&row.head))?;
+        if !keep(&part.info) {
+            part.discard(t)?;
+        }
+        from = [key.as_slice(), &[0]].concat();
+        t.delete(key);
+    }
+    t.delete(upload_key);
+    Ok(())
+}
+
+impl<C: Catalog> Store<C> {
+    pub(super) async fn new_upload(&self, target: Target, upload: UploadInfo) -> Result<String, ApiError> {
+        let id = new_name();
+        let key = keys::upload(target.bucket.number, &target.key, &id);
+        self.transact(1024, move |t| {
+            if let Err(error) = target.bucket.check(t)? {
+                return Ok(Err(error));
+            }
+            t.put(key, encode_upload(&upload));
+            Ok(Ok(()))
+        })
+        .await?;
+        Ok(hex(&id))
+    }
+
+    pub(super) fn find_upload(&self, bucket: &Bucket, name: UploadName<'_>) -> Result<UploadInfo, ApiError> {
+        let id = parse_id(name.id).ok_or_else(no_upload)?;
+        let key = keys::upload(bucket.number, name.key, &id);
+        let row = self.catalog.get(&key).map_err(for_client)?.ok_or_else(no_upload)?;
+        let value = self.catalog.value(&key, &row).map_err(for_client)?;
+        intact(decode_upload(&value)).map_err(for_client)
+    }
+
+    pub(super) async fn new_part(
+        &self,
+        target: Target,
+        upload_id: &str,
+        number: u32,
+        checksum: Option<Algorithm>,
+        body: &mut BodyReader<'_>,
+    ) -> Result<PartInfo, ApiError> {
+        let id = parse_id(upload_id).ok_or_else(no_upload)?;
+        let stored = self.store_body(body).await?;
+        let blob = stored.blob.clone();
+        let result = async {
+            let digests = body.finish()?;
+            let info = PartInfo {
+                number,
+                size: stored.size,
+                md5: digests.md5,
+                crc64: digests.crc64,
+                modified: jiff::Timestamp::from_millisecond(wall_now().as_millisecond()).unwrap_or_default(),
+                checksum: digests.checksum.filter(|(a, _)| checksum.is_none_or(|c| c == *a)),
+            };
+            let part = StoredPart { info: info.clone(), piece: stored.piece() };
+            let value = part.encode(stored.inline);
+            let upload_key = keys::upload(target.bucket.number, &target.key, &id);
+            let new_blob = stored.blob;
+            self.transact(value.body.len() + 256, move |t| {
+                if t.get(&upload_key)?.is_none() {
+                    return Ok(Err(no_upload()));
+                }
+                if let Some(blob) = new_blob
+                    && !blob.record(t)?
+                {
+                    return Ok(Err(ApiError::new("InternalError")));
+                }
+                let key = keys::part(&id, number);
+                if let Some(row) = t.get(&key)? {
+                    intact(StoredPart::decode(&row.head))?.discard(t)?;
+                }
+                t.put(key, value);
+                Ok(Ok(()))
+            })
+            .await?;
+            Ok(info)
+        };
+        let result = result.await;
+        if let (Err(error), Some(blob)) = (&result, blob) {
+            self.abandon_after(error, &blob.name).await;
+        }
+        result
+    }
+
+    pub(super) fn all_parts(&self, bucket: &Bucket, name: UploadName<'_>) -> Result<Vec<PartInfo>, ApiError> {
+        self.find_upload(bucket, name)?;
+        let id = parse_id(name.id).ok_or_else(no_upload)?;
+        let prefix = keys::parts(&id);
+        let mut scan = self.catalog.scan();
+        scan.seek(Bound::Included(&prefix)).map_err(for_client)?;
+        let mut parts = Vec::new();
+        while let Some((key, row)) = scan.next().map_err(for_client)? {
+            if !key.starts_with(&prefix) {
+                break;
+            }
+            parts.push(intact(StoredPart::decode(&row.head)).map_err(for_client)?.info);
+        }
+        Ok(parts)
+    }
+
+    pub(super) async fn complete(
+        &self,
+        target: Target,
+        upload_id: &str,
+        completion: Completion,
+    ) -> Result<ObjectInfo, ApiError> {
+        let id = parse_id(upload_id).ok_or_else(no_upload)?;
+        let upload_id = upload_id.to_string();
+        let with_version = target.bucket.is_versioned();
+        let (head, properties) = self
+            .transact(4096, move |t| {
+                let upload_key = keys::upload(target.bucket.number, &target.key, &id);
+                let Some(row) = t.get(&upload_key)? else { return Ok(Err(no_upload())) };
+                let upload = intact(decode_upload(&t.value(&row)?))?;
+                let mut pieces = Vec::new();
+                let mut inline = BytesMut::new();
+                for wanted in &completion.parts {
+                    let row = t.get(&keys::part(&id, wanted.number))?;
+                    let part = row.as_ref().and_then(|row| StoredPart::decode(&row.head));
+                    let (Some(row), Some(part)) = (row, part.filter(|part| part.info == *wanted)) else {
+                        return Ok(Err(ApiError::new("InvalidPart")));
+                    };
+                    if let Piece::Inline(_) = part.piece {
+                        inline.extend_from_slice(&t.value(&row)?.body);
+                    }
+                    pieces.push(part.piece);
+                }
+                let body = match pieces[..] {
+                    [Piece::Blob(name, _)] => Body::Blob(name),
+                    _ if pieces.iter().all(|piece| matches!(piece, Piece::Inline(_))) => Body::Inline,
+                    _ => Body::Pieces,
+                };
+                let properties = Properties {
+                    headers: upload.object.headers,
+                    tags: upload.object.tags,
+                    acl: upload.object.acl,
+                    parts: completion.parts.iter().cloned().map(ObjectPart::from).collect(),
+                    pieces: if body == Body::Pieces { pieces } else { Vec::new() },
+                    upload_id: Some(upload_id),
+                };
+                let digests: Vec<u8> = completion.parts.iter().flat_map(|part| part.md5).collect();
+                let head = Head {
+                    marker: false,
+                    null: false,
+                    body,
+                    generation: 0,
+                    size: completion.parts.iter().map(|part| part.size).sum(),
+                    modified_ms: wall_now().as_millisecond(),
+                    md5: plimsoll_s3::checksum::md5(&digests),
+                    parts: completion.parts.len() as u32,
+                    checksum: Some(checksum_bytes(&completion.checksum)),
+                };
+                let value =
+                    Value { head: Bytes::new(), properties: properties.encode(), body: inline.freeze() };
+                let conditions = completion.conditions;
+                let head = write_object(t, &target, head, value, |existing| conditions.check(existing))?;
+                let head = match head {
+                    Ok(head) => head,
+                    Err(error) => return Ok(Err(error)),
+                };
+                remove_upload(t, upload_key, &id, |part| completion.parts.contains(part))?;
+                Ok(Ok((head, properties)))
+            })
+            .await?;
+        Ok(head.info(properties, with_version))
+    }
+
+    /// Removes an upload and its parts.
+    pub async fn end_upload(&self, bucket: &Arc<Bucket>, key: &str, id: UploadId) -> Result<(), ApiError> {
+        let upload_key = keys::upload(bucket.number, key, &id);
+        self.transact(0, move |t| {
+            if t.get(&upload_key)?.is_none() {
+                return Ok(Err(no_upload()));
+            }
+            remove_upload(t, upload_key, &id, |_| false)?;
+            Ok(Ok(()))
+        })
+        .await
+    }
+
+    pub(super) async fn abort(&self, bucket: &Arc<Bucket>, name: UploadName<'_>) -> Result<(), ApiError> {
+        let id = parse_id(name.id).ok_or_else(no_upload)?;
+        self.end_upload(bucket, name.key, id).await
+    }
+
+    /// Returns the ids and keys of all uploads in a bucket.
+    pub(super) fn upload_ids(&self, bucket: &Bucket) -> Result<Vec<(UploadId, String)>, ApiError> {
+        let mut all = Vec::new();
+        self.visit_uploads(bucket, "", &mut |key, id, _| {
+            all.push((id, key.to_string()));
+            true
+        })?;
+        Ok(all)
+    }
+
+    /// Calls `visit` with the key, id and properties of the uploads with this prefix until it returns false.
+    pub fn visit_uploads(
+        &self,
+        bucket: &Bucket,
+        prefix: &str,
+        visit: &mut dyn FnMut(&str, UploadId, &UploadInfo) -> bool,
+    ) -> Result<(), ApiError> {
+        let start = keys::uploads(bucket.number, prefix);
+        let mut scan = self.catalog.scan();
+        scan.seek(Bound::Included(&start)).map_err(for_client)?;
+        while let Some((catalog_key, row)) = scan.next().map_err(for_client)? {
+            if !catalog_key.starts_with(&start) {
+                break;
+            }
+            let (key, id) = intact(keys::parse_upload(&catalog_key)).map_err(for_client)?;
+            let value = self.catalog.value(&catalog_key, &row).map_err(for_client)?;
+            let upload = intact(decode_upload(&value)).map_err(for_client)?;
+            if !visit(&key, id, &upload) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

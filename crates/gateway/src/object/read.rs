@@ -1,0 +1,332 @@
+//! Reads of objects.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use plimsoll_server::error::ApiError;
+use plimsoll_server::response::ResponseBody;
+use plimsoll_server::service::ObjectInfo;
+
+use super::body::{BodyError, BodySource, Part, find_blob};
+use super::row::{Body, Head, Piece, Properties, parse_version_id};
+use super::write::{Target, for_client, head_of};
+use super::{Store, intact, keys, report};
+use crate::ambient::wall_now;
+use crate::body::blob::{BlobError, text};
+use crate::catalog::{Catalog, CatalogError, Row, Transaction};
+
+/// Largest body in bytes that is read together with the properties, before it is known whether the request needs it.
+const READ_AHEAD: u32 = 16 * 1024;
+
+/// The row of an object.
+struct Found {
+    /// Name of the bucket.
+    bucket: Arc<str>,
+    catalog_key: Vec<u8>,
+    row: Row,
+}
+
+/// A found object.
+pub struct Object {
+    /// Properties of the object.
+    pub info: ObjectInfo,
+    found: Found,
+    body: Body,
+    pieces: Vec<Piece>,
+    /// Inline body, if it was read already.
+    inline: Option<Bytes>,
+}
+
+impl AsRef<ObjectInfo> for Object {
+    fn as_ref(&self) -> &ObjectInfo {
+        &self.info
+    }
+}
+
+fn no_key() -> ApiError {
+    ApiError::new("NoSuchKey")
+}
+
+fn no_version() -> ApiError {
+    ApiError::new("NoSuchVersion")
+}
+
+/// Returns the error for a read that finds a delete marker.
+fn hidden(head: &Head, by_version: bool) -> ApiError {
+    let error = ApiError::new(if by_version { "MethodNotAllowed" } else { "NoSuchKey" });
+    error.hidden_by(head.version(), head.modified())
+}
+
+/// Returns the error for a body that cannot be read: 500 if its bytes are damaged, 503 if their tier does not answer.
+fn unreadable(error: &BodyError) -> ApiError {
+    match error {
+        BodyError::Catalog(error) => report(error),
+        BodyError::Unknown(_) | BodyError::Blob(BlobError::Damaged { .. }) => {
+            crate::log::warn(&error.to_string());
+            ApiError::with("InternalError", "The stored data of this object is damaged.")
+        }
+        BodyError::Blob(_) => {
+            ApiError::with("ServiceUnavailable", "The storage tier of this object does not answer.")
+        }
+    }
+}
+
+type FoundRow = Result<(Vec<u8>, Row, Head), ApiError>;
+
+/// Finds the current version of an object, or a given one, in a transaction.
+///
+/// # Errors
+/// Returns the S3 error for a missing version or a delete marker.
+pub fn find(
+    t: &mut dyn Transaction,
+    target: &Target,
+    version: Option<&str>,
+) -> Result<FoundRow, CatalogError> {
+    let number = target.bucket.number;
+    let found = match version {
+        None => target.current(t)?.map(|(row, head)| (keys::current(number, &target.key), row, head)),
+        Some(version) => find_version(t, target, version)?,
+    };
+    Ok(match found {
+        None => Err(if version.is_some() { no_version() } else { no_key() }),
+        Some((_, _, head)) if head.marker => Err(hidden(&head, version.is_some())),
+        Some(found) => Ok(found),
+    })
+}
+
+/// Finds a version of an object, which may be a delete marker; `None` if there is none.
+pub fn find_version(
+    t: &mut dyn Transaction,
+    target: &Target,
+    version: &str,
+) -> Result<Option<(Vec<u8>, Row, Head)>, CatalogError> {
+    let number = target.bucket.number;
+    if let Some((row, head)) = target.current(t)?
+        && head.version() == version
+    {
+        return Ok(Some((keys::current(number, &target.key), row, head)));
+    }
+    if version == "null" {
+        return target.null_version(t);
+    }
+    let Some(generation) = parse_version_id(version) else { return Ok(None) };
+    let key = keys::version(number, &target.key, generation);
+    let Some(row) = t.get(&key)? else { return Ok(None) };
+    let head = head_of(&row)?;
+    Ok((!head.null).then_some((key, row, head)))
+}
+
+/// Returns the Unix time in seconds.
+pub fn now_s() -> u32 {
+    u32::try_from(wall_now().as_second()).unwrap_or(0)
+}
+
+/// Returns the parts of a range of a body of `size` bytes.
+fn parts(
+    body: &Body,
+    size: u64,
+    mut pieces: Vec<Piece>,
+    inline: &Bytes,
+    range: &Range<u64>,
+) -> VecDeque<Part> {
+    match body {
+        Body::Slice(slice) => return VecDeque::from([Part::Slice(*slice, range.clone())]),
+        Body::Blob(name) => pieces = vec![Piece::Blob(*name, size)],
+        Body::Inline => pieces = vec![Piece::Inline(size)],
+        Body::Pieces => {}
+    }
+    let mut parts = VecDeque::new();
+    let (mut at, mut inline_at) = (0, 0);
+    for piece in pieces {
+        let (from, to) = (range.start.max(at), range.end.min(at + piece.size()));
+        if from < to {
+            let within = from - at..to - at;
+            parts.push_back(match piece {
+                Piece::Inline(_) => {
+                    let start = inline_at + within.start as usize;
+                    Part::Inline(inline.slice(start..start + (to - from) as usize))
+                }
+                Piece::Blob(name, size) => Part::Blob(name, size, within),
+            });
+        }
+        at += piece.size();
+        if let Piece::Inline(size) = piece {
+            inline_at += size as usize;
+        }
+    }
+    parts
+}
+
+impl<C: Catalog> Store<C> {
+    /// Returns a stream of a whole body.
+    pub fn stream(&self, head: &Head, inline: Bytes, pieces: Vec<Piece>) -> BodySource<C> {
+        let parts = parts(&head.body, head.size, pieces, &inline, &(0..head.size));
+        BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone(), None)
+    }
+
+    /// Reads a whole body into memory.
+    ///
+    /// # Errors
+    /// If no place has the bytes.
+    pub async fn collect(&self, head: &Head, inline: Bytes, pieces: Vec<Piece>) -> Result<Bytes, BodyError> {
+        let size = head.size;
+        let mut source = self.stream(head, inline, pieces);
+        let mut body = BytesMut::new();
+        while let Some(bytes) = source.next().await? {
+            if body.is_empty() && bytes.len() as u64 == size {
+                return Ok(bytes);
+            }
+            body.extend_from_slice(&bytes);
+        }
+        Ok(body.freeze())
+    }
+
+    /// Reads a range of a segment at the first place that works; `None` if there is none. The bytes are not verified.
+    pub async fn read_segment(&self, segment: &keys::BlobName, range: Range<u64>) -> Option<Bytes> {
+        let (head, _) = find_blob(&*self.catalog, segment).ok()?;
+        for location in &head.locations {
+            match self.blobs.read_range(location, range.clone()).await {
+                Ok(bytes) => return Some(bytes),
+                Err(error) => crate::log::warn(&format!("segment {}: {error}", text(segment))),
+            }
+        }
+        None
+    }
+
+    /// Finds the current version of an object, or a given one.
+    pub(super) async fn find_object(
+        &self,
+        target: &Target,
+        version: Option<&str>,
+    ) -> Result<Object, ApiError> {
+        let number = target.bucket.number;
+        let found = match version {
+            None => self.lookup(keys::current(number, &target.key))?,
+            Some(version) => self.lookup_version(target, version)?,
+        };
+        let (catalog_key, row, head) =
+            found.ok_or_else(|| if version.is_some() { no_version() } else { no_key() })?;
+        if head.marker {
+            return Err(hidden(&head, version.is_some()));
+        }
+        let (properties, inline) = if row.place.body <= READ_AHEAD {
+            let value = self.catalog.value(&catalog_key, &row).map_err(for_client)?;
+            (value.properties, Some(value.body))
+        } else {
+            (self.catalog.properties(&catalog_key, &row).map_err(for_client)?, None)
+        };
+        let mut properties = intact(Properties::decode(&properties)).map_err(for_client)?;
+        let (body, pieces) = (head.body.clone(), std::mem::take(&mut properties.pieces));
+        let info = head.info(properties, target.bucket.is_versioned());
+        let found = Found { bucket: Arc::clone(&target.bucket.name), catalog_key, row };
+        Ok(Object { info, found, body, pieces, inline })
+    }
+
+    fn lookup(&self, key: Vec<u8>) -> Result<Option<(Vec<u8>, Row, Head)>, ApiError> {
+        let Some(row) = self.catalog.get(&key).map_err(for_client)? else { return Ok(None) };
+        let head = head_of(&row).map_err(for_client)?;
+        Ok(Some((key, row, head)))
+    }
+
+    fn lookup_version(
+        &self,
+        target: &Target,
+        version: &str,
+    ) -> Result<Option<(Vec<u8>, Row, Head)>, ApiError> {
+        let number = target.bucket.number;
+        if let Some(found) = self.lookup(keys::current(number, &target.key))?
+            && found.2.version() == version
+        {
+            return Ok(Some(found));
+        }
+        if let Some(generation) = parse_version_id(version) {
+            let found = self.lookup(keys::version(number, &target.key, generation))?;
+            return Ok(found.filter(|(_, _, head)| !head.null));
+        }
+        if version != "null" {
+            return Ok(None);
+        }
+        let prefix = keys::noncurrent(number, &target.key);
+        let mut scan = self.catalog.scan();
+        scan.seek(std::ops::Bound::Included(&prefix)).map_err(for_client)?;
+        while let Some((key, row)) = scan.next().map_err(for_client)? {
+            if !key.starts_with(&prefix) {
+                break;
+            }
+            let head = head_of(&row).map_err(for_client)?;
+            if head.null {
+                return Ok(Some((key, row, head)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns a range of a body that has moved since its row was read; `None` if the row is still the same.
+    fn moved(&self, object: &Found, range: &Range<u64>) -> Result<Option<BodySource<C>>, ApiError> {
+        let Found { bucket, catalog_key, row: old } = object;
+        let row = self.catalog.get(catalog_key).map_err(for_client)?.ok_or_else(no_key)?;
+        if row.head == old.head {
+            return Ok(None);
+        }
+        let (before, head) = (head_of(old).map_err(for_client)?, head_of(&row).map_err(for_client)?);
+        if (head.generation, head.md5) != (before.generation, before.md5) {
+            return Err(for_client(CatalogError::Changed));
+        }
+        let value = self.catalog.value(catalog_key, &row).map_err(for_client)?;
+        let properties = intact(Properties::decode(&value.properties)).map_err(for_client)?;
+        let parts = parts(&head.body, head.size, properties.pieces, &value.body, range);
+        let bucket = Some(Arc::clone(bucket));
+        Ok(Some(BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone(), bucket)))
+    }
+
+    /// Returns a byte range of an object.
+    pub(super) async fn read_object(
+        &self,
+        object: Object,
+        range: Range<u64>,
+    ) -> Result<ResponseBody, ApiError> {
+        let size = range.end - range.start;
+        if let Some(reads) = &self.reads {
+            reads.count(&object.found.catalog_key, now_s());
+        }
+        let inline = match object.inline {
+            Some(inline) => inline,
+            None => {
+                let Found { catalog_key, row, .. } = &object.found;
+                self.catalog.value(catalog_key, row).map_err(for_client)?.body
+            }
+        };
+        if object.body == Body::Inline {
+            let bytes = inline.slice(range.start as usize..range.end as usize);
+            return Ok(ResponseBody::new(if bytes.is_empty() { Vec::new() } else { vec![bytes] }));
+        }
+        let parts = parts(&object.body, object.info.size, object.pieces, &inline, &range);
+        let bucket = Some(Arc::clone(&object.found.bucket));
+        let mut source = BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone(), bucket);
+        // The first bytes are read before the response begins, so that a missing or damaged blob gives an error.
+        let first = match source.next().await {
+            Ok(first) => first,
+            Err(error) => {
+                let moved = self.moved(&object.found, &range)?;
+                source = moved.ok_or_else(|| unreadable(&error))?;
+                source.next().await.map_err(|error| unreadable(&error))?
+            }
+        };
+        let rest = stream::unfold(source, |mut source| async move {
+            match source.next().await {
+                Ok(None) => None,
+                Ok(Some(bytes)) => Some((Ok(bytes), source)),
+                Err(error) => {
+                    crate::log::warn(&error.to_string());
+                    Some((Err(error.into()), source))
+                }
+            }
+        });
+        let first = stream::iter(first.map(Ok));
+        let whole = futures_util::StreamExt::chain(first, rest);
+        Ok(ResponseBody::of_stream(Box::pin(whole), size))
+    }
+}

@@ -1,0 +1,420 @@
+//! Writes of objects: bodies into the catalog or into blobs, and new rows with their versions.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use plimsoll_server::body::BodyReader;
+use plimsoll_server::conditions::Existing;
+use plimsoll_server::error::ApiError;
+use plimsoll_server::service::{NewObject, ObjectChange, ObjectInfo, Versioning};
+
+use super::now_ms;
+use super::row::{Body, Head, Piece, Properties};
+use super::{Bucket, Store, intact, keys, live, report};
+use crate::ambient::wall_now;
+use crate::body::blob::{BlobError, new_name, text};
+use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
+use crate::catalog::embedded::head_only;
+use crate::catalog::{Catalog, CatalogError, Row, Transaction, Value};
+
+/// Time in milliseconds for which a deleted blob stays, so that open reads can end.
+pub const GRACE_MS: u64 = 10_000;
+
+/// A stored body.
+#[derive(Debug, Default)]
+pub struct StoredBody {
+    /// Inline bytes; empty if the body is a blob.
+    pub inline: Bytes,
+    /// Blob of the body; `None` if the body is inline.
+    pub blob: Option<NewBlob>,
+    /// Size in bytes.
+    pub size: u64,
+}
+
+/// A complete blob that no row refers to yet.
+#[derive(Debug, Clone)]
+pub struct NewBlob {
+    /// Name of the blob.
+    pub name: keys::BlobName,
+    /// Value of its row in the catalog: the state, and the checksums as properties.
+    pub value: Value,
+}
+
+impl NewBlob {
+    /// Records in a transaction that the blob is complete. Returns false if it was given up meanwhile.
+    pub fn record(self, t: &mut dyn Transaction) -> Result<bool, CatalogError> {
+        let is_ours = writer_of(t, &self.name)?.is_some();
+        if is_ours {
+            t.put(keys::blob(&self.name), self.value);
+        }
+        Ok(is_ours)
+    }
+}
+
+impl StoredBody {
+    /// Returns the place of the body of an object.
+    pub fn place(&self) -> Body {
+        self.blob.as_ref().map_or(Body::Inline, |blob| Body::Blob(blob.name))
+    }
+
+    /// Returns the body as the piece of another one.
+    pub fn piece(&self) -> Piece {
+        self.blob.as_ref().map_or(Piece::Inline(self.size), |blob| Piece::Blob(blob.name, self.size))
+    }
+}
+
+fn blob_error(error: &BlobError) -> ApiError {
+    if error.is_full() {
+        return ApiError::new("InsufficientStorage");
+    }
+    crate::log::warn(&format!("blobs: {error}"));
+    ApiError::new("InternalError")
+}
+
+/// Reads a version of an object as a condition sees it: a delete marker does not exist.
+fn with_existing<T>(head: Option<&Head>, f: impl FnOnce(Option<Existing<'_>>) -> T) -> T {
+    let head = head.filter(|head| !head.marker);
+    let etag = head.map(Head::etag).unwrap_or_default();
+    f(head.map(|head| Existing { etag: &etag, modified_s: head.modified().as_second() }))
+}
+
+/// Returns the head of a row.
+pub fn head_of(row: &Row) -> Result<Head, CatalogError> {
+    intact(Head::decode(&row.head))
+}
+
+/// Puts the blobs of a row on the list of blobs to delete, and releases its segment.
+pub fn discard_row(t: &mut dyn Transaction, head: &Head, row: &Row) -> Result<(), CatalogError> {
+    match &head.body {
+        Body::Inline => Ok(()),
+        Body::Blob(name) => discard_blob(t, name, GRACE_MS),
+        Body::Slice(slice) => live::release(t, slice),
+        Body::Pieces => {
+            let value = match t.value(row) {
+                // An object with damaged properties can be replaced; its blobs stay until the next sweep.
+                Err(CatalogError::Damaged { .. }) => return Ok(()),
+                value => value?,
+            };
+            let properties = intact(Properties::decode(&value.properties))?;
+            properties.pieces.iter().try_for_each(|piece| discard_piece(t, piece))
+        }
+    }
+}
+
+/// Puts the blob of a piece on the list of blobs to delete.
+pub fn discard_piece(t: &mut dyn Transaction, piece: &Piece) -> Result<(), CatalogError> {
+    match piece {
+        Piece::Inline(_) => Ok(()),
+        Piece::Blob(name, _) => discard_blob(t, name, GRACE_MS),
+    }
+}
+
+/// Marks a blob as discarded, and puts its bytes on the list of bytes to delete. They stay for `grace_ms` milliseconds,
+/// so that open reads can end.
+pub fn discard_blob(
+    t: &mut dyn Transaction,
+    name: &keys::BlobName,
+    grace_ms: u64,
+) -> Result<(), CatalogError> {
+    let key = keys::blob(name);
+    let Some(row) = t.get(&key)? else { return Ok(()) };
+    let head = intact(BlobHead::decode(&row.head))?;
+    let at = now_ms() + grace_ms;
+    for location in &head.locations {
+        let is_unfinished = head.state == State::Pending;
+        let reason = if is_unfinished { Reason::Unfinished } else { Reason::Discarded };
+        let garbage = Garbage { blob: *name, reason, switched: head.switched };
+        t.put(keys::garbage(at, location), head_only(garbage.encode()));
+    }
+    let properties = t.value(&row)?.properties;
+    let head = BlobHead { state: State::Discarded, ..head };
+    t.put(key, Value { head: head.encode(), properties, body: Bytes::new() });
+    Ok(())
+}
+
+/// Returns the number of the session that writes a blob; `None` if the blob is not pending.
+pub fn writer_of(t: &mut dyn Transaction, name: &keys::BlobName) -> Result<Option<u64>, CatalogError> {
+    let head = t.get(&keys::blob(name))?.and_then(|row| BlobHead::decode(&row.head));
+    Ok(head.filter(|head| head.state == State::Pending).map(|head| head.version))
+}
+
+/// The place of an object in a bucket.
+#[derive(Clone)]
+pub struct Target {
+    /// Bucket of the object.
+    pub bucket: Arc<Bucket>,
+    /// Key of the object.
+    pub key: String,
+}
+
+impl Target {
+    /// Returns the current row and its head; `None` if the key has no versions.
+    pub fn current(&self, t: &mut dyn Transaction) -> Result<Option<(Row, Head)>, CatalogError> {
+        let row = t.get(&keys::current(self.bucket.number, &self.key))?;
+        row.map(|row| head_of(&row).map(|head| (row, head))).transpose()
+    }
+
+    /// Returns the catalog key, row and head of the version `null`; `None` if there is none.
+    pub fn null_version(
+        &self,
+        t: &mut dyn Transaction,
+    ) -> Result<Option<(Vec<u8>, Row, Head)>, CatalogError> {
+        let prefix = keys::noncurrent(self.bucket.number, &self.key);
+        let mut from = prefix.clone();
+        while let Some((key, row)) = t.first(&prefix, &from)? {
+            let head = head_of(&row)?;
+            if head.null {
+                return Ok(Some((key, row, head)));
+            }
+            from = [key.as_slice(), &[0]].concat();
+        }
+        Ok(None)
+    }
+
+    /// Makes the current version noncurrent.
+    fn retire(&self, t: &mut dyn Transaction, row: &Row, head: &Head) -> Result<(), CatalogError> {
+        let value = t.value(row)?;
+        t.put(keys::version(self.bucket.number, &self.key, head.generation), value);
+        Ok(())
+    }
+
+    /// Prepares the bucket for a new current version: retires or removes the existing one. Returns true if the new
+    /// version is `null`.
+    pub fn make_room(
+        &self,
+        t: &mut dyn Transaction,
+        current: Option<&(Row, Head)>,
+    ) -> Result<bool, CatalogError> {
+        let versioning = self.bucket.info.versioning;
+        if versioning == Versioning::Suspended
+            && !current.is_some_and(|(_, head)| head.null)
+            && let Some((key, row, head)) = self.null_version(t)?
+        {
+            discard_row(t, &head, &row)?;
+            t.delete(key);
+        }
+        match (versioning, current) {
+            (_, None) => {}
+            (Versioning::Off, Some((row, head))) => discard_row(t, head, row)?,
+            (Versioning::Suspended, Some((row, head))) if head.null => discard_row(t, head, row)?,
+            (_, Some((row, head))) => self.retire(t, row, head)?,
+        }
+        Ok(versioning != Versioning::Enabled)
+    }
+}
+
+/// Returns a generation greater than that of the current version.
+pub fn next_generation(current: Option<&(Row, Head)>) -> u64 {
+    let now = wall_now().as_nanosecond() as u64;
+    current.map_or(now, |(_, head)| now.max(head.generation + 1))
+}
+
+/// Writes an object in a transaction: checks the conditions, and replaces or retires the current version. The
+/// generation, the time and the version of `head` are set here. Returns the head.
+pub fn write_object(
+    t: &mut dyn Transaction,
+    target: &Target,
+    mut head: Head,
+    value: Value,
+    check: impl FnOnce(Option<Existing<'_>>) -> Result<(), ApiError>,
+) -> Result<Result<Head, ApiError>, CatalogError> {
+    if let Err(error) = target.bucket.check(t)? {
+        return Ok(Err(error));
+    }
+    let current = target.current(t)?;
+    if let Err(error) = with_existing(current.as_ref().map(|(_, head)| head), check) {
+        return Ok(Err(error));
+    }
+    head.generation = next_generation(current.as_ref());
+    head.null = target.make_room(t, current.as_ref())?;
+    let value = Value { head: head.encode(), ..value };
+    t.put(keys::current(target.bucket.number, &target.key), value);
+    Ok(Ok(head))
+}
+
+impl<C: Catalog> Store<C> {
+    /// Reads a body to its end and stores it: in the catalog if it is small, else as a blob. The blob is recorded
+    /// before its first byte is written.
+    pub(super) async fn store_body(&self, body: &mut BodyReader<'_>) -> Result<StoredBody, ApiError> {
+        if body.length().is_some_and(|length| length <= self.inline) {
+            let inline = body.collect(&self.memory).await?;
+            let size = inline.len() as u64;
+            return Ok(StoredBody { inline, blob: None, size });
+        }
+        let mut first = BytesMut::new();
+        while first.len() as u64 <= self.inline {
+            match body.next().await? {
+                Some(piece) => first.extend_from_slice(&piece),
+                None => {
+                    let inline = first.freeze();
+                    let size = inline.len() as u64;
+                    return Ok(StoredBody { inline, blob: None, size });
+                }
+            }
+        }
+        let name = new_name();
+        let mut names = std::iter::once(name).chain(std::iter::repeat_with(new_name));
+        let locate = |(tier, name)| Location::new(tier, name);
+        let locations: Vec<_> = self.write_tiers.iter().copied().zip(&mut names).map(locate).collect();
+        let pending = BlobHead::pending(self.session(), locations.clone());
+        let intent = head_only(pending.encode());
+        self.transact(64, move |t| {
+            t.put(keys::blob(&name), intent);
+            Ok(Ok(()))
+        })
+        .await?;
+        match self.store_blob(&locations, first.freeze(), body).await {
+            Ok((size, crcs)) => {
+                let crcs: Vec<u8> = crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect();
+                let head = BlobHead::complete(locations);
+                let value = Value { head: head.encode(), properties: crcs.into(), body: Bytes::new() };
+                Ok(StoredBody { inline: Bytes::new(), blob: Some(NewBlob { name, value }), size })
+            }
+            Err(error) => {
+                self.abandon(&name).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn store_blob(
+        &self,
+        locations: &[Location],
+        first: Bytes,
+        body: &mut BodyReader<'_>,
+    ) -> Result<(u64, Vec<u32>), ApiError> {
+        let mut writer = self.blobs.create(locations).map_err(|e| blob_error(&e))?;
+        let _buffers = self.memory.reserve(writer.memory())?;
+        let mut next = Ok(Some(first));
+        loop {
+            match next {
+                Ok(Some(piece)) => {
+                    if let Err(error) = writer.write(piece).await {
+                        writer.abort().await;
+                        return Err(blob_error(&error));
+                    }
+                }
+                Ok(None) => return writer.finish().await.map_err(|e| blob_error(&e)),
+                Err(error) => {
+                    writer.abort().await;
+                    return Err(error);
+                }
+            }
+            next = body.next().await;
+        }
+    }
+
+    /// Gives up a blob after a failed transaction. After an internal error, the transaction may be durable
+    /// nevertheless, so the blob stays: the next start deletes it if no row refers to it. A database knows whether the
+    /// transaction is durable.
+    pub(super) async fn abandon_after(&self, error: &ApiError, name: &keys::BlobName) {
+        if error.code != "InternalError" || self.catalog.is_shared() {
+            self.abandon(name).await;
+        }
+    }
+
+    /// Gives up a blob that is not complete. If this fails, the blob is given up when the session of this process ends.
+    pub async fn abandon(&self, name: &keys::BlobName) {
+        let name = *name;
+        let discarded = self.transact(0, move |t| {
+            if writer_of(t, &name)?.is_some() {
+                discard_blob(t, &name, 0)?;
+            }
+            Ok(Ok(()))
+        });
+        let discarded = discarded.await;
+        if let Err(error) = discarded {
+            crate::log::warn(&format!("blob {}: {error}", text(&name)));
+        }
+    }
+
+    pub(super) async fn put_object(
+        &self,
+        target: Target,
+        new: NewObject,
+        body: &mut BodyReader<'_>,
+    ) -> Result<ObjectInfo, ApiError> {
+        let stored = self.store_body(body).await?;
+        let blob = stored.blob.as_ref().map(|blob| blob.name);
+        let result = self.finish_put(target, new, body, stored).await;
+        if let (Err(error), Some(name)) = (&result, blob) {
+            self.abandon_after(error, &name).await;
+        }
+        result
+    }
+
+    async fn finish_put(
+        &self,
+        target: Target,
+        new: NewObject,
+        body: &mut BodyReader<'_>,
+        stored: StoredBody,
+    ) -> Result<ObjectInfo, ApiError> {
+        let digests = body.finish()?;
+        let checksum = digests.checksum.map(|(algorithm, value)| {
+            let bytes = plimsoll_s3::checksum::from_base64(&value).unwrap_or_default();
+            (algorithm, bytes, true)
+        });
+        let head = Head {
+            marker: false,
+            null: false,
+            body: stored.place(),
+            generation: 0,
+            size: stored.size,
+            modified_ms: wall_now().as_millisecond(),
+            md5: digests.md5,
+            parts: 0,
+            checksum,
+        };
+        let properties =
+            Properties { headers: new.headers, tags: new.tags, acl: new.acl, ..Properties::default() };
+        let value = Value { head: Bytes::new(), properties: properties.encode(), body: stored.inline };
+        let bytes = value.body.len() + 512;
+        let (conditions, blob) = (new.conditions, stored.blob);
+        let with_version = target.bucket.is_versioned();
+        let head = self
+            .transact(bytes, move |t| {
+                if let Some(blob) = blob
+                    && !blob.record(t)?
+                {
+                    return Ok(Err(ApiError::new("InternalError")));
+                }
+                write_object(t, &target, head, value, |existing| conditions.check(existing))
+            })
+            .await?;
+        Ok(head.info(properties, with_version))
+    }
+
+    pub(super) async fn change(
+        &self,
+        target: Target,
+        version: Option<String>,
+        change: ObjectChange,
+    ) -> Result<Option<String>, ApiError> {
+        let with_version = target.bucket.is_versioned();
+        self.transact(2048, move |t| {
+            if let Err(error) = target.bucket.check(t)? {
+                return Ok(Err(error));
+            }
+            let (key, row, head) = match super::read::find(t, &target, version.as_deref())? {
+                Ok(found) => found,
+                Err(error) => return Ok(Err(error)),
+            };
+            let mut value = t.value(&row)?;
+            let mut properties = intact(Properties::decode(&value.properties))?;
+            match change {
+                ObjectChange::Tags(tags) => properties.tags = tags,
+                ObjectChange::Acl(acl) => properties.acl = acl,
+            }
+            value.properties = properties.encode();
+            t.put(key, value);
+            Ok(Ok(with_version.then(|| head.version())))
+        })
+        .await
+    }
+}
+
+/// Converts an error of the catalog for a client.
+pub fn for_client(error: CatalogError) -> ApiError {
+    report(&error)
+}

@@ -1,0 +1,71 @@
+//! Plans for existing buckets: the objects of a listing as if the gateway had adopted them.
+
+use jiff::Timestamp;
+use plimsoll_server::config::acl::CannedAcl;
+
+use crate::blocking::block_on;
+use crate::body::blob::named_at;
+use crate::body::location::{BlobHead, Location};
+use crate::catalog::{Catalog, CatalogError, Transaction, Value};
+use crate::listing::Listed;
+use crate::object::row::{Body, Head, Properties};
+use crate::object::{Document, keys};
+
+/// Number of the bucket of all objects of a listing.
+const BUCKET: u32 = 1;
+
+/// Writes the row of a bucket to an empty catalog.
+///
+/// # Errors
+/// If the catalog fails.
+pub fn create_bucket<C: Catalog>(catalog: &C, name: &str) -> Result<(), CatalogError> {
+    let document = Document::new(BUCKET, String::new(), String::new(), CannedAcl::Private);
+    let value =
+        Value { properties: serde_json::to_vec(&document).unwrap_or_default().into(), ..Value::default() };
+    let key = keys::bucket(name);
+    let work = move |t: &mut dyn Transaction| {
+        t.put(key, value);
+        Ok(true)
+    };
+    block_on(catalog.commit(Box::new(work), 0))
+}
+
+/// Writes the rows of objects whose bodies are in a tier. Objects with the same key, such as versions, have
+/// a row each.
+///
+/// # Errors
+/// If the catalog fails.
+pub fn add<C: Catalog>(catalog: &C, tier: u16, objects: Vec<Listed>) -> Result<(), CatalogError> {
+    let work = move |t: &mut dyn Transaction| {
+        for Listed { key, size, modified_ms, .. } in objects {
+            let blob = named_at(u64::try_from(modified_ms).unwrap_or(0));
+            let head = Head {
+                marker: false,
+                null: true,
+                body: if size == 0 { Body::Inline } else { Body::Blob(blob) },
+                generation: Timestamp::from_millisecond(modified_ms)
+                    .map_or(0, |at| at.as_nanosecond() as u64),
+                size,
+                modified_ms,
+                md5: [0; 16],
+                parts: 0,
+                checksum: None,
+            };
+            if size > 0 {
+                let head = BlobHead::complete(vec![Location::new(tier, blob)]).encode();
+                t.put(keys::blob(&blob), Value { head, ..Value::default() });
+            }
+            let current = keys::current(BUCKET, &key);
+            let place = match t.get(&current)? {
+                None => current,
+                Some(_) => {
+                    keys::version(BUCKET, &key, u64::from_be_bytes(blob[8..].try_into().unwrap_or_default()))
+                }
+            };
+            let properties = Properties::default().encode();
+            t.put(place, Value { head: head.encode(), properties, ..Value::default() });
+        }
+        Ok(true)
+    };
+    block_on(catalog.commit(Box::new(work), 0))
+}

@@ -1,0 +1,108 @@
+//! Simulations of the catalog on a disk that loses power, fails, fills up and decays, and of gateways that move
+//! objects. Every run follows from its seed.
+//!
+//! `PLIMSOLL_SEEDS` sets the number of seeds of each simulation; `make bench-simulation` uses 20,000, and a million of
+//! those of gateways.
+
+mod backend;
+mod catalog;
+mod damage;
+mod disk;
+mod history;
+mod moves;
+mod power_loss;
+pub mod time;
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use plimsoll_base::rng::mix;
+
+use crate::catalog::embedded::Engine;
+use crate::catalog::embedded::Limits;
+use crate::catalog::{CatalogError, Scan, Value};
+
+/// Returns the number of seeds to simulate.
+fn seeds(default: u64) -> u64 {
+    std::env::var("PLIMSOLL_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// A sequence of pseudo-random numbers.
+#[derive(Clone)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(1);
+        mix(self.0)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n.max(1)
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// Content that the catalog must have: the body of each key.
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Limits so small that every mechanism is used.
+fn small_limits(random: &mut Random) -> Limits {
+    Limits {
+        segment_bytes: 2000 + random.below(8000),
+        memtable_entries: 2 + random.below(20) as usize,
+        log_bytes_per_table: 4000 + random.below(20_000),
+        fan_in: 2 + random.below(3) as usize,
+        reserve_bytes: 0,
+        space_check_ns: 0,
+        garbage_share: 0.2,
+        idle_garbage_share: 0.05,
+    }
+}
+
+fn key(random: &mut Random) -> Vec<u8> {
+    format!("key-{}", random.below(40)).into_bytes()
+}
+
+fn value(random: &mut Random) -> Value {
+    let size = if random.chance(10) { 1500 } else { random.below(200) } as usize;
+    let seed = random.next();
+    let body: Vec<u8> = (0..size).map(|i| mix(seed + i as u64) as u8).collect();
+    let head = body.iter().take(8).copied().collect::<Vec<u8>>();
+    Value { head: head.into(), properties: vec![7; 20].into(), body: body.into() }
+}
+
+/// Reads everything. Each key has its body, or the error of its read.
+fn read_all(engine: &Arc<Engine>, keys: &Model) -> BTreeMap<Vec<u8>, Result<Vec<u8>, CatalogError>> {
+    let mut found = BTreeMap::new();
+    let mut names: Vec<Vec<u8>> = (0..40).map(|i| format!("key-{i}").into_bytes()).collect();
+    names.extend(keys.keys().cloned());
+    for name in names {
+        match engine.get(&name) {
+            Ok(None) => {}
+            Ok(Some(row)) => {
+                let body = engine.read(&name, &row, true).map(|value| value.body.to_vec());
+                found.insert(name, body);
+            }
+            Err(error) => {
+                found.insert(name, Err(error));
+            }
+        }
+    }
+    found
+}
+
+/// Reads everything, which must be intact.
+fn content(engine: &Arc<Engine>) -> Model {
+    let found = read_all(engine, &Model::new());
+    let found: Model = found.into_iter().map(|(key, body)| (key, body.unwrap())).collect();
+    let mut scan = engine.scan();
+    scan.seek(Bound::Unbounded).unwrap();
+    let listed: Vec<Vec<u8>> = std::iter::from_fn(|| scan.next().unwrap()).map(|(key, _)| key).collect();
+    assert_eq!(listed, found.keys().cloned().collect::<Vec<_>>(), "a scan and single reads must agree");
+    found
+}

@@ -1,0 +1,163 @@
+//! Helpers for tests.
+
+pub mod postgres;
+
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use object_store::ObjectStore;
+use object_store::memory::InMemory;
+use plimsoll_server::body::BodyReader;
+use plimsoll_server::conditions::{DeleteConditions, WriteConditions};
+use plimsoll_server::config::acl::CannedAcl;
+use plimsoll_server::config::tags::Tags;
+use plimsoll_server::error::ApiError;
+use plimsoll_server::reserve::Memory;
+use plimsoll_server::response::ResponseBody;
+use plimsoll_server::service::{NewBucket, NewObject, ObjectService};
+
+use crate::body::blob::Blobs;
+use crate::body::cache::{Cache, CacheSettings};
+use crate::catalog::memory::MemoryCatalog;
+use crate::catalog::{Catalog, Row};
+use crate::object::{Bodies, Store};
+use crate::tier::{Backend, Tier, Tiers};
+
+/// A directory that is removed at the end of a test.
+pub struct TempDir(PathBuf);
+
+impl TempDir {
+    /// Creates an empty directory whose name contains `name`.
+    pub fn new(name: &str) -> TempDir {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("plimsoll-{name}-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        TempDir(path)
+    }
+
+    /// Returns the path of the directory.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A store over a catalog and tiers in memory, with one bucket.
+pub struct World {
+    /// The store under test.
+    pub store: Store<MemoryCatalog>,
+    /// Backends of the tiers, by number.
+    pub tiers: Vec<Arc<InMemory>>,
+}
+
+/// Name of the bucket of a [`World`].
+pub const BUCKET: &str = "bucket";
+
+/// Writes an object.
+///
+/// # Errors
+/// Returns the error for the client.
+pub async fn put<C: Catalog>(store: &Store<C>, key: &str, body: &[u8]) -> Result<(), ApiError> {
+    let bucket = store.bucket(BUCKET).await?;
+    let mut reader = BodyReader::of_object(ResponseBody::new(vec![Bytes::copy_from_slice(body)]));
+    reader.want(None);
+    let new = NewObject {
+        headers: Vec::new(),
+        tags: Tags::default(),
+        acl: CannedAcl::Private,
+        checksum: None,
+        conditions: WriteConditions::default(),
+    };
+    store.put(&bucket, key, new, &mut reader).await.map(|_| ())
+}
+
+/// Deletes an object.
+///
+/// # Errors
+/// Returns the error for the client.
+pub async fn delete<C: Catalog>(store: &Store<C>, key: &str) -> Result<(), ApiError> {
+    let bucket = store.bucket(BUCKET).await?;
+    store.delete(&bucket, key, None, DeleteConditions::default()).await.map(|_| ())
+}
+
+/// Reads an object: its entity tag and its body.
+///
+/// # Errors
+/// Returns the error for the client.
+pub async fn get<C: Catalog>(store: &Store<C>, key: &str) -> Result<(String, Vec<u8>), ApiError> {
+    let bucket = store.bucket(BUCKET).await?;
+    let object = store.open(&bucket, key, None).await?;
+    let (size, etag) = (object.info.size, object.info.etag_header.to_str().unwrap().to_string());
+    let mut reader = BodyReader::of_object(store.read(object, 0..size).await?);
+    let body = reader.collect(&Memory::new(u64::MAX)).await?;
+    Ok((etag, body.to_vec()))
+}
+
+impl World {
+    /// Creates a store with `tiers` tiers. Bodies above `inline` bytes become blobs in the first one.
+    pub async fn new(tiers: u16, inline: u64) -> World {
+        let tiers = (0..tiers).map(|_| Arc::new(InMemory::new())).collect();
+        let world = World::open(Arc::default(), tiers, inline);
+        let new = NewBucket { region: "r", owner: "o", acl: CannedAcl::Private };
+        world.store.create_bucket(BUCKET, new).await.unwrap();
+        world
+    }
+
+    /// Opens the store of another world again, with an empty cache and without counts.
+    pub fn over(other: &World) -> World {
+        World::open(Arc::clone(&other.store.catalog), other.tiers.clone(), 0)
+    }
+
+    fn open(catalog: Arc<MemoryCatalog>, tiers: Vec<Arc<InMemory>>, inline: u64) -> World {
+        let tier = |(number, backend): (u16, &Arc<InMemory>)| {
+            let backend = Backend::new(Arc::clone(backend) as Arc<dyn ObjectStore>);
+            (number, Tier::new(&number.to_string(), backend))
+        };
+        let cache = Cache::open(&CacheSettings::default()).unwrap();
+        let blobs = Blobs::new(Tiers::new((0..).zip(&tiers).map(tier).collect()), cache);
+        let class = |tier: u16| (format!("CLASS{tier}"), tier);
+        let classes = (0..u16::try_from(tiers.len()).unwrap()).map(class).collect();
+        let bodies = Bodies { blobs, write_tiers: vec![0], inline, reads: Some(Arc::default()), classes };
+        World { store: Store::open(catalog, bodies, Memory::new(u64::MAX)).unwrap(), tiers }
+    }
+
+    /// Writes an object.
+    pub async fn put(&self, key: &str, body: &[u8]) {
+        put(&self.store, key, body).await.unwrap();
+    }
+
+    /// Deletes an object.
+    pub async fn delete(&self, key: &str) {
+        delete(&self.store, key).await.unwrap();
+    }
+
+    /// Reads an object.
+    ///
+    /// # Errors
+    /// Returns the error for the client.
+    pub async fn get(&self, key: &str) -> Result<(String, Vec<u8>), ApiError> {
+        get(&self.store, key).await
+    }
+
+    /// Returns the number of objects in a tier.
+    pub async fn count(&self, tier: usize) -> usize {
+        self.tiers[tier].list(None).count().await
+    }
+
+    /// Returns the rows of the catalog whose keys start with `prefix`.
+    pub fn rows(&self, prefix: &[u8]) -> Vec<(Vec<u8>, Row)> {
+        let mut scan = self.store.catalog.scan();
+        scan.seek(Bound::Included(prefix)).unwrap();
+        std::iter::from_fn(|| scan.next().unwrap()).take_while(|(key, _)| key.starts_with(prefix)).collect()
+    }
+}

@@ -1,0 +1,171 @@
+//! Opens the backend of a tier from its URL.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::prefix::PrefixStore;
+use object_store::{ClientOptions, ObjectStore, RetryConfig};
+use plimsoll_s3::credentials::Credentials;
+use plimsoll_s3::endpoint::Style;
+use plimsoll_s3::url::{GcsUrl, PayloadSigning, S3Url, StoreUrl, UrlError, parse};
+
+use crate::config::TierTable;
+use crate::disk::real::create_directory;
+use crate::tier::Backend;
+
+/// Timeouts of requests to a tier. A request that takes longer is repeated or fails, and the read continues at another
+/// place of the blob.
+fn client_options(allow_http: bool) -> ClientOptions {
+    ClientOptions::new()
+        .with_allow_http(allow_http)
+        .with_connect_timeout(Duration::from_secs(3))
+        .with_timeout(Duration::from_secs(60))
+        .with_pool_max_idle_per_host(256)
+}
+
+fn retries() -> RetryConfig {
+    RetryConfig { max_retries: 3, retry_timeout: Duration::from_secs(15), ..RetryConfig::default() }
+}
+
+fn variable(name: &str) -> Result<String, String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty()).ok_or_else(|| format!("set {name}"))
+}
+
+/// Returns the place of objects: the parts without empty ones, each with a slash.
+fn root(start: &str, parts: &[&str]) -> String {
+    let parts = parts.iter().flat_map(|part| part.split('/')).filter(|part| !part.is_empty());
+    std::iter::once(start.trim_end_matches('/')).chain(parts).map(|part| format!("{part}/")).collect()
+}
+
+/// Puts the objects of a store under a prefix.
+fn under<S: ObjectStore>(store: S, prefix: &str) -> Arc<dyn ObjectStore> {
+    match prefix.trim_end_matches('/') {
+        "" => Arc::new(store),
+        prefix => Arc::new(PrefixStore::new(store, prefix)),
+    }
+}
+
+fn s3(table: &TierTable, url: &S3Url) -> Result<Backend, String> {
+    let endpoint = &url.endpoint;
+    let is_virtual = endpoint.style == Style::VirtualHost;
+    // With virtual-host style, the endpoint includes the bucket.
+    let mut builder = AmazonS3Builder::from_env()
+        .with_bucket_name(&endpoint.bucket)
+        .with_region(&endpoint.region)
+        .with_endpoint(endpoint.url())
+        .with_virtual_hosted_style_request(is_virtual)
+        .with_s3_express(url.zone.is_some())
+        .with_unsigned_payload(url.payload == PayloadSigning::Unsigned)
+        .with_skip_signature(!url.sign)
+        .with_client_options(client_options(!endpoint.tls))
+        .with_retry(retries());
+    if let (Some(access), Some(secret)) = (&table.access_key_env, &table.secret_key_env) {
+        let token = table.session_token_env.as_ref().map(|name| variable(name)).transpose()?;
+        let (access, secret) = (variable(access)?, variable(secret)?);
+        Credentials::new(&access, &secret, token.as_deref()).hide();
+        builder = builder.with_access_key_id(access).with_secret_access_key(secret);
+        if let Some(token) = token {
+            builder = builder.with_token(token);
+        }
+    }
+    let store = under(builder.build().map_err(|e| e.to_string())?, &url.prefix);
+    Ok(Backend {
+        root: root(&endpoint.url(), &[&endpoint.bucket, &url.prefix]),
+        storage_class: url.storage_class.clone(),
+        provider: Some(url.profile.name.clone()),
+        region: Some(endpoint.region.clone()),
+        ..Backend::new(store)
+    })
+}
+
+fn gcs(url: &GcsUrl) -> Result<Backend, String> {
+    let endpoint = &url.endpoint;
+    let builder = GoogleCloudStorageBuilder::from_env()
+        .with_bucket_name(&endpoint.bucket)
+        .with_base_url(&endpoint.url())
+        .with_skip_signature(!url.sign)
+        .with_client_options(client_options(!endpoint.tls))
+        .with_retry(retries());
+    let store = under(builder.build().map_err(|e| e.to_string())?, &url.prefix);
+    Ok(Backend {
+        root: root(&endpoint.url(), &[&endpoint.bucket, &url.prefix]),
+        storage_class: url.storage_class.clone(),
+        provider: Some(url.profile.name.clone()),
+        ..Backend::new(store)
+    })
+}
+
+/// Opens a container of Azure Blob Storage, `az://CONTAINER/PREFIX`. Azure's environment variables select the account.
+fn azure(place: &str) -> Result<Backend, String> {
+    let (container, prefix) = place.split_once('/').unwrap_or((place, ""));
+    let builder = MicrosoftAzureBuilder::from_env()
+        .with_container_name(container)
+        .with_client_options(client_options(false))
+        .with_retry(retries());
+    let store = under(builder.build().map_err(|e| e.to_string())?, prefix);
+    Ok(Backend { root: root("az:", &[place]), ..Backend::new(store) })
+}
+
+fn directory(path: &Path) -> Result<Backend, String> {
+    create_directory(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let store = LocalFileSystem::new_with_prefix(path).map_err(|e| e.to_string())?;
+    let store = Arc::new(store.with_fsync(true).with_automatic_cleanup(false));
+    let path = path.canonicalize().map_err(|e| format!("{}: {e}", path.display()))?;
+    let root = root("file:", &[&path.to_string_lossy()]);
+    Ok(Backend { directory: Some(path), root, ..Backend::new(store) })
+}
+
+/// Opens the backend of a tier. Nothing is sent.
+///
+/// # Errors
+/// A message for the user if the URL is invalid or credentials are missing. It contains no secret.
+pub fn open(table: &TierTable) -> Result<Backend, String> {
+    if let Some(place) = table.url.strip_prefix("az://") {
+        return azure(place);
+    }
+    const SCHEMES: &str =
+        "use s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///DIRECTORY";
+    let parsed = parse(&table.url, &|name| std::env::var(name).ok()).map_err(|error| match error {
+        UrlError::Scheme(url) => format!("'{url}' is not a tier; {SCHEMES}"),
+        other => other.to_string(),
+    });
+    match parsed? {
+        StoreUrl::S3(url) => s3(table, &url),
+        StoreUrl::Gcs(url) => gcs(&url),
+        StoreUrl::File(path, _) => directory(&path),
+        _ => Err(format!("this store is not a tier; {SCHEMES}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(url: &str) -> TierTable {
+        TierTable { url: url.into(), ..TierTable::default() }
+    }
+
+    #[test]
+    fn an_unusable_url_is_refused() {
+        for (url, problem) in [
+            ("memory:", "use s3://"),
+            ("dynamodb://table", "use s3://"),
+            ("hot", "'hot' is not a tier"),
+            ("s3://user:secret@bucket", "credentials"),
+        ] {
+            let error = open(&table(url)).unwrap_err();
+            assert!(error.contains(problem) && !error.contains("secret@"), "{url}: {error}");
+        }
+        let named = TierTable {
+            access_key_env: Some("PLIMSOLL_TEST_UNSET".into()),
+            secret_key_env: Some("PLIMSOLL_TEST_UNSET".into()),
+            ..table("s3://bucket?endpoint=http://127.0.0.1:9")
+        };
+        assert_eq!(open(&named).unwrap_err(), "set PLIMSOLL_TEST_UNSET");
+    }
+}

@@ -1,0 +1,447 @@
+//! Comparison of two sides, rendered for a terminal, as JSON and in the HTML report.
+
+use comfy_table::CellAlignment;
+use serde::Serialize;
+
+use crate::summary::comparison::{MetricComparison, Verdict, compare, holm, metrics};
+use crate::summary::confidence::LEVEL;
+use crate::summary::estimates::{Estimate, Estimator, Metric};
+use crate::summary::groups::compare_groups;
+use crate::summary::objective::Target;
+use crate::summary::series::Series;
+use crate::summary::verdict::{self, Compared};
+use plimsoll_base::units::{format_ms, format_per_s, format_throughput};
+use plimsoll_document::terminal::{lines, plain};
+use plimsoll_document::{Document, Table as Figures};
+
+/// One side of a comparison.
+#[derive(Debug, Clone, Serialize)]
+pub struct Subject {
+    /// Id of the run.
+    pub run: String,
+    /// URL of the store as the user wrote it, without credentials.
+    pub store: String,
+    /// Shortest name that distinguishes this side from the other.
+    pub name: String,
+}
+
+/// One figure on one side, in the row's unit.
+#[derive(Debug, Clone, Serialize)]
+pub struct Side {
+    /// Measured value. `None` if there are too few operations.
+    pub value: Option<f64>,
+    /// Lower end of the 95% interval. `None` without an interval.
+    pub low: Option<f64>,
+    /// Upper end of the 95% interval. `None` without an interval.
+    pub high: Option<f64>,
+    /// Resource that limited the client; the figure is then only a bound on the store's. `None` if
+    /// the client was not the bottleneck.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_limited: Option<String>,
+}
+
+/// Comparison of one figure.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// Name of the phase.
+    pub phase: String,
+    /// Step of a ramp, from 0. `None` outside a ramp.
+    pub step: Option<u32>,
+    /// Kind of operation.
+    pub operation: String,
+    /// Name of the metric, such as `p99` or `throughput`.
+    pub metric: String,
+    /// Unit of the figures: `ms`, `per_s`, `bytes_per_s` or `share`.
+    pub unit: &'static str,
+    /// True for the primary figure, which is declared before the comparison. The others are corrected for
+    /// multiple comparisons.
+    pub primary: bool,
+    /// True for a primary figure that the user declared.
+    #[serde(skip)]
+    pub declared: bool,
+    /// Figure of the base.
+    pub base: Side,
+    /// Figure of the other side.
+    pub other: Side,
+    /// Ratio of the other side to the base; for errors the difference of the shares. `None` without an interval.
+    pub change: Option<f64>,
+    /// Lower end of the 95% interval of `change`.
+    pub change_low: Option<f64>,
+    /// Upper end of the 95% interval of `change`.
+    pub change_high: Option<f64>,
+    /// Probability (p-value) of a change at least this large if there were no true difference.
+    pub probability: Option<f64>,
+    /// Bound that the probability must not exceed for a difference to count.
+    pub bound: f64,
+    /// Verdict on the other side: `faster`, `slower`, `no difference shown` or `cannot tell`.
+    pub verdict: Verdict,
+    /// Smallest relative change (for errors, difference) that a comparison of this design detects in 80% of the cases.
+    pub smallest: Option<f64>,
+    /// Seconds of measurement that an interval would need. `None` if there is one.
+    pub duration_needed_s: Option<f64>,
+    /// Number of pairs of blocks whose correlation narrowed the interval; 0 without pairing.
+    pub pairs: usize,
+}
+
+/// Comparison of two sides.
+#[derive(Debug, Clone, Serialize)]
+pub struct Comparison {
+    /// Side that the other is compared with.
+    pub base: Subject,
+    /// Side that the verdicts are about.
+    pub other: Subject,
+    /// Differences between the clients, which also affect the verdicts.
+    pub clients: Vec<String>,
+    /// Differences between the loads of imported runs, which have no experiment to compare.
+    pub loads: Vec<String>,
+    /// Number of runs of the base and of the other side. With one run each, differences between days are not included.
+    pub runs: (usize, usize),
+    /// Figures that were compared, in order.
+    pub rows: Vec<Row>,
+}
+
+/// Series of one phase and operation in the runs of both groups.
+pub struct GroupPair<'a> {
+    /// Series of the base runs.
+    pub base: Vec<&'a Series>,
+    /// Series of the other runs.
+    pub other: Vec<&'a Series>,
+}
+
+/// Compares groups of runs, figure by figure. `primary` and `also` are as in [`rows`].
+pub fn group_rows(pairs: &[GroupPair<'_>], primary: Option<&Target>, also: &[Target]) -> Vec<Row> {
+    let compared = pairs.iter().filter_map(|pair| {
+        let (base, other) = (*pair.base.first()?, *pair.other.first()?);
+        let with = |metric| compare_groups(&pair.base, &pair.other, metric);
+        Some(((base, other), with))
+    });
+    judged(compared, primary, also)
+}
+
+/// Compares pairs of series, figure by figure. `primary` is the primary figure, by default p50 of the first
+/// operation. `also` lists figures to compare in addition to the default ones.
+pub fn rows(
+    pairs: &[(&Series, &Series)],
+    primary: Option<&Target>,
+    also: &[Target],
+    paired: bool,
+) -> Vec<Row> {
+    let compared = pairs.iter().map(|(base, other)| {
+        let (mut a, mut b) = (Estimator::new(base), Estimator::new(other));
+        let with = move |metric| compare(&mut a, &mut b, metric, paired);
+        ((*base, *other), with)
+    });
+    judged(compared, primary, also)
+}
+
+/// Compares all figures of the pairs of series that `compared` yields, each with its function, and judges them.
+fn judged<'a, F: FnMut(Metric) -> MetricComparison>(
+    compared: impl Iterator<Item = ((&'a Series, &'a Series), F)>,
+    primary: Option<&Target>,
+    also: &[Target],
+) -> Vec<Row> {
+    let mut found: Vec<((&Series, &Series), MetricComparison, bool)> = Vec::new();
+    for ((base, other), mut with) in compared {
+        let counts = base.clocked();
+        let mut all = metrics(base, other);
+        for target in primary.into_iter().chain(also).filter(|t| t.matches(base)) {
+            all.extend(Metric::from_name(&target.metric, counts).filter(|m| !all.contains(m)));
+        }
+        for metric in all {
+            let first = found.iter().all(|(_, _, primary)| !primary);
+            let name = metric.name(counts);
+            let declared = primary.map_or(name == "p50", |t| t.matches(base) && t.metric == name);
+            found.push(((base, other), with(metric), first && declared));
+        }
+    }
+    let probabilities: Vec<Option<f64>> =
+        found.iter().map(|(_, c, primary)| c.probability.filter(|_| !primary)).collect();
+    let bounds = holm(&probabilities);
+    found
+        .into_iter()
+        .zip(bounds)
+        .map(|((s, c, is_primary), bound)| Row {
+            declared: is_primary && primary.is_some(),
+            ..row(s, &c, is_primary, if is_primary { 1.0 - LEVEL } else { bound })
+        })
+        .collect()
+}
+
+fn row((series, other): (&Series, &Series), compared: &MetricComparison, primary: bool, bound: f64) -> Row {
+    let (unit, scale) = compared.metric.unit();
+    let side = |estimate: &Estimate, series: &Series| {
+        let ends = estimate.confidence.ends().filter(|_| estimate.value.is_some());
+        Side {
+            value: estimate.value.map(|v| v * scale),
+            low: ends.map(|(low, _)| low * scale),
+            high: ends.map(|(_, high)| high * scale),
+            client_limited: series.client_limited.clone(),
+        }
+    };
+    Row {
+        phase: series.phase.clone(),
+        step: series.step,
+        operation: series.operation.to_string(),
+        metric: compared.metric.name(series.clocked()),
+        unit,
+        primary,
+        declared: false,
+        base: side(&compared.base, series),
+        other: side(&compared.other, other),
+        change: compared.change.map(|c| c.0),
+        change_low: compared.change.map(|c| c.1),
+        change_high: compared.change.map(|c| c.2),
+        probability: compared.probability,
+        bound,
+        verdict: compared.verdict(bound),
+        smallest: compared.smallest,
+        duration_needed_s: compared
+            .duration_needed_s
+            .or_else(|| compared.base.confidence.duration_needed_s())
+            .filter(|seconds| *seconds > 0.0),
+        pairs: compared.pairs,
+    }
+}
+
+impl Row {
+    /// Returns the name of the figure: `get p99`, `ramp_3 get p50`. Omits a phase that has the name of its operation.
+    pub fn label(&self) -> String {
+        format!("{} {}", self.place(), self.metric)
+    }
+
+    /// Returns phase and operation: `get`, `ramp_3 get`.
+    fn place(&self) -> String {
+        let phase = self.step.map_or_else(|| self.phase.clone(), |s| format!("{}_{}", self.phase, s + 1));
+        let phase = if phase == self.operation { String::new() } else { format!("{phase} ") };
+        format!("{phase}{}", self.operation)
+    }
+
+    fn value(&self, value: f64) -> String {
+        match self.unit {
+            "ms" => format!("{} ms", format_ms(value)),
+            "per_s" => format!("{}/s", format_per_s(value)),
+            "bytes_per_s" => format_throughput(value),
+            _ => format!("{:.3}%", 100.0 * value),
+        }
+    }
+
+    fn compared(&self, label: String) -> Compared {
+        Compared {
+            label,
+            less_is_better: self.unit == "ms",
+            change: self
+                .change
+                .zip(self.change_low)
+                .zip(self.change_high)
+                .map(|((c, low), high)| (c, low, high)),
+            verdict: self.verdict,
+            duration_needed_s: self.duration_needed_s,
+        }
+    }
+
+    /// Returns the change with its interval: `x 1.25 [1.20..1.31]`.
+    pub fn change_text(&self) -> String {
+        let (Some(change), Some(low), Some(high)) = (self.change, self.change_low, self.change_high) else {
+            return "-".into();
+        };
+        if self.unit == "share" {
+            return format!("{:+.3}% [{:+.3}..{:+.3}]", 100.0 * change, 100.0 * low, 100.0 * high);
+        }
+        format!("x {change:.3} [{low:.3}..{high:.3}]")
+    }
+
+    /// Returns the verdict for the table, with a remark if a side was limited by its client.
+    fn verdict_text(&self) -> String {
+        format!("{}{}", self.verdict_alone(), self.bound_text())
+    }
+
+    fn verdict_alone(&self) -> String {
+        if let Some(seconds) = self.duration_needed_s.filter(|_| self.verdict == Verdict::CannotTell) {
+            return format!("cannot tell; needs about {seconds:.0} s of measurement");
+        }
+        if self.verdict == Verdict::CannotTell {
+            return "cannot tell; needs more runs".into();
+        }
+        let lost = self.change_low.zip(self.change_high).is_some_and(|(low, high)| low > 1.0 || high < 1.0);
+        let note = match (self.verdict == Verdict::NoDifference, lost && self.unit != "share", self.smallest)
+        {
+            (true, true, _) => " (not significant among this many figures)".into(),
+            (true, false, Some(smallest)) => {
+                format!(" (a change of {:.1}% would be found in 80% of the cases)", 100.0 * smallest)
+            }
+            _ => String::new(),
+        };
+        format!("{}{note}", self.verdict.describe())
+    }
+
+    /// Returns a remark that names the sides whose figure is only a bound, such as
+    /// `; only a bound (base)`. The sentence of the comparison states the reason.
+    pub fn bound_text(&self) -> &'static str {
+        match (&self.base.client_limited, &self.other.client_limited) {
+            (None, None) => "",
+            (Some(_), None) => "; only a bound (base)",
+            (None, Some(_)) => "; only a bound (other)",
+            (Some(_), Some(_)) => "; only a bound",
+        }
+    }
+}
+
+/// Returns the remark that a comparison is only a bound, because the client limited the stores with these names.
+pub fn bound(limited: &[&str]) -> String {
+    match limited.join(" and ") {
+        none if none.is_empty() => none,
+        whose => format!("; only a bound, because the client, not the store, limited {whose}"),
+    }
+}
+
+impl Comparison {
+    /// Returns the verdict on the primary figure in a sentence, with that on p99 of the same operation. If the figure
+    /// was measured several times, such as at the points of a sweep, and none was declared, all of them count.
+    pub fn sentence(&self) -> String {
+        let Some(row) = self.rows.iter().find(|r| r.primary).or_else(|| self.rows.first()) else {
+            return "no figure was measured on both sides".into();
+        };
+        let (a, b) = (&self.base.name, &self.other.name);
+        if row.unit == "share" {
+            return match row.change.filter(|_| matches!(row.verdict, Verdict::Faster | Verdict::Slower)) {
+                Some(change) => {
+                    format!(
+                        "{} of {b} differ from {a} by {:+.3} percentage points",
+                        row.label(),
+                        100.0 * change
+                    )
+                }
+                None => format!("no difference shown between {a} and {b} in {}", row.label()),
+            };
+        }
+        let same = |r: &&Row| (&r.operation, &r.metric) == (&row.operation, &row.metric);
+        let points: Vec<&Row> = self.rows.iter().filter(same).collect();
+        if points.len() > 1 && !row.declared {
+            return self.sentence_of_points(&points);
+        }
+        let beside = |r: &&Row| {
+            r.metric == "p99"
+                && row.metric == "p50"
+                && (&r.phase, r.step, &r.operation) == (&row.phase, row.step, &row.operation)
+        };
+        let shown: Vec<&Row> = std::iter::once(row).chain(self.rows.iter().filter(beside)).collect();
+        let others: Vec<Compared> = shown[1..].iter().map(|r| r.compared(r.metric.clone())).collect();
+        format!("{}{}", verdict::sentence(a, b, &row.compared(row.label()), &others), self.bound(&shown))
+    }
+
+    /// Returns the remark that names the sides which the client limited in at least one of the rows with a verdict.
+    fn bound(&self, rows: &[&Row]) -> String {
+        let limits = |side: fn(&Row) -> &Side| {
+            let mut judged = rows.iter().filter(|row| row.verdict != Verdict::CannotTell);
+            judged.any(|row| side(row).client_limited.is_some())
+        };
+        let sides = [(limits(|row| &row.base), &self.base), (limits(|row| &row.other), &self.other)];
+        let limited = sides.iter().filter(|(limited, _)| *limited).map(|(_, side)| side.name.as_str());
+        bound(&limited.collect::<Vec<_>>())
+    }
+
+    /// Returns in how many of several measurements of one figure, such as the points of a sweep, each side is faster.
+    fn sentence_of_points(&self, points: &[&Row]) -> String {
+        let compared: Vec<Compared> = points.iter().map(|row| row.compared(row.label())).collect();
+        let figure = format!("{} {}", points[0].operation, points[0].metric);
+        verdict::of_points(&self.base.name, &self.other.name, &figure, &compared) + &self.bound(points)
+    }
+
+    /// Returns the reservations about the verdict: different clients or loads, a limited client, or single runs.
+    pub fn cautions(&self) -> Vec<String> {
+        self.limits().into_iter().chain(self.differences()).collect()
+    }
+
+    /// Returns the differences between the measurements of both sides, and that single runs do not show those between
+    /// days.
+    pub fn differences(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        out.extend(self.clients.iter().map(|line| format!("the clients differ: {line}")));
+        out.extend(self.loads.iter().map(|line| format!("the loads differ: {line}")));
+        if self.runs == (1, 1) && self.base.run != self.other.run {
+            out.push("one run each: differences between days are not included".into());
+        }
+        out
+    }
+
+    /// Returns a line for each side and operation in which the client was the bottleneck.
+    pub fn limits(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        for row in &self.rows {
+            for (side, subject) in [(&row.base, &self.base), (&row.other, &self.other)] {
+                let Some(why) = &side.client_limited else { continue };
+                let place = row.place();
+                let line =
+                    format!("{} {place}: limited by the client, not by the store ({why})", subject.name);
+                if !out.contains(&line) {
+                    out.push(line);
+                }
+            }
+        }
+        out
+    }
+
+    /// Returns the comparison as a document: the sentence, the cautions and the figures.
+    pub fn document(&self) -> Document {
+        let (base, other) = (format!("{}#", self.base.name), format!("{}#", self.other.name));
+        let verdict = format!("{} is", self.other.name);
+        let mut table = Figures::new("", &["figure", &base, &other, "change (95%)#", &verdict]);
+        for row in &self.rows {
+            let side = |side: &Side| side.value.map_or("-".into(), |value| row.value(value));
+            table.row([
+                row.label(),
+                side(&row.base),
+                side(&row.other),
+                row.change_text(),
+                row.verdict_text(),
+            ]);
+        }
+        Document {
+            title: format!("{} and {}", self.base.name, self.other.name),
+            answer: self.sentence(),
+            warnings: self.cautions(),
+            tables: vec![table],
+            ..Document::default()
+        }
+    }
+
+    /// Renders the comparison for a terminal.
+    pub fn render(&self) -> String {
+        let mut out = format!("{}\n", self.sentence());
+        self.cautions().iter().for_each(|line| out.push_str(&format!("! {line}\n")));
+        for subject in [&self.base, &self.other] {
+            out.push_str(&format!("{}: {} (run {})\n", subject.name, subject.store, subject.run));
+        }
+        let mut table = plain();
+        table.set_header([
+            "",
+            &self.base.name,
+            &self.other.name,
+            "change [95%]",
+            &format!("{} is", self.other.name),
+        ]);
+        for row in &self.rows {
+            let side = |side: &Side| side.value.map_or("-".into(), |v| row.value(v));
+            let primary = if row.primary { " *" } else { "" };
+            table.add_row([
+                format!("{}{primary}", row.label()),
+                side(&row.base),
+                side(&row.other),
+                row.change_text(),
+                row.verdict_text(),
+            ]);
+        }
+        for column in table.column_iter_mut().skip(1).take(3) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        out.push_str(&format!(
+            "\n{}\n* main figure; the others have to pass a stricter test, because one of many may differ by chance",
+            lines(&table)
+        ));
+        if let Some(pairs) = self.rows.iter().map(|r| r.pairs).max().filter(|p| *p > 0) {
+            out.push_str(&format!("; {pairs} pairs of interleaved blocks"));
+        }
+        out.push('\n');
+        out
+    }
+}

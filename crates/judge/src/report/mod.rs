@@ -1,0 +1,15 @@
+//! Reports: terminal tables, HTML pages, JUnit XML and exports. A report of a run needs only the files of its run
+//! directory, so it can be created again without another measurement.
+
+pub mod comparison;
+pub mod decisions;
+pub mod dry_run;
+pub mod export;
+pub mod history;
+pub mod html;
+pub mod junit;
+pub mod loops;
+pub mod site;
+pub mod terminal;
+pub mod text;
+pub mod ycsb;

@@ -1,0 +1,107 @@
+//! Objectives of runs in sentences and tables.
+
+use crate::summary::objective::ObjectiveResult::{CannotTell, Fail, Pass};
+use crate::summary::objectives::{count, needed_s};
+use crate::summary::result::{ObjectiveFigures, RunResult};
+use plimsoll_base::units::{format_duration, short_names};
+use plimsoll_document::Table;
+
+/// Returns the answer for all objectives in a sentence. A client that was the bottleneck can only hide that a store
+/// meets an objective.
+pub fn sentence(found: &[ObjectiveFigures]) -> String {
+    let (all, missed, open) = (found.len(), count(found, Fail), count(found, CannotTell));
+    let limited = found.iter().any(|f| f.outcome != Pass && f.client_limited.is_some());
+    let caution = if limited { "; the client, not the store, was the bottleneck" } else { "" };
+    let text = match (missed, open) {
+        (0, 0) => format!("pass: {all} of {all} objectives met"),
+        (0, open) => {
+            let needed =
+                needed_s(found).map_or(String::new(), |s| format!("; measure for about {}", time(s)));
+            format!("cannot tell: the measurement is too short for {open} of {all} objectives{needed}")
+        }
+        (missed, 0) => format!("FAIL: {missed} of {all} objectives missed"),
+        (missed, open) => format!("FAIL: {missed} of {all} objectives missed, {open} undecided"),
+    };
+    text + caution
+}
+
+/// Formats a time in seconds, rounded to a length that a user would choose.
+fn time(seconds: f64) -> String {
+    let unit = if seconds > 600.0 { 60.0 } else { 5.0 };
+    format_duration(((seconds / unit).ceil() * unit * 1e9) as u64)
+}
+
+/// Returns the measured value, with a remark if the client was the bottleneck.
+pub fn detail(figures: &ObjectiveFigures) -> String {
+    match &figures.client_limited {
+        Some(why) => format!("{}; limited by the client, not by the store ({why})", figures.detail),
+        None => figures.detail.clone(),
+    }
+}
+
+/// Returns the short name of the store, the phase and the operation; once, if these two have one name. `stores` are
+/// the URLs of the run's stores.
+pub fn place(stores: &[&str], figures: &ObjectiveFigures) -> String {
+    let names = short_names(stores);
+    let at = stores.iter().position(|store| *store == figures.store);
+    let store = at.map_or(figures.store.as_str(), |at| &names[at]);
+    let phase = &figures.phase;
+    let phase = figures.step.map_or_else(|| phase.clone(), |step| format!("{phase}_{}", step + 1));
+    match figures.operation.map(|operation| operation.name()) {
+        Some(operation) if phase != operation => format!("{store} {phase} {operation}"),
+        _ => format!("{store} {phase}"),
+    }
+}
+
+/// Returns the objectives of a run as a table, with a column of stores and operations if there are several. Returns
+/// `None` for a run without objectives.
+pub fn table(result: &RunResult) -> Option<Table> {
+    let stores = result.stores();
+    let places: Vec<String> = result.objectives.iter().map(|figures| place(&stores, figures)).collect();
+    let several = places.iter().any(|place| *place != places[0]);
+    let columns = ["result", "objective", "measured", "store"];
+    let mut table = Table::new("", &columns[..if several { 4 } else { 3 }]);
+    for (figures, place) in result.objectives.iter().zip(&places) {
+        let cells = [figures.outcome.describe(), &figures.objective, &figures.detail, place];
+        table.row(cells.into_iter().take(table.columns.len()).collect::<Vec<_>>());
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_workload::OperationKind;
+
+    #[test]
+    fn the_sentence_counts_and_says_how_long_to_measure() {
+        let one = |outcome, duration_needed_s| ObjectiveFigures {
+            objective: "errors < 0.1%".into(),
+            store: "s3://b?endpoint=http://127.0.0.1:1".into(),
+            phase: "mixed".into(),
+            step: None,
+            operation: None,
+            outcome,
+            detail: "0.000%".into(),
+            duration_needed_s,
+            client_limited: None,
+        };
+        let (pass, fail, open) = (one(Pass, None), one(Fail, None), one(CannotTell, Some(16.5)));
+        assert_eq!(sentence(&[pass.clone(), pass.clone()]), "pass: 2 of 2 objectives met");
+        assert_eq!(
+            sentence(&[pass.clone(), open.clone()]),
+            "cannot tell: the measurement is too short for 1 of 2 objectives; measure for about 20s"
+        );
+        assert_eq!(sentence(&[fail.clone(), open]), "FAIL: 1 of 2 objectives missed, 1 undecided");
+        assert_eq!((time(601.0), time(600.0)), ("11m".into(), "10m".into()));
+        let limited = ObjectiveFigures { client_limited: Some("cpu: 97%".into()), ..fail.clone() };
+        assert_eq!(
+            sentence(&[limited]),
+            "FAIL: 1 of 1 objectives missed; the client, not the store, was the bottleneck"
+        );
+        let stores = [pass.store.as_str()];
+        assert_eq!(place(&stores, &pass), "s3://b mixed");
+        let get = ObjectiveFigures { operation: Some(OperationKind::Get), step: Some(1), ..fail };
+        assert_eq!(place(&stores, &get), "s3://b mixed_2 get");
+    }
+}

@@ -1,0 +1,130 @@
+//! Problems of a measured window in words.
+
+use crate::summary::result::{Percentiles, Window};
+use plimsoll_base::units::{format_count, format_ms};
+
+/// Returns the percentiles p50, p99 and p99.9 in words; those that are not known are left out.
+fn in_words(percentiles: &Percentiles) -> String {
+    let known = ["p50", "p99", "p99.9"]
+        .into_iter()
+        .filter_map(|name| percentiles.get(name).map(|ms| format!("{name} {} ms", format_ms(ms))));
+    known.collect::<Vec<_>>().join(", ")
+}
+
+/// Smallest relative change of a percentile for which pauses are worth a remark.
+const REMARKABLE: f64 = 0.01;
+
+/// Returns true if p50, p99 or p99.9 changes by at least 1% without the operations that overlap a pause.
+fn pauses_matter(window: &Window) -> bool {
+    let found = &window.disturbances;
+    let service = found.service_without_pauses_ms.as_ref().map(|without| (&window.service_ms, without));
+    let response = window.response_ms.as_ref().zip(found.response_without_pauses_ms.as_ref());
+    service.into_iter().chain(response).any(|(all, without)| {
+        ["p50", "p99", "p99.9"].into_iter().any(|name| {
+            let values = all.get(name).zip(without.get(name));
+            values.is_some_and(|(all, without)| (all - without).abs() >= REMARKABLE * all)
+        })
+    })
+}
+
+/// Describes the pauses of the client, if they change a percentile, and the steps of its wall clock.
+fn disturbances(window: &Window) -> Vec<String> {
+    let found = &window.disturbances;
+    let mut out = Vec::new();
+    if found.pauses > 0 && pauses_matter(window) {
+        let mut text = format!(
+            "the client paused {} (longest {} ms, in all {:.1}% of the time)",
+            count(found.pauses, "time"),
+            format_ms(found.longest_pause_ms),
+            100.0 * found.pauses_s / window.window_s
+        );
+        if found.paused_operations > 0 {
+            text += &format!("; {} overlap a pause", count(found.paused_operations, "operation"));
+            let response = found.response_without_pauses_ms.as_ref().map(|p| ("response", p));
+            let service = found.service_without_pauses_ms.as_ref().map(|p| ("service", p));
+            if let Some((name, percentiles)) = response.or(service) {
+                text += &format!("; {name} time without them: {}", in_words(percentiles));
+            }
+        }
+        out.push(text);
+    }
+    for by_ms in &found.clock_steps_ms {
+        out.push(format!("somebody set the client's clock by {by_ms:+.1} ms during the window"));
+    }
+    out
+}
+
+/// Returns a number with its noun, in the plural if the number is not 1.
+fn count(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", format_count(n), if n == 1 { "" } else { "s" })
+}
+
+/// Returns the problems of a window, one per line.
+pub fn remarks(window: &Window) -> Vec<String> {
+    let place = window.place();
+    let mut out = Vec::new();
+    if !window.errors.is_empty() {
+        let failed: u64 = window.errors.values().sum();
+        let classes: Vec<String> =
+            window.errors.iter().map(|(c, n)| format!("{c} x {}", format_count(*n))).collect();
+        let of = format_count(window.operations);
+        out.push(format!(
+            "{place}: {} of {of} operations failed: {}",
+            format_count(failed),
+            classes.join(", ")
+        ));
+    }
+    if window.saturated {
+        out.push(format!(
+            "{place}: saturated; {:.0}/s offered, {:.0}/s achieved",
+            window.offered_per_s.unwrap_or(0.0),
+            window.achieved_per_s
+        ));
+    }
+    if window.censored > 0 {
+        let text = format!(
+            "{place}: {} operations were not answered in time; '> X' means more than X",
+            format_count(window.censored)
+        );
+        out.push(text);
+    }
+    if window.reconnects > 0 {
+        out.push(format!(
+            "{place}: {} requests were sent again on a new connection",
+            format_count(window.reconnects)
+        ));
+    }
+    out.extend(disturbances(window).into_iter().map(|text| format!("{place}: {text}")));
+    if let Some(why) = &window.client_limited {
+        out.push(format!("{place}: limited by the client, not by the store ({why})"));
+    }
+    if let Some(why) = &window.instrument_error {
+        out.push(format!("{place}: INSTRUMENT ERROR: {why}"));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::result::Disturbances;
+
+    #[test]
+    fn pauses_are_reported_only_if_they_change_a_percentile() {
+        let percentiles = |p99| Percentiles { p99: Some(p99), ..Percentiles::default() };
+        let window = |without| Window {
+            window_s: 10.0,
+            service_ms: percentiles(5.0),
+            disturbances: Disturbances {
+                pauses: 2,
+                paused_operations: 7,
+                service_without_pauses_ms: Some(percentiles(without)),
+                ..Disturbances::default()
+            },
+            ..Window::default()
+        };
+        assert!(remarks(&window(4.99)).is_empty());
+        let found = remarks(&window(4.0));
+        assert!(found[0].contains("paused 2 times") && found[0].contains("p99 4.00 ms"), "{found:?}");
+    }
+}

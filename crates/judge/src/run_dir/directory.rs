@@ -1,0 +1,135 @@
+//! The run directory: `experiment.toml`, `environment.json`, `result.json`, `intervals.arrows`. It never
+//! contains secrets.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::environment::{Environment, write_environment};
+use super::intervals::{IntervalLog, Place};
+use super::json;
+use super::operations::OperationLog;
+use super::run::Run;
+use super::seconds::series_since;
+use super::write::write_whole;
+use crate::summary::estimates::confidence_intervals;
+use crate::summary::objective::Objective;
+use crate::summary::objectives::judge;
+use crate::summary::result::RunResult;
+use crate::summary::series::LatencyKind;
+use plimsoll_recorder::collector::SecondRow;
+use plimsoll_recorder::log::LogRecord;
+
+/// Latencies whose histograms reports and confidence intervals need.
+pub const LATENCIES: [LatencyKind; 2] = [LatencyKind::Service, LatencyKind::Response];
+
+/// Writer of a run directory.
+pub struct RunDirectory {
+    path: PathBuf,
+    experiment: String,
+    log: IntervalLog,
+    operations: Option<OperationLog>,
+    /// Objectives to judge when the run ends.
+    pub objectives: Vec<Objective>,
+    /// First error while writing a file; later errors are consequences of it.
+    pub disk_error: Option<io::Error>,
+}
+
+impl RunDirectory {
+    /// Creates `<out>/<run-id>/`, writes the experiment and opens the logs. `operations` enables the operation log.
+    ///
+    /// # Errors
+    /// Fails if the directory already exists or cannot be written.
+    pub fn create(out: &Path, run_id: &str, experiment: &str, operations: bool) -> io::Result<RunDirectory> {
+        let path = out.join(run_id);
+        fs::create_dir_all(out)?;
+        fs::create_dir(&path)?;
+        write_whole(&path.join("experiment.toml"), experiment)?;
+        let log = IntervalLog::create(&path.join("intervals.arrows"))?;
+        let operations =
+            if operations { Some(OperationLog::create(&path.join("operations.arrows"))?) } else { None };
+        Ok(RunDirectory {
+            objectives: Vec::new(),
+            path,
+            experiment: experiment.to_string(),
+            log,
+            operations,
+            disk_error: None,
+        })
+    }
+
+    /// Returns the path of the run directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes `environment.json`.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written, for example because the disk is full.
+    pub fn environment(&self, environment: &Environment) -> io::Result<()> {
+        write_environment(&self.path, environment)
+    }
+
+    /// Adds a row to the interval log. Stores an error in `disk_error` and does not stop the run.
+    pub fn second(&mut self, place: Place<'_>, row: &SecondRow<'_>) {
+        if self.disk_error.is_none() {
+            self.disk_error = self.log.add(place, row).err();
+        }
+    }
+
+    /// Adds an operation to the operation log, if it is enabled. Stores an error in `disk_error` and does not
+    /// stop the run.
+    pub fn operation(&mut self, place: Place<'_>, operation: &LogRecord) {
+        if let Some(log) = &mut self.operations
+            && self.disk_error.is_none()
+        {
+            self.disk_error = log.add(place, operation).err();
+        }
+    }
+
+    /// Writes `result.json`. Stores an error in `disk_error` and does not stop the run.
+    pub fn result(&mut self, result: &RunResult) {
+        let written = write_whole(&self.path.join("result.json"), &json::to_string(result));
+        if self.disk_error.is_none() {
+            self.disk_error = written.err();
+        }
+    }
+
+    /// Writes the buffered rows of both logs to their files.
+    pub fn flush(&mut self) {
+        if self.disk_error.is_none() {
+            let operations = self.operations.as_mut().map_or(Ok(()), OperationLog::flush);
+            self.disk_error = self.log.flush().and(operations).err();
+        }
+    }
+
+    /// Finishes the logs, adds the confidence intervals and the judged objectives to `result`, and writes
+    /// `environment.json` and `result.json`.
+    ///
+    /// Returns the run, and the first error while writing a file since the run began.
+    pub fn finish(self, mut result: RunResult, environment: Environment) -> (Run, Option<io::Error>) {
+        let RunDirectory { path, experiment, log, operations, objectives, mut disk_error } = self;
+        let mut check = |done: io::Result<()>| {
+            if let Err(error) = done {
+                disk_error.get_or_insert(error);
+            }
+        };
+        check(operations.map_or(Ok(()), OperationLog::finish));
+        check(log.finish());
+        check(write_environment(&path, &environment));
+        let series =
+            series_since(&path, environment.origin_unix_s, &result, &LATENCIES).unwrap_or_else(|error| {
+                check(Err(error));
+                Vec::new()
+            });
+        result.confidence = confidence_intervals(&series);
+        if !objectives.is_empty() {
+            let latencies = [LatencyKind::Service, LatencyKind::Response, LatencyKind::FirstByte];
+            let all = series_since(&path, environment.origin_unix_s, &result, &latencies);
+            result.objectives = judge(all.as_deref().unwrap_or(&series), &objectives);
+        }
+        check(write_whole(&path.join("result.json"), &json::to_string(&result)));
+        (Run { path, result, environment, experiment, series }, disk_error)
+    }
+}

@@ -1,0 +1,104 @@
+//! `environment.json`: the versions, the machine and the stores of a run. It never contains a secret.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::write::write_whole;
+use plimsoll_base::machine::Machine;
+
+/// Conditions of a run that the experiment does not describe and that are needed to repeat it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Environment {
+    /// Version of Plimsoll.
+    pub version: String,
+    /// Id of the run.
+    #[serde(default)]
+    pub run: String,
+    /// Keys that the run may have created below its roots.
+    #[serde(default)]
+    pub owns: Ownership,
+    /// Directory of local files that the run created and `plimsoll clean` removes; `None` if there is none.
+    #[serde(default)]
+    pub files: Option<PathBuf>,
+    /// Command line of the run.
+    pub command: Vec<String>,
+    /// Location of the client, from `--vantage`; may be empty.
+    pub vantage: String,
+    /// Process id of the run.
+    pub pid: u32,
+    /// Machine that ran the client.
+    pub machine: Machine,
+    /// Number of worker threads.
+    pub workers: usize,
+    /// Start of second 0 of the interval log by the client's clock, in Unix seconds.
+    #[serde(default)]
+    pub origin_unix_s: f64,
+    /// Number of the shard (from 0) and number of shards. `None` if the run is not a shard.
+    #[serde(default)]
+    pub shard: Option<(u64, u64)>,
+    /// Stores in the order of the experiment.
+    pub stores: Vec<StoreFacts>,
+}
+
+/// Keys below its roots that a run may have created.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ownership {
+    /// Keys of the datasets of its experiment.
+    #[default]
+    Datasets,
+    /// All keys below its roots.
+    Everything,
+}
+
+/// Facts about a store at the start of the run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct StoreFacts {
+    /// URL as the user wrote it, without credentials.
+    pub url: String,
+    /// Provider of the store.
+    pub provider: String,
+    /// Endpoint in the form `scheme://host:port`.
+    pub endpoint: String,
+    /// Region of the store; `None` if unknown.
+    #[serde(default)]
+    pub region: Option<String>,
+    /// Storage class of written objects; `None` for the default class.
+    #[serde(default)]
+    pub storage_class: Option<String>,
+    /// IP addresses in use.
+    pub addresses: Vec<String>,
+    /// Part of the request that signatures cover, for people.
+    pub signing: String,
+    /// Prefix of all keys that the run creates.
+    pub root: String,
+    /// Duration of a TCP handshake before the run, in milliseconds: about one round trip.
+    pub rtt_ms: Option<f64>,
+    /// Duration of a TLS handshake before the run, in milliseconds; `None` without TLS.
+    pub tls_ms: Option<f64>,
+    /// Store's clock minus the client's clock, in whole seconds, from the Date header.
+    pub clock_offset_s: Option<i64>,
+    /// True if the run wrote to the store and has not cleaned up yet.
+    pub uncleaned: bool,
+}
+
+/// Writes `environment.json` into a run directory.
+///
+/// # Errors
+/// Fails if the file cannot be written, for example because the disk is full.
+pub fn write_environment(path: &Path, environment: &Environment) -> io::Result<()> {
+    let text = serde_json::to_string_pretty(environment).map_err(io::Error::other)?;
+    write_whole(&path.join("environment.json"), &(text + "\n"))
+}
+
+/// Reads `environment.json` of a run directory.
+///
+/// # Errors
+/// Fails if the file does not exist or is invalid.
+pub fn read_environment(path: &Path) -> io::Result<Environment> {
+    let text = fs::read_to_string(path.join("environment.json"))?;
+    serde_json::from_str(&text).map_err(io::Error::other)
+}

@@ -1,0 +1,174 @@
+//! `intervals.arrows`: an Arrow IPC stream with one row, including histograms, per second of completion, store, phase
+//! and operation. A stream needs no footer, so the log of a killed run can be read.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_array::builder::{BinaryBuilder, Float64Builder, StringBuilder, UInt32Builder, UInt64Builder};
+use arrow_schema::{DataType, Field, Schema};
+
+use super::stream::Stream;
+use plimsoll_recorder::collector::SecondRow;
+use plimsoll_workload::schedule::Role;
+
+/// Store, phase and position in the run to which a row belongs.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// URL of the store as the user wrote it, without credentials.
+    pub store: &'a str,
+    /// Name of the phase.
+    pub phase: &'a str,
+    /// Role of the phase.
+    pub role: Role,
+    /// Repeat, from 0.
+    pub repeat: u32,
+    /// Block of interleaving, from 0.
+    pub block: u32,
+    /// Step of a ramp, from 0. `None` outside a ramp.
+    pub step: Option<u32>,
+}
+
+/// Returns the schema of the log. Histograms are compressed HdrHistogram V2 in microseconds, or empty if there
+/// are no values.
+pub fn schema() -> Schema {
+    let field = |name: &str, kind| Field::new(name, kind, false);
+    Schema::new(vec![
+        field("second", DataType::UInt64),
+        field("store", DataType::Utf8),
+        field("phase", DataType::Utf8),
+        field("role", DataType::Utf8),
+        field("repeat", DataType::UInt32),
+        field("block", DataType::UInt32),
+        Field::new("step", DataType::UInt32, true),
+        field("operation", DataType::Utf8),
+        field("intended", DataType::UInt64),
+        field("begun", DataType::UInt64),
+        field("completed", DataType::UInt64),
+        field("operations", DataType::UInt64),
+        field("failed", DataType::UInt64),
+        field("censored", DataType::UInt64),
+        field("bytes", DataType::Float64),
+        field("errors", DataType::Utf8),
+        field("service", DataType::Binary),
+        field("response", DataType::Binary),
+        field("first_byte", DataType::Binary),
+    ])
+}
+
+/// Writer of the interval log.
+pub struct IntervalLog {
+    stream: Stream,
+    second: u64,
+    rows: Rows,
+}
+
+#[derive(Default)]
+struct Rows {
+    count: usize,
+    seconds: UInt64Builder,
+    stores: StringBuilder,
+    phases: StringBuilder,
+    roles: StringBuilder,
+    repeats: UInt32Builder,
+    blocks: UInt32Builder,
+    steps: UInt32Builder,
+    kinds: StringBuilder,
+    intended: UInt64Builder,
+    begun: UInt64Builder,
+    completed: UInt64Builder,
+    operations: UInt64Builder,
+    failed: UInt64Builder,
+    censored: UInt64Builder,
+    bytes: Float64Builder,
+    errors: StringBuilder,
+    service: BinaryBuilder,
+    response: BinaryBuilder,
+    first_byte: BinaryBuilder,
+}
+
+impl IntervalLog {
+    /// Creates the file of the log.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written.
+    pub fn create(path: &Path) -> io::Result<IntervalLog> {
+        Ok(IntervalLog { stream: Stream::create(path, schema())?, second: 0, rows: Rows::default() })
+    }
+
+    /// Adds a row. The rows of a second are written to the file when the first row of the next second is added.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written, for example because the disk is full.
+    pub fn add(&mut self, place: Place<'_>, row: &SecondRow<'_>) -> io::Result<()> {
+        if row.second != self.second {
+            self.flush()?;
+            self.second = row.second;
+        }
+        let (rows, tally) = (&mut self.rows, row.tally);
+        rows.count += 1;
+        rows.seconds.append_value(row.second);
+        rows.stores.append_value(place.store);
+        rows.phases.append_value(place.phase);
+        rows.roles.append_value(place.role.name());
+        rows.repeats.append_value(place.repeat);
+        rows.blocks.append_value(place.block);
+        rows.steps.append_option(place.step);
+        rows.kinds.append_value(row.kind.name());
+        rows.intended.append_value(tally.intended);
+        rows.begun.append_value(tally.begun);
+        rows.completed.append_value(tally.completed);
+        rows.operations.append_value(tally.operations);
+        rows.failed.append_value(tally.failures());
+        rows.censored.append_value(tally.censored);
+        rows.bytes.append_value(tally.bytes);
+        rows.errors.append_value(serde_json::to_string(&tally.errors).unwrap_or_default());
+        rows.service.append_value(tally.service.to_bytes());
+        rows.response.append_value(tally.response.to_bytes());
+        rows.first_byte.append_value(tally.first_byte.to_bytes());
+        Ok(())
+    }
+
+    /// Writes the buffered rows to the file.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written, for example because the disk is full.
+    pub fn flush(&mut self) -> io::Result<()> {
+        if self.rows.count == 0 {
+            return Ok(());
+        }
+        let mut rows = std::mem::take(&mut self.rows);
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(rows.seconds.finish()),
+            Arc::new(rows.stores.finish()),
+            Arc::new(rows.phases.finish()),
+            Arc::new(rows.roles.finish()),
+            Arc::new(rows.repeats.finish()),
+            Arc::new(rows.blocks.finish()),
+            Arc::new(rows.steps.finish()),
+            Arc::new(rows.kinds.finish()),
+            Arc::new(rows.intended.finish()),
+            Arc::new(rows.begun.finish()),
+            Arc::new(rows.completed.finish()),
+            Arc::new(rows.operations.finish()),
+            Arc::new(rows.failed.finish()),
+            Arc::new(rows.censored.finish()),
+            Arc::new(rows.bytes.finish()),
+            Arc::new(rows.errors.finish()),
+            Arc::new(rows.service.finish()),
+            Arc::new(rows.response.finish()),
+            Arc::new(rows.first_byte.finish()),
+        ];
+        self.stream.write(columns)
+    }
+
+    /// Writes the buffered rows and the end of the stream.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written, for example because the disk is full.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.flush()?;
+        self.stream.finish()
+    }
+}

@@ -1,0 +1,348 @@
+//! Comparison of two series: the ratio of each figure with its confidence interval, and a verdict.
+
+use super::confidence::{Confidence, LEVEL, Ratio, WIDEST, t_probability, t_quantile, t_quantile_at};
+use super::estimates::{Estimate, Estimator, Metric};
+use super::groups::welch_freedom;
+use super::series::{LatencyKind, Series};
+
+/// Conclusion about the difference between two figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The second figure is better.
+    Faster,
+    /// The second figure is worse.
+    Slower,
+    /// The interval includes no difference, or the probability is above its bound.
+    NoDifference,
+    /// There is no interval, because there is too little data.
+    CannotTell,
+}
+
+impl serde::Serialize for Verdict {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.describe())
+    }
+}
+
+impl Verdict {
+    /// All verdicts, in the order of reports.
+    pub const ALL: [Verdict; 4] =
+        [Verdict::Faster, Verdict::Slower, Verdict::NoDifference, Verdict::CannotTell];
+
+    /// Returns the text for reports.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Verdict::Faster => "faster",
+            Verdict::Slower => "slower",
+            Verdict::NoDifference => "no difference shown",
+            Verdict::CannotTell => "cannot tell",
+        }
+    }
+}
+
+/// Comparison of one metric between two series.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MetricComparison {
+    /// Metric that is compared.
+    pub metric: Metric,
+    /// Estimate for the first series.
+    pub base: Estimate,
+    /// Estimate for the second series.
+    pub other: Estimate,
+    /// Ratio of the second to the first estimate with its interval: `(ratio, low, high)`. For errors, the
+    /// difference of the shares. `None` without an interval.
+    pub change: Option<(f64, f64, f64)>,
+    /// Probability (p-value) of a change at least this large if there were no true difference.
+    pub probability: Option<f64>,
+    /// Degrees of freedom of the interval of `change`. `None` without an interval.
+    pub freedom: Option<f64>,
+    /// Smallest relative change (for errors, difference of the shares) that a comparison of this design detects in 80%
+    /// of the cases. `None` without an interval.
+    pub smallest: Option<f64>,
+    /// Seconds of measurement that an interval would need; `None` if there is an interval.
+    pub duration_needed_s: Option<f64>,
+    /// Number of pairs of blocks whose correlation narrowed the interval; 0 if the series are not paired.
+    pub pairs: usize,
+}
+
+impl MetricComparison {
+    /// Returns the ratio (or, for errors, the difference) that means no change.
+    pub fn neutral(&self) -> f64 {
+        if self.metric == Metric::Errors { 0.0 } else { 1.0 }
+    }
+
+    /// Returns the verdict if a difference must have a probability of at most `bound`.
+    pub fn verdict(&self, bound: f64) -> Verdict {
+        let (Some((change, low, high)), Some(p)) = (self.change, self.probability) else {
+            return Verdict::CannotTell;
+        };
+        let neutral = self.neutral();
+        // At the 5% level the interval alone decides, so that interval and verdict never disagree.
+        let outside = low > neutral || high < neutral;
+        if !outside || p > bound.min(1.0 - LEVEL + 1e-3) {
+            Verdict::NoDifference
+        } else if (change < neutral) == self.metric.less_is_better() {
+            Verdict::Faster
+        } else {
+            Verdict::Slower
+        }
+    }
+}
+
+/// Power of the smallest detectable change: the probability that a comparison finds it.
+pub const POWER: f64 = 0.8;
+
+/// Returns the ratio of the change that is detected with probability [`POWER`] to the half-width of the interval, with
+/// `freedom` degrees of freedom (J. Cohen, "Statistical power analysis", 1988, with Student's t for the normal).
+pub fn power_factor(freedom: f64) -> f64 {
+    1.0 + t_quantile_at(1.0 - 2.0 * (1.0 - POWER), freedom) / t_quantile(freedom)
+}
+
+/// Returns the correlation of two series' residuals by block, and the number of pairs of blocks. The correlation is
+/// reduced by the amount expected by chance. Returns zeros if the series have different blocks or fewer than eight.
+fn pairing(base: &Series, other: &Series, residuals: (&[f64], &[f64])) -> (f64, usize) {
+    let sums = |series: &Series, residuals: &[f64]| {
+        let mut out: Vec<((u32, u32), f64)> = Vec::new();
+        for (second, residual) in series.seconds.iter().zip(residuals) {
+            match out.last_mut() {
+                Some((block, sum)) if *block == second.block => *sum += residual,
+                _ => out.push((second.block, *residual)),
+            }
+        }
+        out
+    };
+    let (a, b) = (sums(base, residuals.0), sums(other, residuals.1));
+    let blocks = |sums: &[((u32, u32), f64)]| sums.iter().map(|(block, _)| *block).collect::<Vec<_>>();
+    if a.len() < 8 || blocks(&a) != blocks(&b) {
+        return (0.0, 0);
+    }
+    let product: f64 = a.iter().zip(&b).map(|((_, x), (_, y))| x * y).sum();
+    let square = |sums: &[((u32, u32), f64)]| sums.iter().map(|(_, x)| x * x).sum::<f64>();
+    let scale = (square(&a) * square(&b)).sqrt();
+    let correlation = if scale > 0.0 { product / scale } else { 0.0 };
+    let shrunk = correlation - 1.0 / (a.len() as f64).sqrt();
+    if shrunk > 0.0 { (shrunk, a.len()) } else { (0.0, 0) }
+}
+
+/// Returns the excess of each second of a series over its expected value for a metric.
+fn residuals(estimator: &mut Estimator<'_>, metric: Metric) -> Vec<f64> {
+    let series = estimator.series;
+    match metric {
+        Metric::Percentile(clocked, q) => {
+            let (latency, _) = estimator.latency(clocked);
+            let Some(bucket) = latency.bucket(q) else { return Vec::new() };
+            let (below, all) = latency.counts(bucket);
+            // Fewer operations below the percentile than expected mean a higher percentile.
+            Ratio { above: &below, below: &all }.residuals().iter().map(|e| -e).collect()
+        }
+        Metric::Rate | Metric::Throughput => {
+            let counted =
+                series.counts(|s| if metric == Metric::Rate { s.completed as f64 } else { s.bytes });
+            Ratio { above: &counted, below: &series.time_s() }.residuals()
+        }
+        Metric::Errors => {
+            let failed = series.counts(|s| (s.operations.saturating_sub(s.completed)) as f64);
+            let all = series.counts(|s| s.operations as f64);
+            Ratio { above: &failed, below: &all }.residuals()
+        }
+    }
+}
+
+/// Compares one metric of two series. `paired` is true if both were measured in interleaved blocks of the same run.
+///
+/// The interval is computed from those of both estimates (Zou and Donner, "Construction of confidence limits
+/// about effect measures", Statistics in Medicine 27, 2008), for ratios on a logarithmic scale. A positive
+/// correlation between paired blocks narrows it.
+pub fn compare(
+    base: &mut Estimator<'_>,
+    other: &mut Estimator<'_>,
+    metric: Metric,
+    paired: bool,
+) -> MetricComparison {
+    let (a, b) = (base.estimate(metric), other.estimate(metric));
+    let needs = [a.confidence, b.confidence].into_iter().filter_map(|c| c.duration_needed_s());
+    let mut out = MetricComparison {
+        metric,
+        base: a,
+        other: b,
+        change: None,
+        probability: None,
+        freedom: None,
+        smallest: None,
+        duration_needed_s: needs.reduce(f64::max),
+        pairs: 0,
+    };
+    let (Some(av), Some(bv)) = (a.value, b.value) else { return out };
+    let (
+        Confidence::Between { low: al, high: ah, freedom: af },
+        Confidence::Between { low: bl, high: bh, freedom: bf },
+    ) = (a.confidence, b.confidence)
+    else {
+        return out;
+    };
+    let scale = |x: f64| if metric == Metric::Errors { x } else { x.max(f64::MIN_POSITIVE).ln() };
+    let (av, al, ah, bv, bl, bh) = (scale(av), scale(al), scale(ah), scale(bv), scale(bl), scale(bh));
+    let (correlation, pairs) = if paired {
+        let (x, y) = (residuals(base, metric), residuals(other, metric));
+        pairing(base.series, other.series, (&x, &y))
+    } else {
+        (0.0, 0)
+    };
+    out.pairs = pairs;
+    let reach = |x: f64, y: f64| (x * x + y * y - 2.0 * correlation * x * y).max(0.0).sqrt();
+    let change = bv - av;
+    let (low, high) = (change - reach(ah - av, bv - bl), change + reach(av - al, bh - bv));
+    if metric != Metric::Errors && high - low > WIDEST.ln() {
+        let longest = base.series.seconds.len().max(other.series.seconds.len()) as f64;
+        out.duration_needed_s = Some((2.0 * longest * ((high - low) / WIDEST.ln()).powi(2)).ceil());
+        return out;
+    }
+    let (wide_a, wide_b) = (ah - al, bh - bl);
+    let squared = |wide: f64, freedom: f64| (wide / t_quantile(freedom)).powi(2);
+    let freedom = welch_freedom((squared(wide_a, af), af), (squared(wide_b, bf), bf)).min(af + bf);
+    // The change has more degrees of freedom than each side.
+    let narrower = t_quantile(freedom) / t_quantile(af.min(bf));
+    let (low, high) = (change - (change - low) * narrower, change + (high - change) * narrower);
+    let towards = if change > 0.0 { change - low } else { high - change };
+    let standard_error = towards / t_quantile(freedom);
+    out.probability = Some(if change == 0.0 || standard_error == 0.0 {
+        f64::from(u8::from(change == 0.0))
+    } else {
+        t_probability(change / standard_error, freedom)
+    });
+    let back = |x: f64| if metric == Metric::Errors { x } else { x.exp() };
+    out.change = Some((back(change), back(low), back(high)));
+    out.freedom = Some(freedom);
+    let detectable = (high - change).max(change - low) * power_factor(freedom);
+    out.smallest = Some(if metric == Metric::Errors { detectable } else { detectable.exp() - 1.0 });
+    out
+}
+
+/// Returns the metrics that are compared by default. Excludes the rate of an open loop, because that is the
+/// offered rate.
+pub fn metrics(base: &Series, other: &Series) -> Vec<Metric> {
+    let counts: LatencyKind = base.clocked();
+    let mut out: Vec<Metric> = [0.5, 0.9, 0.99, 0.999].map(|q| Metric::Percentile(counts, q)).to_vec();
+    if !base.open {
+        out.push(Metric::Rate);
+        let moves = |s: &Series| s.seconds.iter().any(|s| s.bytes > 0.0);
+        if moves(base) && moves(other) {
+            out.push(Metric::Throughput);
+        }
+    }
+    let failed = |s: &Series| s.seconds.iter().any(|s| s.failed + s.censored > 0);
+    if failed(base) || failed(other) {
+        out.push(Metric::Errors);
+    }
+    out
+}
+
+/// Returns a bound for each probability, such that the probability of any false difference is at most 5% (Holm,
+/// Scandinavian Journal of Statistics 6, 1979). A `None` is not counted.
+pub fn holm(probabilities: &[Option<f64>]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..probabilities.len()).filter(|i| probabilities[*i].is_some()).collect();
+    order.sort_by(|a, b| {
+        probabilities[*a].partial_cmp(&probabilities[*b]).unwrap_or(std::cmp::Ordering::Equal)
+    });
+    let mut out = vec![0.0; probabilities.len()];
+    let mut open = true;
+    for (place, index) in order.iter().enumerate() {
+        let bound = (1.0 - LEVEL) / (order.len() - place) as f64;
+        open &= probabilities[*index].is_some_and(|p| p <= bound);
+        // After the first difference that is not significant, no later one is significant.
+        out[*index] = if open { bound } else { 0.0 };
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::series::Second;
+    use plimsoll_base::rng::Stream;
+    use plimsoll_recorder::sparse::bucket_of;
+
+    /// Returns a series with 200 operations per second around `mean_us` microseconds, scaled by the `drift` of
+    /// each block of 10 seconds.
+    fn series(mean_us: f64, seed: u64, seconds: u64, drift: impl Fn(u64) -> f64) -> Series {
+        let draws = Stream::new(seed, "series");
+        let second = |s: u64| {
+            let mut buckets = std::collections::BTreeMap::new();
+            for i in 0..200 {
+                let us = mean_us * drift(s / 10) * (0.3 * draws.normal(s * 1000 + i)).exp();
+                *buckets.entry(bucket_of(us as u64) as u16).or_insert(0) += 1;
+            }
+            Second {
+                second: s,
+                block: (0, (s / 10) as u32),
+                time_s: 1.0,
+                completed: 200,
+                operations: 200,
+                service: buckets.into_iter().collect(),
+                ..Second::default()
+            }
+        };
+        Series {
+            operation: plimsoll_workload::OperationKind::Get,
+            seconds: (0..seconds).map(second).collect(),
+            ..Series::default()
+        }
+    }
+
+    fn p50(a: &Series, b: &Series, paired: bool) -> MetricComparison {
+        compare(
+            &mut Estimator::new(a),
+            &mut Estimator::new(b),
+            Metric::Percentile(LatencyKind::Service, 0.5),
+            paired,
+        )
+    }
+
+    #[test]
+    fn a_ten_percent_slowdown_is_detected_and_measured() {
+        let (a, b) = (series(1000.0, 1, 60, |_| 1.0), series(1100.0, 2, 60, |_| 1.0));
+        let compared = p50(&a, &b, false);
+        let (ratio, low, high) = compared.change.unwrap();
+        assert!(low < 1.1 && high > 1.1 && low > 1.05 && high < 1.15, "{ratio} {low} {high}");
+        assert_eq!(compared.verdict(0.05), Verdict::Slower);
+        assert_eq!(p50(&b, &a, false).verdict(0.05), Verdict::Faster);
+        assert_eq!(p50(&a, &a, false).verdict(0.05), Verdict::NoDifference);
+    }
+
+    #[test]
+    fn pairing_removes_a_common_drift() {
+        let drift = |block: u64| 1.0 + 0.4 * ((block * 7 % 12) as f64 / 12.0);
+        let (a, b) = (series(1000.0, 1, 240, drift), series(1040.0, 2, 240, drift));
+        let (paired, unpaired) = (p50(&a, &b, true), p50(&a, &b, false));
+        assert!(paired.pairs == 24 && unpaired.pairs == 0);
+        assert!(paired.smallest.unwrap() < 0.5 * unpaired.smallest.unwrap());
+    }
+
+    #[test]
+    fn holm_stops_at_the_first_difference_that_is_not_significant() {
+        let bounds = holm(&[Some(0.02), Some(0.001), None, Some(0.04)]);
+        assert!((bounds[1] - 0.05 / 3.0).abs() < 1e-9 && (bounds[0] - 0.025).abs() < 1e-9);
+        assert!((bounds[3] - 0.05).abs() < 1e-9);
+        let bounds = holm(&[Some(0.03), Some(0.04)]);
+        assert_eq!(bounds, [0.0, 0.0], "0.03 is above 0.05 / 2, so 0.04 is not tested");
+    }
+
+    #[test]
+    fn a_change_known_only_within_a_factor_of_ten_has_no_verdict() {
+        // Seconds with 5 or 195 operations: each rate is known within a factor of nine, but their ratio is not.
+        const PATTERN: &str = "-------#--##--####-#";
+        let second = |s: u64| Second {
+            second: s,
+            time_s: 1.0,
+            completed: if PATTERN.as_bytes()[s as usize] == b'-' { 5 } else { 195 },
+            operations: 195,
+            ..Second::default()
+        };
+        let uneven = Series { seconds: (0..20).map(second).collect(), ..Series::default() };
+        let (mut a, mut b) = (Estimator::new(&uneven), Estimator::new(&uneven));
+        assert!(a.estimate(Metric::Rate).confidence.ends().is_some());
+        let compared = compare(&mut a, &mut b, Metric::Rate, false);
+        assert_eq!((compared.change, compared.verdict(0.05)), (None, Verdict::CannotTell));
+        assert!(compared.duration_needed_s.unwrap() > 20.0);
+    }
+}

@@ -1,0 +1,273 @@
+//! Merges several windows of one phase and operation into one: consecutive blocks and repeats, or parallel shards.
+//! Histograms are added bucket by bucket. Percentiles are never averaged; means are weighted by their counts.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::contention;
+use super::disturbances::{self, Histograms};
+use super::percentiles::{percentiles, with_censored};
+use super::result::{Disturbances, Percentiles, Window};
+use super::window::{falls_short, hit_ratio};
+use plimsoll_recorder::cache_status::CacheStatus;
+use plimsoll_recorder::histogram::Latencies;
+
+/// Arrangement of the merged windows in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// One after another: blocks and repeats.
+    Consecutive,
+    /// At the same time: shards.
+    Parallel,
+}
+
+/// Returns the latencies of a window's histogram. Minimum, maximum and mean are exact if `shown` has them for
+/// the same number of samples.
+pub fn latencies(window: &Window, histogram: &str, shown: Option<&Percentiles>) -> Latencies {
+    let bytes =
+        window.histograms.get(histogram).and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default();
+    let mut out = Latencies::from_bytes(&bytes).unwrap_or_default();
+    if let Some(shown) = shown.filter(|p| p.n == out.len()) {
+        out.sharpen(shown.min, shown.max, shown.mean);
+    }
+    out
+}
+
+/// Returns the mean of `value`, weighted by the windows' lengths.
+fn over_time(windows: &[&Window], value: impl Fn(&Window) -> f64) -> f64 {
+    let total: f64 = windows.iter().map(|w| w.window_s).sum();
+    if total > 0.0 { windows.iter().map(|w| value(w) * w.window_s).sum::<f64>() / total } else { 0.0 }
+}
+
+/// Returns the combined value of all windows: the mean over time of consecutive windows, or the sum of parallel ones.
+fn rate(windows: &[&Window], how: How, value: impl Fn(&Window) -> f64) -> f64 {
+    match how {
+        How::Consecutive => over_time(windows, value),
+        How::Parallel => windows.iter().map(|w| value(w)).sum(),
+    }
+}
+
+/// Joins the texts of all windows; consecutive equal texts appear once.
+fn joined(windows: &[&Window], value: impl Fn(&Window) -> Option<&String>) -> Option<String> {
+    let mut texts: Vec<&str> = windows.iter().filter_map(|w| value(w)).map(String::as_str).collect();
+    texts.dedup();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+/// Returns the first reason why the client was the bottleneck in any of `windows`, with the number of windows
+/// that it limited if it did not limit all of them in the same way.
+pub fn client_limited(windows: &[&Window]) -> Option<String> {
+    let limited: Vec<&String> = windows.iter().filter_map(|w| w.client_limited.as_ref()).collect();
+    let first = *limited.first()?;
+    if windows.len() == 1 || limited.iter().all(|why| *why == first) && limited.len() == windows.len() {
+        return Some(first.clone());
+    }
+    Some(format!("{first}, in {} of {} windows", limited.len(), windows.len()))
+}
+
+/// Merges `windows`, which must be of one store, phase and operation, into one. Returns `None` if there are none.
+pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
+    let first = *windows.first()?;
+    if windows.len() == 1 {
+        return Some(first.clone());
+    }
+    let sum = |value: fn(&Window) -> u64| windows.iter().map(|w| value(w)).sum::<u64>();
+    let longest = windows.iter().map(|w| w.window_s).fold(0.0, f64::max);
+    let mut out = Window {
+        window_s: if how == How::Consecutive { windows.iter().map(|w| w.window_s).sum() } else { longest },
+        concurrency: match how {
+            How::Consecutive => first.concurrency,
+            How::Parallel => windows.iter().map(|w| w.concurrency).sum(),
+        },
+        offered_per_s: first.offered_per_s.map(|_| rate(windows, how, |w| w.offered_per_s.unwrap_or(0.0))),
+        achieved_per_s: rate(windows, how, |w| w.achieved_per_s),
+        throughput_bytes_per_s: rate(windows, how, |w| w.throughput_bytes_per_s),
+        in_flight_mean: rate(windows, how, |w| w.in_flight_mean),
+        saturated: false,
+        operations: sum(|w| w.operations),
+        attempts: sum(|w| w.attempts),
+        retries: sum(|w| w.retries),
+        commits_by_writer: contention::merged(windows, how),
+        bytes: sum(|w| w.bytes),
+        censored: sum(|w| w.censored),
+        connections: sum(|w| w.connections),
+        reconnects: sum(|w| w.reconnects),
+        client_limited: client_limited(windows),
+        client_exhausted: windows.iter().any(|w| w.client_exhausted),
+        instrument_error: joined(windows, |w| w.instrument_error.as_ref()),
+        client_steal: windows.iter().filter_map(|w| w.client_steal).reduce(f64::max),
+        start_unix_s: windows.iter().map(|w| w.start_unix_s).fold(f64::INFINITY, f64::min),
+        errors: BTreeMap::new(),
+        histograms: BTreeMap::new(),
+        ..first.clone()
+    };
+    let of = |per_s: f64| per_s * out.window_s;
+    let failed: u64 = windows.iter().flat_map(|w| w.errors.values()).sum();
+    let answered = of(out.achieved_per_s) + failed as f64;
+    out.saturated = windows.iter().all(|w| w.saturated)
+        || out.offered_per_s.is_some_and(|offered| falls_short(of(offered), answered, out.in_flight_mean));
+    for (class, n) in windows.iter().flat_map(|w| &w.errors) {
+        *out.errors.entry(class.clone()).or_default() += n;
+    }
+    let mut all = |name: &str, shown: fn(&Window) -> Option<&Percentiles>| {
+        let mut merged = Latencies::default();
+        windows.iter().for_each(|w| merged.merge(&latencies(w, name, shown(w))));
+        if !merged.is_empty() {
+            out.histograms.insert(name.to_string(), STANDARD.encode(merged.to_bytes()));
+        }
+        merged
+    };
+    let service = all("service", |w| Some(&w.service_ms));
+    let response = all("response", |w| w.response_ms.as_ref());
+    let censored = all("censored", |_| None);
+    let [client_delay, wake_up_delay, paused_service, paused_response] = [
+        all("client_delay", |w| Some(&w.disturbances.client_delay_ms)),
+        all("wake_up_delay", |w| Some(&w.disturbances.wake_up_delay_ms)),
+        all("paused_service", |_| None),
+        all("paused_response", |_| None),
+    ];
+    let [first_byte, body, connect, tls, failed, attempt, lag] = [
+        all("first_byte", |w| Some(&w.first_byte_ms)),
+        all("body", |w| Some(&w.body_ms)),
+        all("connect", |w| Some(&w.connect_ms)),
+        all("tls", |w| Some(&w.tls_ms)),
+        all("failed", |w| Some(&w.failed_ms)),
+        all("attempt", |w| Some(&w.attempt_ms)),
+        all("start_lag", |w| Some(&w.start_lag_ms)),
+    ];
+    let cache: Vec<(CacheStatus, Latencies)> = CacheStatus::ALL
+        .into_iter()
+        .map(|status| (status, all(&format!("cache_{status}"), |_| None)))
+        .collect();
+    let recorded = cache.iter().filter(|(_, latencies)| !latencies.is_empty());
+    out.cache_ms = recorded.map(|(status, latencies)| (status.to_string(), percentiles(latencies))).collect();
+    out.hit_ratio = hit_ratio(&out.cache_ms);
+    out.service_ms = percentiles(&service);
+    out.response_ms = first.response_ms.is_some().then(|| with_censored(&response, &censored));
+    let parts: Vec<&Disturbances> = windows.iter().map(|w| &w.disturbances).collect();
+    out.disturbances = disturbances::merge(&parts);
+    let open = first.response_ms.is_some();
+    let histograms = Histograms {
+        client_delay,
+        wake_up_delay,
+        service,
+        response,
+        censored,
+        paused_service,
+        paused_response,
+    };
+    disturbances::set_percentiles(&mut out.disturbances, &histograms, open);
+    out.first_byte_ms = percentiles(&first_byte);
+    out.body_ms = percentiles(&body);
+    out.connect_ms = percentiles(&connect);
+    out.tls_ms = percentiles(&tls);
+    out.failed_ms = percentiles(&failed);
+    out.attempt_ms = percentiles(&attempt);
+    out.start_lag_ms = percentiles(&lag);
+    Some(out)
+}
+
+/// Groups windows by store, phase, step, key group and operation, in order of first appearance. A group
+/// contains all blocks and repeats.
+pub fn by_phase(windows: &[Window]) -> Vec<Vec<&Window>> {
+    let mut out: Vec<Vec<&Window>> = Vec::new();
+    let same = |a: &Window, b: &Window| {
+        (&a.store, &a.phase, a.step, &a.key_group, &a.operation)
+            == (&b.store, &b.phase, b.step, &b.key_group, &b.operation)
+    };
+    for window in windows {
+        match out.iter_mut().find(|group| same(group[0], window)) {
+            Some(group) => group.push(window),
+            None => out.push(vec![window]),
+        }
+    }
+    out
+}
+
+/// Returns the windows for display, with blocks and repeats merged.
+pub fn overall(windows: &[Window]) -> Vec<Window> {
+    by_phase(windows).iter().filter_map(|group| merge(group, How::Consecutive)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_base::rng::Stream;
+
+    fn window(values_us: &[u64], window_s: f64) -> (Window, Latencies) {
+        let mut latencies = Latencies::default();
+        values_us.iter().for_each(|us| latencies.record(us * 1_000 + 123));
+        let histograms = BTreeMap::from([("service".to_string(), STANDARD.encode(latencies.to_bytes()))]);
+        let window = Window {
+            operations: values_us.len() as u64,
+            achieved_per_s: values_us.len() as f64 / window_s,
+            window_s,
+            service_ms: percentiles(&latencies),
+            in_flight_mean: 4.0,
+            concurrency: 4,
+            histograms,
+            ..Window::default()
+        };
+        (window, latencies)
+    }
+
+    #[test]
+    fn percentiles_of_merged_windows_are_those_of_all_values() {
+        let draws = Stream::new(5, "m");
+        let list = |from: u64, n: u64| {
+            (from..from + n).map(|i| (draws.exponential(i) * 5e3) as u64 + 1).collect::<Vec<_>>()
+        };
+        let (a, b) = (list(0, 3000), list(3000, 8000));
+        let ((wa, mut whole), (wb, lb)) = (window(&a, 10.0), window(&b, 20.0));
+        whole.merge(&lb);
+        for how in [How::Consecutive, How::Parallel] {
+            let merged = merge(&[&wa, &wb], how).unwrap();
+            let exact = percentiles(&whole);
+            assert_eq!((merged.service_ms.p50, merged.service_ms.p99_9), (exact.p50, exact.p99_9));
+            assert_eq!((merged.service_ms.min, merged.service_ms.max), (exact.min, exact.max));
+            assert!((merged.service_ms.mean.unwrap() - exact.mean.unwrap()).abs() < 1e-6);
+        }
+        let (consecutive, parallel) =
+            (merge(&[&wa, &wb], How::Consecutive).unwrap(), merge(&[&wa, &wb], How::Parallel).unwrap());
+        assert_eq!((consecutive.window_s, parallel.window_s), (30.0, 20.0));
+        assert!((consecutive.achieved_per_s - 11_000.0 / 30.0).abs() < 1e-9);
+        assert!((parallel.achieved_per_s - 700.0).abs() < 1e-9);
+        assert_eq!(
+            (consecutive.in_flight_mean, parallel.in_flight_mean, parallel.concurrency),
+            (4.0, 8.0, 8)
+        );
+    }
+
+    #[test]
+    fn a_single_window_is_returned_unchanged() {
+        let (window, _) = window(&[1, 2, 3], 1.0);
+        assert_eq!(merge(&[&window], How::Parallel), Some(window));
+        assert_eq!(merge(&[], How::Parallel), None);
+    }
+
+    #[test]
+    fn merged_windows_with_failures_are_not_saturated() {
+        let window = |failed: u64| Window {
+            window_s: 10.0,
+            offered_per_s: Some(1000.0),
+            achieved_per_s: 900.0,
+            errors: BTreeMap::from([("503 SlowDown".to_string(), failed)]),
+            ..Window::default()
+        };
+        let saturated =
+            |failed| merge(&[&window(failed), &window(failed)], How::Consecutive).unwrap().saturated;
+        assert_eq!((saturated(0), saturated(1000)), (true, false));
+    }
+
+    #[test]
+    fn a_client_limit_in_some_windows_marks_the_merged_window() {
+        let window =
+            |why: Option<&str>| Window { client_limited: why.map(str::to_string), ..Window::default() };
+        let (limited, free) = (window(Some("cpu: 90%")), window(None));
+        assert_eq!(client_limited(&[&free, &limited, &free]).as_deref(), Some("cpu: 90%, in 1 of 3 windows"));
+        assert_eq!(client_limited(&[&limited, &limited]).as_deref(), Some("cpu: 90%"));
+        assert_eq!(client_limited(&[&free]), None);
+    }
+}

@@ -1,0 +1,152 @@
+//! `plimsoll calibrate`: prints the measurement errors that [`crate::calibrate`] determines.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::exit::Exit;
+use super::out::{note, say};
+use crate::calibrate::measure::run;
+use crate::calibrate::scenario::SCENARIOS;
+use crate::calibrate::{DetectedPauses, Row};
+use plimsoll_base::net::socket::use_process_clock;
+use plimsoll_base::units::format_ms;
+
+/// Arguments of `plimsoll calibrate`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Run only scenarios whose name contains this text
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    only: String,
+    /// Clock that takes the arrival times of responses; `process` shows the errors without the kernel's timestamps
+    #[arg(long, value_name = "CLOCK", value_enum, default_value_t = ReceiveClock::Kernel)]
+    clock: ReceiveClock,
+    /// Maximum number of times to measure a scenario of which pauses of the machine cover more than 1%
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    attempts: u32,
+    /// Print JSON instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Clock that takes the arrival times of responses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum ReceiveClock {
+    /// The kernel, when the bytes arrive
+    Kernel,
+    /// The process, when it reads the bytes
+    Process,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    scenarios: Vec<Row>,
+    pauses: BTreeMap<&'static str, DetectedPauses>,
+    client_us_per_operation: f64,
+}
+
+/// Runs the scenarios, and prints measured and true values.
+///
+/// # Errors
+/// Exit code 1 if an error exceeds its limit, 2 if no scenario matches, 3 if a server cannot be started.
+pub fn calibrate(arguments: &Arguments) -> Result<(), Exit> {
+    let chosen: Vec<_> = SCENARIOS.iter().filter(|s| s.name.contains(arguments.only.as_str())).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = SCENARIOS.iter().map(|s| s.name).collect();
+        return Err(Exit::input(format!(
+            "--only {}: no scenario matches; use one of {}",
+            arguments.only,
+            names.join(", ")
+        )));
+    }
+    let mut report = Report::default();
+    if arguments.clock == ReceiveClock::Process {
+        use_process_clock();
+    }
+    for scenario in chosen {
+        if !arguments.json {
+            note(format_args!("{}: {} ({} s)", scenario.name, scenario.what, scenario.seconds));
+        }
+        let measured = run(scenario, arguments.attempts, |so_far| {
+            let percent = 100.0 * so_far.pauses.share;
+            note(format_args!(
+                "{}: the machine paused during {percent:.1}% of the scenario; measuring it again",
+                scenario.name
+            ));
+        })?;
+        if measured.pauses.count > 0 {
+            report.pauses.insert(scenario.name, measured.pauses);
+        }
+        if scenario.name == "floor" {
+            report.client_us_per_operation = measured.cpu_us_per_operation;
+        }
+        report.scenarios.extend(measured.rows);
+    }
+    if arguments.json {
+        say(&(serde_json::to_string_pretty(&report).map_err(Exit::check)? + "\n"))?;
+    } else {
+        say(&render(&report))?;
+    }
+    let failed: Vec<String> = report
+        .scenarios
+        .iter()
+        .filter(|r| r.is_wrong())
+        .map(|r| format!("{} {}", r.name, r.metric))
+        .collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Exit::check(format!(
+        "errors above their limits: {}; close other programs on this machine and run the command again",
+        failed.join(", ")
+    )))
+}
+
+/// Returns the judgement of a row.
+fn verdict(row: &Row) -> &'static str {
+    match (row.within, row.within_without_pauses) {
+        (true, _) => "ok",
+        (false, true) => "ok without pauses",
+        (false, false) => "OUT",
+    }
+}
+
+fn render(report: &Report) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["scenario", "figure", "true ms", "measured ms", "error ms", "allowed", ""]);
+    for row in &report.scenarios {
+        let bound = if row.bound { "> " } else { "" };
+        table.add_row([
+            row.name.clone(),
+            row.metric.clone(),
+            if row.true_ms > 0.0 { format_ms(row.true_ms) } else { "-".into() },
+            format!("{bound}{}", format_ms(row.measured_ms)),
+            format!("{:+.3}", row.error_ms),
+            format!("{:.3}", row.allowed_ms),
+            verdict(row).into(),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(2).take(4) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let mut text: String = table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    for (name, pauses) in &report.pauses {
+        text += &format!(
+            "\n{name}: {} pause{} of the machine, longest {} ms, {:.2}% of the time",
+            pauses.count,
+            if pauses.count == 1 { "" } else { "s" },
+            format_ms(pauses.longest_ms),
+            100.0 * pauses.share
+        );
+    }
+    if !report.pauses.is_empty() {
+        text.push('\n');
+    }
+    if report.client_us_per_operation > 0.0 {
+        text += &format!("\nfloor: {:.1} us of client CPU per operation\n", report.client_us_per_operation);
+    }
+    text
+}

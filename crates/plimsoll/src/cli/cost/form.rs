@@ -1,0 +1,66 @@
+//! Flags for the output format and destination of a document.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use crate::cli::exit::Exit;
+use crate::cli::out::say;
+use plimsoll_base::text::outgoing;
+use plimsoll_document::Document;
+
+/// Output format and destination of a document.
+#[derive(Debug, Args)]
+pub struct FormArguments {
+    /// Format of the output
+    #[arg(long, value_enum, default_value = "table")]
+    format: Form,
+    /// Same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Write the output to this file [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Output formats of a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// Tables for the terminal
+    Table,
+    /// JSON, with amounts as decimal strings
+    Json,
+    /// CSV for spreadsheets
+    Csv,
+    /// Markdown for comments and pages
+    Markdown,
+    /// HTML page with charts that works offline
+    Html,
+}
+
+impl FormArguments {
+    /// Returns true if the output is an HTML page, which has room for all details.
+    pub fn is_page(&self) -> bool {
+        self.format == Form::Html
+    }
+
+    /// Prints the document, or `value` with the head of the document if the format is JSON.
+    ///
+    /// # Errors
+    /// Exit code 2 if the page cannot be rendered or the output cannot be written.
+    pub fn print(&self, document: &Document, value: &impl Serialize) -> Result<(), Exit> {
+        let text = match if self.json { Form::Json } else { self.format } {
+            Form::Table => document.terminal(),
+            Form::Json => super::json(&document.headed(value)),
+            Form::Csv => document.csv(),
+            Form::Markdown => document.markdown(),
+            Form::Html => document.html().map_err(|e| Exit::input(format!("--format html: {e}")))?,
+        };
+        match &self.output {
+            Some(path) => std::fs::write(path, &*outgoing(&text))
+                .map_err(|e| Exit::input(format!("--output {}: {e}; choose another file", path.display()))),
+            None => say(&text),
+        }
+    }
+}

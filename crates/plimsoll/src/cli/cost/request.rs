@@ -1,0 +1,171 @@
+//! The request of a cost command: a workload from flags, a file or a run, and the prices of a date.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use jiff::civil::Date;
+
+use super::from_run::FromRun;
+use crate::cli::exit::Exit;
+use plimsoll_base::clock::wall_now;
+use plimsoll_cost::book::{Prices, read_prices};
+use plimsoll_cost::breakeven::Vary;
+use plimsoll_cost::request::CostRequest;
+use plimsoll_cost::workload::{Workload, WorkloadError, parse};
+
+/// Flags for the workload and its prices.
+#[derive(Debug, Clone, Args)]
+pub struct WorkloadArguments {
+    /// File with the workload: storage = "10 PB", get = "12M", ...; flags override its values
+    #[arg(long = "workload", value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Workload in the form of flags
+    #[command(flatten)]
+    pub flags: Workload,
+    /// Price books and their date
+    #[command(flatten)]
+    pub prices: PriceArguments,
+}
+
+/// Flags that select the price books and their date.
+#[derive(Debug, Clone, Args)]
+pub struct PriceArguments {
+    /// Use the prices of this date, such as 2024-06-01 [default: today]
+    #[arg(long, value_name = "DATE")]
+    as_of: Option<String>,
+    /// Price book that overrides the built-in price books; may be repeated
+    #[arg(long, value_name = "FILE")]
+    prices: Vec<PathBuf>,
+}
+
+impl PriceArguments {
+    /// Reads the built-in prices and those of `--prices`.
+    ///
+    /// # Errors
+    /// Exit code 2 if a file cannot be read or is invalid.
+    pub fn read(&self) -> Result<Prices, Exit> {
+        read_prices(&self.prices).map_err(Exit::input)
+    }
+
+    /// Returns the date of the prices.
+    ///
+    /// # Errors
+    /// Exit code 2 if `--as-of` is not a date.
+    pub fn date(&self) -> Result<Date, Exit> {
+        let Some(text) = &self.as_of else {
+            return Ok(today());
+        };
+        text.parse().map_err(|_| Exit::input(format!("--as-of '{text}' is not a date, such as 2024-06-01")))
+    }
+
+    /// Returns true if a date or a price book is given.
+    pub fn is_given(&self) -> bool {
+        self.is_dated() || !self.prices.is_empty()
+    }
+
+    /// Returns true if a date is given.
+    pub fn is_dated(&self) -> bool {
+        self.as_of.is_some()
+    }
+}
+
+impl WorkloadArguments {
+    /// Returns the workload of flags and file together, and the text of the file; `None` if there is no file.
+    ///
+    /// # Errors
+    /// Exit code 2 if the file cannot be read or is invalid.
+    pub fn given(&self) -> Result<(Workload, Option<String>), Exit> {
+        Ok(match self.file.as_deref().map(read_workload).transpose()? {
+            Some((workload, text)) => (self.flags.clone().over(workload), Some(text)),
+            None => (self.flags.clone(), None),
+        })
+    }
+
+    /// Returns true if a flag sets the value that varies.
+    pub fn says(&self, vary: Vary) -> bool {
+        vary.clear(&self.flags) != self.flags
+    }
+
+    /// Returns an error with exit code 2 that names the source of a problem with the workload: its flag, or
+    /// its line in the file.
+    pub fn located(&self, error: &WorkloadError, text: Option<&str>) -> Exit {
+        let flag = format!("--{}", error.field.replace('_', "-"));
+        let by_flag = self.flags.resolve().err().is_some_and(|e| e == *error);
+        let of_field = |line: &str| {
+            line.trim_start().strip_prefix(error.field).is_some_and(|rest| rest.trim_start().starts_with('='))
+        };
+        let line = text.and_then(|text| text.lines().position(of_field).map(|n| n + 1));
+        match (line, &self.file) {
+            (Some(line), Some(path)) if !by_flag => {
+                Exit::input(format!("{}:{line}: {}: {}", path.display(), error.field, error.message))
+            }
+            _ => Exit::input(format!("{flag}: {}", error.message)),
+        }
+    }
+}
+
+/// Returns today's date in UTC.
+fn today() -> Date {
+    wall_now().to_zoned(jiff::tz::TimeZone::UTC).date()
+}
+
+/// Reads a workload file. Returns the workload and the text of the file.
+///
+/// # Errors
+/// Exit code 2 if the file cannot be read or is invalid. The message names the invalid line.
+fn read_workload(path: &Path) -> Result<(Workload, String), Exit> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| Exit::input(format!("--workload {}: {e}", path.display())))?;
+    let workload = parse(&text)
+        .map_err(|(line, message)| Exit::input(format!("{}:{line}: {message}", path.display())))?;
+    Ok((workload, text))
+}
+
+impl WorkloadArguments {
+    /// Reads the request from the flags.
+    ///
+    /// # Errors
+    /// Exit code 2 for invalid input. The message names the flag or line.
+    pub fn request(&self, from_run: &FromRun) -> Result<CostRequest, Exit> {
+        self.request_with(from_run, Workload::clone)
+    }
+
+    /// Reads the request from the flags, and applies `change` to the workload before resolving it.
+    ///
+    /// # Errors
+    /// As [`WorkloadArguments::request`].
+    pub fn request_with(
+        &self,
+        from_run: &FromRun,
+        change: impl Fn(&Workload) -> Workload,
+    ) -> Result<CostRequest, Exit> {
+        let (workload, text) = self.given()?;
+        let (run, mut assumptions) = from_run.workload()?;
+        if workload.storage.is_some() {
+            // A specified value replaces the assumption about the run.
+            assumptions.retain(|a| !a.ends_with("(--storage)"));
+        }
+        let mut run = run;
+        if workload.keep.is_some() {
+            run.storage = None;
+            assumptions.retain(|a| !a.ends_with("(--storage)"));
+        }
+        if workload.egress.is_some() {
+            assumptions.retain(|a| !a.ends_with("(--egress)"));
+        }
+        let workload = change(&workload.over(run));
+        if workload == (Workload { without_allowances: workload.without_allowances, ..Workload::default() }) {
+            return Err(Exit::input(
+                "the workload is empty; specify the usage of a month, such as --storage 10TB --egress 2TB \
+                 --put 1M --get 50M, or use --workload FILE or --from-run RUN",
+            ));
+        }
+        let resolved = workload.resolve().map_err(|e| self.located(&e, text.as_deref()))?;
+        assumptions.extend(resolved.assumptions);
+        let (prices, date) = (self.prices.read()?, self.prices.date()?);
+        if date > today() {
+            assumptions.push(format!("prices do not change between today and {date} (--as-of)"));
+        }
+        Ok(CostRequest { workload, usage: resolved.usage, assumptions, prices, date })
+    }
+}

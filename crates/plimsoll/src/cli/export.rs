@@ -1,0 +1,75 @@
+//! `plimsoll export`: exports runs in the formats of other tools, and as logs of requests.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::exit::Exit;
+use super::out::say;
+use super::runs::find;
+use plimsoll_judge::report::export::csv::Csv;
+use plimsoll_judge::report::export::hlog::Hlog;
+use plimsoll_judge::report::export::markdown::{Markdown, render};
+use plimsoll_judge::report::export::parquet::Parquet;
+use plimsoll_judge::report::export::requests::Requests;
+use plimsoll_judge::report::export::{Exporter, Run};
+use plimsoll_judge::run_dir::json;
+
+/// Arguments of `plimsoll export`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Run directories to export
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// Format of the files
+    #[arg(long, value_enum)]
+    format: Format,
+    /// Directory for the files of one run [default: the run directory; Markdown goes to standard output]
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// intervals.parquet, and operations.parquet if operations were recorded
+    Parquet,
+    /// windows.csv and intervals.csv
+    Csv,
+    /// Tables for a pull request comment
+    Markdown,
+    /// HdrHistogram interval logs
+    Hlog,
+    /// requests.csv, a log that `plimsoll replay` and `plimsoll fit` read, if operations were recorded
+    Requests,
+}
+
+/// Exports each run.
+///
+/// # Errors
+/// Exit code 2 if a run cannot be read or a file cannot be written.
+pub fn export(arguments: &Arguments) -> Result<(), Exit> {
+    let runs = find(&arguments.runs)?;
+    if arguments.to.is_some() && runs.len() > 1 {
+        return Err(Exit::input("--to accepts only one run; specify one run or omit --to"));
+    }
+    for path in &runs {
+        let run = Run { path: path.clone(), result: json::read(path).map_err(Exit::input)? };
+        if arguments.format == Format::Markdown && arguments.to.is_none() {
+            say(&render(&run.result))?;
+            continue;
+        }
+        let exporter: &dyn Exporter = match arguments.format {
+            Format::Parquet => &Parquet,
+            Format::Csv => &Csv,
+            Format::Markdown => &Markdown,
+            Format::Hlog => &Hlog,
+            Format::Requests => &Requests,
+        };
+        let to = arguments.to.as_ref().unwrap_or(path);
+        std::fs::create_dir_all(to).map_err(|e| Exit::input(format!("--to {}: {e}", to.display())))?;
+        for file in exporter.export(&run, to).map_err(Exit::input)? {
+            say(&format!("{}\n", file.display()))?;
+        }
+    }
+    Ok(())
+}

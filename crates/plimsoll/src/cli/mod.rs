@@ -1,0 +1,204 @@
+//! The command line: parses arguments into typed settings, and reports an error as one line and an exit code.
+
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+pub mod advise;
+pub mod bucket;
+pub mod calibrate;
+mod cannot_tell;
+mod capacity;
+pub mod check;
+pub mod clean;
+pub mod compare;
+mod consistency;
+mod contention;
+pub mod cost;
+mod edge;
+mod examples;
+pub mod exit;
+pub mod export;
+mod fit;
+mod fleet;
+mod gateway;
+mod history;
+pub mod import;
+pub mod keys;
+pub mod list;
+pub mod merge;
+mod money;
+mod out;
+pub mod prices;
+pub mod probe;
+pub mod progress;
+mod publish;
+pub mod published;
+mod record;
+mod replay;
+pub mod report;
+pub mod run;
+mod run_options;
+mod runs;
+pub mod serve;
+pub mod show;
+pub mod signals;
+pub mod sync;
+pub mod timeout;
+mod until;
+pub mod ycsb;
+
+use exit::Exit;
+use out::note;
+
+use crate::session::embedded::set_program;
+use plimsoll_base::text;
+use plimsoll_s3::url::web::redacted as redacted_url;
+use plimsoll_workload::experiment::closest;
+
+/// Benchmark object stores, check objectives and estimate costs, with a known measurement error
+#[derive(Debug, Parser)]
+#[command(name = "plimsoll", version, max_term_width = 110)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run an experiment: a file, a built-in experiment, or a short form (get, put, mixed, head, list, delete)
+    Run(Box<run::Arguments>),
+    /// Repeat the requests of a log at their recorded times
+    Replay(Box<replay::Arguments>),
+    /// Write an experiment whose operations, sizes, popularity and arrivals resemble those of a log
+    Fit(fit::Arguments),
+    /// Run YCSB's core workloads from YCSB property files
+    Ycsb(Box<ycsb::Arguments>),
+    /// Time the synchronisation of a directory with a store, by Plimsoll and by other tools
+    Sync(Box<sync::Arguments>),
+    /// Show the results of runs
+    Show(show::Arguments),
+    /// Write an HTML report of one or more runs
+    Report(report::Arguments),
+    /// Compare runs, or the stores of one run
+    Compare(compare::Arguments),
+    /// Check runs against objectives, such as 'get.p99 < 10ms'
+    Check(check::Arguments),
+    /// List runs, and show the trend of a figure with its changes
+    History(history::Arguments),
+    /// Run an experiment on several nodes: with ssh, Slurm, Ray or Kubernetes
+    Fleet(fleet::Arguments),
+    /// Measure from other places, such as Cloudflare's data centres
+    Edge(edge::Arguments),
+    /// Merge the runs of several shards
+    Merge(merge::Arguments),
+    /// Export runs as Parquet, CSV, Markdown or HdrHistogram logs
+    Export(export::Arguments),
+    /// Convert another tool's log into a run directory
+    Import(import::Arguments),
+    /// Delete the objects and files that a killed run left behind
+    Clean(clean::Arguments),
+    /// Test which features a store supports
+    Probe(probe::Arguments),
+    /// Create or delete a bucket
+    Bucket(bucket::Arguments),
+    /// Measure Plimsoll's own error against servers with known latencies
+    Calibrate(calibrate::Arguments),
+    /// Serve an S3-compatible store from memory
+    Serve(Box<serve::Arguments>),
+    /// Run plimsoll-gateway, the durable S3 store
+    Gateway(gateway::Arguments),
+    /// Estimate the monthly bill of a workload at one or all providers
+    Cost(Box<cost::Arguments>),
+    /// Recommend one of the measured stores for a workload, and show what would change the recommendation
+    Advise(Box<advise::Arguments>),
+    /// Show published benchmarks and check whether their figures are consistent
+    Published(published::Arguments),
+    /// List built-in experiments, providers, prices and published documents
+    List(list::Arguments),
+}
+
+/// Returns the arguments of the command line, the program name first. Invalid UTF-8 is replaced.
+pub fn arguments() -> impl Iterator<Item = String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned())
+}
+
+/// Returns the command line for the run record, with secrets redacted.
+pub fn command_line() -> Vec<String> {
+    arguments().map(|word| text::redacted(&redacted_url(&word)).into_owned()).collect()
+}
+
+/// Returns the error of a command line that has an experiment or a run in place of a command; `None` for other errors.
+fn not_a_command(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let before: Vec<String> = arguments().skip(1).take_while(|argument| argument != word).collect();
+    match before.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [] => {
+            let known = closest(word).filter(|close| close == word)?;
+            Some(format!("plimsoll: '{known}' is an experiment; use `plimsoll run {known}`"))
+        }
+        ["cost", ..] if error.get(ContextKind::SuggestedSubcommand).is_none() => Some(format!(
+            "plimsoll: cost '{}': there is no such command; for the cost of a run, use --from-run RUN",
+            text::single_line(word)
+        )),
+        _ => None,
+    }
+}
+
+/// Runs the command line and returns the exit code: 0 for success, 1 for a failed check, 2 for invalid input,
+/// 3 for an unusable store, 4 if the run was measured but not all results could be written, 101 for a defect
+/// in Plimsoll, and 130 for an interrupted run.
+pub fn main() -> i32 {
+    text::register_secrets_in(arguments());
+    if let Ok(program) = std::env::current_exe() {
+        set_program(program);
+    }
+    let parsed = examples::add(Cli::command()).try_get_matches();
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => cli,
+        Err(error) => {
+            if error.use_stderr() {
+                let problem = not_a_command(&error).unwrap_or_else(|| error.render().to_string());
+                note(text::redact_assignments(problem.trim_end()));
+                return 2;
+            }
+            // --help and --version are not errors.
+            return i32::from(error.print().is_err_and(|e| e.kind() != std::io::ErrorKind::BrokenPipe)) * 2;
+        }
+    };
+    let result = match cli.command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Replay(arguments) => replay::replay(&arguments),
+        Command::Fit(arguments) => fit::fit(&arguments),
+        Command::Ycsb(arguments) => ycsb::ycsb_command(&arguments),
+        Command::Sync(arguments) => sync::sync(&arguments),
+        Command::Show(arguments) => show::show(&arguments),
+        Command::Report(arguments) => report::report(&arguments),
+        Command::Compare(arguments) => compare::compare(&arguments),
+        Command::Check(arguments) => check::check(&arguments),
+        Command::History(arguments) => history::history(&arguments),
+        Command::Fleet(arguments) => fleet::fleet(&arguments),
+        Command::Edge(arguments) => edge::edge(&arguments),
+        Command::Merge(arguments) => merge::merge(&arguments),
+        Command::Import(arguments) => import::import(&arguments),
+        Command::Export(arguments) => export::export(&arguments),
+        Command::Clean(arguments) => clean::clean(&arguments),
+        Command::Probe(arguments) => probe::probe(&arguments),
+        Command::Bucket(arguments) => bucket::bucket(&arguments),
+        Command::Calibrate(arguments) => calibrate::calibrate(&arguments),
+        Command::Serve(arguments) => serve::serve(&arguments),
+        Command::Gateway(arguments) => gateway::gateway(&arguments),
+        Command::Cost(arguments) => cost::cost(&arguments),
+        Command::Advise(arguments) => advise::advise(&arguments),
+        Command::Published(arguments) => published::published(&arguments),
+        Command::List(arguments) => list::list(&arguments),
+    };
+    match result {
+        Ok(()) => 0,
+        Err(Exit { code, message }) => {
+            if !message.is_empty() {
+                note(format_args!("plimsoll: {}", text::single_line(&text::redact_assignments(&message))));
+            }
+            code
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! `plimsoll report`: writes an HTML report of one or more runs.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::compare::comparisons;
+use super::exit::Exit;
+use super::out::{note, say};
+use super::publish::publish;
+use super::runs::find;
+use crate::session::{RunError, RunSummary};
+use plimsoll_cost::published::named;
+use plimsoll_judge::report::comparison::Comparison;
+use plimsoll_judge::report::html::Report;
+use plimsoll_judge::run_dir::directory::LATENCIES;
+use plimsoll_judge::run_dir::run::{Run, read};
+use plimsoll_judge::run_dir::write::write_whole;
+use plimsoll_judge::summary::objective::Target;
+
+/// Arguments of `plimsoll report`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Run directories; the report compares the other runs with the first run
+    #[arg(required_unless_present = "publish", value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// Write a static site with an index, trends and a page for each run into this directory [default: all runs of
+    /// plimsoll-runs]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "published", "primary"])]
+    publish: Option<PathBuf>,
+    /// File for the report [default: report.html in the run directory; plimsoll-report.html for several runs]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Published document whose figures are drawn as reference lines: a name from `plimsoll list published`; may be
+    /// repeated
+    #[arg(long, value_name = "NAME")]
+    published: Vec<String>,
+    /// Primary metric of the comparisons [default: p50 of the first operation]
+    #[arg(long, value_name = "METRIC")]
+    primary: Option<String>,
+}
+
+fn add(report: &mut Report, run: &Run) {
+    report.add(&run.result, &run.environment, &run.experiment, &run.series);
+}
+
+fn several_stores(run: &Run) -> bool {
+    run.measured().len() > 1
+}
+
+/// Reads runs and passes them to `consume` in order. Reads the next run while `consume` processes one, so at
+/// most two runs are in memory.
+///
+/// # Errors
+/// Exit code 2 if a run cannot be read.
+fn others(paths: &[PathBuf], mut consume: impl FnMut(Run)) -> Result<(), Exit> {
+    std::thread::scope(|scope| {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(0);
+        // Sending fails after the receiver has stopped at a run that could not be read.
+        scope.spawn(move || {
+            paths.iter().map(|path| read(path, &LATENCIES)).all(|run| sender.send(run).is_ok())
+        });
+        receiver.iter().try_for_each(|run| run.map(&mut consume).map_err(Exit::input))
+    })
+}
+
+/// Writes the report and prints its path.
+///
+/// # Errors
+/// Exit code 2 if a run cannot be read or the file cannot be written.
+pub fn report(arguments: &Arguments) -> Result<(), Exit> {
+    if let Some(directory) = &arguments.publish {
+        return publish(directory, &find(&arguments.runs)?);
+    }
+    let primary = arguments.primary.as_deref().map(Target::parse).transpose();
+    let primary = primary.map_err(|e| Exit::input(format!("--primary {e}")))?;
+    let documents = arguments.published.iter().map(|name| named(name));
+    let documents =
+        documents.collect::<Result<Vec<_>, _>>().map_err(|e| Exit::input(format!("--published {e}")))?;
+    let paths = find(&arguments.runs)?;
+    let first = read(&paths[0], &LATENCIES).map_err(Exit::input)?;
+    let stores = first.environment.stores.len().max(1);
+    let mut report = Report::new(stores * paths.len());
+    add(&mut report, &first);
+    if paths.len() == 1 && several_stores(&first) {
+        report.compare(comparisons(&[&first], primary.as_ref(), &[])?);
+    }
+    others(&paths[1..], |run| {
+        add(&mut report, &run);
+        match comparisons(&[&first, &run], primary.as_ref(), &[]) {
+            Ok(comparisons) => report.compare(comparisons),
+            // Runs that are not comparable still appear in the report, but without a verdict.
+            Err(exit) => note(format_args!("note: {}", exit.message)),
+        }
+    })?;
+    documents.iter().for_each(|document| report.refer(document));
+    let out = arguments.out.clone().unwrap_or_else(|| match paths.as_slice() {
+        [run] => run.join("report.html"),
+        _ => PathBuf::from("plimsoll-report.html"),
+    });
+    write(report, &out)?;
+    say(&format!("{}\n", out.display()))
+}
+
+fn rendered(report: Report) -> Result<String, Exit> {
+    report.render().map_err(|e| Exit::defect(format!("the report template failed: {e:#}")))
+}
+
+fn write(report: Report, out: &Path) -> Result<(), Exit> {
+    write_whole(out, &rendered(report)?).map_err(|e| Exit::input(format!("--out {}: {e}", out.display())))
+}
+
+/// Writes the report of a finished run into its directory.
+///
+/// # Errors
+/// Exit code 101 if the template fails, 2 if the file cannot be written.
+pub fn of_run(run: &Run) -> Result<(), Exit> {
+    let out = run.path.join("report.html");
+    write_whole(&out, &page_of(run)?).map_err(|e| Exit::input(format!("{}: {e}", out.display())))
+}
+
+/// Returns the page of a run.
+///
+/// # Errors
+/// Exit code 101 if the template fails.
+pub fn page_of(run: &Run) -> Result<String, Exit> {
+    let mut report = Report::new(run.environment.stores.len());
+    add(&mut report, run);
+    if several_stores(run) {
+        report.compare(comparisons(&[run], None, &[])?);
+    }
+    rendered(report)
+}
+
+/// Returns the verdicts on the stores of a run with their cautions, one per line. Empty if the run has one store, or if
+/// it answers another question.
+pub fn verdicts(run: &Run) -> String {
+    if !several_stores(run) || run.result.until.is_some() || !run.result.sweeps.is_empty() {
+        return String::new();
+    }
+    let found = comparisons(&[run], None, &[]).unwrap_or_default();
+    let lines = |c: &Comparison| {
+        let cautions: String = c.limits().iter().map(|line| format!("! {line}\n")).collect();
+        format!("{}\n{cautions}", c.sentence())
+    };
+    found.iter().map(lines).collect()
+}
+
+/// Writes the report of a run that has just ended, with or without a problem, if `reports` is true. Returns the run and
+/// its first problem.
+pub fn conclude(summary: RunSummary, reports: bool) -> (Run, Option<Exit>) {
+    let RunSummary { run, problem } = summary;
+    let written = if reports { of_run(&run) } else { Ok(()) };
+    let reported = written.err().map(|exit| RunError::results_kept(&exit.message, &run.path));
+    (run, problem.or(reported).map(Exit::from))
+}

@@ -1,0 +1,372 @@
+//! `plimsoll run`: runs an experiment or a short form.
+
+use std::path::Path;
+
+use clap::{Args, Subcommand};
+
+use super::capacity::CapacityArguments;
+use super::consistency;
+use super::contention;
+use super::exit::Exit;
+use super::out::say;
+use super::run_options::RunOptions;
+use super::timeout;
+use super::until::PrecisionArguments;
+use crate::session::capacity::{CapacitySearch, find_capacity};
+use crate::session::execute;
+use crate::session::open;
+use crate::session::relays::Relays;
+use crate::session::until::execute_until;
+use plimsoll_base::units::{format_rate, parse_size};
+use plimsoll_judge::summary::result::CapacityBy;
+use plimsoll_workload::experiment::short::{FORMS, Short};
+use plimsoll_workload::experiment::spec::{DEFAULT_SEED, SweepSpec};
+use plimsoll_workload::experiment::sweep::parse_field;
+use plimsoll_workload::experiment::to_toml::to_toml;
+use plimsoll_workload::experiment::{BUILT_IN, Experiment, load, resolve};
+
+/// Rate of a short form through relays, if none is given: a load that free plans of relays allow.
+const RELAY_RATE: &str = "20/s";
+
+/// Default length of each point of a sweep.
+const SWEEP_DURATION: &str = "10s";
+
+/// Arguments of `plimsoll run`.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    special: Option<Special>,
+    #[command(flatten)]
+    experiment: ExperimentArguments,
+}
+
+/// Experiment, and the options that apply to any.
+#[derive(Debug, Args)]
+pub struct ExperimentArguments {
+    /// Built-in experiment (`plimsoll list experiments`), experiment file, run directory, or a short form:
+    /// get, put, mixed, head, list, delete, capacity
+    #[arg(required = true)]
+    experiment: Option<String>,
+    /// Seed of all random values [default: the seed of the experiment, or 42]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Override a value of the experiment or short form: seed=7, phase.get.duration=60s; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    set: Vec<String>,
+    #[command(flatten)]
+    options: RunOptions,
+    #[command(flatten)]
+    short: ShortArguments,
+    #[command(flatten)]
+    capacity: CapacityArguments,
+    #[command(flatten)]
+    precision: PrecisionArguments,
+}
+
+/// Experiments with options of their own.
+#[derive(Debug, Subcommand)]
+enum Special {
+    /// Check under load whether a store is linearizable: reads, listings and conditional writes of shared keys
+    Consistency(Box<consistency::Arguments>),
+    /// Measure compare-and-swap on one object by number of writers: throughput, latency, conflicts and fairness
+    Contention(Box<contention::Arguments>),
+}
+
+/// Options of the short forms. An experiment file contains these settings itself.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Short forms")]
+struct ShortArguments {
+    /// Size of each object [default: 1KiB]
+    #[arg(long)]
+    size: Option<String>,
+    /// Number of objects [default: 1000]
+    #[arg(long, value_name = "N")]
+    objects: Option<u64>,
+    /// Closed loop: number of operations in flight [default: 16]
+    #[arg(long, value_name = "N", conflicts_with = "rate")]
+    concurrency: Option<u64>,
+    /// Open loop: intended rate of operations, such as 500/s
+    #[arg(long)]
+    rate: Option<String>,
+    /// Open loop: arrival process, constant or poisson [default: constant]
+    #[arg(long)]
+    arrival: Option<String>,
+    /// Open loop: maximum number of operations in flight [default: 1024]
+    #[arg(long, value_name = "N")]
+    in_flight: Option<u64>,
+    /// Length of the measurement [default: 30s, unless --operations is given]
+    #[arg(long)]
+    duration: Option<String>,
+    /// Number of operations after which the measurement ends
+    #[arg(long, value_name = "N")]
+    operations: Option<u64>,
+    /// Length of the warm-up [default: 2s]
+    #[arg(long)]
+    warmup: Option<String>,
+    /// Verification of reads: on compares every byte; off compares only the length; readback also reads back
+    /// every uploaded object [default: on]
+    #[arg(long)]
+    verify: Option<String>,
+    /// Deadline of each operation and of every other request; also applies to experiment files [default: 60s]
+    #[arg(long)]
+    timeout: Option<String>,
+    /// Maximum number of retries after throttling, server errors and broken connections [default: 0]
+    #[arg(long, value_name = "N")]
+    retries: Option<u32>,
+    /// Read the objects listed in this file, one key per line, instead of writing objects first
+    #[arg(long, value_name = "FILE")]
+    keys: Option<String>,
+    /// Upload objects larger than this in parts of this size
+    #[arg(long, value_name = "SIZE")]
+    part_size: Option<String>,
+    /// Number of parts of one object in flight [default: 1]
+    #[arg(long, value_name = "N", requires = "part_size")]
+    parts_in_flight: Option<u64>,
+    /// Checksum of uploads: auto, md5, crc32, crc32c, crc64nvme, sha1, sha256 [default: the value of
+    /// checksum= in the store URL]
+    #[arg(long, value_name = "NAME")]
+    checksum: Option<String>,
+    /// Upload this file instead of generated content
+    #[arg(long, value_name = "FILE", conflicts_with = "size")]
+    file: Option<String>,
+    /// Measure every combination of values: size=1KiB,1MiB concurrency=1,8,64 or rate, part_size, parts_in_flight;
+    /// at most two fields, 10s per point unless --duration is given
+    #[arg(long, value_name = "FIELD=VALUES")]
+    sweep: Vec<String>,
+    /// Closed loop: pause after each operation
+    #[arg(long, value_name = "TIME", conflicts_with = "rate")]
+    cooldown: Option<String>,
+}
+
+impl ExperimentArguments {
+    /// Returns the name of the experiment; empty only with a subcommand, which replaces it.
+    fn name(&self) -> &str {
+        self.experiment.as_deref().unwrap_or_default()
+    }
+}
+
+impl ShortArguments {
+    /// Returns the first given flag that conflicts with an experiment file; `None` if no such flag is given.
+    fn given(&self) -> Option<&'static str> {
+        let given = [
+            ("--size", self.size.is_some()),
+            ("--objects", self.objects.is_some()),
+            ("--concurrency", self.concurrency.is_some()),
+            ("--rate", self.rate.is_some()),
+            ("--duration", self.duration.is_some()),
+            ("--operations", self.operations.is_some()),
+            ("--warmup", self.warmup.is_some()),
+            ("--verify", self.verify.is_some()),
+            ("--retries", self.retries.is_some()),
+            ("--keys", self.keys.is_some()),
+            ("--part-size", self.part_size.is_some()),
+            ("--parts-in-flight", self.parts_in_flight.is_some()),
+            ("--checksum", self.checksum.is_some()),
+            ("--file", self.file.is_some()),
+            ("--cooldown", self.cooldown.is_some()),
+            ("--sweep", !self.sweep.is_empty()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+    }
+}
+
+/// Returns the name of the experiment or short form, and its rate. For a search by rate, these are its short form and
+/// first rate.
+///
+/// # Errors
+/// Exit code 2 if a flag does not apply.
+fn form_and_rate(
+    arguments: &ExperimentArguments,
+    search: Option<&CapacitySearch>,
+    relays: &Relays,
+) -> Result<(String, Option<String>), Exit> {
+    let short = &arguments.short;
+    let Some(search) = search else {
+        return match arguments.capacity.given() {
+            Some(flag) => {
+                Err(Exit::input(format!("{flag}: only `plimsoll run capacity` accepts this flag; omit it")))
+            }
+            None => {
+                let open = !relays.is_empty() && short.concurrency.is_none();
+                let rate = short.rate.clone().or_else(|| open.then(|| RELAY_RATE.to_string()));
+                Ok((arguments.name().to_string(), rate))
+            }
+        };
+    };
+    let given = [
+        ("--concurrency", short.concurrency.is_some(), "use --by concurrency with --from and --to"),
+        ("--rate", short.rate.is_some(), "use --by rate with --from and --to"),
+        ("--duration", short.duration.is_some(), "use --step"),
+        ("--operations", short.operations.is_some(), "use --step"),
+        ("--warmup", short.warmup.is_some(), "omit it, because every step has its own warm-up"),
+        ("--sweep", !short.sweep.is_empty(), "run one search per value"),
+        ("--shard", arguments.options.shard.is_some(), "run the search on one host"),
+    ];
+    if let Some((flag, _, instead)) = given.into_iter().find(|(_, given, _)| *given) {
+        return Err(Exit::input(format!(
+            "{flag}: a search for the capacity does not support this flag; {instead}"
+        )));
+    }
+    let first = search.from_per_s.unwrap_or(100.0);
+    Ok((search.form.clone(), (search.by == CapacityBy::Rate).then(|| format_rate(first))))
+}
+
+/// Returns the default number of objects. A search for the capacity and a sweep write at most 256 MiB of each size if
+/// there are more than 16 objects, because their time is limited.
+fn objects_of(short: &ShortArguments, sweep: Option<&SweepSpec>, searches: bool) -> u64 {
+    let swept = sweep.and_then(|sweep| sweep.size.clone()).unwrap_or_default();
+    let largest = swept.iter().chain(&short.size).filter_map(|size| parse_size(size).ok()).max();
+    let bytes = largest.unwrap_or(1024).max(1);
+    if searches || sweep.is_some() { ((256 << 20) / bytes).clamp(16, 1000) } else { 1000 }
+}
+
+/// Returns the swept fields and their values; `None` without a sweep.
+///
+/// # Errors
+/// Exit code 2 if a field or a value is not valid.
+fn swept(fields: &[String]) -> Result<Option<SweepSpec>, Exit> {
+    let mut sweep = SweepSpec::default();
+    for field in fields {
+        parse_field(field, &mut sweep).map_err(|e| Exit::input(format!("--sweep {field}: {e}")))?;
+    }
+    Ok((!fields.is_empty()).then_some(sweep))
+}
+
+fn resolve_experiment(
+    arguments: &ExperimentArguments,
+    search: Option<&CapacitySearch>,
+    relays: &Relays,
+) -> Result<Experiment, Exit> {
+    let short = &arguments.short;
+    let (form, rate) = form_and_rate(arguments, search, relays)?;
+    let sweep = swept(&short.sweep)?;
+    let mut experiment: Experiment = if FORMS.contains(&form.as_str()) {
+        let written = Short {
+            form,
+            size: short.size.clone(),
+            objects: short.objects.unwrap_or_else(|| objects_of(short, sweep.as_ref(), search.is_some())),
+            concurrency: short.concurrency,
+            rate,
+            arrival: short.arrival.clone(),
+            in_flight: short.in_flight,
+            duration: short
+                .duration
+                .clone()
+                .or_else(|| (sweep.is_some() && short.operations.is_none()).then(|| SWEEP_DURATION.into())),
+            operations: short.operations,
+            warmup: Some(short.warmup.clone().unwrap_or_else(|| "2s".into())),
+            verify: short.verify.clone(),
+            timeout: short.timeout.clone(),
+            retries: short.retries,
+            keys: short.keys.clone(),
+            read_only: !arguments.options.store.is_empty()
+                && arguments.options.store.iter().all(|s| open::is_read_only(s)),
+            part_size: short.part_size.clone(),
+            parts_in_flight: short.parts_in_flight,
+            checksum: short.checksum.clone(),
+            file: short.file.clone(),
+            cooldown: short.cooldown.clone(),
+            sweep,
+            seed: arguments.seed.unwrap_or(DEFAULT_SEED),
+        };
+        let resolved =
+            resolve::resolve(written.to_spec()).map_err(|problem| Exit::input(as_flag(&problem.message)))?;
+        match arguments.set.as_slice() {
+            [] => resolved,
+            sets => resolve::parse(&resolved.name, &to_toml(&resolved), sets).map_err(Exit::input)?,
+        }
+    } else {
+        if let Some(flag) = short.given() {
+            return Err(Exit::input(format!(
+                "{flag}: only the short forms ({}) accept this flag; change the experiment file or use --set",
+                FORMS.join(", ")
+            )));
+        }
+        let mut sets = arguments.set.clone();
+        sets.extend(arguments.seed.map(|seed| format!("seed={seed}")));
+        let directory = Path::new(arguments.name());
+        let built_in = BUILT_IN.iter().any(|(name, _)| *name == arguments.name());
+        let file = match directory.is_dir() && !built_in {
+            true => directory.join("experiment.toml").display().to_string(),
+            false => arguments.name().to_string(),
+        };
+        let mut experiment = load(&file, &sets).map_err(Exit::input)?;
+        experiment.set_timeout(short.timeout.as_deref()).map_err(Exit::input)?;
+        experiment
+    };
+    if arguments.options.store.is_empty() {
+        relays.add_binding(&mut experiment);
+    }
+    arguments.options.name_stores(&mut experiment)?;
+    relays.apply(&mut experiment)?;
+    Ok(experiment)
+}
+
+/// Rewrites a message about a field of an experiment so that it names the flag that sets the field.
+fn as_flag(message: &str) -> String {
+    let message = message.split_once("': ").map_or(message, |(_, rest)| rest);
+    let mut text = message.replace("rate = \"500/s\"", "--rate 500/s");
+    for (field, flag) in [
+        ("objects.size", "--size"),
+        ("objects.count", "--objects"),
+        ("in_flight", "--in-flight"),
+        ("stop_after", "--operations"),
+    ] {
+        text = text.replace(field, flag);
+    }
+    for flag in ["concurrency", "rate", "arrival", "duration", "verify", "timeout"] {
+        if text.starts_with(flag) {
+            text = format!("--{text}");
+        }
+    }
+    text
+}
+
+/// Runs the experiment and prints its result.
+///
+/// # Errors
+/// Exit code 2 if an argument is invalid; otherwise as [`execute`].
+pub fn run(arguments: &Arguments) -> Result<(), Exit> {
+    match &arguments.special {
+        Some(Special::Consistency(arguments)) => consistency::consistency(arguments),
+        Some(Special::Contention(arguments)) => contention::contention(arguments),
+        None => run_through(&arguments.experiment, &Relays::default()),
+    }
+}
+
+/// Runs the experiment through relays, if there are any, and prints its result.
+///
+/// # Errors
+/// Exit code 2 if an argument is invalid; otherwise as [`execute`].
+pub fn run_through(arguments: &ExperimentArguments, relays: &Relays) -> Result<(), Exit> {
+    let search = (arguments.name() == "capacity")
+        .then(|| arguments.capacity.search(&arguments.options.slo))
+        .transpose()?;
+    timeout::apply(arguments.short.timeout.as_deref())?;
+    let mut experiment = resolve_experiment(arguments, search.as_ref(), relays)?;
+    arguments.precision.apply(&mut experiment);
+    let until = arguments.precision.until()?;
+    if search.is_some() && until.is_some() {
+        return Err(Exit::input("--until: a search for the capacity does not support this flag; omit it"));
+    }
+    if arguments.options.dry_run {
+        let text = arguments.options.preview(&experiment)?;
+        return say(&format!("{text}{}", arguments.precision.power(&experiment)?));
+    }
+    let (mut settings, components) = (arguments.options.settings()?, arguments.options.components()?);
+    if search.is_some() {
+        // They are the objectives of each step.
+        settings.objectives.clear();
+    }
+    let summary = match (search, until) {
+        (Some(search), _) => find_capacity(&experiment, &settings, &components, search)?,
+        (None, Some(until)) => execute_until(&experiment, &settings, &components, until)?,
+        (None, None) => execute(&experiment, &settings, &components)?,
+    };
+    arguments.options.print(summary)
+}

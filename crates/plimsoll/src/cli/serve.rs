@@ -1,0 +1,189 @@
+//! `plimsoll serve`: runs the embedded server in the foreground.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+
+use super::exit::Exit;
+use super::out::say;
+use plimsoll_base::clock::SECOND;
+use plimsoll_base::machine::usable_memory_bytes;
+use plimsoll_base::metrics::listen;
+use plimsoll_base::net::tls::server_config;
+use plimsoll_base::units::{parse_duration, parse_size};
+use plimsoll_s3::credentials::Credentials;
+use plimsoll_server::access_log::AccessLog;
+use plimsoll_server::accounts::Accounts;
+use plimsoll_server::connections::Timeouts;
+use plimsoll_server::inject::{Injector, Spec};
+use plimsoll_server::memory::MemoryService;
+use plimsoll_server::memory::anomalies::Anomalies;
+use plimsoll_server::metrics::ServerMetrics;
+use plimsoll_server::observer::RequestObserver;
+use plimsoll_server::shutdown::{listen_on, watch_for_end};
+use plimsoll_server::{Parts, Settings, Shared, run};
+
+/// Arguments of `plimsoll serve`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Address and port to listen on; port 0 selects a free port
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
+    listen: String,
+    /// Access key [default: AWS_ACCESS_KEY_ID]
+    #[arg(long, value_name = "KEY", env = "PLIMSOLL_ACCESS_KEY", hide_env_values = true)]
+    access_key: Option<String>,
+    /// Secret key; prefer the environment variable, because process lists show arguments [default:
+    /// AWS_SECRET_ACCESS_KEY]
+    #[arg(long, value_name = "KEY", env = "PLIMSOLL_SECRET_KEY", hide_env_values = true)]
+    secret_key: Option<String>,
+    /// PEM file with the certificate chain; enables TLS together with --tls-key
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file with the certificate's private key
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Region that the server reports; it accepts signatures for any region
+    #[arg(long, default_value = "us-east-1")]
+    region: String,
+    /// Number of threads that serve connections [default: one per core]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Maximum number of connections; at the limit, a new connection replaces the one idle for the longest time
+    #[arg(long, value_name = "N", default_value_t = 16_384)]
+    max_connections: usize,
+    /// Close a connection that has been idle for this long
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    idle_timeout: String,
+    /// Close a connection if a request head is still incomplete this long after its first byte
+    #[arg(long, value_name = "TIME", default_value = "15s")]
+    head_timeout: String,
+    /// Close a connection that sends no byte of a request body, or reads no byte of a response, for this long
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    body_timeout: String,
+    /// Maximum memory for objects, uploads and request bodies; writes above this limit fail with 503 SlowDown
+    /// [default: half of the memory of the machine or control group]
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<String>,
+    /// Faults to inject, separated by commas: latency=5ms, latency=lognormal(5ms;0.8), stall=1s/10s,
+    /// slow=100ms@20s+10s, drift=2x/60s, capacity=200/s, rate=200/s, error=0.01, reset=0.01, truncate=0.01,
+    /// corrupt=0.01, stale=50ms (reads return old states), lost-conditional=0.01 (conditional writes that are
+    /// acknowledged but not stored), seed=1
+    #[arg(long, value_name = "FAULTS")]
+    inject: Option<String>,
+    /// Write the arrival and completion times of each request to this file, as CSV
+    #[arg(long, value_name = "FILE", alias = "truth")]
+    access_log: Option<PathBuf>,
+    /// Serve Prometheus metrics on this address at /metrics; port 0 selects a free port
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_listen: Option<String>,
+    /// Lifetime of a session of a directory bucket (base--zone--x-s3)
+    #[arg(long, value_name = "TIME", default_value = "5m")]
+    session_life: String,
+    /// Exit when standard input closes, for use as a child process
+    #[arg(long, hide = true)]
+    until_stdin_closes: bool,
+}
+
+fn key(given: Option<&String>, variable: &str, flag: &str) -> Result<String, Exit> {
+    let found = given.cloned().or_else(|| std::env::var(variable).ok()).filter(|k| !k.is_empty());
+    let name = flag.trim_start_matches('-').replace('-', " ");
+    // The flag ends the message: the redaction of secrets removes the word after it.
+    found.ok_or_else(|| Exit::input(format!("no {name}: set {variable}, or use {flag}")))
+}
+
+fn timeouts(arguments: &Arguments) -> Result<Timeouts, Exit> {
+    let read = |flag: &str, text: &str| {
+        let time = parse_duration(text).map_err(|e| Exit::input(format!("{flag}: {e}")))?;
+        Some(time)
+            .filter(|time| *time >= SECOND)
+            .ok_or_else(|| Exit::input(format!("{flag} {text}: the timeout is too short; use at least 1s")))
+    };
+    Ok(Timeouts {
+        idle_ns: read("--idle-timeout", &arguments.idle_timeout)?,
+        head_ns: read("--head-timeout", &arguments.head_timeout)?,
+        body_ns: read("--body-timeout", &arguments.body_timeout)?,
+    })
+}
+
+/// Returns the memory limit in bytes: the given one, or half of the memory that the process may use.
+///
+/// # Errors
+/// Exit code 2 if the size is invalid.
+fn memory_limit(given: Option<&str>) -> Result<u64, Exit> {
+    match given {
+        Some(text) => parse_size(text).map_err(|e| Exit::input(format!("--memory-limit: {e}"))),
+        None => Ok(usable_memory_bytes().map_or(u64::MAX, |bytes| bytes / 2)),
+    }
+}
+
+/// Serves until SIGINT or SIGTERM, or, with `--until-stdin-closes`, until standard input closes.
+///
+/// # Errors
+/// Exit code 2 for invalid settings, 3 if the address cannot be used.
+pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
+    let access = key(arguments.access_key.as_ref(), "AWS_ACCESS_KEY_ID", "--access-key")?;
+    let secret = key(arguments.secret_key.as_ref(), "AWS_SECRET_ACCESS_KEY", "--secret-key")?;
+    let tls = match (&arguments.tls_cert, &arguments.tls_key) {
+        (Some(certificate), Some(key)) => Some(server_config(certificate, key).map_err(Exit::input)?),
+        _ => None,
+    };
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let spec = arguments.inject.as_deref().map(Spec::parse).transpose().map_err(Exit::input)?;
+    let anomalies = spec.as_ref().and_then(Anomalies::of);
+    let access_log = arguments.access_log.as_ref().map(|path| {
+        AccessLog::create(path).map_err(|e| Exit::input(format!("--access-log {}: {e}", path.display())))
+    });
+    let life =
+        parse_duration(&arguments.session_life).map_err(|e| Exit::input(format!("--session-life: {e}")))?;
+    if !(SECOND..=300 * SECOND).contains(&life) {
+        return Err(Exit::input("--session-life must be between 1s and 5m"));
+    }
+    let mut settings = Settings {
+        session_life_s: (life / SECOND) as u32,
+        region: arguments.region.clone(),
+        max_connections: arguments.max_connections,
+        timeouts: timeouts(arguments)?,
+        memory_limit: memory_limit(arguments.memory_limit.as_deref())?,
+        ..Settings::default()
+    };
+    settings.threads = arguments.threads.unwrap_or(settings.threads);
+    let listener = listen_on(&arguments.listen).map_err(|e| {
+        Exit::store(format!("--listen {}: {e}; choose another address or port", arguments.listen))
+    })?;
+    let address = listener.local_addr().map_err(Exit::store)?;
+    say(&format!("listening on {scheme}://{address}\n"))?;
+    let metrics = arguments.metrics_listen.as_deref().map(metrics).transpose()?;
+    let (stop, shutdown) = watch::channel(false);
+    watch_for_end(stop, arguments.until_stdin_closes);
+    let credentials = Credentials::new(&access, &secret, None);
+    credentials.hide();
+    let parts = Parts {
+        settings,
+        accounts: Accounts::single(credentials),
+        tls,
+        injector: spec.map(Injector::new),
+        access_log: access_log.transpose()?,
+        observers: metrics.into_iter().map(|metrics| Arc::new(metrics) as Arc<dyn RequestObserver>).collect(),
+    };
+    let shared = Shared::new(parts);
+    let service = Arc::new(MemoryService::new(&shared.memory).with_anomalies(anomalies));
+    run(listener, &shared, &service, &shutdown).map_err(|e| Exit::store(format!("the server failed: {e}")))
+}
+
+/// Starts a Prometheus endpoint on `address`, and returns the counters that it serves.
+///
+/// # Errors
+/// Exit code 2 if the address cannot be used.
+fn metrics(address: &str) -> Result<ServerMetrics, Exit> {
+    let mut registry = Registry::default();
+    let metrics = ServerMetrics::new(&mut registry);
+    let bound = listen(address, Arc::new(registry), None);
+    let bound = bound.map_err(|e| {
+        Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
+    })?;
+    say(&format!("metrics on http://{bound}/metrics\n"))?;
+    Ok(metrics)
+}

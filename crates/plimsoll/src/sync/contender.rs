@@ -1,0 +1,384 @@
+//! Runs one loop of one contender: empties the target, starts the clock, lists both sides, transfers the missing
+//! files, stops the clock and checks the target.
+
+use std::sync::Arc;
+
+use super::files::{self, Ground};
+use super::tool;
+use crate::session::RunError;
+use crate::session::clean_up::clean_space;
+use crate::session::open::Opened;
+use crate::session::runtime::block_on;
+use plimsoll_base::clock::{SECOND, now_ns, process_cpu_ns, wall_now};
+use plimsoll_base::machine::{children_cpu_s, usable_cores};
+use plimsoll_engine::driver::background::{Background, Pages};
+use plimsoll_engine::driver::clean::CleanupScope;
+use plimsoll_engine::driver::{Control, Job, Shard, Site, run, workers_for};
+use plimsoll_engine::store::ownership::KeySpace;
+use plimsoll_engine::store::{Failure, Store};
+use plimsoll_judge::run_dir::directory::RunDirectory;
+use plimsoll_judge::run_dir::intervals::Place;
+use plimsoll_judge::summary::limits::Means;
+use plimsoll_judge::summary::result::{SyncLoop, Window};
+use plimsoll_judge::summary::window::{Setting, windows};
+use plimsoll_recorder::ErrorClass;
+use plimsoll_recorder::collector::{Listener, SecondRow, WindowState};
+use plimsoll_workload::dataset::{Source, Upload};
+use plimsoll_workload::experiment::Experiment;
+use plimsoll_workload::mix::Mix;
+use plimsoll_workload::naming::Naming;
+use plimsoll_workload::payload::Block;
+use plimsoll_workload::popularity::Popularity;
+use plimsoll_workload::schedule::plan::{Order, PhaseRun};
+use plimsoll_workload::schedule::{Limit, Load, Phase, Role, Verify};
+use plimsoll_workload::size::Size;
+use plimsoll_workload::{Dataset, OperationKind, ScanLength, Workload};
+
+/// Client that transfers the files to and from one store.
+pub struct Contender<'a> {
+    /// Store with which the files are synchronized.
+    pub store: &'a Opened,
+    /// Key space of the files in the store.
+    pub space: KeySpace,
+    /// Command of another tool; `None` for Plimsoll.
+    pub client: Option<String>,
+}
+
+impl Contender<'_> {
+    /// Returns the names of the client and the store, for messages.
+    pub fn name(&self) -> String {
+        match &self.client {
+            None => format!("plimsoll, {}", self.store.written),
+            Some(command) => format!("{}, {}", name_of(command), self.store.written),
+        }
+    }
+}
+
+/// Returns the name of a command: its words before the first option or placeholder.
+fn name_of(command: &str) -> String {
+    let words = command.split_whitespace().take_while(|word| !word.contains('{') && !word.starts_with('-'));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Destination of the per-second counts of a Plimsoll loop.
+pub struct Log<'a> {
+    /// Run directory that contains the interval log.
+    pub directory: &'a mut RunDirectory,
+    /// Number of the loop, from 0.
+    pub repeat: u32,
+}
+
+/// Measurements of one transfer.
+#[derive(Default)]
+struct Moved {
+    wall_s: f64,
+    cpu_s: f64,
+    windows: Vec<Window>,
+    workers: usize,
+}
+
+/// Result of one loop.
+pub struct LoopResult {
+    /// Wall time and the other figures that every contender has.
+    pub figures: SyncLoop,
+    /// Windows of Plimsoll's transfer, with the time of every file; empty for another tool.
+    pub windows: Vec<Window>,
+    /// Number of Plimsoll's worker threads; 0 for another tool.
+    pub workers: usize,
+}
+
+const DATASET: &str = "files";
+
+fn dataset(ground: &Ground) -> Dataset {
+    let naming = Naming::template("{dir}/{index}", 0).unwrap_or_default();
+    Dataset {
+        naming,
+        upload: Upload { part_size: ground.part_size, in_flight: 4, checksum: None },
+        source: Some(Source::Directory(ground.source.clone())),
+        ..Dataset::new(DATASET, ground.seed, ground.count, Size::Fixed(ground.bytes))
+    }
+}
+
+/// Returns the phase that transfers all files once: uploads if `up` is true, otherwise downloads.
+pub fn phase(ground: &Ground, up: bool) -> Result<Phase, RunError> {
+    let kind = if up { OperationKind::Put } else { OperationKind::Get };
+    let mix = Mix::new(&[(kind, 1)]).map_err(RunError::input)?;
+    let name = if up { "up" } else { "down" };
+    let workload = Workload {
+        seed: ground.seed,
+        phase: name.into(),
+        mix,
+        read: (!up).then(|| dataset(ground)),
+        written: dataset(ground),
+        spare: None,
+        range: 0,
+        popularity: Popularity::Sequential,
+        inserts: None,
+        scan: ScanLength::default(),
+        sink: (!up).then(|| ground.target.clone()),
+        recording: None,
+    };
+    Ok(Phase {
+        name: name.into(),
+        role: Role::Measure,
+        workload,
+        load: Load::Closed { concurrency: ground.concurrency },
+        ramp: None,
+        gaps: None,
+        limit: Limit { duration_ns: None, operations: Some(ground.count) },
+        timeout_ns: ground.timeout_ns,
+        drain_ns: 10_000_000_000,
+        retries: 5,
+        verify: Verify::Off,
+        cooldown_ns: 0,
+        sweep: None,
+    })
+}
+
+/// Returns an experiment that uploads the files once. The run directory stores it, and `plimsoll clean` derives the
+/// keys to delete from it.
+pub fn recorded(ground: &Ground, loops: u32, opened: &[Opened]) -> Result<Experiment, RunError> {
+    let upload = phase(ground, true)?;
+    let workload = Workload { phase: DATASET.into(), ..upload.workload };
+    Ok(Experiment {
+        name: "sync".into(),
+        description: format!("Files of `plimsoll sync`, transferred {loops} times in each direction"),
+        seed: ground.seed,
+        stores: opened.iter().map(|o| o.written.clone()).collect(),
+        named: opened.iter().filter_map(|o| Some((o.written.clone(), o.named.clone()?))).collect(),
+        repeats: 1,
+        order: Order::Sequential,
+        block_ns: 10 * SECOND,
+        rewarm_ns: 2 * SECOND,
+        phases: vec![Phase { name: DATASET.into(), workload, ..upload }],
+    })
+}
+
+/// Writes the counts of each second to the interval log, and stops the run at the first failure.
+struct LoopListener<'a> {
+    log: Option<Log<'a>>,
+    store: &'a str,
+    phase: &'a str,
+    failures: Vec<String>,
+    control: &'a Control,
+}
+
+impl Listener for LoopListener<'_> {
+    fn second(&mut self, row: &SecondRow<'_>) {
+        if let Some(log) = &mut self.log {
+            let role = Role::Measure;
+            let LoopListener { store, phase, .. } = *self;
+            log.directory.second(Place { store, phase, role, repeat: log.repeat, block: 0, step: None }, row);
+        }
+    }
+
+    fn snapshot(&mut self, _: &[WindowState]) {
+        if let Some(log) = &mut self.log {
+            log.directory.flush();
+        }
+    }
+
+    fn failure(&mut self, class: &str, message: &str) {
+        self.failures.push(format!("{class}: {message}"));
+        // A loop with a failed file has no valid time, so the other files need not finish.
+        self.control.stop();
+    }
+}
+
+/// Transfers the files with Plimsoll.
+fn run_plimsoll(
+    ground: &Ground,
+    contender: &Contender<'_>,
+    up: bool,
+    log: Option<Log<'_>>,
+) -> Result<Moved, RunError> {
+    let store = &contender.store.store;
+    let (began_ns, cpu) = (now_ns(), process_cpu_ns());
+    // List both sides, as a tool must that does not know that one of them is empty.
+    let here = files::scan(if up { &ground.source } else { &ground.target })
+        .map_err(|e| RunError::input(format!("{}: {e}", ground.source.display())))?;
+    let there =
+        block_on(list(ground, store.as_ref(), &contender.space))?.map_err(|f| unusable(contender, &f))?;
+    if up != there.is_empty() || (up && here.len() as u64 != ground.count) {
+        return Err(RunError::check(format!(
+            "{}: the source or the target changed before the loop; make sure that no other process uses them",
+            contender.name()
+        )));
+    }
+    if !up {
+        files::directories(ground)
+            .map_err(|e| RunError::input(format!("{}: {e}", ground.target.display())))?;
+    }
+    let phase_run = PhaseRun {
+        phase: phase(ground, up)?,
+        store: 0,
+        number: 0,
+        repeat: log.as_ref().map_or(0, |log| log.repeat),
+        block: 0,
+        step: None,
+        recorded: true,
+    };
+    let workers = workers_for(std::slice::from_ref(&phase_run), usable_cores() as usize, Shard::default());
+    let job = Arc::new(Job {
+        sites: vec![Site { store: Arc::clone(store), space: contender.space.clone() }],
+        phase_runs: vec![phase_run.clone()].into(),
+        workers,
+        block: Block::new(ground.seed),
+        tag: false,
+        log: false,
+        shard: Shard::default(),
+        prepared: None,
+    });
+    let described = store.describe();
+    let mut listener = LoopListener {
+        log,
+        store: &described.url,
+        phase: &phase_run.phase.name,
+        failures: Vec::new(),
+        control: &ground.control,
+    };
+    let states = run(&job, ground.origin_ns, &ground.control, &mut listener).map_err(RunError::store)?;
+    let wall_s = (now_ns() - began_ns) as f64 / 1e9;
+    let cpu_s = (process_cpu_ns() - cpu) as f64 / 1e9;
+    let setting = Setting {
+        store: &described,
+        means: Means { usable_cores: usable_cores(), workers },
+        connections: ground.concurrency,
+        epoch_unix_s: wall_now().as_nanosecond() as f64 / 1e9 - now_ns() as f64 / 1e9,
+        now_ns: now_ns(),
+    };
+    let windows: Vec<Window> = states.iter().flat_map(|state| windows(&phase_run, state, setting)).collect();
+    let failed: u64 = windows.iter().flat_map(|w| w.errors.values()).sum();
+    if let Some(first) = listener.failures.into_iter().next() {
+        return Err(RunError::store(format!(
+            "{}: {failed} files failed; the first failure was {first}",
+            contender.name()
+        )));
+    }
+    Ok(Moved { wall_s, cpu_s, windows, workers })
+}
+
+fn unusable(contender: &Contender<'_>, failure: &Failure) -> RunError {
+    RunError::store(format!("{}: {failure}", contender.name()))
+}
+
+/// Returns the keys and sizes of the files in a store. Fails if there are more than 10,000 in addition to those of
+/// the run.
+async fn list(ground: &Ground, store: &dyn Store, space: &KeySpace) -> Result<Vec<(String, u64)>, Failure> {
+    let (mut background, mut pages) = (Background::new(store), Pages::new(space.root()));
+    let mut found = Vec::new();
+    while let Some(page) = pages.next(&mut background).await? {
+        found.extend(page.objects.into_iter().map(|o| (o.key, o.size)));
+        if found.len() as u64 > ground.count + 10_000 {
+            let message = format!(
+                "the store lists at least {} files, but the run has only {}",
+                found.len(),
+                ground.count
+            );
+            return Err(Failure::new(ErrorClass::Corrupt, message, Default::default()));
+        }
+    }
+    Ok(found)
+}
+
+/// Deletes the files that a loop may have written to a store.
+pub fn empty(ground: &Ground, store: &dyn Store, space: &KeySpace) -> Result<(), RunError> {
+    let owned = CleanupScope::of_phases(&[phase(ground, true)?], Shard::default());
+    clean_space(store, space, &owned)?.map_err(RunError::store)?;
+    Ok(())
+}
+
+/// Quotes a string as one word of a shell command.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Transfers the files with another tool.
+fn run_tool(ground: &Ground, contender: &Contender<'_>, command: &str, up: bool) -> Result<Moved, RunError> {
+    let description = contender.store.store.describe();
+    let place = &contender.store.place;
+    let remote = format!("{place}{}{DATASET}/", contender.space.root());
+    let local = if up { &ground.source } else { &ground.target };
+    let (source, target) =
+        if up { (local.display().to_string(), remote) } else { (remote, local.display().to_string()) };
+    // Tools that define their own names for stores need only the path: rclone sync {source} remote:{target_path}
+    let path = |place: &str| quoted(place.split_once("://").map_or(place, |(_, path)| path));
+    let line = command
+        .replace("{source}", &quoted(&source))
+        .replace("{target}", &quoted(&target))
+        .replace("{source_path}", &path(&source))
+        .replace("{target_path}", &path(&target));
+    let (began_ns, cpu) = (now_ns(), children_cpu_s());
+    let run = tool::run(&line, &description.endpoint, &ground.control)
+        .map_err(|e| RunError::input(format!("--client '{command}': {e}")))?;
+    let wall_s = (now_ns() - began_ns) as f64 / 1e9;
+    if !run.status.success() && ground.control.stopped_at().is_none() {
+        let last = if run.last_line.is_empty() { "no error message" } else { &run.last_line };
+        return Err(RunError::input(format!("--client '{command}' failed ({}): {last}", run.status)));
+    }
+    Ok(Moved { wall_s, cpu_s: children_cpu_s() - cpu, ..Moved::default() })
+}
+
+/// Runs one loop of a contender in one direction and checks the transferred files.
+pub fn run_loop(
+    ground: &Ground,
+    contender: &Contender<'_>,
+    up: bool,
+    log: Log<'_>,
+) -> Result<LoopResult, RunError> {
+    let store = contender.store.store.as_ref();
+    let io = |e: std::io::Error| RunError::input(format!("{}: {e}", ground.target.display()));
+    if up {
+        empty(ground, store, &contender.space)?;
+    } else {
+        files::empty_target(ground).map_err(io)?;
+        if block_on(list(ground, store, &contender.space))?.map_err(|f| unusable(contender, &f))?.is_empty() {
+            // A download needs the files in the store.
+            let up_first = Contender { store: contender.store, space: contender.space.clone(), client: None };
+            run_plimsoll(ground, &up_first, true, None)?;
+        }
+    }
+    let repeat = log.repeat;
+    let moved = match &contender.client {
+        None => run_plimsoll(ground, contender, up, Some(log))?,
+        Some(command) => run_tool(ground, contender, command, up)?,
+    };
+    let Moved { wall_s, cpu_s, windows, workers } = moved;
+    check(ground, contender, up)?;
+    let bytes = ground.count * ground.bytes;
+    let figures = SyncLoop {
+        store: contender.store.written.clone(),
+        direction: if up { "up" } else { "down" }.into(),
+        client: contender.client.as_deref().map_or("plimsoll".into(), name_of),
+        repeat,
+        wall_s,
+        cpu_s,
+        objects: ground.count,
+        bytes,
+        objects_per_s: ground.count as f64 / wall_s,
+        bytes_per_s: bytes as f64 / wall_s,
+    };
+    Ok(LoopResult { figures, windows, workers })
+}
+
+/// Compares the target with the source, outside the measured time.
+fn check(ground: &Ground, contender: &Contender<'_>, up: bool) -> Result<(), RunError> {
+    if ground.control.stopped_at().is_some() {
+        return Ok(());
+    }
+    let wrong = |problem: String| RunError::check(format!("{}: {problem}", contender.name()));
+    if !up {
+        let found = files::difference(ground).map_err(|e| wrong(e.to_string()))?;
+        return found.map_or(Ok(()), |problem| Err(wrong(problem)));
+    }
+    let found = block_on(list(ground, contender.store.store.as_ref(), &contender.space))?;
+    let found = found.map_err(|f| unusable(contender, &f))?;
+    if found.len() as u64 != ground.count || found.iter().any(|(_, size)| *size != ground.bytes) {
+        return Err(wrong(format!(
+            "the store lists {} of {} files, or a file has the wrong size",
+            found.len(),
+            ground.count
+        )));
+    }
+    Ok(())
+}

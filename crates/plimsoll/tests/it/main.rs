@@ -1,0 +1,41 @@
+//! Integration tests, one module per subject. They form a single program, so that the dependencies are linked once.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "tests report what they skip")]
+
+mod support;
+
+mod bills;
+mod budget;
+mod cli;
+mod consistency;
+mod cost;
+mod damaged;
+mod decisions;
+mod edge;
+mod experiments;
+mod express;
+mod fleet;
+mod fuzz;
+mod history;
+mod hostile;
+mod import;
+mod judge;
+mod limits;
+mod plans;
+mod price_books;
+mod probe;
+mod prose;
+mod regression;
+mod replay;
+mod resume;
+mod schema;
+mod server;
+mod shards;
+mod signing;
+mod stores;
+mod sync;
+mod truth;
+mod uploads;
+mod web;
+mod wire;
+mod ycsb;

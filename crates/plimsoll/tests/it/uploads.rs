@@ -1,0 +1,152 @@
+//! Multipart uploads through the binary: concurrent parts, faults, integrity, sweeps and clean-up.
+
+use std::path::Path;
+
+use crate::support::{Server, block_on, plimsoll, scratch, text};
+use plimsoll_engine::store::{Ignore, Request, Store};
+use plimsoll_judge::summary::result::{RunResult, Window};
+
+fn run(code: i32, server: &Server, arguments: &[&str], out: &Path) -> (RunResult, String) {
+    let store = format!("s3://bucket/some/prefix?endpoint={}", server.endpoint());
+    let run = plimsoll(&["run"])
+        .args(arguments)
+        .args(["--store", &store, "--json", "--out"])
+        .arg(out)
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(code), "{arguments:?}\n{}", text(&run.stderr));
+    (serde_json::from_slice(&run.stdout).unwrap_or_default(), text(&run.stderr))
+}
+
+fn measured(result: &RunResult) -> Vec<&Window> {
+    result.windows.iter().filter(|w| w.role == plimsoll_workload::schedule::Role::Measure).collect()
+}
+
+/// Returns the numbers of objects and of unfinished uploads in the bucket. Repeats requests that fail.
+fn left(store: &dyn Store) -> (usize, usize) {
+    block_on(async {
+        let mut connection = store.connection(0);
+        let mut request_until_ok = async |request: Request<'static>| loop {
+            if let Ok(reply) = connection.execute(request.clone(), &mut Ignore).await {
+                return reply;
+            }
+        };
+        let list = Request::List { prefix: "", start_after: "", token: "", max_keys: 1000 };
+        let objects = request_until_ok(list).await.listing.unwrap().objects.len();
+        (objects, request_until_ok(Request::ListUploads { prefix: "", token: "" }).await.uploads.len())
+    })
+}
+
+const PARTS: [&str; 6] = ["--size", "23MiB", "--part-size", "5MiB", "--parts-in-flight", "3"];
+
+#[test]
+fn multipart_uploads_verify_with_automatic_and_md5_checksums() {
+    let server = Server::start("", false);
+    let store = server.ready("");
+    let dir = scratch("checksums");
+    for checksum in ["auto", "md5"] {
+        let mut arguments =
+            vec!["put", "--objects", "2", "--operations", "2", "--warmup", "0", "--concurrency", "1"];
+        arguments.extend(PARTS);
+        arguments.extend(["--checksum", checksum, "--verify", "readback"]);
+        let (result, _) = run(0, &server, &arguments, &dir);
+        let [window] = measured(&result)[..] else { panic!("{checksum}") };
+        // Seven requests per upload: create, five parts, complete.
+        assert_eq!((window.operations, window.attempts, window.retries), (2, 14, 0), "{checksum}");
+        assert_eq!(window.bytes, (2 * 23) << 20);
+        let upload = window.upload.as_ref().unwrap();
+        assert_eq!((upload.part_bytes, upload.parts_in_flight), (5 << 20, 3));
+        assert!(window.connections >= 3, "three parts in flight: {}", window.connections);
+    }
+    assert_eq!(left(store.as_ref()), (0, 0));
+}
+
+#[test]
+fn uploads_with_failing_parts_complete_or_are_aborted() {
+    // After an error response the state of the upload is known, so the operation aborts it. After a broken connection
+    // it is unknown whether the upload began, so the clean-up aborts it.
+    for (faults, keep) in [("error=0.07,seed=5", true), ("error=0.06,reset=0.06,seed=6", false)] {
+        let server = Server::start(faults, false);
+        let store = server.store("");
+        crate::support::create_through_faults(store.as_ref());
+        let dir = scratch("failing");
+        for retries in ["0", "8"] {
+            let mut arguments =
+                vec!["put", "--objects", "4", "--operations", "12", "--warmup", "0", "--concurrency", "2"];
+            arguments.extend(PARTS);
+            arguments.extend(["--retries", retries]);
+            arguments.extend(keep.then_some("--keep"));
+            let (result, _) = run(0, &server, &arguments, &dir);
+            let [window] = measured(&result)[..] else { panic!("{retries}") };
+            let failed: u64 = window.errors.values().sum();
+            assert_eq!(window.operations, 12);
+            if retries == "0" {
+                assert!(failed > 0, "some of the seven requests per upload fail");
+            } else {
+                assert!(failed == 0 && window.retries > 0, "{:?}", window.errors);
+                assert_eq!(window.attempts, 12 * 7 + window.retries);
+            }
+            assert_eq!(left(store.as_ref()).1, 0, "no upload is left unfinished");
+        }
+    }
+}
+
+#[test]
+fn corrupt_uploads_are_counted_and_deleted() {
+    // The server corrupts responses, so only reading back detects it; a checksum of the upload cannot.
+    let server = Server::start("corrupt=1,seed=5", false);
+    let store = server.ready("");
+    let dir = scratch("wrong");
+    let arguments = ["put", "--size", "1MiB", "--objects", "3", "--operations", "3", "--warmup", "0"];
+    let (result, message) =
+        run(3, &server, &[&arguments[..], &["--verify", "readback", "--keep"]].concat(), &dir);
+    let [window] = measured(&result)[..] else { panic!("{message}") };
+    assert_eq!(window.errors.get("corrupt"), Some(&3), "{:?}", window.errors);
+    assert_eq!(left(store.as_ref()).0, 0, "corrupt objects are deleted");
+}
+
+#[test]
+fn a_file_is_streamed_and_its_length_is_the_object_size() {
+    let server = Server::start("", false);
+    server.ready("");
+    let dir = scratch("file");
+    let path = dir.join("content.bin");
+    std::fs::write(&path, (0..12_000_000u32).map(|i| (i % 241) as u8).collect::<Vec<u8>>()).unwrap();
+    let file = path.to_str().unwrap();
+    let arguments =
+        ["put", "--file", file, "--part-size", "5MiB", "--parts-in-flight", "2", "--objects", "1"];
+    let more = ["--operations", "2", "--warmup", "0", "--verify", "readback", "--concurrency", "1"];
+    let (result, _) = run(0, &server, &[&arguments[..], &more].concat(), &dir);
+    let [window] = measured(&result)[..] else { panic!() };
+    assert_eq!((window.bytes, window.operations), (24_000_000, 2));
+    let missing = dir.join("missing");
+    let (_, message) =
+        run(2, &server, &["put", "--file", missing.to_str().unwrap(), "--operations", "1"], &dir);
+    assert!(message.contains("missing"), "{message}");
+}
+
+#[test]
+fn a_sweep_recommends_a_setting_and_reports_refused_ones() {
+    let server = Server::start("", false);
+    let store = server.ready("");
+    let dir = scratch("sweep");
+    let sets = ["--set", "phase.upload.objects.size=12MiB", "--set", "phase.upload.stop_after=1"];
+    let sweep =
+        "--set=phase.upload.sweep={ part_size = ['1 MiB', '5 MiB', '8 MiB'], parts_in_flight = [1, 3] }";
+    let (result, message) = run(0, &server, &[&["upload-sweep"][..], &sets, &[sweep]].concat(), &dir);
+    let [figures] = &result.sweeps[..] else { panic!("{:?}", result.sweeps) };
+    let points: Vec<(u64, u64)> =
+        figures.points.iter().map(|p| (p.part_bytes >> 20, p.parts_in_flight)).collect();
+    assert_eq!(points, [(5, 1), (5, 3), (8, 1), (8, 3)]);
+    assert!(figures.recommended.is_some());
+    assert_eq!(result.run.notes.len(), 1, "{:?}", result.run.notes);
+    assert!(
+        message.contains("parts of 1 MiB are too small") && message.contains("at least 5 MiB"),
+        "{message}"
+    );
+    let refused = ["--set", "phase.upload.objects.size=60 GiB", "--set", "phase.upload.stop_after=1"];
+    let only = "--set=phase.upload.sweep={ part_size = ['5 MiB'], parts_in_flight = [1] }";
+    let (_, message) = run(2, &server, &[&["upload-sweep"][..], &refused, &[only]].concat(), &dir);
+    assert!(message.contains("reach only 48.8 GiB"), "{message}");
+    assert_eq!(left(store.as_ref()), (0, 0));
+}

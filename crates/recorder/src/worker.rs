@@ -1,0 +1,446 @@
+//! Recorder of one worker: plain additions to memory that it owns, sent to the collector once a second.
+
+use std::sync::Arc;
+
+use super::log::{LONG, LogRecord, LoggedResult};
+use super::paused::{PausedOperations, Recent};
+use super::tally::Tally;
+use super::{Completed, Edges, OperationResult};
+use plimsoll_base::machine::pauses::PauseLog;
+use plimsoll_workload::OperationKind;
+
+const KINDS: usize = OperationKind::ALL.len();
+
+/// Number of operations in flight, and the time up to which it has been integrated.
+#[derive(Debug, Clone, Copy, Default)]
+struct Flow {
+    in_flight: i64,
+    at_ns: u64,
+}
+
+/// Recorder of one worker for one stretch of consecutive phase runs.
+pub struct WorkerRecorder {
+    /// Number of the first phase run.
+    first: usize,
+    edges: Vec<Edges>,
+    tallies: Vec<Option<Box<Tally>>>,
+    flows: [Flow; KINDS],
+    log: Option<Vec<LogRecord>>,
+    paused: Option<PausedOperations>,
+}
+
+/// A tally with its phase number and kind of operation.
+pub type PlacedTally = (usize, OperationKind, Box<Tally>);
+
+impl WorkerRecorder {
+    /// Creates a recorder for the phase runs from `first` on, with these edges, in order and without gaps.
+    /// `log` enables the operation log.
+    pub fn new(first: usize, edges: Vec<Edges>, log: bool) -> WorkerRecorder {
+        let start = edges.first().map_or(0, |e| e.start_ns);
+        let flows = [Flow { in_flight: 0, at_ns: start }; KINDS];
+        let tallies = (0..edges.len() * KINDS).map(|_| None).collect();
+        WorkerRecorder { first, edges, tallies, flows, log: log.then(Vec::new), paused: None }
+    }
+
+    /// Makes the recorder find the operations that overlap a pause.
+    pub fn with_pauses(self, pauses: Arc<PauseLog>) -> WorkerRecorder {
+        WorkerRecorder { paused: Some(PausedOperations::new(pauses)), ..self }
+    }
+
+    fn tally(&mut self, window: usize, kind: OperationKind) -> &mut Tally {
+        self.tallies[window * KINDS + kind.index()].get_or_insert_default()
+    }
+
+    /// Advances the in-flight integral of a kind to `now`. Time stamps arrive slightly out of order (an end is
+    /// taken at the socket, a start in the task), so a step may be negative; the sum is the same.
+    fn advance(&mut self, kind: OperationKind, now: u64) {
+        let Flow { in_flight, at_ns } = self.flows[kind.index()];
+        self.flows[kind.index()].at_ns = now;
+        if in_flight == 0 || now == at_ns {
+            return;
+        }
+        let (from, to, sign) = if now > at_ns { (at_ns, now, 1) } else { (now, at_ns, -1) };
+        for window in 0..self.edges.len() {
+            let shared = self.edges[window].overlap(from, to);
+            if shared > 0 {
+                self.tally(window, kind).in_flight_ns += i128::from(sign * in_flight) * i128::from(shared);
+            }
+        }
+    }
+
+    /// Corrects the in-flight integral of an operation that was announced at `from` and started at `to`.
+    fn postpone(&mut self, kind: OperationKind, from: u64, to: u64) {
+        for window in 0..self.edges.len() {
+            let shared = self.edges[window].overlap(from, to);
+            if shared > 0 {
+                self.tally(window, kind).in_flight_ns -= i128::from(shared);
+            }
+        }
+    }
+
+    fn window_of(&self, at: u64) -> Option<usize> {
+        self.edges.iter().position(|e| e.contains(at))
+    }
+
+    /// Records that an operation was intended inside its phase's window (open loops).
+    pub fn intended(&mut self, phase: usize, kind: OperationKind) {
+        let window = phase - self.first;
+        self.tally(window, kind).intended += 1;
+    }
+
+    /// Records the start of an operation.
+    pub fn started(&mut self, kind: OperationKind, at_ns: u64) {
+        self.advance(kind, at_ns);
+        self.flows[kind.index()].in_flight += 1;
+        if let Some(window) = self.window_of(at_ns) {
+            self.tally(window, kind).begun += 1;
+        }
+    }
+
+    /// Records the end of an operation.
+    pub fn completed(&mut self, op: &Completed<'_>) {
+        let (start, end) = (op.timings.start_ns, op.timings.end_ns.max(op.timings.start_ns));
+        self.advance(op.kind, end);
+        self.postpone(op.kind, op.announced_ns, start);
+        self.flows[op.kind.index()].in_flight -= 1;
+        let own = op.phase - self.first;
+        for window in own..self.edges.len() {
+            if self.edges[window].start_ns >= end.max(start + 1) {
+                break;
+            }
+            let shared = self.edges[window].overlap(start, end);
+            if shared > 0 {
+                self.tally(window, op.kind).overlap_ns += u128::from(shared);
+            }
+        }
+        if let OperationResult::Done(bytes) = op.outcome {
+            self.delivered(op, bytes);
+            if let Some(window) = self.window_of(end) {
+                self.tally(window, op.kind).completed += 1;
+            }
+        }
+        self.count(op, own, start, end);
+        if let (Some(paused), OperationResult::Done(_)) = (&mut self.paused, op.outcome) {
+            let tally = own * KINDS + op.kind.index();
+            let recent = Recent { tally, intended_ns: op.intended_ns, start_ns: start, end_ns: end };
+            if paused.push(recent) {
+                self.settle_pauses(false);
+            }
+        }
+        if let Some(log) = &mut self.log {
+            let (bytes, ended) = match op.outcome {
+                OperationResult::Done(bytes) => (bytes, LoggedResult::Ok),
+                OperationResult::Failed(class) => (0, LoggedResult::Failed(class.to_string().into())),
+                OperationResult::Undrained => (0, LoggedResult::Undrained),
+            };
+            log.push(LogRecord {
+                phase_run: op.phase,
+                number: op.number,
+                kind: op.kind,
+                intended_ns: op.intended_ns,
+                start_ns: start,
+                first_byte_ns: op.timings.first_byte_ns,
+                end_ns: end,
+                client_delay_ns: u64::from(op.timings.client_delay_us) * 1_000,
+                bytes,
+                attempts: op.attempts,
+                ended,
+            });
+        }
+    }
+
+    /// Returns true if the operation log is long enough to be sent before the end of the second.
+    pub fn log_is_long(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.len() > LONG)
+    }
+
+    /// Counts the operations that overlap a pause, among those whose pauses are known, or among all if `all` is true.
+    pub fn settle_pauses(&mut self, all: bool) {
+        let found = self.paused.as_mut().map(|paused| paused.take(all)).unwrap_or_default();
+        for operation in found {
+            let tally = self.tallies[operation.tally].get_or_insert_default();
+            tally.paused_service.record(operation.end_ns - operation.start_ns);
+            if let Some(intended) = operation.intended_ns {
+                tally.paused_response.record(operation.end_ns.saturating_sub(intended));
+            }
+        }
+    }
+
+    /// Takes the records logged since the last call.
+    pub fn take_log(&mut self) -> Vec<LogRecord> {
+        self.log.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Records the figures that belong to the operation's own phase, even if it ends after that phase.
+    fn count(&mut self, op: &Completed<'_>, own: usize, start: u64, end: u64) {
+        let t = &op.timings;
+        let tally = self.tally(own, op.kind);
+        tally.operations += 1;
+        tally.attempts += u64::from(op.attempts);
+        tally.retries += u64::from(op.retries);
+        tally.connections += u64::from(t.connections);
+        tally.reconnects += u64::from(t.reconnects);
+        tally.last_end_ns = tally.last_end_ns.max(end);
+        tally.start_lag.record(start.saturating_sub(op.ready_ns));
+        if t.connections > 0 && t.connect_ns > 0 {
+            tally.connect.record(t.connect_ns);
+        }
+        if t.tls_ns > 0 {
+            tally.tls.record(t.tls_ns);
+        }
+        let response = op.intended_ns.map(|intended| end.saturating_sub(intended));
+        match op.outcome {
+            OperationResult::Done(bytes) => {
+                tally.succeeded += 1;
+                if op.kind == OperationKind::CompareAndSwap {
+                    *tally.commits.entry(op.slot).or_default() += 1;
+                }
+                tally.service.record(end - start);
+                tally.client_delay.record(u64::from(t.client_delay_us) * 1_000);
+                tally.by_kernel += u64::from(t.by_kernel);
+                if t.first_byte_ns > start {
+                    tally.first_byte.record(t.first_byte_ns - start);
+                }
+                // A small body may arrive with the response head, in zero time. It still counts as a body.
+                if bytes > 0 && t.body_first_ns > 0 {
+                    tally.body.record(t.body_last_ns.saturating_sub(t.body_first_ns));
+                }
+                if let Some(cache) = op.cache {
+                    tally.cache.entry(cache).or_default().record(end - start);
+                }
+                if let Some(response) = response {
+                    tally.response.record(response);
+                }
+            }
+            OperationResult::Failed(class) => {
+                tally.failed.record(end - start);
+                *tally.errors.entry(class.to_string()).or_default() += 1;
+                if let (Some(response), crate::ErrorClass::Timeout) = (response, class) {
+                    tally.censored += 1;
+                    tally.censored_waits.record(response);
+                }
+            }
+            OperationResult::Undrained => {
+                tally.censored += 1;
+                if let Some(response) = response {
+                    tally.censored_waits.record(response);
+                }
+            }
+        }
+    }
+
+    /// Prorates the bytes of an operation over its body transfer (docs/method.md, "Windows").
+    fn delivered(&mut self, op: &Completed<'_>, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let (from, to) = (op.timings.body_first_ns, op.timings.body_last_ns);
+        if to <= from {
+            if let Some(window) = self.window_of(to) {
+                self.tally(window, op.kind).bytes += bytes as f64;
+            }
+            return;
+        }
+        let span = (to - from) as f64;
+        for window in op.phase - self.first..self.edges.len() {
+            let shared = self.edges[window].overlap(from, to);
+            if shared > 0 {
+                self.tally(window, op.kind).bytes += bytes as f64 * (shared as f64 / span);
+            }
+            if self.edges[window].end_ns >= to {
+                break;
+            }
+        }
+    }
+
+    /// Records the duration of one attempt, if the phase retries.
+    pub fn attempted(&mut self, phase: usize, kind: OperationKind, took_ns: u64) {
+        self.tally(phase - self.first, kind).attempt.record(took_ns);
+    }
+
+    /// Records an operation that was intended and never started. It had waited since `intended_ns` when the
+    /// phase stopped waiting at `now_ns`.
+    pub fn never_begun(
+        &mut self,
+        phase: usize,
+        number: u64,
+        kind: OperationKind,
+        intended_ns: u64,
+        now_ns: u64,
+    ) {
+        if let Some(log) = &mut self.log {
+            log.push(LogRecord {
+                phase_run: phase,
+                number,
+                kind,
+                intended_ns: Some(intended_ns),
+                start_ns: 0,
+                first_byte_ns: 0,
+                end_ns: now_ns,
+                client_delay_ns: 0,
+                bytes: 0,
+                attempts: 0,
+                ended: LoggedResult::NeverBegun,
+            });
+        }
+        let tally = self.tally(phase - self.first, kind);
+        tally.operations += 1;
+        tally.censored += 1;
+        tally.censored_waits.record(now_ns.saturating_sub(intended_ns));
+    }
+
+    /// Ends all windows at `at_ns` at the latest, after an interruption.
+    pub fn truncate(&mut self, at_ns: u64) {
+        for edges in &mut self.edges {
+            edges.end_ns = edges.end_ns.min(at_ns.max(edges.start_ns));
+        }
+    }
+
+    /// Takes the tallies counted since the last call.
+    pub fn take(&mut self, now_ns: u64) -> Vec<PlacedTally> {
+        self.settle_pauses(false);
+        for kind in OperationKind::ALL {
+            self.advance(kind, now_ns);
+        }
+        let mut out = Vec::new();
+        for window in 0..self.edges.len() {
+            for kind in OperationKind::ALL {
+                if let Some(tally) =
+                    self.tallies[window * KINDS + kind.index()].take().filter(|t| !t.is_empty())
+                {
+                    out.push((self.first + window, kind, tally));
+                }
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorClass;
+    use crate::Timings;
+    use plimsoll_base::machine::pauses::Pause;
+
+    const GET: OperationKind = OperationKind::Get;
+
+    fn edges(cuts: &[u64]) -> Vec<Edges> {
+        cuts.windows(2).map(|w| Edges { start_ns: w[0], end_ns: w[1] }).collect()
+    }
+
+    fn op(phase: usize, start: u64, end: u64, outcome: OperationResult<'_>) -> Completed<'_> {
+        let timings = Timings {
+            start_ns: start,
+            end_ns: end,
+            body_first_ns: start,
+            body_last_ns: end,
+            ..Timings::default()
+        };
+        Completed {
+            slot: 0,
+            phase,
+            number: 0,
+            kind: GET,
+            intended_ns: None,
+            ready_ns: start,
+            announced_ns: start,
+            timings,
+            outcome,
+            attempts: 1,
+            retries: 0,
+            cache: None,
+        }
+    }
+
+    fn run(recorder: &mut WorkerRecorder, ops: &[Completed<'_>], until: u64) -> Vec<PlacedTally> {
+        for op in ops {
+            recorder.started(op.kind, op.timings.start_ns);
+        }
+        for op in ops {
+            recorder.completed(op);
+        }
+        recorder.take(until)
+    }
+
+    #[test]
+    fn an_operation_across_an_edge_is_prorated_and_belongs_to_the_phase_of_its_start() {
+        let mut recorder = WorkerRecorder::new(0, edges(&[1000, 2000, 3000]), false);
+        let placed = run(&mut recorder, &[op(0, 1500, 2500, OperationResult::Done(100))], 3000);
+        let [(0, GET, first), (1, GET, second)] = &placed[..] else { panic!("{placed:?}") };
+        assert_eq!((first.operations, first.completed, first.begun, first.bytes), (1, 0, 1, 50.0));
+        assert_eq!((second.operations, second.completed, second.begun, second.bytes), (0, 1, 0, 50.0));
+        assert_eq!((first.overlap_ns, first.in_flight_ns), (500, 500));
+        assert_eq!((second.overlap_ns, second.in_flight_ns), (500, 500));
+        assert_eq!((first.service.len(), second.service.len()), (1, 0));
+    }
+
+    #[test]
+    fn the_integral_equals_the_overlaps_with_failures_included() {
+        let mut recorder = WorkerRecorder::new(3, edges(&[0, 1000, 5000, 9000]), false);
+        let timeout = ErrorClass::Timeout;
+        let ops = [
+            op(3, 10, 700, OperationResult::Done(1)),
+            op(3, 20, 5100, OperationResult::Failed(&timeout)),
+            op(4, 1500, 1501, OperationResult::Done(1)),
+            op(4, 4000, 9500, OperationResult::Done(1)),
+            op(5, 8000, 8000, OperationResult::Done(0)),
+        ];
+        let placed = run(&mut recorder, &ops, 10_000);
+        for (phase, _, tally) in &placed {
+            assert_eq!(tally.in_flight_ns, tally.overlap_ns as i128, "phase {phase}");
+        }
+        assert_eq!(placed.iter().map(|(.., t)| t.overlap_ns).sum::<u128>(), 690 + 5080 + 1 + 5000);
+    }
+
+    #[test]
+    fn a_body_that_arrives_with_the_head_counts() {
+        let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000]), false);
+        let mut small = op(0, 1, 9, OperationResult::Done(100));
+        small.timings.body_last_ns = small.timings.body_first_ns;
+        let empty = op(0, 1, 9, OperationResult::Done(0));
+        let placed = run(&mut recorder, &[small, op(0, 1, 9, OperationResult::Done(100)), empty], 1000);
+        let tally = &placed[0].2;
+        assert_eq!((tally.operations, tally.body.len()), (3, 2), "operations with content have one");
+        assert_eq!(tally.body.min_ns(), Some(0));
+    }
+
+    #[test]
+    fn a_failure_counts_in_neither_service_time_nor_throughput() {
+        let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000]), false);
+        let slow = ErrorClass::Response("503 SlowDown".into());
+        let placed = run(&mut recorder, &[op(0, 1, 9, OperationResult::Failed(&slow))], 1000);
+        let tally = &placed[0].2;
+        assert_eq!((tally.service.len(), tally.failed.len(), tally.bytes, tally.completed), (0, 1, 0.0, 0));
+        assert_eq!(tally.errors["503 SlowDown"], 1);
+    }
+
+    #[test]
+    fn operations_that_overlap_a_pause_are_counted_again() {
+        let pauses = Arc::new(PauseLog::of(&[Pause { core: 0, start_ns: 5_000, end_ns: 6_000_000 }]));
+        let mut recorder = WorkerRecorder::new(0, edges(&[0, 9_000_000]), false).with_pauses(pauses);
+        let before = op(0, 1_000, 5_000, OperationResult::Done(1));
+        let during = op(0, 4_000, 8_000, OperationResult::Done(1));
+        let mut late = op(0, 6_500_000, 8_000_000, OperationResult::Done(1));
+        late.intended_ns = Some(5_500_000);
+        let after = op(0, 6_000_000, 8_000_000, OperationResult::Done(1));
+        let failed = op(0, 4_000, 8_000, OperationResult::Failed(&ErrorClass::Timeout));
+        let placed = run(&mut recorder, &[before, during, late, after, failed], 9_000_000);
+        let tally = &placed[0].2;
+        assert_eq!((tally.service.len(), tally.paused_service.len(), tally.paused_response.len()), (4, 2, 1));
+        assert_eq!(tally.paused_response.max_ns(), Some(2_500_000));
+    }
+
+    #[test]
+    fn an_operation_that_never_started_is_censored_at_its_wait() {
+        let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000]), false);
+        recorder.intended(0, GET);
+        recorder.never_begun(0, 7, GET, 1, 5_000_001);
+        let placed = recorder.take(1000);
+        let tally = &placed[0].2;
+        assert_eq!(
+            (tally.operations, tally.censored, tally.censored_waits.max_ns()),
+            (1, 1, Some(5_000_000))
+        );
+    }
+}

@@ -1,0 +1,353 @@
+//! Fault injection: `--inject latency=5ms,stall=1s/10s,error=0.01`. [`Injector::plan`] decides the faults of each
+//! request from the seed, the request's number and the arrival times so far.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plimsoll_base::clock::SECOND;
+use plimsoll_base::rng::Stream;
+use plimsoll_base::units::{UnitError, parse_duration, parse_rate};
+
+/// Injected delay of a response.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Latency {
+    /// Constant delay in nanoseconds.
+    Constant(u64),
+    /// Lognormal delay: its median in nanoseconds and the standard deviation of its logarithm.
+    Lognormal(f64, f64),
+}
+
+/// Faults to inject, as written in `--inject`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Spec {
+    /// Delay of every response.
+    pub latency: Option<Latency>,
+    /// Stall: no response is sent during the last `.0` nanoseconds of every period of `.1` nanoseconds.
+    pub stall: Option<(u64, u64)>,
+    /// Slow period: starts `.1` ns after the first request, lasts `.2` ns, and sets the delay to `.0` ns.
+    pub slow: Option<(u64, u64, u64)>,
+    /// Drift: the delay changes linearly to `.0` times its value over `.1` nanoseconds and stays there.
+    pub drift: Option<(f64, u64)>,
+    /// Requests per second that the server handles one after another; excess requests queue.
+    pub capacity: Option<f64>,
+    /// Requests per second that the server accepts; excess requests get 503 SlowDown.
+    pub rate: Option<f64>,
+    /// Share of requests, from 0 to 1, that get 503 SlowDown.
+    pub error: f64,
+    /// Share of requests to which the server responds with a connection reset.
+    pub reset: f64,
+    /// Share of requests whose response body, if any, ends halfway.
+    pub truncate: f64,
+    /// Share of requests whose response body, if any, has one byte changed.
+    pub corrupt: f64,
+    /// Age in nanoseconds of the state that reads and listings return; 0 for the current state.
+    pub stale_ns: u64,
+    /// Share of conditional writes that are acknowledged but not stored.
+    pub lost_conditional: f64,
+    /// Seed of all random draws.
+    pub seed: u64,
+}
+
+/// Error in the value of `--inject`.
+#[derive(Debug, thiserror::Error, PartialEq)]
+pub enum InjectError {
+    /// An item that is not of the form `name=value`.
+    #[error("--inject '{0}': not of the form name=value; write, for example, latency=5ms")]
+    Shape(String),
+    /// The name of the fault is unknown.
+    #[error(
+        "--inject '{0}': unknown fault; use latency=5ms, latency=lognormal(5ms;0.8), stall=1s/10s, \
+         slow=100ms@20s+10s, drift=2x/60s, capacity=200/s, rate=200/s, error=0.01, reset=0.01, truncate=0.01, \
+         corrupt=0.01, stale=50ms, lost-conditional=0.01 or seed=1"
+    )]
+    Unknown(String),
+    /// The value of a fault is invalid.
+    #[error("--inject {name}={value}: invalid value; write {example}")]
+    Value {
+        /// Name of the fault.
+        name: &'static str,
+        /// Value as the user wrote it.
+        value: String,
+        /// Description or example of a valid value.
+        example: &'static str,
+    },
+    /// A duration or a rate is malformed.
+    #[error("--inject: {0}")]
+    Unit(#[from] UnitError),
+}
+
+impl Spec {
+    /// Parses `name=value` pairs separated by commas.
+    ///
+    /// # Errors
+    /// Returns an [`InjectError`] for an unknown name or an invalid value.
+    pub fn parse(text: &str) -> Result<Spec, InjectError> {
+        let mut spec = Spec::default();
+        for pair in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+            let (name, value) = pair.split_once('=').ok_or_else(|| InjectError::Shape(pair.into()))?;
+            let wrong = |name, example| InjectError::Value { name, value: value.into(), example };
+            let share = |name| match value.parse::<f64>() {
+                Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+                _ => Err(wrong(name, "a share between 0 and 1, such as 0.01")),
+            };
+            match name.trim() {
+                "latency" => spec.latency = Some(parse_latency(value)?),
+                "stall" => {
+                    let (stop, every) =
+                        value.split_once('/').ok_or_else(|| wrong("stall", "stall=1s/10s"))?;
+                    let (stop, every) = (parse_duration(stop)?, parse_duration(every)?);
+                    if stop >= every {
+                        return Err(wrong("stall", "a stall shorter than its period, such as stall=1s/10s"));
+                    }
+                    spec.stall = Some((stop, every));
+                }
+                "slow" => {
+                    let parts = value.split_once('@').and_then(|(l, rest)| Some((l, rest.split_once('+')?)));
+                    let (latency, (from, length)) =
+                        parts.ok_or_else(|| wrong("slow", "slow=100ms@20s+10s"))?;
+                    spec.slow =
+                        Some((parse_duration(latency)?, parse_duration(from)?, parse_duration(length)?));
+                }
+                "drift" => {
+                    let parts = value.split_once('/').and_then(|(f, t)| Some((f.strip_suffix('x')?, t)));
+                    let (factor, time) = parts.ok_or_else(|| wrong("drift", "drift=2x/60s"))?;
+                    let factor: f64 = factor.parse().map_err(|_| wrong("drift", "drift=2x/60s"))?;
+                    let time = parse_duration(time)?;
+                    if !(0.0..=1000.0).contains(&factor) || time == 0 {
+                        return Err(wrong("drift", "a factor and a time above 0, such as drift=2x/60s"));
+                    }
+                    spec.drift = Some((factor, time));
+                }
+                "capacity" => spec.capacity = Some(parse_rate(value)?),
+                "rate" => spec.rate = Some(parse_rate(value)?),
+                "error" => spec.error = share("error")?,
+                "reset" => spec.reset = share("reset")?,
+                "truncate" => spec.truncate = share("truncate")?,
+                "corrupt" => spec.corrupt = share("corrupt")?,
+                "stale" => spec.stale_ns = parse_duration(value)?,
+                "lost-conditional" => spec.lost_conditional = share("lost-conditional")?,
+                "seed" => {
+                    spec.seed = value.parse().map_err(|_| wrong("seed", "a whole number, such as seed=1"))?
+                }
+                _ => return Err(InjectError::Unknown(pair.into())),
+            }
+        }
+        Ok(spec)
+    }
+}
+
+fn parse_latency(value: &str) -> Result<Latency, InjectError> {
+    let Some(inner) = value.strip_prefix("lognormal(").and_then(|v| v.strip_suffix(')')) else {
+        return Ok(Latency::Constant(parse_duration(value)?));
+    };
+    let wrong = || InjectError::Value {
+        name: "latency",
+        value: value.into(),
+        example: "latency=lognormal(MEDIAN;SIGMA), such as latency=lognormal(5ms;0.8)",
+    };
+    let (median, sigma) = inner.split_once(';').ok_or_else(wrong)?;
+    let sigma: f64 = sigma.trim().parse().ok().filter(|s| (0.0..=5.0).contains(s)).ok_or_else(wrong)?;
+    Ok(Latency::Lognormal(parse_duration(median)? as f64, sigma))
+}
+
+/// Fault injected into one request in addition to its delay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The response is sent unchanged.
+    None,
+    /// The response is 503 SlowDown.
+    SlowDown,
+    /// The server resets the connection instead of responding.
+    Reset,
+    /// The body of the response ends halfway.
+    Truncate,
+    /// One byte of the response body is changed: the one at this offset modulo the length.
+    Corrupt(u64),
+}
+
+/// Injected delay and fault of one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    /// Earliest monotonic time in nanoseconds at which the response may be sent.
+    pub answer_at_ns: u64,
+    /// Fault to inject into the response.
+    pub fault: Fault,
+}
+
+/// Injector that decides the delay and the fault of each request.
+pub struct Injector {
+    spec: Spec,
+    latencies: Stream,
+    faults: Stream,
+    count: AtomicU64,
+    /// Arrival time of the first request, from which stalls, slow periods and drift are timed; 0 before it.
+    origin_ns: AtomicU64,
+    queue_ns: AtomicU64,
+    tokens_ns: AtomicU64,
+}
+
+impl Injector {
+    /// Creates an injector whose periods start at the first request.
+    pub fn new(spec: Spec) -> Injector {
+        Injector {
+            latencies: Stream::new(spec.seed, "latency"),
+            faults: Stream::new(spec.seed, "fault"),
+            spec,
+            count: AtomicU64::new(0),
+            origin_ns: AtomicU64::new(0),
+            queue_ns: AtomicU64::new(0),
+            tokens_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Decides the delay and the fault of a request that arrived at `received_ns`.
+    pub fn plan(&self, received_ns: u64) -> Plan {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let origin =
+            match self.origin_ns.compare_exchange(0, received_ns, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => received_ns,
+                Err(origin) => origin,
+            };
+        let since = received_ns.saturating_sub(origin);
+        let fault = self.fault(number, received_ns);
+        let latency = match (self.spec.slow, self.spec.latency) {
+            (Some((latency, from, length)), _) if (from..from + length).contains(&since) => latency,
+            (_, Some(Latency::Constant(latency))) => latency,
+            (_, Some(Latency::Lognormal(median, sigma))) => {
+                (median * (sigma * self.latencies.normal(number)).exp()).min(3.6e12) as u64
+            }
+            _ => 0,
+        };
+        let factor = self
+            .spec
+            .drift
+            .map_or(1.0, |(factor, time)| 1.0 + (factor - 1.0) * (since as f64 / time as f64).min(1.0));
+        let mut answer_at_ns = received_ns + (latency as f64 * factor) as u64;
+        if let Some(per_s) = self.spec.capacity {
+            let service = (SECOND as f64 / per_s) as u64;
+            let next = |queue: u64| Some(queue.max(received_ns) + service);
+            let before = self.queue_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or(0);
+            answer_at_ns = answer_at_ns.max(before.max(received_ns) + service);
+        }
+        if let Some((stop, every)) = self.spec.stall {
+            // The stall is the last part of each period, so that a run does not start with one.
+            let into = answer_at_ns.saturating_sub(origin) % every;
+            if into >= every - stop {
+                answer_at_ns += every - into;
+            }
+        }
+        Plan { answer_at_ns, fault }
+    }
+
+    fn fault(&self, number: u64, received_ns: u64) -> Fault {
+        let spec = &self.spec;
+        if let Some(per_s) = spec.rate {
+            // Token bucket with a depth of a tenth of a second, stored as the time at which it will be full.
+            let (cost, depth) = ((SECOND as f64 / per_s) as u64, SECOND / 10);
+            let take = |full: u64| {
+                let full = full.max(received_ns);
+                (full - received_ns + cost <= depth.max(cost)).then_some(full + cost)
+            };
+            if self.tokens_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+                return Fault::SlowDown;
+            }
+        }
+        let draw = self.faults.unit(2 * number);
+        let mut edge = spec.error;
+        if draw < edge {
+            return Fault::SlowDown;
+        }
+        for (share, fault) in [
+            (spec.reset, Fault::Reset),
+            (spec.truncate, Fault::Truncate),
+            (spec.corrupt, Fault::Corrupt(self.faults.at(2 * number + 1))),
+        ] {
+            edge += share;
+            if draw < edge {
+                return fault;
+            }
+        }
+        Fault::None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn injector(text: &str) -> Injector {
+        Injector::new(Spec::parse(text).unwrap())
+    }
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn latency_stalls_and_slow_periods_are_timed_correctly() {
+        let plan = injector("latency=5ms,stall=1s/10s,slow=100ms@20s+2s");
+        let base = 7 * SECOND;
+        let delay = |at: u64| plan.plan(base + at).answer_at_ns - base - at;
+        assert_eq!(delay(0), 5 * MS);
+        assert_eq!(delay(8_990 * MS), 5 * MS);
+        assert_eq!(delay(9_000 * MS), 1_000 * MS, "the stall lasts until the end of the period");
+        assert_eq!(delay(9_600 * MS), 400 * MS);
+        assert_eq!(delay(20_500 * MS), 100 * MS);
+        assert_eq!(delay(22_000 * MS), 5 * MS);
+    }
+
+    #[test]
+    fn drift_raises_the_delay_linearly_and_then_keeps_it() {
+        let plan = injector("latency=10ms,drift=2x/60s");
+        let delay = |at: u64| plan.plan(SECOND + at).answer_at_ns - SECOND - at;
+        assert_eq!([0, 30, 60, 90].map(|s| delay(s * SECOND)), [10 * MS, 15 * MS, 20 * MS, 20 * MS]);
+    }
+
+    #[test]
+    fn requests_above_the_capacity_queue() {
+        let plan = injector("capacity=100/s");
+        let answers: Vec<u64> = (0..4).map(|_| plan.plan(SECOND).answer_at_ns - SECOND).collect();
+        assert_eq!(answers, [10 * MS, 20 * MS, 30 * MS, 40 * MS]);
+        assert_eq!(plan.plan(5 * SECOND).answer_at_ns, 5 * SECOND + 10 * MS);
+    }
+
+    #[test]
+    fn requests_above_the_rate_get_slow_down() {
+        let plan = injector("rate=1000/s");
+        let refused = |at: u64| (0..300).filter(|_| plan.plan(at).fault == Fault::SlowDown).count();
+        assert_eq!(refused(SECOND), 200, "the bucket holds a tenth of a second");
+        assert_eq!(refused(2 * SECOND), 200);
+    }
+
+    #[test]
+    fn faults_match_their_shares_and_repeat_with_the_seed() {
+        let faults = |seed: u64| -> Vec<Fault> {
+            let plan = injector(&format!("error=0.1,reset=0.1,truncate=0.1,corrupt=0.1,seed={seed}"));
+            (0..10_000).map(|i| plan.plan(i).fault).collect()
+        };
+        let first = faults(1);
+        assert_eq!(first, faults(1));
+        assert_ne!(first, faults(2));
+        for kind in [Fault::SlowDown, Fault::Reset, Fault::Truncate] {
+            let n = first.iter().filter(|f| **f == kind).count();
+            assert!((850..1150).contains(&n), "{kind:?} {n}");
+        }
+    }
+
+    #[test]
+    fn lognormal_latency_has_the_given_median() {
+        let plan = injector("latency=lognormal(5ms;0.8)");
+        let mut delays: Vec<u64> = (0..10_001).map(|i| plan.plan(i).answer_at_ns - i).collect();
+        delays.sort_unstable();
+        assert!((delays[5_000] as f64 / 5e6 - 1.0).abs() < 0.05);
+    }
+
+    #[test]
+    fn errors_name_the_mistake() {
+        let message = |text: &str| Spec::parse(text).unwrap_err().to_string();
+        assert!(message("latency").contains("name=value"));
+        assert!(message("jitter=1").contains("use latency=5ms"));
+        assert!(message("error=2").contains("between 0 and 1"));
+        assert!(message("stall=10s/1s").contains("shorter than its period"));
+        assert!(message("drift=2").contains("drift=2x/60s"));
+        assert!(message("slow=1s").contains("slow=100ms@20s+10s"));
+        assert!(message("latency=lognormal(5ms)").contains("SIGMA"));
+    }
+}

@@ -1,0 +1,352 @@
+//! The S3 protocol as a server, generic over the [`service`] that stores the objects.
+//!
+//! Each connection stays on one thread. [`route`] maps a request to an operation, [`auth`] verifies its signature and
+//! [`body`] its body, and `ops` executes it on the service. [`memory`] is the service of `plimsoll serve`: it keeps
+//! objects in memory, gives a machine without an object store something to measure, and `calibrate` compares the
+//! client's figures with its [`access_log`]. [`inject`] decides the faults. Server and client share the wire format
+//! (`s3`) but no measuring code: neither imports the other.
+
+use std::io;
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::sync::{mpsc, watch};
+use tokio::task::LocalSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+
+pub mod accepts;
+pub mod access_log;
+pub mod accounts;
+pub mod auth;
+pub mod body;
+pub mod conditions;
+pub mod config;
+pub mod connections;
+pub mod error;
+pub mod express;
+pub mod form;
+pub mod handler;
+pub mod inject;
+pub mod memory;
+pub mod metrics;
+pub mod observer;
+pub mod ops;
+pub mod paging;
+pub mod reserve;
+pub mod response;
+pub mod route;
+pub mod service;
+pub mod shutdown;
+pub mod timestamps;
+
+use access_log::AccessLog;
+use accounts::Accounts;
+use connections::{Candidates, Connections, Registration, TICK_NS, Timeouts};
+use inject::Injector;
+use observer::RequestObserver;
+use plimsoll_base::clock::{SECOND, Timer, now_ns};
+use plimsoll_base::net::socket::TimedSocket;
+use reserve::Memory;
+use service::ObjectService;
+use timestamps::{ConnectionTimestamps, Stamped};
+
+/// Settings of a server.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Region of buckets created without a location constraint; signatures for any region are accepted.
+    pub region: String,
+    /// Number of threads that serve connections.
+    pub threads: usize,
+    /// Maximum number of open connections. At the limit, a new one replaces the one that has been idle longest.
+    pub max_connections: usize,
+    /// Timeouts of connections that make no progress.
+    pub timeouts: Timeouts,
+    /// Limit in bytes on objects, uploads and incoming bodies; a write that would exceed it gets 503 SlowDown.
+    pub memory_limit: u64,
+    /// Maximum size of a single upload in bytes (S3: 5 GiB).
+    pub max_body: u64,
+    /// Lifetime of a directory bucket session in seconds (S3: 300).
+    pub session_life_s: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Settings {
+            region: "us-east-1".into(),
+            threads,
+            max_connections: 16_384,
+            timeouts: Timeouts::default(),
+            memory_limit: u64::MAX,
+            max_body: 5 << 30,
+            session_life_s: 300,
+        }
+    }
+}
+
+/// Components that [`run`] builds a server from.
+pub struct Parts {
+    /// Settings of the server.
+    pub settings: Settings,
+    /// Accounts that may send requests.
+    pub accounts: Accounts,
+    /// TLS configuration; `None` for plain HTTP.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// Fault injector; `None` if no faults are injected.
+    pub injector: Option<Injector>,
+    /// Access log; `None` if requests are not logged.
+    pub access_log: Option<AccessLog>,
+    /// Observers of finished requests.
+    pub observers: Vec<Arc<dyn RequestObserver>>,
+}
+
+/// State shared by all connections, without the service.
+pub struct Shared {
+    /// Settings of the server.
+    pub settings: Settings,
+    accounts: RwLock<Arc<Accounts>>,
+    /// Limit on the memory that clients make the server use.
+    pub memory: Arc<Memory>,
+    /// Sessions of directory buckets.
+    pub sessions: express::Sessions,
+    /// Fault injector; `None` if no faults are injected.
+    pub injector: Option<Injector>,
+    /// Access log; `None` if requests are not logged.
+    pub access_log: Option<AccessLog>,
+    /// Observers of finished requests.
+    pub observers: Vec<Arc<dyn RequestObserver>>,
+    tls: RwLock<Option<TlsAcceptor>>,
+    requests: AtomicU64,
+}
+
+impl Shared {
+    /// Creates the state of a server.
+    pub fn new(parts: Parts) -> Arc<Shared> {
+        let secret = parts.accounts.find(&parts.accounts.owner).map_or("", |a| a.credentials.secret_key());
+        Arc::new(Shared {
+            sessions: express::Sessions::new(parts.settings.session_life_s, secret),
+            memory: Memory::new(parts.settings.memory_limit),
+            tls: RwLock::new(parts.tls.map(TlsAcceptor::from)),
+            accounts: RwLock::new(Arc::new(parts.accounts)),
+            settings: parts.settings,
+            injector: parts.injector,
+            access_log: parts.access_log,
+            observers: parts.observers,
+            requests: AtomicU64::new(0),
+        })
+    }
+
+    /// Returns the accounts.
+    pub fn accounts(&self) -> Arc<Accounts> {
+        Arc::clone(&self.accounts.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the accounts; requests that have been authenticated continue.
+    pub fn set_accounts(&self, accounts: Accounts) {
+        *self.accounts.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(accounts);
+    }
+
+    /// Replaces the TLS configuration of new connections.
+    pub fn set_tls(&self, config: Arc<ServerConfig>) {
+        *self.tls.write().unwrap_or_else(PoisonError::into_inner) = Some(TlsAcceptor::from(config));
+    }
+
+    fn tls(&self) -> Option<TlsAcceptor> {
+        self.tls.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns a new request id of 16 hexadecimal digits.
+    pub fn request_id(&self) -> String {
+        format!("{:016X}", self.requests.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}
+
+/// Serves connections on `listener` with `service` until `shutdown` becomes true, then waits at most two seconds for
+/// open requests.
+///
+/// # Errors
+/// Returns an error if the listener, a timer or a thread cannot be set up, or if the access log cannot be written.
+pub fn run<S: ObjectService>(
+    listener: TcpListener,
+    shared: &Arc<Shared>,
+    service: &Arc<S>,
+    shutdown: &watch::Receiver<bool>,
+) -> io::Result<()> {
+    let most = shared.settings.max_connections.min(descriptors().saturating_sub(SPARE_DESCRIPTORS));
+    let connections = Connections::new(shared.settings.timeouts, most);
+    listener.set_nonblocking(true)?;
+    let mut threads = Vec::new();
+    let mut queues = Vec::new();
+    for index in 0..shared.settings.threads.max(1) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let (shared, service, shutdown) = (Arc::clone(shared), Arc::clone(service), shutdown.clone());
+        let thread = std::thread::Builder::new().name(format!("serve-{index}"));
+        threads.push(thread.spawn(move || serve_thread(&shared, &service, receiver, shutdown))?);
+        queues.push(sender);
+    }
+    let result = accept(listener, &connections, &queues, shutdown.clone());
+    drop(queues);
+    for thread in threads {
+        let _ = thread.join();
+    }
+    if let Some(access_log) = &shared.access_log {
+        access_log.finish()?;
+    }
+    result
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// File descriptors reserved for listeners, logs, timers and runtimes; connections use the rest.
+const SPARE_DESCRIPTORS: usize = 128;
+
+/// Raises the soft limit on open files to the hard limit and returns the limit in effect.
+fn descriptors() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let current = if setrlimit(Resource::Nofile, raised).is_ok() { limit.maximum } else { limit.current };
+    current.map_or(usize::MAX, |files| files as usize)
+}
+
+type Accepted = (std::net::TcpStream, Registration);
+
+/// Longest pause of the accept loop after a failed `accept`, in nanoseconds.
+const MAX_PAUSE_NS: u64 = SECOND;
+
+/// Accepts connections, distributes them over the threads, and closes those that time out or make room for others.
+fn accept(
+    listener: TcpListener,
+    connections: &Arc<Connections>,
+    queues: &[mpsc::UnboundedSender<Accepted>],
+    mut shutdown: watch::Receiver<bool>,
+) -> io::Result<()> {
+    runtime()?.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let (mut tick, mut pause) = (Timer::new()?, Timer::new()?);
+        let mut candidates = Candidates::new();
+        let (mut turn, mut pause_ns) = (0, 0);
+        let mut next_sweep = now_ns() + TICK_NS;
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                _ = shutdown.wait_for(|stop| *stop) => return Ok(()),
+                swept = tick.until(next_sweep) => {
+                    swept?;
+                    connections.sweep(now_ns());
+                    next_sweep = now_ns() + TICK_NS;
+                    continue;
+                }
+                accepted = listener.accept() => accepted,
+            };
+            let Ok((stream, _)) = accepted else {
+                // The system is out of descriptors or memory, or the client aborted the handshake. Close a connection
+                // and pause, so that other processes can continue.
+                connections.evict(&mut candidates);
+                pause_ns = (2 * pause_ns).clamp(SECOND / 100, MAX_PAUSE_NS);
+                pause.until(now_ns() + pause_ns).await?;
+                continue;
+            };
+            pause_ns = 0;
+            if connections.is_full() && !connections.evict(&mut candidates) {
+                drop(stream);
+                continue;
+            }
+            if let Ok(stream) = stream.into_std() {
+                let _ = queues[turn % queues.len()].send((stream, connections.register()));
+                turn += 1;
+            }
+        }
+    })
+}
+
+fn serve_thread<S: ObjectService>(
+    shared: &Arc<Shared>,
+    service: &Arc<S>,
+    mut queue: mpsc::UnboundedReceiver<Accepted>,
+    mut shutdown: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let runtime = runtime()?;
+    let local = LocalSet::new();
+    let open = Rc::new(std::cell::Cell::new(0usize));
+    let idle = Rc::new(tokio::sync::Notify::new());
+    local.block_on(&runtime, async {
+        loop {
+            let stream = tokio::select! {
+                stream = queue.recv() => stream,
+                _ = shutdown.wait_for(|stop| *stop) => None,
+            };
+            let Some((stream, registered)) = stream else { break };
+            let (shared, service, shutdown) = (Arc::clone(shared), Arc::clone(service), shutdown.clone());
+            let (open, idle) = (Rc::clone(&open), Rc::clone(&idle));
+            open.set(open.get() + 1);
+            tokio::task::spawn_local(async move {
+                // An error ends only this connection; the server continues with the others.
+                let _ = connection(&shared, &service, stream, registered, shutdown).await;
+                open.set(open.get() - 1);
+                idle.notify_one();
+            });
+        }
+        let grace = async {
+            while open.get() > 0 {
+                idle.notified().await;
+            }
+        };
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(2), grace).await;
+    });
+    Ok(())
+}
+
+/// Maximum size of a request head in bytes; a larger one gets status 431 (S3 itself allows 8 KiB).
+const LARGEST_HEAD: usize = 256 * 1024;
+
+async fn connection<S: ObjectService>(
+    shared: &Arc<Shared>,
+    service: &Arc<S>,
+    stream: std::net::TcpStream,
+    registered: Registration,
+    mut shutdown: watch::Receiver<bool>,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let stamps = Rc::new(ConnectionTimestamps::new(Arc::clone(shared), registered));
+    let stream = TimedSocket::new(stream, stamps.is_timed())?;
+    let stamped = match shared.tls() {
+        Some(acceptor) => {
+            stamps.registered.read();
+            let stream = tokio::select! {
+                stream = acceptor.accept(stream) => stream?,
+                () = stamps.registered.wait_for_close() => return Ok(()),
+            };
+            stamps.registered.answered();
+            Stamped::tls(stream, Rc::clone(&stamps))
+        }
+        None => Stamped::plain(stream, Rc::clone(&stamps)),
+    };
+    let service = service_fn(|request| handler::handle(shared, &**service, &stamps, request));
+    let serving = http1::Builder::new()
+        .max_buf_size(LARGEST_HEAD)
+        .max_header_size(LARGEST_HEAD)
+        .header_read_timeout(None)
+        .half_close(false)
+        .serve_connection(TokioIo::new(stamped), service);
+    let mut serving = std::pin::pin!(serving);
+    let wait_for_close = stamps.registered.wait_for_close();
+    let served = tokio::select! {
+        biased;
+        served = serving.as_mut() => served,
+        () = wait_for_close => return Ok(()),
+        _ = shutdown.wait_for(|stop| *stop) => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    served.map_err(io::Error::other)
+}

@@ -1,0 +1,312 @@
+//! In-memory buckets, objects and unfinished uploads.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
+
+use super::anomalies::Past;
+use crate::config::acl::CannedAcl;
+use crate::config::tags::Tags;
+use crate::error::ApiError;
+use crate::express::{is_directory, tag};
+use crate::reserve::{Memory, OVERHEAD, Reservation};
+use crate::response::http_date;
+use crate::service::{BucketInfo, ObjectInfo, PartInfo, UploadInfo};
+use plimsoll_base::clock::wall_now;
+use plimsoll_base::rng::mix;
+
+/// A stored object, which is immutable.
+#[derive(Debug)]
+pub struct Object {
+    /// Content in consecutive pieces (one per part of a multipart upload).
+    pub pieces: Vec<Bytes>,
+    /// Properties of the object.
+    pub info: ObjectInfo,
+    /// Memory reserved for everything but the content.
+    _overhead: Reservation,
+}
+
+impl AsRef<ObjectInfo> for Object {
+    fn as_ref(&self) -> &ObjectInfo {
+        &self.info
+    }
+}
+
+/// Handle of a stored object.
+pub struct Stored(pub Arc<Object>);
+
+impl AsRef<ObjectInfo> for Stored {
+    fn as_ref(&self) -> &ObjectInfo {
+        &self.0.info
+    }
+}
+
+/// Returns the estimated memory of headers in bytes.
+pub fn headers_size(headers: &[(HeaderName, HeaderValue)]) -> u64 {
+    headers.iter().map(|(name, value)| (name.as_str().len() + value.len() + 64) as u64).sum()
+}
+
+impl Object {
+    /// Creates an object, last modified now, to be stored under `key`.
+    ///
+    /// # Errors
+    /// Returns `SlowDown` if the memory limit would be exceeded.
+    pub fn new(
+        memory: &Arc<Memory>,
+        key: &str,
+        pieces: Vec<Bytes>,
+        etag: &str,
+        headers: Vec<(HeaderName, HeaderValue)>,
+    ) -> Result<Object, ApiError> {
+        let overhead = memory.reserve(OVERHEAD + key.len() as u64 + headers_size(&headers))?;
+        let modified = wall_now();
+        let header =
+            |text: String| HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
+        let info = ObjectInfo {
+            size: pieces.iter().map(|p| p.len() as u64).sum(),
+            etag_header: header(format!("\"{etag}\"")),
+            modified,
+            modified_header: header(http_date(modified)),
+            headers,
+            checksum: None,
+            parts: None,
+            version: None,
+            tags: Tags::default(),
+            acl: CannedAcl::default(),
+            upload_id: None,
+        };
+        Ok(Object { pieces, info, _overhead: overhead })
+    }
+
+    /// Returns the bytes from `start` to `end` (exclusive), in pieces.
+    pub fn slice(&self, start: u64, end: u64) -> Vec<Bytes> {
+        let mut out = Vec::new();
+        let mut at = 0;
+        for piece in &self.pieces {
+            let len = piece.len() as u64;
+            let (from, to) = (start.max(at), end.min(at + len));
+            if from < to {
+                out.push(piece.slice((from - at) as usize..(to - at) as usize));
+            }
+            at += len;
+        }
+        out
+    }
+}
+
+/// One part of an unfinished upload.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// Content of the part.
+    pub data: Bytes,
+    /// Properties of the part.
+    pub info: PartInfo,
+}
+
+/// An unfinished multipart upload.
+#[derive(Debug)]
+pub struct Upload {
+    /// Properties of the upload.
+    pub info: UploadInfo,
+    /// Uploaded parts by part number.
+    pub parts: BTreeMap<u32, Part>,
+    /// Memory reserved for everything but the content of the parts.
+    pub overhead: Reservation,
+}
+
+/// Unfinished uploads by key and upload id.
+pub type Uploads = BTreeMap<(String, String), Upload>;
+/// Objects by key.
+pub type Objects = BTreeMap<String, Arc<Object>>;
+
+/// A bucket with its objects and unfinished uploads.
+pub struct Bucket {
+    /// Properties of the bucket.
+    pub info: BucketInfo,
+    objects: RwLock<Objects>,
+    uploads: Mutex<Uploads>,
+    /// Previous states of the objects, if reads are to be stale.
+    past: Mutex<Past>,
+    /// True if the bucket was deleted; set and read under the lock of the objects.
+    deleted: AtomicBool,
+    _overhead: Reservation,
+}
+
+impl AsRef<BucketInfo> for Bucket {
+    fn as_ref(&self) -> &BucketInfo {
+        &self.info
+    }
+}
+
+impl Bucket {
+    /// Returns the bytes of the entity tag for content with this MD5.
+    pub fn tag(&self, md5: [u8; 16]) -> [u8; 16] {
+        if self.info.directory { tag(md5) } else { md5 }
+    }
+
+    /// Locks the objects for reading.
+    pub fn objects(&self) -> RwLockReadGuard<'_, Objects> {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the objects for writing. The bucket cannot be deleted while the guard lives, so a successful write
+    /// is not lost.
+    ///
+    /// # Errors
+    /// Returns `NoSuchBucket` if the bucket was deleted after it was looked up.
+    pub fn objects_mut(&self) -> Result<RwLockWriteGuard<'_, Objects>, ApiError> {
+        let objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        if self.deleted.load(Ordering::Relaxed) { Err(ApiError::new("NoSuchBucket")) } else { Ok(objects) }
+    }
+
+    /// Locks the unfinished uploads. Take this lock before the lock of the objects.
+    pub fn uploads(&self) -> MutexGuard<'_, Uploads> {
+        self.uploads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the previous states of the objects. Take this lock after the lock of the objects.
+    pub fn past(&self) -> MutexGuard<'_, Past> {
+        self.past.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the object stored under `key`.
+    ///
+    /// # Errors
+    /// Returns `NoSuchKey` if there is no such object.
+    pub fn object(&self, key: &str) -> Result<Arc<Object>, ApiError> {
+        self.objects().get(key).cloned().ok_or_else(|| ApiError::new("NoSuchKey"))
+    }
+}
+
+/// All data that the server stores.
+pub struct State {
+    /// Memory limit and usage of the server.
+    memory: Arc<Memory>,
+    buckets: RwLock<HashMap<String, Arc<Bucket>>>,
+    upload_ids: AtomicU64,
+}
+
+impl State {
+    /// Creates an empty state, whose objects count against the limit of `memory`.
+    pub fn new(memory: Arc<Memory>) -> State {
+        State { memory, buckets: RwLock::default(), upload_ids: AtomicU64::default() }
+    }
+
+    /// Returns the bucket called `name`.
+    ///
+    /// # Errors
+    /// Returns `NoSuchBucket` if there is no such bucket.
+    pub fn bucket(&self, name: &str) -> Result<Arc<Bucket>, ApiError> {
+        let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+        buckets.get(name).cloned().ok_or_else(|| ApiError::new("NoSuchBucket"))
+    }
+
+    /// Returns all buckets with their names, sorted by name.
+    pub fn buckets(&self) -> Vec<(String, Arc<Bucket>)> {
+        let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> =
+            buckets.iter().map(|(name, bucket)| (name.clone(), Arc::clone(bucket))).collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+
+    /// Creates an empty bucket, which is a directory bucket if its name ends in `--x-s3`.
+    ///
+    /// # Errors
+    /// Returns `BucketAlreadyOwnedByYou` if the bucket exists, or `SlowDown` if the memory limit would be exceeded.
+    pub fn create_bucket(&self, name: &str, region: &str) -> Result<(), ApiError> {
+        let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+        if buckets.contains_key(name) {
+            return Err(ApiError::new("BucketAlreadyOwnedByYou"));
+        }
+        let bucket = Bucket {
+            info: BucketInfo {
+                created: wall_now(),
+                region: region.to_string(),
+                directory: is_directory(name),
+                ..BucketInfo::default()
+            },
+            objects: RwLock::default(),
+            uploads: Mutex::default(),
+            past: Mutex::default(),
+            deleted: AtomicBool::new(false),
+            _overhead: self.memory.reserve(OVERHEAD)?,
+        };
+        buckets.insert(name.to_string(), Arc::new(bucket));
+        Ok(())
+    }
+
+    /// Deletes an empty bucket.
+    ///
+    /// # Errors
+    /// Returns `NoSuchBucket` if there is no such bucket, or `BucketNotEmpty` if it contains objects.
+    pub fn delete_bucket(&self, name: &str) -> Result<(), ApiError> {
+        let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+        let bucket = Arc::clone(buckets.get(name).ok_or_else(|| ApiError::new("NoSuchBucket"))?);
+        let objects = bucket.objects_mut()?;
+        if !objects.is_empty() {
+            return Err(ApiError::new("BucketNotEmpty"));
+        }
+        bucket.deleted.store(true, Ordering::Relaxed);
+        buckets.remove(name);
+        Ok(())
+    }
+
+    /// Returns a new upload id of 32 hexadecimal digits.
+    pub fn upload_id(&self) -> String {
+        let n = self.upload_ids.fetch_add(1, Ordering::Relaxed);
+        format!("{:016x}{:016x}", mix(n ^ wall_now().as_nanosecond() as u64), n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(state: &State) -> Arc<Object> {
+        Arc::new(Object::new(&state.memory, "k", Vec::new(), "e", Vec::new()).unwrap())
+    }
+
+    #[test]
+    fn a_put_into_a_bucket_that_is_being_deleted_is_not_acknowledged() {
+        let state = State::new(Memory::new(u64::MAX));
+        state.create_bucket("bkt", "r").unwrap();
+        // A PUT has looked the bucket up when another client deletes it.
+        let found = state.bucket("bkt").unwrap();
+        state.delete_bucket("bkt").unwrap();
+        assert_eq!(found.objects_mut().unwrap_err().code, "NoSuchBucket");
+        state.create_bucket("bkt", "r").unwrap();
+        assert!(found.objects_mut().is_err(), "a new bucket of the same name is a different bucket");
+        let found = state.bucket("bkt").unwrap();
+        found.objects_mut().unwrap().insert("k".into(), object(&state));
+        assert_eq!(state.delete_bucket("bkt").unwrap_err().code, "BucketNotEmpty");
+    }
+
+    #[test]
+    fn puts_racing_with_a_bucket_deletion_persist_or_fail() {
+        let state = State::new(Memory::new(u64::MAX));
+        for _ in 0..200 {
+            state.create_bucket("bkt", "r").unwrap();
+            let (put, deleted) = std::thread::scope(|scope| {
+                let put = scope.spawn(|| {
+                    let bucket = state.bucket("bkt")?;
+                    let object = object(&state);
+                    bucket.objects_mut()?.insert("k".into(), object);
+                    Ok::<(), ApiError>(())
+                });
+                let deleted = state.delete_bucket("bkt");
+                (put.join().unwrap(), deleted)
+            });
+            let persists = state.bucket("bkt").is_ok_and(|b| b.object("k").is_ok());
+            assert_eq!(put.is_ok(), persists, "put {put:?}, deletion {deleted:?}");
+            if let Ok(bucket) = state.bucket("bkt") {
+                bucket.objects_mut().unwrap().clear();
+                state.delete_bucket("bkt").unwrap();
+            }
+        }
+        assert_eq!(state.memory.used(), 0);
+    }
+}

@@ -1,0 +1,308 @@
+//! Maps the method, path, query and headers of a request to an operation of the S3 API.
+
+use http::Method;
+use http::request::Parts;
+
+use super::error::ApiError;
+use super::service::Features;
+use plimsoll_base::net::encode::{decode, parse_query};
+
+/// Operations that this server implements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Operation {
+    ListBuckets,
+    CreateBucket,
+    HeadBucket,
+    DeleteBucket,
+    GetBucketLocation,
+    CreateSession,
+    ListObjects,
+    ListObjectsV2,
+    ListVersions,
+    ListUploads,
+    DeleteObjects,
+    PutObject,
+    CopyObject,
+    GetObject,
+    HeadObject,
+    GetAttributes,
+    DeleteObject,
+    CreateUpload,
+    UploadPart,
+    UploadPartCopy,
+    CompleteUpload,
+    AbortUpload,
+    ListParts,
+    PostObject,
+    Preflight,
+    GetBucketVersioning,
+    PutBucketVersioning,
+    GetBucketTags,
+    PutBucketTags,
+    DeleteBucketTags,
+    GetBucketCors,
+    PutBucketCors,
+    DeleteBucketCors,
+    GetBucketLifecycle,
+    PutBucketLifecycle,
+    DeleteBucketLifecycle,
+    GetBucketAcl,
+    PutBucketAcl,
+    GetObjectAcl,
+    PutObjectAcl,
+    GetObjectTags,
+    PutObjectTags,
+    DeleteObjectTags,
+}
+
+impl Operation {
+    /// Returns true if the operation changes objects, uploads or buckets.
+    pub fn writes(self) -> bool {
+        use Operation as O;
+        !matches!(
+            self,
+            O::ListBuckets
+                | O::HeadBucket
+                | O::GetBucketLocation
+                | O::ListObjects
+                | O::ListObjectsV2
+                | O::ListVersions
+                | O::ListUploads
+                | O::GetObject
+                | O::HeadObject
+                | O::GetAttributes
+                | O::ListParts
+                | O::Preflight
+                | O::GetBucketVersioning
+                | O::GetBucketTags
+                | O::GetBucketCors
+                | O::GetBucketLifecycle
+                | O::GetBucketAcl
+                | O::GetObjectAcl
+                | O::GetObjectTags
+        )
+    }
+
+    /// Returns true if a service with these features implements the operation.
+    pub fn is_in(self, features: &Features) -> bool {
+        use Operation as O;
+        match self {
+            O::PostObject => features.forms,
+            O::Preflight
+            | O::GetBucketTags
+            | O::PutBucketTags
+            | O::DeleteBucketTags
+            | O::GetBucketCors
+            | O::PutBucketCors
+            | O::DeleteBucketCors
+            | O::GetBucketLifecycle
+            | O::PutBucketLifecycle
+            | O::DeleteBucketLifecycle => features.bucket_configuration,
+            O::GetBucketAcl | O::PutBucketAcl | O::GetObjectAcl | O::PutObjectAcl => features.acls,
+            O::GetBucketVersioning | O::PutBucketVersioning => features.versions,
+            O::GetObjectTags | O::PutObjectTags | O::DeleteObjectTags => features.tags,
+            O::CreateSession => features.directory_buckets,
+            _ => true,
+        }
+    }
+
+    /// Returns true if `If-None-Match` may contain entity tags. S3 itself accepts only `*`.
+    pub fn takes_any_if_none_match(self) -> bool {
+        matches!(self, Operation::PutObject | Operation::CompleteUpload | Operation::CopyObject)
+    }
+
+    /// Returns true if the body of a request is the content of an object, which the service reads as a stream.
+    pub fn has_content(self) -> bool {
+        matches!(self, Operation::PutObject | Operation::UploadPart | Operation::PostObject)
+    }
+}
+
+/// Operation and target of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Operation to execute.
+    pub operation: Operation,
+    /// Bucket name; empty for a request to the service.
+    pub bucket: String,
+    /// Object key; empty for a request to a bucket.
+    pub key: String,
+    /// Decoded query parameters.
+    pub query: Vec<(String, String)>,
+}
+
+impl Route {
+    /// Returns the value of a query parameter, or `None` if it is absent.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+}
+
+/// Maximum length of a key in bytes (S3: 1,024 bytes).
+const KEY_LIMIT: usize = 1024;
+
+/// Determines the operation, bucket and key of a request.
+///
+/// # Errors
+/// Returns `NotImplemented` for an operation that the server lacks, `MethodNotAllowed` for a method that does not fit
+/// the target, `InvalidURI` for invalid percent-encoding, `InvalidBucketName` for an empty bucket name, and
+/// `KeyTooLongError` for a key above the limit.
+pub fn route(parts: &Parts) -> Result<Route, ApiError> {
+    let invalid = || ApiError::new("InvalidURI");
+    let path = decode(parts.uri.path(), false).ok_or_else(invalid)?;
+    let query = parse_query(parts.uri.query().unwrap_or("")).ok_or_else(invalid)?;
+    let path = path.strip_prefix('/').unwrap_or(&path);
+    let (bucket, key) = match virtual_host(parts) {
+        Some(bucket) => (bucket, path),
+        None => {
+            let (bucket, key) = path.split_once('/').unwrap_or((path, ""));
+            (bucket.to_string(), key)
+        }
+    };
+    if bucket.is_empty() && !path.is_empty() {
+        return Err(ApiError::new("InvalidBucketName"));
+    }
+    if key.len() > KEY_LIMIT {
+        return Err(ApiError::new("KeyTooLongError"));
+    }
+    let operation = operation(parts, &query, bucket.is_empty(), key.is_empty())?;
+    Ok(Route { operation, key: key.to_string(), bucket, query })
+}
+
+fn operation(
+    parts: &Parts,
+    query: &[(String, String)],
+    no_bucket: bool,
+    no_key: bool,
+) -> Result<Operation, ApiError> {
+    let has = |name: &str| query.iter().any(|(n, _)| n == name);
+    let copy = parts.headers.contains_key("x-amz-copy-source")
+        || query.iter().any(|(n, _)| n.eq_ignore_ascii_case("x-amz-copy-source"));
+    if let Some(operation) = configuration(&parts.method, &has, no_bucket, no_key) {
+        return Ok(operation);
+    }
+    Ok(match (&parts.method, no_bucket, no_key) {
+        (&Method::OPTIONS, false, _) => Operation::Preflight,
+        (&Method::GET, true, _) => Operation::ListBuckets,
+        (&Method::GET, _, true) if has("location") => Operation::GetBucketLocation,
+        (&Method::GET, _, true) if has("session") => Operation::CreateSession,
+        (&Method::GET, _, true) if has("uploads") => Operation::ListUploads,
+        (&Method::GET, _, true) if has("versions") => Operation::ListVersions,
+        (&Method::GET, _, true) if query.iter().any(|(n, v)| n == "list-type" && v == "2") => {
+            Operation::ListObjectsV2
+        }
+        (&Method::GET, _, true) => Operation::ListObjects,
+        (&Method::HEAD, false, true) => Operation::HeadBucket,
+        (&Method::PUT, false, true) => Operation::CreateBucket,
+        (&Method::DELETE, false, true) => Operation::DeleteBucket,
+        (&Method::POST, false, true) if has("delete") => Operation::DeleteObjects,
+        (&Method::GET, _, false) if has("uploadId") => Operation::ListParts,
+        (&Method::GET, _, false) if has("attributes") => Operation::GetAttributes,
+        (&Method::GET, _, false) => Operation::GetObject,
+        (&Method::HEAD, false, false) => Operation::HeadObject,
+        (&Method::PUT, false, false) if has("uploadId") && copy => Operation::UploadPartCopy,
+        (&Method::PUT, false, false) if has("uploadId") => Operation::UploadPart,
+        (&Method::PUT, false, false) if copy => Operation::CopyObject,
+        (&Method::PUT, false, false) => Operation::PutObject,
+        (&Method::POST, false, false) if has("uploads") => Operation::CreateUpload,
+        (&Method::POST, false, false) if has("uploadId") => Operation::CompleteUpload,
+        (&Method::DELETE, false, false) if has("uploadId") => Operation::AbortUpload,
+        (&Method::DELETE, false, false) => Operation::DeleteObject,
+        (&Method::POST, false, _) if !query.is_empty() => {
+            return Err(ApiError::with("NotImplemented", "This server does not implement this operation"));
+        }
+        (&Method::POST, false, true) => Operation::PostObject,
+        _ => return Err(ApiError::new("MethodNotAllowed")),
+    })
+}
+
+/// Returns the operation on a configuration document that the query names; `None` if it names none.
+fn configuration(
+    method: &Method,
+    has: &dyn Fn(&str) -> bool,
+    no_bucket: bool,
+    no_key: bool,
+) -> Option<Operation> {
+    use Operation as O;
+    /// Query parameter, and the operations that read, write and delete the document.
+    type Document = (&'static str, O, Option<O>, Option<O>);
+    const OF_BUCKET: [Document; 5] = [
+        ("versioning", O::GetBucketVersioning, Some(O::PutBucketVersioning), None),
+        ("tagging", O::GetBucketTags, Some(O::PutBucketTags), Some(O::DeleteBucketTags)),
+        ("cors", O::GetBucketCors, Some(O::PutBucketCors), Some(O::DeleteBucketCors)),
+        ("lifecycle", O::GetBucketLifecycle, Some(O::PutBucketLifecycle), Some(O::DeleteBucketLifecycle)),
+        ("acl", O::GetBucketAcl, Some(O::PutBucketAcl), None),
+    ];
+    const OF_OBJECT: [Document; 2] = [
+        ("tagging", O::GetObjectTags, Some(O::PutObjectTags), Some(O::DeleteObjectTags)),
+        ("acl", O::GetObjectAcl, Some(O::PutObjectAcl), None),
+    ];
+    let all: &[Document] = match (no_bucket, no_key) {
+        (true, _) => &[],
+        (false, true) => &OF_BUCKET,
+        (false, false) => &OF_OBJECT,
+    };
+    let (_, get, put, delete) = all.iter().find(|(name, ..)| has(name))?;
+    match *method {
+        Method::GET => Some(*get),
+        Method::PUT => *put,
+        Method::DELETE => *delete,
+        _ => None,
+    }
+}
+
+/// Returns the bucket of a virtual-host request, whose host is `BUCKET.localhost`; `None` for a path-style request.
+fn virtual_host(parts: &Parts) -> Option<String> {
+    let host = parts.headers.get("host")?.to_str().ok()?;
+    let name = host.split(':').next()?;
+    name.strip_suffix(".localhost").filter(|b| !b.is_empty()).map(str::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routed(
+        method: &str,
+        uri: &str,
+        headers: &[(&'static str, &'static str)],
+    ) -> Result<(Operation, String, String), &'static str> {
+        let mut request = http::Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        route(&parts).map(|r| (r.operation, r.bucket, r.key)).map_err(|e| e.code)
+    }
+
+    #[test]
+    fn an_empty_bucket_name_does_not_list_the_buckets() {
+        for uri in ["//", "//b", "//b/k", "///"] {
+            for method in ["GET", "HEAD", "PUT", "DELETE"] {
+                assert_eq!(routed(method, uri, &[]), Err("InvalidBucketName"), "{method} {uri}");
+            }
+        }
+    }
+
+    #[test]
+    fn requests_map_to_operations() {
+        let object = |op, bucket: &str, key: &str| Ok((op, bucket.to_string(), key.to_string()));
+        assert_eq!(routed("GET", "/", &[]), object(Operation::ListBuckets, "", ""));
+        assert_eq!(routed("GET", "/b/a%20b/c", &[]), object(Operation::GetObject, "b", "a b/c"));
+        assert_eq!(routed("GET", "/b/?list-type=2", &[]), object(Operation::ListObjectsV2, "b", ""));
+        assert_eq!(
+            routed("PUT", "/k", &[("host", "bkt.localhost:1")]),
+            object(Operation::PutObject, "bkt", "k")
+        );
+        assert_eq!(
+            routed("PUT", "/b/k", &[("x-amz-copy-source", "b/x")]),
+            object(Operation::CopyObject, "b", "k")
+        );
+        assert_eq!(routed("GET", "/b?versions", &[]), object(Operation::ListVersions, "b", ""));
+        assert_eq!(routed("GET", "/b/k?attributes", &[]), object(Operation::GetAttributes, "b", "k"));
+        assert_eq!(routed("POST", "/b/k?restore", &[]), Err("NotImplemented"));
+        assert_eq!(routed("POST", "/b/k", &[]), Err("MethodNotAllowed"));
+        assert_eq!(routed("GET", "/b/%zz", &[]), Err("InvalidURI"));
+        assert_eq!(routed("GET", &format!("/b/{}", "k".repeat(1025)), &[]), Err("KeyTooLongError"));
+    }
+}

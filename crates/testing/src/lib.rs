@@ -1,0 +1,3 @@
+//! Assertions that the tests of several crates share.
+
+pub mod chi_square;

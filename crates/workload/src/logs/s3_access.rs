@@ -1,0 +1,92 @@
+//! Server access logs of Amazon S3 (S3 user guide, "Amazon S3 server access log format"). Times
+//! are whole seconds.
+
+use super::common_log::{Fields, Times, number};
+use super::{Format, Line, Logged};
+use crate::OperationKind;
+
+/// State of the parser.
+#[derive(Default)]
+pub struct S3Access {
+    times: Times,
+}
+
+/// Returns the kind of an operation; `None` if it is not repeated. The parts of an upload are written as objects.
+fn kind(operation: &str, status: u16) -> Option<OperationKind> {
+    match operation {
+        "REST.GET.OBJECT" | "WEBSITE.GET.OBJECT" if status == 206 => Some(OperationKind::GetRange),
+        // The store sends no body with 304 Not Modified.
+        "REST.GET.OBJECT" | "WEBSITE.GET.OBJECT" if status == 304 => Some(OperationKind::Head),
+        "REST.GET.OBJECT" | "WEBSITE.GET.OBJECT" => Some(OperationKind::Get),
+        "REST.HEAD.OBJECT" | "WEBSITE.HEAD.OBJECT" => Some(OperationKind::Head),
+        "REST.PUT.OBJECT" | "REST.POST.OBJECT" | "REST.PUT.PART" => Some(OperationKind::Put),
+        "REST.DELETE.OBJECT" => Some(OperationKind::Delete),
+        "REST.GET.BUCKET" | "REST.GET.BUCKETVERSIONS" => Some(OperationKind::List),
+        _ => None,
+    }
+}
+
+impl Format for S3Access {
+    fn resolution_ns(&self) -> u64 {
+        1_000_000_000
+    }
+
+    fn parse<'a>(&mut self, line: &'a str) -> Result<Line<'a>, String> {
+        if line.is_empty() {
+            return Ok(Line::Nothing);
+        }
+        let mut fields = Fields(line);
+        let mut next = |name: &str| fields.next().ok_or_else(|| format!("the line has no {name}"));
+        next("owner")?;
+        let bucket = next("bucket")?;
+        let at_ns = self.times.parse(next("time")?)?;
+        for name in ["address", "requester", "request ID"] {
+            next(name)?;
+        }
+        let operation = next("operation")?;
+        if !operation.contains('.') {
+            return Err(format!("'{operation}' is not an operation such as REST.GET.OBJECT"));
+        }
+        let (key, request) = (next("key")?, next("request URI")?);
+        let status = number("status", next("status")?)?.unwrap_or(0) as u16;
+        next("error code")?;
+        let sent = number("bytes sent", next("bytes sent")?)?;
+        let size = number("object size", next("object size")?)?;
+        let Some(kind) = kind(operation, status) else { return Ok(Line::LeftOut(operation.into())) };
+        // The URI has the number of the part and the ID of the upload, which make the part an object.
+        let key = if operation == "REST.PUT.PART" { request } else { key };
+        let bytes = if kind == OperationKind::Put { size } else { sent };
+        Ok(Line::Request(Logged { at_ns, kind, bucket: bucket.into(), key: key.into(), status, bytes, size }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = "79a59df900b949e5 awsexamplebucket1 [06/Feb/2026:00:00:38 +0000] 192.0.2.3 79a59df900b949e5 \
+        3E57427F3EXAMPLE REST.GET.OBJECT photos/a%2520b.jpg \"GET /photos/a%20b.jpg HTTP/1.1\" 206 - 100 4096 7 5 \"-\" \
+        \"S3Console/0.4\" - s9lzHYrFp76ZVxRcpX9+5cjAnEH2ROuNkd2BHfIa6UkFVdtjf5mKR3/eTPFvsiP/XV/VLi31234= SigV4";
+
+    #[test]
+    fn a_line_is_parsed() {
+        let Line::Request(logged) = S3Access::default().parse(LINE).unwrap() else { panic!("no request") };
+        let expected = Logged {
+            at_ns: 1_770_336_038_000_000_000,
+            kind: OperationKind::GetRange,
+            bucket: "awsexamplebucket1".into(),
+            key: "photos/a%2520b.jpg".into(),
+            status: 206,
+            bytes: Some(100),
+            size: Some(4096),
+        };
+        assert_eq!(logged, expected);
+        let text = LINE.replace("REST.GET.OBJECT", "REST.GET.ACL");
+        assert_eq!(S3Access::default().parse(&text), Ok(Line::LeftOut("REST.GET.ACL".into())));
+        assert!(
+            S3Access::default()
+                .parse("127.0.0.1 - - [06/Feb/2026:00:00:38 +0000] \"GET / HTTP/1.1\" 200 3")
+                .is_err()
+        );
+    }
+}
