@@ -1,7 +1,7 @@
 //! Compares engines for the catalog: durable puts of 1 KiB in groups of 64, gets, a mix, the time of a start after a
 //! clean stop and after a kill, disk and memory.
 //!
-//! `cargo bench -p plimsoll-gateway --bench engines -- RECORDS [ENGINE]` (default: 1,000,000 records, all engines).
+//! `cargo bench -p plimsoll-bench --bench engines -- RECORDS [ENGINE]` (default: 1,000,000 records, all engines).
 //! Each engine runs in its own process, so CPU time and memory are those of one engine.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "prints its results")]

@@ -1,10 +1,10 @@
 //! The S3 protocol as a server, generic over the [`service`] that stores the objects.
 //!
 //! Each connection stays on one thread. [`route`] maps a request to an operation, [`auth`] verifies its signature and
-//! [`body`] its body, and `ops` executes it on the service. [`memory`] is the service of `plimsoll serve`: it keeps
+//! [`body`] its body, and [`ops`] executes it on the service. [`memory`] is the service of `plimsoll serve`: it keeps
 //! objects in memory, gives a machine without an object store something to measure, and `calibrate` compares the
-//! client's figures with its [`access_log`]. [`inject`] decides the faults. Server and client share the wire format
-//! (`s3`) but no measuring code: neither imports the other.
+//! client's figures with its [`access_log`]. [`inject`] decides the faults. The engine cannot import this crate: the
+//! instrument shares only the wire format with the server that it measures.
 
 use std::io;
 use std::net::TcpListener;

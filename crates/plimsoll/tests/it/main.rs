@@ -4,7 +4,6 @@
 
 mod support;
 
-mod bills;
 mod budget;
 mod cli;
 mod consistency;
@@ -31,7 +30,6 @@ mod resume;
 mod schema;
 mod server;
 mod shards;
-mod signing;
 mod stores;
 mod sync;
 mod truth;
