@@ -1,19 +1,27 @@
 # CI runs the same targets as a developer's machine.
-.PHONY: build dist screenshot sentences test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-logs bench-prices bench-kills bench-fuzz bench-simulation bench-gateway gateway schema dev test-s3-tests test-s3-tests-gateway bench-idle test-fleet test-infra test-edge
+.PHONY: build gateway dist lint dev t prepare program binaries stand-ins package test test-rust test-clients test-full test-infra test-edge test-fleet test-servers test-s3-tests test-s3-tests-gateway bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-logs bench-prices bench-kills bench-fuzz bench-simulation bench-gateway bench-idle schema screenshot sentences
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 VERSITYGW := $(shell go env GOPATH 2>/dev/null)/bin/versitygw
 MINIO := $(shell go env GOPATH 2>/dev/null)/bin/minio
-HCLFMT := $(shell go env GOPATH 2>/dev/null)/bin/hclfmt
 HELM := $(shell go env GOPATH 2>/dev/null)/bin/helm
 FAKE_GCS := $(shell go env GOPATH 2>/dev/null)/bin/fake-gcs-server
 
-# The lean build: five minutes on two cores from nothing.
+# Clippy compiles the workspace in the place of rustc, so that one build serves lints, tests and clients. A warning is an
+# error. The tools that pip installs are on the path.
+LINTED := PATH="$(abspath $(VENV))/bin:$$PATH" RUSTC_WORKSPACE_WRAPPER=clippy-driver \
+	CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
+# All members except plimsoll-bench, whose dependencies are large.
+MEMBERS := --workspace --exclude plimsoll-bench
+# The debug builds that the tests with real clients use.
+DEBUG := PLIMSOLL="$(abspath target/debug/plimsoll)" GATEWAY="$(abspath target/debug/plimsoll-gateway)"
+
+# The lean build.
 build:
 	cargo build --release
 
-# The gateway, a separate package: two minutes more.
+# The gateway. It shares its dependencies with the lean build.
 gateway:
 	cargo build --release -p plimsoll-gateway
 
@@ -21,18 +29,51 @@ gateway:
 dist:
 	cargo build --profile dist
 
-# All tests: unit, property, wire and black-box tests, then real S3 clients against `plimsoll serve` and a debug build of
-# the gateway, which shares its dependencies with the tests: a release build would need eight minutes more.
-test: $(VENV)/ready build package stand-ins
-	cargo test --workspace
-	cargo build --workspace
-	PATH="$(abspath $(VENV))/bin:$$PATH" GATEWAY="$(abspath target/debug/plimsoll-gateway)" \
-		$(PYTHON) -m pytest -q tests/clients
+# All tests: lints; unit, property, wire and black-box tests; then real S3 clients against `plimsoll serve` and the gateway.
+# Prints the tests that failed and passed when repeated: they depend on timing and must be fixed.
+test: lint test-rust test-clients
 
-# Installs the Python package, which contains the binary, into the venv. It builds in this tree and reuses the release
-# build.
-package: $(VENV)/ready build
-	PATH="$(abspath $(VENV))/bin:$$PATH" MATURIN_PEP517_ARGS="--profile release" \
+# Everything that the tests need, for `make -j`.
+prepare: $(VENV)/ready stand-ins binaries
+
+test-rust: $(VENV)/ready stand-ins
+	$(LINTED) cargo nextest run $(MEMBERS)
+
+test-clients: package stand-ins binaries
+	PATH="$(abspath $(VENV))/bin:$$PATH" $(DEBUG) \
+		$(PYTHON) -m pytest -q -n 4 --dist loadfile --reruns 1 -r R tests/clients
+
+# All tests, with every hostile server for every command and more seeds.
+test-full: export PLIMSOLL_TEST_FULL = 1
+test-full: test test-infra test-edge test-fleet
+
+# The inner loop: formatting, lints and tests of the crates that changed since the last commit, and of those that use them.
+dev: $(VENV)/ready
+	cargo fmt --all --check
+	$(LINTED) cargo nextest run $(MEMBERS) -E "$$(tests/changed)"
+
+# Lints and tests of one crate: `make t C=judge`.
+t: $(VENV)/ready
+	$(LINTED) cargo nextest run -p $(if $(filter plimsoll,$(C)),plimsoll,plimsoll-$(C))
+
+# Builds programs and tests, with lints.
+binaries: $(VENV)/ready
+	$(LINTED) cargo nextest run $(MEMBERS) --no-run
+	$(LINTED) cargo build $(MEMBERS)
+
+# Builds the program for tests that need no other.
+program:
+	$(LINTED) cargo build
+
+# Formatting, features, licences and sources. The builds of tests contain the other lints.
+lint: $(VENV)/ready
+	cargo fmt --all --check
+	tests/features
+	PATH="$(abspath $(VENV))/bin:$$PATH" cargo deny --workspace check licenses bans sources
+
+# Installs the Python package, which contains the binary, into the venv. It builds in this tree and reuses the debug build.
+package: $(VENV)/ready binaries
+	$(LINTED) MATURIN_PEP517_ARGS="--profile dev" \
 		$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps .
 
 # Installs emulators of Google Cloud Storage and DynamoDB, if Go and npm are available.
@@ -40,42 +81,38 @@ stand-ins:
 	@if command -v go >/dev/null; then test -x "$(FAKE_GCS)" || go install github.com/fsouza/fake-gcs-server@v1.56.1; else echo "Go is not installed; the tests of Google Cloud Storage are skipped"; fi
 	@if command -v npm >/dev/null; then test -x node_modules/.bin/dynalite || npm install --no-save --no-package-lock --silent dynalite@4; else echo "npm is not installed; the tests of DynamoDB are skipped"; fi
 
-# Tests the programs in infra/ with mocked providers, and the formatting of the OpenTofu files. Two minutes, most of them
-# for the installation.
+# Tests the programs in infra/ with mocked providers. Two minutes, most of them for the installation. This suite and the
+# next two record a digest of the code that they tested, so that CI repeats them only after changes.
 INFRA := $(VENV)-infra
 test-infra: $(INFRA)/ready
 	cd infra/typescript && npm ci --no-audit --no-fund --silent && npm test
 	$(INFRA)/bin/python -m pytest -q -W ignore::DeprecationWarning infra/python/tests
-	@if command -v go >/dev/null; then test -x "$(HCLFMT)" || go install github.com/hashicorp/hcl/v2/cmd/hclfmt@v2.24.0; \
-	for file in infra/terraform/*.tf; do "$(HCLFMT)" "$$file" | diff -u "$$file" - || exit 1; done; fi
+	tests/digest infra > tests/verified/infra
 
 $(INFRA)/ready: infra/python/requirements.txt
 	python3 -m venv $(INFRA)
 	$(INFRA)/bin/pip install --quiet --disable-pip-version-check -r infra/python/requirements.txt 'pytest>=9'
 	touch $@
 
-# Tests the relays: the Worker on workerd and the Lambda function, driven by the release build. One minute.
-test-edge: build
-	for relay in worker lambda; do (cd edge/$$relay && npm ci --no-audit --no-fund --silent && npm test) || exit 1; done
+# Tests the relays: the Worker on workerd and the Lambda function, driven by the debug build. One minute.
+test-edge: program
+	for relay in worker lambda; do (cd edge/$$relay && npm ci --no-audit --no-fund --silent && $(DEBUG) npm test) || exit 1; done
+	tests/digest edge > tests/verified/edge
 
 # Runs fleets of eight nodes on Slurm's daemons and on Ray in network namespaces, as root, and renders the Helm chart, in
-# five minutes. If they pass, records the state of the code, so that CI repeats them only after changes.
+# five minutes.
 FLEET := $(VENV)-fleet
-test-fleet: $(FLEET)/ready build
+test-fleet: $(FLEET)/ready program
 	@if command -v go >/dev/null; then test -x "$(HELM)" || go install helm.sh/helm/v3/cmd/helm@v3.22.0; fi
 	PLIMSOLL_RAY_PYTHON=$(abspath $(FLEET))/bin/python \
-		HELM=$$(command -v "$(HELM)") \
+		HELM=$$(command -v "$(HELM)") $(DEBUG) \
 		$(FLEET)/bin/python -m pytest -q -s tests/fleet
-	tests/fleet/digest > tests/fleet/verified
+	tests/digest fleet > tests/verified/fleet
 
 $(FLEET)/ready:
 	python3 -m venv $(FLEET)
 	$(FLEET)/bin/pip install --quiet --disable-pip-version-check 'ray>=2.30' 'polars>=1.20' 'pytest>=9' pyyaml
 	touch $@
-
-lint:
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
 
 # Runs every short form against versitygw, MinIO and moto, and versitygw's own test suite against `plimsoll serve`.
 test-servers: $(VENV)/servers $(VERSITYGW) $(MINIO) build
@@ -103,7 +140,7 @@ bench-simulation:
 bench-gateway: build gateway $(VERSITYGW) $(MINIO)
 	PATH="$$(go env GOPATH)/bin:$$PATH" $(PYTHON) benches/servers.py put get
 	$(PYTHON) benches/gateway_kills.py 500
-	cargo bench -p plimsoll-gateway --bench engines
+	cargo bench -p plimsoll-bench --bench engines
 	for bench in packing.py gateway_latency.py "moves.py small" "moves.py large" tier_down.py placing_kills.py rolling.py; do \
 	  PATH="$$(go env GOPATH)/bin:$$PATH" $(PYTHON) benches/$$bench || exit 1; done
 
@@ -134,7 +171,7 @@ bench-disturbed: dist
 
 # Measures the statistics in simulated runs: coverage of the intervals, wrong verdicts and power; about ten minutes.
 bench-statistics:
-	cargo bench --bench statistics
+	cargo bench -p plimsoll-judge --bench statistics
 
 # Compares runs of one store, finds the capacity of servers with known limits, and times reports of long runs.
 # Takes about half an hour on a quiet machine.
@@ -143,11 +180,11 @@ bench-judge: dist
 
 # Measures the parsing of logs in every format, and of fits; one minute.
 bench-logs:
-	cargo bench --bench logs
+	cargo bench -p plimsoll-workload --bench logs
 
 # Prices a million workloads at every provider, and compares the bills with a decimal library; 15 seconds.
 bench-prices:
-	cargo bench --bench prices
+	cargo bench -p plimsoll-bench --bench prices
 
 # Kills commands at random times and verifies that `plimsoll clean` removes what they leave; about three minutes.
 bench-kills: dist $(VENV)/ready
@@ -169,10 +206,6 @@ sentences:
 # Regenerates the JSON schemas from the code.
 schema:
 	UPDATE_SCHEMA=1 cargo test --test it schema
-
-# Formatting, lints and Rust tests, for the inner loop.
-dev: lint
-	cargo test
 
 $(VENV)/ready: tests/clients/requirements.txt
 	python3 -m venv $(VENV)

@@ -10,6 +10,7 @@ pub mod cache_status;
 pub mod collector;
 pub mod error_class;
 pub mod histogram;
+pub mod latency;
 pub mod log;
 pub mod paused;
 pub mod sparse;

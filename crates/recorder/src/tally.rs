@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::histogram::Latencies;
+use super::latency::{Latency, LatencyTable};
 use crate::cache_status::CacheStatus;
 
 /// Counts of one window and operation, or of one second of it.
@@ -42,32 +43,8 @@ pub struct Tally {
     pub in_flight_ns: i128,
     /// Latest end of an operation, on the monotonic clock.
     pub last_end_ns: u64,
-    /// Service times of successful operations.
-    pub service: Latencies,
-    /// Service times of failed operations.
-    pub failed: Latencies,
-    /// Response times of successful operations; open loops only.
-    pub response: Latencies,
-    /// Times waited for censored operations, timed-out ones included; open loops only.
-    pub censored_waits: Latencies,
-    /// Times from start to first byte of the response.
-    pub first_byte: Latencies,
-    /// Times from first to last byte of the content.
-    pub body: Latencies,
-    /// Durations of TCP handshakes.
-    pub connect: Latencies,
-    /// Durations of TLS handshakes.
-    pub tls: Latencies,
-    /// Start lags: times from the earliest possible to the actual start.
-    pub start_lag: Latencies,
-    /// Durations of single attempts, if the phase retries.
-    pub attempt: Latencies,
-    /// Times from the arrival of the last byte of a successful operation until the client read it.
-    pub client_delay: Latencies,
-    /// Service times of the successful operations that overlap a pause of the client.
-    pub paused_service: Latencies,
-    /// Response times of these operations; open loops only.
-    pub paused_response: Latencies,
+    /// Histograms of latencies. [`Latency::WakeUpDelay`] is empty: it belongs to no operation.
+    pub latencies: LatencyTable,
     /// Service times of successful operations by cache status.
     pub cache: BTreeMap<CacheStatus, Latencies>,
 }
@@ -99,45 +76,7 @@ impl Tally {
         for (status, latencies) in &other.cache {
             self.cache.entry(*status).or_default().merge(latencies);
         }
-        for (sum, added) in self.histograms_mut().into_iter().zip(other.histograms()) {
-            sum.merge(added);
-        }
-    }
-
-    fn histograms(&self) -> [&Latencies; 13] {
-        [
-            &self.service,
-            &self.failed,
-            &self.response,
-            &self.censored_waits,
-            &self.first_byte,
-            &self.body,
-            &self.connect,
-            &self.tls,
-            &self.start_lag,
-            &self.attempt,
-            &self.client_delay,
-            &self.paused_service,
-            &self.paused_response,
-        ]
-    }
-
-    fn histograms_mut(&mut self) -> [&mut Latencies; 13] {
-        [
-            &mut self.service,
-            &mut self.failed,
-            &mut self.response,
-            &mut self.censored_waits,
-            &mut self.first_byte,
-            &mut self.body,
-            &mut self.connect,
-            &mut self.tls,
-            &mut self.start_lag,
-            &mut self.attempt,
-            &mut self.client_delay,
-            &mut self.paused_service,
-            &mut self.paused_response,
-        ]
+        self.latencies.merge(&other.latencies);
     }
 
     /// Returns the number of failed operations of all classes.
@@ -154,6 +93,6 @@ impl Tally {
             && self.overlap_ns == 0
             && self.in_flight_ns == 0
             && self.bytes == 0.0
-            && self.paused_service.is_empty()
+            && self.latencies[Latency::PausedService].is_empty()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::latency::Latency;
 use super::log::{LONG, LogRecord, LoggedResult};
 use super::paused::{PausedOperations, Recent};
 use super::tally::Tally;
@@ -159,9 +160,9 @@ impl WorkerRecorder {
         let found = self.paused.as_mut().map(|paused| paused.take(all)).unwrap_or_default();
         for operation in found {
             let tally = self.tallies[operation.tally].get_or_insert_default();
-            tally.paused_service.record(operation.end_ns - operation.start_ns);
+            tally.latencies[Latency::PausedService].record(operation.end_ns - operation.start_ns);
             if let Some(intended) = operation.intended_ns {
-                tally.paused_response.record(operation.end_ns.saturating_sub(intended));
+                tally.latencies[Latency::PausedResponse].record(operation.end_ns.saturating_sub(intended));
             }
         }
     }
@@ -181,12 +182,12 @@ impl WorkerRecorder {
         tally.connections += u64::from(t.connections);
         tally.reconnects += u64::from(t.reconnects);
         tally.last_end_ns = tally.last_end_ns.max(end);
-        tally.start_lag.record(start.saturating_sub(op.ready_ns));
+        tally.latencies[Latency::StartLag].record(start.saturating_sub(op.ready_ns));
         if t.connections > 0 && t.connect_ns > 0 {
-            tally.connect.record(t.connect_ns);
+            tally.latencies[Latency::Connect].record(t.connect_ns);
         }
         if t.tls_ns > 0 {
-            tally.tls.record(t.tls_ns);
+            tally.latencies[Latency::Tls].record(t.tls_ns);
         }
         let response = op.intended_ns.map(|intended| end.saturating_sub(intended));
         match op.outcome {
@@ -195,35 +196,35 @@ impl WorkerRecorder {
                 if op.kind == OperationKind::CompareAndSwap {
                     *tally.commits.entry(op.slot).or_default() += 1;
                 }
-                tally.service.record(end - start);
-                tally.client_delay.record(u64::from(t.client_delay_us) * 1_000);
+                tally.latencies[Latency::Service].record(end - start);
+                tally.latencies[Latency::ClientDelay].record(u64::from(t.client_delay_us) * 1_000);
                 tally.by_kernel += u64::from(t.by_kernel);
                 if t.first_byte_ns > start {
-                    tally.first_byte.record(t.first_byte_ns - start);
+                    tally.latencies[Latency::FirstByte].record(t.first_byte_ns - start);
                 }
                 // A small body may arrive with the response head, in zero time. It still counts as a body.
                 if bytes > 0 && t.body_first_ns > 0 {
-                    tally.body.record(t.body_last_ns.saturating_sub(t.body_first_ns));
+                    tally.latencies[Latency::Body].record(t.body_last_ns.saturating_sub(t.body_first_ns));
                 }
                 if let Some(cache) = op.cache {
                     tally.cache.entry(cache).or_default().record(end - start);
                 }
                 if let Some(response) = response {
-                    tally.response.record(response);
+                    tally.latencies[Latency::Response].record(response);
                 }
             }
             OperationResult::Failed(class) => {
-                tally.failed.record(end - start);
+                tally.latencies[Latency::Failed].record(end - start);
                 *tally.errors.entry(class.to_string()).or_default() += 1;
                 if let (Some(response), crate::ErrorClass::Timeout) = (response, class) {
                     tally.censored += 1;
-                    tally.censored_waits.record(response);
+                    tally.latencies[Latency::CensoredWait].record(response);
                 }
             }
             OperationResult::Undrained => {
                 tally.censored += 1;
                 if let Some(response) = response {
-                    tally.censored_waits.record(response);
+                    tally.latencies[Latency::CensoredWait].record(response);
                 }
             }
         }
@@ -255,7 +256,7 @@ impl WorkerRecorder {
 
     /// Records the duration of one attempt, if the phase retries.
     pub fn attempted(&mut self, phase: usize, kind: OperationKind, took_ns: u64) {
-        self.tally(phase - self.first, kind).attempt.record(took_ns);
+        self.tally(phase - self.first, kind).latencies[Latency::Attempt].record(took_ns);
     }
 
     /// Records an operation that was intended and never started. It had waited since `intended_ns` when the
@@ -286,7 +287,7 @@ impl WorkerRecorder {
         let tally = self.tally(phase - self.first, kind);
         tally.operations += 1;
         tally.censored += 1;
-        tally.censored_waits.record(now_ns.saturating_sub(intended_ns));
+        tally.latencies[Latency::CensoredWait].record(now_ns.saturating_sub(intended_ns));
     }
 
     /// Ends all windows at `at_ns` at the latest, after an interruption.
@@ -372,7 +373,10 @@ mod tests {
         assert_eq!((second.operations, second.completed, second.begun, second.bytes), (0, 1, 0, 50.0));
         assert_eq!((first.overlap_ns, first.in_flight_ns), (500, 500));
         assert_eq!((second.overlap_ns, second.in_flight_ns), (500, 500));
-        assert_eq!((first.service.len(), second.service.len()), (1, 0));
+        assert_eq!(
+            (first.latencies[Latency::Service].len(), second.latencies[Latency::Service].len()),
+            (1, 0)
+        );
     }
 
     #[test]
@@ -401,8 +405,12 @@ mod tests {
         let empty = op(0, 1, 9, OperationResult::Done(0));
         let placed = run(&mut recorder, &[small, op(0, 1, 9, OperationResult::Done(100)), empty], 1000);
         let tally = &placed[0].2;
-        assert_eq!((tally.operations, tally.body.len()), (3, 2), "operations with content have one");
-        assert_eq!(tally.body.min_ns(), Some(0));
+        assert_eq!(
+            (tally.operations, tally.latencies[Latency::Body].len()),
+            (3, 2),
+            "operations with content have one"
+        );
+        assert_eq!(tally.latencies[Latency::Body].min_ns(), Some(0));
     }
 
     #[test]
@@ -411,7 +419,15 @@ mod tests {
         let slow = ErrorClass::Response("503 SlowDown".into());
         let placed = run(&mut recorder, &[op(0, 1, 9, OperationResult::Failed(&slow))], 1000);
         let tally = &placed[0].2;
-        assert_eq!((tally.service.len(), tally.failed.len(), tally.bytes, tally.completed), (0, 1, 0.0, 0));
+        assert_eq!(
+            (
+                tally.latencies[Latency::Service].len(),
+                tally.latencies[Latency::Failed].len(),
+                tally.bytes,
+                tally.completed
+            ),
+            (0, 1, 0.0, 0)
+        );
         assert_eq!(tally.errors["503 SlowDown"], 1);
     }
 
@@ -427,8 +443,15 @@ mod tests {
         let failed = op(0, 4_000, 8_000, OperationResult::Failed(&ErrorClass::Timeout));
         let placed = run(&mut recorder, &[before, during, late, after, failed], 9_000_000);
         let tally = &placed[0].2;
-        assert_eq!((tally.service.len(), tally.paused_service.len(), tally.paused_response.len()), (4, 2, 1));
-        assert_eq!(tally.paused_response.max_ns(), Some(2_500_000));
+        assert_eq!(
+            (
+                tally.latencies[Latency::Service].len(),
+                tally.latencies[Latency::PausedService].len(),
+                tally.latencies[Latency::PausedResponse].len()
+            ),
+            (4, 2, 1)
+        );
+        assert_eq!(tally.latencies[Latency::PausedResponse].max_ns(), Some(2_500_000));
     }
 
     #[test]
@@ -439,7 +462,7 @@ mod tests {
         let placed = recorder.take(1000);
         let tally = &placed[0].2;
         assert_eq!(
-            (tally.operations, tally.censored, tally.censored_waits.max_ns()),
+            (tally.operations, tally.censored, tally.latencies[Latency::CensoredWait].max_ns()),
             (1, 1, Some(5_000_000))
         );
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::summary::merge::latencies;
+use crate::summary::latencies::of_histogram;
 use crate::summary::result::Window;
 use plimsoll_cost::blend::Distribution;
 
@@ -13,7 +13,7 @@ pub fn distribution(windows: &[&Window]) -> Distribution {
     let mut missed = 0;
     for window in windows {
         let name = if window.response_ms.is_some() { "response" } else { "service" };
-        let all = latencies(window, name, None);
+        let all = of_histogram(window, name, None);
         missed += window.censored + window.errors.values().sum::<u64>();
         for value in all.histogram().into_iter().flat_map(|h| h.iter_recorded()) {
             *counts.entry(value.value_iterated_to()).or_default() += value.count_at_value();

@@ -11,6 +11,7 @@ use arrow_schema::{DataType, Field, Schema};
 
 use super::stream::Stream;
 use plimsoll_recorder::collector::SecondRow;
+use plimsoll_recorder::latency::Latency;
 use plimsoll_workload::schedule::Role;
 
 /// Store, phase and position in the run to which a row belongs.
@@ -34,7 +35,7 @@ pub struct Place<'a> {
 /// are no values.
 pub fn schema() -> Schema {
     let field = |name: &str, kind| Field::new(name, kind, false);
-    Schema::new(vec![
+    let mut fields = vec![
         field("second", DataType::UInt64),
         field("store", DataType::Utf8),
         field("phase", DataType::Utf8),
@@ -51,10 +52,9 @@ pub fn schema() -> Schema {
         field("censored", DataType::UInt64),
         field("bytes", DataType::Float64),
         field("errors", DataType::Utf8),
-        field("service", DataType::Binary),
-        field("response", DataType::Binary),
-        field("first_byte", DataType::Binary),
-    ])
+    ];
+    fields.extend(Latency::LOGGED.map(|kind| field(kind.name(), DataType::Binary)));
+    Schema::new(fields)
 }
 
 /// Writer of the interval log.
@@ -83,9 +83,7 @@ struct Rows {
     censored: UInt64Builder,
     bytes: Float64Builder,
     errors: StringBuilder,
-    service: BinaryBuilder,
-    response: BinaryBuilder,
-    first_byte: BinaryBuilder,
+    latencies: [BinaryBuilder; Latency::LOGGED.len()],
 }
 
 impl IntervalLog {
@@ -124,9 +122,9 @@ impl IntervalLog {
         rows.censored.append_value(tally.censored);
         rows.bytes.append_value(tally.bytes);
         rows.errors.append_value(serde_json::to_string(&tally.errors).unwrap_or_default());
-        rows.service.append_value(tally.service.to_bytes());
-        rows.response.append_value(tally.response.to_bytes());
-        rows.first_byte.append_value(tally.first_byte.to_bytes());
+        for (column, kind) in rows.latencies.iter_mut().zip(Latency::LOGGED) {
+            column.append_value(tally.latencies[kind].to_bytes());
+        }
         Ok(())
     }
 
@@ -139,7 +137,7 @@ impl IntervalLog {
             return Ok(());
         }
         let mut rows = std::mem::take(&mut self.rows);
-        let columns: Vec<ArrayRef> = vec![
+        let mut columns: Vec<ArrayRef> = vec![
             Arc::new(rows.seconds.finish()),
             Arc::new(rows.stores.finish()),
             Arc::new(rows.phases.finish()),
@@ -156,10 +154,8 @@ impl IntervalLog {
             Arc::new(rows.censored.finish()),
             Arc::new(rows.bytes.finish()),
             Arc::new(rows.errors.finish()),
-            Arc::new(rows.service.finish()),
-            Arc::new(rows.response.finish()),
-            Arc::new(rows.first_byte.finish()),
         ];
+        columns.extend(rows.latencies.iter_mut().map(|column| Arc::new(column.finish()) as ArrayRef));
         self.stream.write(columns)
     }
 

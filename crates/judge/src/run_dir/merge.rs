@@ -16,6 +16,7 @@ use super::intervals::Place;
 use super::read::plausible;
 use super::stream::{Batches, invalid};
 use plimsoll_recorder::collector::SecondRow;
+use plimsoll_recorder::latency::{Latency, LatencyTable};
 use plimsoll_recorder::sum::HistogramSum;
 use plimsoll_recorder::tally::Tally;
 use plimsoll_workload::OperationKind;
@@ -40,8 +41,8 @@ struct Sums {
     counts: [u64; 5],
     bytes: f64,
     errors: BTreeMap<String, u64>,
-    /// Service time, response time and time to the first byte.
-    latencies: [HistogramSum; 3],
+    /// Sums of the kinds of [`Latency::LOGGED`].
+    latencies: [HistogramSum; Latency::LOGGED.len()],
 }
 
 impl Sums {
@@ -57,7 +58,10 @@ impl Sums {
     fn tally(&self) -> Tally {
         let [intended, begun, completed, operations, censored] = self.counts;
         let failed = self.errors.values().fold(0u64, |sum, n| sum.saturating_add(*n));
-        let [service, response, first_byte] = self.latencies.each_ref().map(HistogramSum::latencies);
+        let mut latencies = LatencyTable::default();
+        for (kind, sum) in Latency::LOGGED.into_iter().zip(&self.latencies) {
+            latencies[kind] = sum.latencies();
+        }
         Tally {
             intended,
             begun,
@@ -67,9 +71,7 @@ impl Sums {
             censored,
             bytes: self.bytes,
             errors: self.errors.clone(),
-            service,
-            response,
-            first_byte,
+            latencies,
             ..Tally::default()
         }
     }
@@ -148,7 +150,7 @@ struct Columns<'a> {
     blocks: &'a UInt32Array,
     steps: &'a UInt32Array,
     bytes: &'a Float64Array,
-    latencies: [&'a BinaryArray; 3],
+    latencies: [&'a BinaryArray; Latency::LOGGED.len()],
 }
 
 impl<'a> Columns<'a> {
@@ -181,7 +183,7 @@ struct Places {
     numbers: [usize; 5],
     small: [usize; 3],
     bytes: usize,
-    latencies: [usize; 3],
+    latencies: [usize; Latency::LOGGED.len()],
 }
 
 impl Places {
@@ -193,7 +195,7 @@ impl Places {
             numbers: all(["intended", "begun", "completed", "operations", "censored"], at)?,
             small: all(["repeat", "block", "step"], at)?,
             bytes: at("bytes")?,
-            latencies: all(["service", "response", "first_byte"], at)?,
+            latencies: all(Latency::LOGGED.map(Latency::name), at)?,
         })
     }
 }

@@ -10,6 +10,7 @@ use arrow_array::{Array, RecordBatch};
 
 use super::stream::{Batches, invalid};
 use plimsoll_recorder::histogram::Latencies;
+use plimsoll_recorder::latency::Latency;
 use plimsoll_recorder::tally::Tally;
 use plimsoll_workload::OperationKind;
 use plimsoll_workload::schedule::Role;
@@ -92,8 +93,10 @@ pub fn intervals(run: &Path) -> io::Result<Vec<Interval>> {
             number("operations")?,
             number("censored")?,
         ];
-        let [service, response, first_byte] =
-            [binary("service")?, binary("response")?, binary("first_byte")?];
+        let mut histograms = Vec::with_capacity(Latency::LOGGED.len());
+        for kind in Latency::LOGGED {
+            histograms.push((kind, binary(kind.name())?));
+        }
         for i in 0..batch.num_rows() {
             let counts = [intended, begun, completed, operations, censored].map(|column| column.value(i));
             if !plausible(&counts, bytes.value(i)) {
@@ -101,7 +104,7 @@ pub fn intervals(run: &Path) -> io::Result<Vec<Interval>> {
             }
             let errors: BTreeMap<String, u64> = serde_json::from_str(errors.value(i)).unwrap_or_default();
             let failed = errors.values().fold(0u64, |sum, n| sum.saturating_add(*n));
-            let tally = Tally {
+            let mut tally = Tally {
                 intended: intended.value(i),
                 begun: begun.value(i),
                 completed: completed.value(i),
@@ -110,11 +113,11 @@ pub fn intervals(run: &Path) -> io::Result<Vec<Interval>> {
                 censored: censored.value(i),
                 bytes: bytes.value(i),
                 errors,
-                service: Latencies::from_bytes(service.value(i)).unwrap_or_default(),
-                response: Latencies::from_bytes(response.value(i)).unwrap_or_default(),
-                first_byte: Latencies::from_bytes(first_byte.value(i)).unwrap_or_default(),
                 ..Tally::default()
             };
+            for (kind, column) in &histograms {
+                tally.latencies[*kind] = Latencies::from_bytes(column.value(i)).unwrap_or_default();
+            }
             let Some(role) = Role::from_name(roles.value(i)) else {
                 return Err(invalid(&run.join("intervals.arrows"), "it contains an unknown role"));
             };

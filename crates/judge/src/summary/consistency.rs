@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::merge::{by_phase, latencies};
+use super::latencies::of_histogram;
+use super::merge::by_phase;
 use super::percentiles::percentiles;
 use super::result::{RunResult, Window};
 use super::series::Series;
@@ -21,7 +22,7 @@ pub fn contradiction(result: &RunResult) -> Option<String> {
 
 /// Describes the first percentile that does not match the histogram of its window.
 fn percentile_mismatch(window: &Window) -> Option<String> {
-    let stored = latencies(window, "service", Some(&window.service_ms));
+    let stored = of_histogram(window, "service", Some(&window.service_ms));
     let anew = percentiles(&stored);
     let differs = |name: &&str| {
         let (a, b) = (anew.get(name), window.service_ms.get(name));

@@ -7,8 +7,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::contention;
-use super::disturbances::{self, Histograms};
-use super::percentiles::{percentiles, with_censored};
+use super::disturbances;
+use super::latencies::{self, of_histogram};
+use super::percentiles::percentiles;
 use super::result::{Disturbances, Percentiles, Window};
 use super::window::{falls_short, hit_ratio};
 use plimsoll_recorder::cache_status::CacheStatus;
@@ -21,18 +22,6 @@ pub enum How {
     Consecutive,
     /// At the same time: shards.
     Parallel,
-}
-
-/// Returns the latencies of a window's histogram. Minimum, maximum and mean are exact if `shown` has them for
-/// the same number of samples.
-pub fn latencies(window: &Window, histogram: &str, shown: Option<&Percentiles>) -> Latencies {
-    let bytes =
-        window.histograms.get(histogram).and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default();
-    let mut out = Latencies::from_bytes(&bytes).unwrap_or_default();
-    if let Some(shown) = shown.filter(|p| p.n == out.len()) {
-        out.sharpen(shown.min, shown.max, shown.mean);
-    }
-    out
 }
 
 /// Returns the mean of `value`, weighted by the windows' lengths.
@@ -67,15 +56,69 @@ pub fn client_limited(windows: &[&Window]) -> Option<String> {
     Some(format!("{first}, in {} of {} windows", limited.len(), windows.len()))
 }
 
+/// Returns the histogram and the percentiles of every cache status.
+fn set_cache(out: &mut Window, windows: &[&Window]) {
+    for status in CacheStatus::ALL {
+        let name = format!("cache_{status}");
+        let mut sum = Latencies::default();
+        windows.iter().for_each(|window| sum.merge(&of_histogram(window, &name, None)));
+        if !sum.is_empty() {
+            out.histograms.insert(name, STANDARD.encode(sum.to_bytes()));
+            out.cache_ms.insert(status.to_string(), percentiles(&sum));
+        }
+    }
+    out.hit_ratio = hit_ratio(&out.cache_ms);
+}
+
+/// Returns true if all windows are saturated, or all operations together fell short of the offered ones.
+fn saturated(windows: &[&Window], out: &Window) -> bool {
+    let of = |per_s: f64| per_s * out.window_s;
+    let failed: u64 = windows.iter().flat_map(|w| w.errors.values()).sum();
+    let answered = of(out.achieved_per_s) + failed as f64;
+    windows.iter().all(|w| w.saturated)
+        || out.offered_per_s.is_some_and(|offered| falls_short(of(offered), answered, out.in_flight_mean))
+}
+
 /// Merges `windows`, which must be of one store, phase and operation, into one. Returns `None` if there are none.
 pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
     let first = *windows.first()?;
     if windows.len() == 1 {
         return Some(first.clone());
     }
+    let open = first.response_ms.is_some();
+    let mut out = counts(windows, how, first.clone());
+    out.saturated = saturated(windows, &out);
+    for (class, n) in windows.iter().flat_map(|w| &w.errors) {
+        *out.errors.entry(class.clone()).or_default() += n;
+    }
+    let parts: Vec<&Disturbances> = windows.iter().map(|w| &w.disturbances).collect();
+    out.disturbances = disturbances::merge(&parts);
+    latencies::set(&mut out, &latencies::sums(windows), open);
+    set_cache(&mut out, windows);
+    Some(out)
+}
+
+/// Returns the merged counts and rates. The fields that [`merge`] sets afterwards are empty. Every field is listed, so
+/// that none can be taken from the first window by mistake.
+fn counts(windows: &[&Window], how: How, first: Window) -> Window {
     let sum = |value: fn(&Window) -> u64| windows.iter().map(|w| value(w)).sum::<u64>();
     let longest = windows.iter().map(|w| w.window_s).fold(0.0, f64::max);
-    let mut out = Window {
+    Window {
+        // Equal in all windows, or those of the first.
+        store: first.store,
+        provider: first.provider,
+        phase: first.phase,
+        role: first.role,
+        repeat: first.repeat,
+        block: first.block,
+        step: first.step,
+        sweep: first.sweep,
+        upload: first.upload,
+        key_group: first.key_group,
+        operation: first.operation,
+        loop_: first.loop_,
+        // Sums, means and extremes.
+        start_unix_s: windows.iter().map(|w| w.start_unix_s).fold(f64::INFINITY, f64::min),
         window_s: if how == How::Consecutive { windows.iter().map(|w| w.window_s).sum() } else { longest },
         concurrency: match how {
             How::Consecutive => first.concurrency,
@@ -85,7 +128,6 @@ pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
         achieved_per_s: rate(windows, how, |w| w.achieved_per_s),
         throughput_bytes_per_s: rate(windows, how, |w| w.throughput_bytes_per_s),
         in_flight_mean: rate(windows, how, |w| w.in_flight_mean),
-        saturated: false,
         operations: sum(|w| w.operations),
         attempts: sum(|w| w.attempts),
         retries: sum(|w| w.retries),
@@ -96,77 +138,25 @@ pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
         reconnects: sum(|w| w.reconnects),
         client_limited: client_limited(windows),
         client_exhausted: windows.iter().any(|w| w.client_exhausted),
-        instrument_error: joined(windows, |w| w.instrument_error.as_ref()),
         client_steal: windows.iter().filter_map(|w| w.client_steal).reduce(f64::max),
-        start_unix_s: windows.iter().map(|w| w.start_unix_s).fold(f64::INFINITY, f64::min),
+        instrument_error: joined(windows, |w| w.instrument_error.as_ref()),
+        // Set afterwards.
+        saturated: false,
         errors: BTreeMap::new(),
+        disturbances: Disturbances::default(),
+        cache_ms: BTreeMap::new(),
+        hit_ratio: None,
         histograms: BTreeMap::new(),
-        ..first.clone()
-    };
-    let of = |per_s: f64| per_s * out.window_s;
-    let failed: u64 = windows.iter().flat_map(|w| w.errors.values()).sum();
-    let answered = of(out.achieved_per_s) + failed as f64;
-    out.saturated = windows.iter().all(|w| w.saturated)
-        || out.offered_per_s.is_some_and(|offered| falls_short(of(offered), answered, out.in_flight_mean));
-    for (class, n) in windows.iter().flat_map(|w| &w.errors) {
-        *out.errors.entry(class.clone()).or_default() += n;
+        service_ms: Percentiles::default(),
+        response_ms: None,
+        first_byte_ms: Percentiles::default(),
+        body_ms: Percentiles::default(),
+        connect_ms: Percentiles::default(),
+        tls_ms: Percentiles::default(),
+        failed_ms: Percentiles::default(),
+        attempt_ms: Percentiles::default(),
+        start_lag_ms: Percentiles::default(),
     }
-    let mut all = |name: &str, shown: fn(&Window) -> Option<&Percentiles>| {
-        let mut merged = Latencies::default();
-        windows.iter().for_each(|w| merged.merge(&latencies(w, name, shown(w))));
-        if !merged.is_empty() {
-            out.histograms.insert(name.to_string(), STANDARD.encode(merged.to_bytes()));
-        }
-        merged
-    };
-    let service = all("service", |w| Some(&w.service_ms));
-    let response = all("response", |w| w.response_ms.as_ref());
-    let censored = all("censored", |_| None);
-    let [client_delay, wake_up_delay, paused_service, paused_response] = [
-        all("client_delay", |w| Some(&w.disturbances.client_delay_ms)),
-        all("wake_up_delay", |w| Some(&w.disturbances.wake_up_delay_ms)),
-        all("paused_service", |_| None),
-        all("paused_response", |_| None),
-    ];
-    let [first_byte, body, connect, tls, failed, attempt, lag] = [
-        all("first_byte", |w| Some(&w.first_byte_ms)),
-        all("body", |w| Some(&w.body_ms)),
-        all("connect", |w| Some(&w.connect_ms)),
-        all("tls", |w| Some(&w.tls_ms)),
-        all("failed", |w| Some(&w.failed_ms)),
-        all("attempt", |w| Some(&w.attempt_ms)),
-        all("start_lag", |w| Some(&w.start_lag_ms)),
-    ];
-    let cache: Vec<(CacheStatus, Latencies)> = CacheStatus::ALL
-        .into_iter()
-        .map(|status| (status, all(&format!("cache_{status}"), |_| None)))
-        .collect();
-    let recorded = cache.iter().filter(|(_, latencies)| !latencies.is_empty());
-    out.cache_ms = recorded.map(|(status, latencies)| (status.to_string(), percentiles(latencies))).collect();
-    out.hit_ratio = hit_ratio(&out.cache_ms);
-    out.service_ms = percentiles(&service);
-    out.response_ms = first.response_ms.is_some().then(|| with_censored(&response, &censored));
-    let parts: Vec<&Disturbances> = windows.iter().map(|w| &w.disturbances).collect();
-    out.disturbances = disturbances::merge(&parts);
-    let open = first.response_ms.is_some();
-    let histograms = Histograms {
-        client_delay,
-        wake_up_delay,
-        service,
-        response,
-        censored,
-        paused_service,
-        paused_response,
-    };
-    disturbances::set_percentiles(&mut out.disturbances, &histograms, open);
-    out.first_byte_ms = percentiles(&first_byte);
-    out.body_ms = percentiles(&body);
-    out.connect_ms = percentiles(&connect);
-    out.tls_ms = percentiles(&tls);
-    out.failed_ms = percentiles(&failed);
-    out.attempt_ms = percentiles(&attempt);
-    out.start_lag_ms = percentiles(&lag);
-    Some(out)
 }
 
 /// Groups windows by store, phase, step, key group and operation, in order of first appearance. A group

@@ -13,6 +13,7 @@ pub mod contention;
 pub mod disturbances;
 pub mod estimates;
 pub mod groups;
+pub mod latencies;
 pub mod limits;
 pub mod merge;
 pub mod objective;

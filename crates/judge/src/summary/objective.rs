@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::confidence::{Confidence, MIN_INDEPENDENT, Share, WIDEST};
 use super::estimates::{Estimate, Estimator, Metric};
-use super::merge::latencies;
+use super::latencies::of_histogram;
 use super::percentiles::samples_needed;
 use super::result::{LoopKind, Window};
 use super::series::{LatencyKind, Series};
@@ -269,7 +269,7 @@ impl Objective {
         let failed: u64 = window.errors.values().sum();
         match Metric::from_name(&self.target.metric, counts)? {
             Metric::Percentile(clocked, q) => {
-                let latencies = latencies(window, clocked.name(), None);
+                let latencies = of_histogram(window, clocked.name(), None);
                 let limit_us = (self.bound / 1e3) as u64;
                 let Some(recorded) = latencies.histogram() else {
                     let missed = all > 0.0 || window.censored > 0;

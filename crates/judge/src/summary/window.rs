@@ -7,14 +7,16 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::contention;
 use super::disturbances;
+use super::latencies;
 use super::limits::{Means, client_limited, exhausted};
-use super::percentiles::{percentiles, with_censored};
+use super::percentiles::percentiles;
 use super::result::{LoopKind, Percentiles, Window};
 use super::uploads;
 use plimsoll_recorder::Edges;
 use plimsoll_recorder::cache_status::CacheStatus;
 use plimsoll_recorder::collector::WindowState;
 use plimsoll_recorder::histogram::Latencies;
+use plimsoll_recorder::latency::Latency;
 use plimsoll_recorder::store_facts::Description;
 use plimsoll_recorder::tally::Tally;
 use plimsoll_workload::OperationKind;
@@ -57,7 +59,7 @@ pub fn windows(phase_run: &PhaseRun, state: &WindowState, setting: Setting<'_>) 
     };
     let window_s = (end_ns - edges.start_ns) as f64 / 1e9;
     let mut lag = Latencies::default();
-    state.tallies.values().for_each(|t| lag.merge(&t.start_lag));
+    state.tallies.values().for_each(|t| lag.merge(&t.latencies[Latency::StartLag]));
     let lag = percentiles(&lag);
     // Kinds outside the phase's mix are operations that spill over from the previous phase; they are skipped.
     let own = state.tallies.iter().filter(|(kind, _)| phase.workload.mix.share(**kind) > 0);
@@ -76,9 +78,10 @@ pub fn windows(phase_run: &PhaseRun, state: &WindowState, setting: Setting<'_>) 
         window.start_unix_s = setting.epoch_unix_s + edges.start_ns as f64 / 1e9;
         window.client_steal = state.usage.steal;
         let open = phase.load.is_open();
-        let edges = Edges { end_ns, ..edges };
-        window.disturbances = disturbances::of_window(tally, &state.usage, edges, open);
-        insert_histogram(&mut window.histograms, "wake_up_delay", &state.usage.wake_up_delay);
+        window.disturbances = disturbances::of_window(tally, &state.usage, Edges { end_ns, ..edges });
+        let mut table = tally.latencies.clone();
+        table[Latency::WakeUpDelay].merge(&state.usage.wake_up_delay);
+        latencies::set(&mut window, &table, open);
         window.client_exhausted = exhausted(&state.usage, window_s, setting.means);
         window.client_limited =
             client_limited(&state.usage, window_s, setting.means, &lag, &window.service_ms);
@@ -94,13 +97,7 @@ fn key_group(phase: &Phase, kind: OperationKind) -> Option<String> {
     if *naming == Naming::default() { None } else { naming.group().or_else(|| Some(naming.to_string())) }
 }
 
-/// Adds an encoded histogram if it has values.
-fn insert_histogram(histograms: &mut BTreeMap<String, String>, name: &str, latencies: &Latencies) {
-    if !latencies.is_empty() {
-        histograms.insert(name.to_string(), STANDARD.encode(latencies.to_bytes()));
-    }
-}
-
+/// Returns the figures that follow from the counts of a tally; [`latencies::set`] adds those of its histograms.
 fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
     let open = phase.load.is_open();
     let achieved = tally.completed as f64 / window_s;
@@ -108,23 +105,6 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
     let in_flight_mean = tally.in_flight_ns as f64 / 1e9 / window_s;
     let saturated = open && saturated(tally, in_flight_mean);
     let mut histograms = BTreeMap::new();
-    for (name, latencies) in [
-        ("service", &tally.service),
-        ("response", &tally.response),
-        ("censored", &tally.censored_waits),
-        ("first_byte", &tally.first_byte),
-        ("body", &tally.body),
-        ("connect", &tally.connect),
-        ("tls", &tally.tls),
-        ("failed", &tally.failed),
-        ("attempt", &tally.attempt),
-        ("start_lag", &tally.start_lag),
-        ("client_delay", &tally.client_delay),
-        ("paused_service", &tally.paused_service),
-        ("paused_response", &tally.paused_response),
-    ] {
-        insert_histogram(&mut histograms, name, latencies);
-    }
     let mut cache_ms = BTreeMap::new();
     for (status, latencies) in &tally.cache {
         histograms.insert(format!("cache_{status}"), STANDARD.encode(latencies.to_bytes()));
@@ -152,15 +132,6 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
         errors: tally.errors.clone(),
         in_flight_mean,
         throughput_bytes_per_s: tally.bytes / window_s,
-        service_ms: percentiles(&tally.service),
-        response_ms: open.then(|| with_censored(&tally.response, &tally.censored_waits)),
-        first_byte_ms: percentiles(&tally.first_byte),
-        body_ms: percentiles(&tally.body),
-        connect_ms: percentiles(&tally.connect),
-        tls_ms: percentiles(&tally.tls),
-        failed_ms: percentiles(&tally.failed),
-        attempt_ms: percentiles(&tally.attempt),
-        start_lag_ms: percentiles(&tally.start_lag),
         histograms,
         ..Window::default()
     }

@@ -22,6 +22,7 @@ use plimsoll_judge::summary::percentiles::{percentiles, with_censored};
 use plimsoll_judge::summary::window::{Setting, windows};
 use plimsoll_recorder::collector::{Listener, SecondRow, WindowState};
 use plimsoll_recorder::histogram::Latencies;
+use plimsoll_recorder::latency::Latency;
 use plimsoll_recorder::log::{LogRecord, LoggedResult};
 use plimsoll_server::access_log::read;
 use plimsoll_workload::OperationKind;
@@ -210,18 +211,20 @@ fn compare(
     };
     if !open || !censored {
         let without = pairs.iter().map(|pair| pair.service).collect();
-        add("service", of(tally.map(|t| &t.service)), true_values.service, without);
+        add("service", of(tally.map(|t| &t.latencies[Latency::Service])), true_values.service, without);
     }
     if open {
-        let reported =
-            with_censored(tally.map_or(&empty, |t| &t.response), tally.map_or(&empty, |t| &t.censored_waits));
+        let reported = with_censored(
+            tally.map_or(&empty, |t| &t.latencies[Latency::Response]),
+            tally.map_or(&empty, |t| &t.latencies[Latency::CensoredWait]),
+        );
         let without = pairs.iter().filter_map(|pair| pair.response).collect();
         add("response", reported, true_values.response, without);
     }
     // In a saturated scenario, operations wait for a connection, which is not start lag.
     if scenario.compares_start_lag {
         let without = pairs.iter().filter_map(|pair| pair.start_lag).collect();
-        add("start lag", of(tally.map(|t| &t.start_lag)), true_values.start_lag, without);
+        add("start lag", of(tally.map(|t| &t.latencies[Latency::StartLag])), true_values.start_lag, without);
     }
     rows
 }

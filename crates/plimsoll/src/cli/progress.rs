@@ -24,6 +24,7 @@ use plimsoll_judge::report::text::capacity::{load, verdict};
 use plimsoll_judge::summary::result::{CapacityStep, Window};
 use plimsoll_recorder::collector::{SecondRow, WindowState};
 use plimsoll_recorder::histogram::Latencies;
+use plimsoll_recorder::latency::Latency;
 use plimsoll_workload::schedule::plan::PhaseRun;
 
 /// Length of the window for the percentiles and rates of the live line, in seconds.
@@ -116,7 +117,7 @@ impl Progress {
             }
         }
         if let Some(last) = live.last.back_mut() {
-            last.service.merge(&row.tally.service);
+            last.service.merge(&row.tally.latencies[Latency::Service]);
             last.completed += row.tally.completed;
             last.bytes += row.tally.bytes;
         }

@@ -35,6 +35,7 @@ use plimsoll_engine::driver::Control;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
 use plimsoll_judge::report::terminal::{self, cost};
 use plimsoll_judge::run_dir::directory::RunDirectory;
+use plimsoll_judge::run_dir::environment::StoreFacts;
 use plimsoll_judge::run_dir::json;
 use plimsoll_judge::summary::result::{CostFigures, RunResult};
 use plimsoll_workload::experiment::to_toml::to_toml;
@@ -231,27 +232,18 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     timeout::apply(arguments.timeout.as_deref())?;
     let settings = arguments.settings();
     let id = RunId::generate();
-    let mut opened = Vec::new();
-    for store in &arguments.store {
-        opened.push(open::open(store, settings.ca_bundle.as_deref())?);
-    }
+    let ca_bundle = settings.ca_bundle.as_deref();
+    let opened: Result<Vec<Opened>, RunError> =
+        arguments.store.iter().map(|store| open::open(store, ca_bundle)).collect();
+    let mut opened = opened?;
     let mut environment = session::environment(&settings, id.as_str());
     let path = settings.out.join(id.as_str());
     let files = scratch::place(arguments.dir.as_deref().unwrap_or(&path), id.as_str());
     let ground = arguments.ground(&files, (bytes, part_size));
     let budget = arguments.budget(&ground, &mut opened, &environment.machine)?;
-    let mut spaces = Vec::new();
-    for store in &opened {
-        if !store.store.capabilities().writes {
-            return Err(Exit::input(format!(
-                "--store {}: the store is read-only; use a store that accepts writes",
-                store.written
-            )));
-        }
-        let space = KeySpace::of_run(store.store.prefix(), &id);
-        environment.stores.push(preflight(store, &space, settings.create_bucket)?);
-        spaces.push(space);
-    }
+    let spaces: Vec<KeySpace> =
+        opened.iter().map(|store| KeySpace::of_run(store.store.prefix(), &id)).collect();
+    environment.stores = reach(&opened, &spaces, settings.create_bucket)?;
     let out_error = |e: std::io::Error| Exit::input(format!("--out {}: {e}", settings.out.display()));
     let recorded = to_toml(&contender::recorded(&ground, arguments.loops, &opened)?);
     let mut directory =
@@ -284,14 +276,8 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     result.run.partial = problem.is_some();
     result.client.peak_rss_bytes = peak_rss_bytes();
     environment.workers = result.client.workers;
-    match removed {
-        Ok(true) => environment.files = None,
-        Ok(false) => {
-            note(format_args!("note: {}: not removed, because it contains other files", files.display()))
-        }
-        Err(error) => {
-            note(format_args!("note: {}: {error}; remove it with `plimsoll clean`", files.display()))
-        }
+    if was_removed(removed, &files) {
+        environment.files = None;
     }
     let (run, unwritten) = directory.finish(result, environment);
     let unwritten = unwritten.map(|e| RunError::results_kept(&e.to_string(), &path));
@@ -304,6 +290,35 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     };
     let printed = say(&text);
     problem.map_or(printed, Err)
+}
+
+/// Checks that all stores accept writes and can be reached, and returns the facts about them.
+fn reach(opened: &[Opened], spaces: &[KeySpace], create_bucket: bool) -> Result<Vec<StoreFacts>, Exit> {
+    let mut facts = Vec::new();
+    for (store, space) in opened.iter().zip(spaces) {
+        if !store.store.capabilities().writes {
+            return Err(Exit::input(format!(
+                "--store {}: the store is read-only; use a store that accepts writes",
+                store.written
+            )));
+        }
+        facts.push(preflight(store, space, create_bucket)?);
+    }
+    Ok(facts)
+}
+
+/// Returns true if the local files were removed. Otherwise, prints why they remain.
+fn was_removed(removed: std::io::Result<bool>, files: &Path) -> bool {
+    match removed {
+        Ok(true) => return true,
+        Ok(false) => {
+            note(format_args!("note: {}: not removed, because it contains other files", files.display()));
+        }
+        Err(error) => {
+            note(format_args!("note: {}: {error}; remove it with `plimsoll clean`", files.display()));
+        }
+    }
+    false
 }
 
 /// Returns the contenders: Plimsoll on every store, then each tool on every store.

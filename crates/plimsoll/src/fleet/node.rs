@@ -23,6 +23,7 @@ use plimsoll_base::rng::entropy;
 use plimsoll_engine::driver::{Control, Shard};
 use plimsoll_judge::run_dir::environment::StoreFacts;
 use plimsoll_recorder::collector::SecondRow;
+use plimsoll_recorder::latency::Latency;
 use plimsoll_s3::credentials::{CredentialSource, Credentials};
 use plimsoll_workload::experiment::resolve;
 use plimsoll_workload::schedule::plan::{EndedRamp, PhaseRun, RampId, RampStep};
@@ -186,7 +187,7 @@ impl RunObserver for Link {
             completed: row.tally.completed,
             failed: row.tally.failures(),
             bytes: row.tally.bytes,
-            service: STANDARD.encode(row.tally.service.to_bytes()),
+            service: STANDARD.encode(row.tally.latencies[Latency::Service].to_bytes()),
         };
         self.output.send(Report::Second(second));
     }

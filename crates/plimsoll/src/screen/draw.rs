@@ -289,6 +289,7 @@ mod tests {
 
     use super::*;
     use plimsoll_recorder::collector::SecondRow;
+    use plimsoll_recorder::latency::Latency;
     use plimsoll_recorder::tally::Tally;
 
     /// Returns a model after `seconds` seconds with 100 operations of 1 ms and one failure each.
@@ -299,7 +300,7 @@ mod tests {
         model.title = "get".into();
         for second in 0..seconds {
             let mut tally = Tally { completed: 100, bytes: 102_400.0, ..Tally::default() };
-            (0..100).for_each(|_| tally.service.record(1_000_000));
+            (0..100).for_each(|_| tally.latencies[Latency::Service].record(1_000_000));
             tally.errors.insert("throttled".into(), 1);
             model.second(&SecondRow { second, phase: 0, kind: Default::default(), tally: &tally });
         }
@@ -353,7 +354,7 @@ mod tests {
         assert_eq!(model.seconds.len(), KEPT);
         assert_eq!(model.errors["throttled"], 400);
         let mut tally = Tally { completed: 600, ..Tally::default() };
-        tally.service.record(9_000_000);
+        tally.latencies[Latency::Service].record(9_000_000);
         model.second(&SecondRow { second: 400, phase: 0, kind: Default::default(), tally: &tally });
         assert_eq!(model.current().unwrap().per_s, 200.0);
     }

@@ -8,6 +8,7 @@ use plimsoll_base::units::{format_per_s, short_names};
 use plimsoll_judge::summary::result::{CapacityStep, CostFigures, Window};
 use plimsoll_recorder::collector::{SecondRow, WindowState};
 use plimsoll_recorder::histogram::Latencies;
+use plimsoll_recorder::latency::Latency;
 use plimsoll_workload::schedule::Role;
 use plimsoll_workload::schedule::plan::PhaseRun;
 
@@ -151,7 +152,7 @@ impl Model {
         let Some(last) = self.seconds.back_mut() else { return };
         last.completed += row.tally.completed;
         last.bytes += row.tally.bytes;
-        last.service.merge(&row.tally.service);
+        last.service.merge(&row.tally.latencies[Latency::Service]);
         self.completed += row.tally.completed;
         for (class, n) in &row.tally.errors {
             last.failed += n;
@@ -178,7 +179,7 @@ impl Model {
         self.measured_ns = now;
         let cores = (now.1 - before.1) as f64 / (now.0 - before.0).max(1) as f64;
         let mut lag = Latencies::default();
-        state.tallies.values().for_each(|tally| lag.merge(&tally.start_lag));
+        state.tallies.values().for_each(|tally| lag.merge(&tally.latencies[Latency::StartLag]));
         self.client = Client {
             cores,
             start_lag_ms: lag.quantile_ns(0.99).map(|ns| ns as f64 / 1e6),

@@ -11,6 +11,7 @@ use plimsoll_judge::summary::percentiles::samples_needed;
 use plimsoll_judge::summary::series::LatencyKind;
 use plimsoll_recorder::collector::SecondRow;
 use plimsoll_recorder::histogram::Latencies;
+use plimsoll_recorder::latency::Latency;
 use plimsoll_workload::schedule::Role;
 
 /// Number of seconds over which a condition is evaluated.
@@ -119,7 +120,7 @@ impl Recent {
             last.completed += row.tally.completed;
             last.failed += row.tally.errors.values().sum::<u64>() + row.tally.censored;
             last.bytes += row.tally.bytes;
-            last.latencies.merge(&row.tally.service);
+            last.latencies.merge(&row.tally.latencies[Latency::Service]);
         }
         // The first second of a phase run is incomplete.
         begins && row.second > self.first + WINDOW_S

@@ -17,6 +17,7 @@ use plimsoll_judge::run_dir::intervals::Place;
 use plimsoll_judge::summary::result::CostFigures;
 use plimsoll_recorder::collector::SecondRow;
 use plimsoll_recorder::histogram::Latencies;
+use plimsoll_recorder::latency::Latency;
 
 /// Key of the sums: store, phase, role and operation.
 type Key = (String, String, String, String);
@@ -136,8 +137,8 @@ impl Live {
         sums.bytes += tally.bytes;
         sums.censored += tally.censored;
         tally.errors.iter().for_each(|(class, n)| *sums.errors.entry(class.clone()).or_default() += n);
-        add(&mut sums.service, &tally.service);
-        add(&mut sums.response, &tally.response);
+        add(&mut sums.service, &tally.latencies[Latency::Service]);
+        add(&mut sums.response, &tally.latencies[Latency::Response]);
     }
 }
 

@@ -202,33 +202,58 @@ pub async fn uploads<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerRespo
         true
     };
     call.service.uploads(&bucket, prefix, &mut visit).await?;
-    let mut writer = XmlWriter::new("ListMultipartUploadsResult");
-    writer.text("Bucket", &call.route.bucket);
-    keys.text(&mut writer, "KeyMarker", key_marker);
-    writer.text("UploadIdMarker", id_marker);
-    if let (Some((key, id, _)), true) = (found.last(), truncated) {
-        keys.text(&mut writer, "NextKeyMarker", key);
-        writer.text("NextUploadIdMarker", id);
+    let page = UploadPage { found, prefixes, truncated, most };
+    Ok(xml(page.document(call, &keys)))
+}
+
+/// A page of unfinished multipart uploads.
+struct UploadPage {
+    /// Key, upload id and facts of each upload, in order.
+    found: Vec<(String, String, UploadInfo)>,
+    /// Common prefixes of the keys that a delimiter groups.
+    prefixes: Vec<String>,
+    /// True if more uploads follow.
+    truncated: bool,
+    /// Maximum number of uploads and prefixes of the page.
+    most: u32,
+}
+
+impl UploadPage {
+    fn document<S: ObjectService>(self, call: &Call<'_, S>, keys: &KeyWriter) -> String {
+        let UploadPage { found, prefixes, truncated, most } = self;
+        let parameter = |name| call.route.parameter(name).unwrap_or("");
+        let (prefix, delimiter) = (parameter("prefix"), parameter("delimiter"));
+        let (key_marker, id_marker) = (parameter("key-marker"), parameter("upload-id-marker"));
+        let mut writer = XmlWriter::new("ListMultipartUploadsResult");
+        writer.text("Bucket", &call.route.bucket);
+        keys.text(&mut writer, "KeyMarker", key_marker);
+        writer.text("UploadIdMarker", id_marker);
+        if let (Some((key, id, _)), true) = (found.last(), truncated) {
+            keys.text(&mut writer, "NextKeyMarker", key);
+            writer.text("NextUploadIdMarker", id);
+        }
+        keys.text(&mut writer, "Prefix", prefix);
+        if !delimiter.is_empty() {
+            keys.text(&mut writer, "Delimiter", delimiter);
+        }
+        writer
+            .text("MaxUploads", &most.to_string())
+            .text("IsTruncated", if truncated { "true" } else { "false" });
+        for (key, id, upload) in found {
+            writer.open("Upload");
+            keys.text(&mut writer, "Key", &key);
+            writer.text("UploadId", &id);
+            account(call, &mut writer, "Initiator");
+            account(call, &mut writer, "Owner");
+            writer
+                .text("StorageClass", storage_class(call.route))
+                .text("Initiated", &iso_date(upload.initiated));
+            checksum(&mut writer, upload.checksum);
+            writer.close();
+        }
+        self::prefixes(&mut writer, keys, &prefixes);
+        writer.finish()
     }
-    keys.text(&mut writer, "Prefix", prefix);
-    if !delimiter.is_empty() {
-        keys.text(&mut writer, "Delimiter", delimiter);
-    }
-    writer
-        .text("MaxUploads", &most.to_string())
-        .text("IsTruncated", if truncated { "true" } else { "false" });
-    for (key, id, upload) in found {
-        writer.open("Upload");
-        keys.text(&mut writer, "Key", &key);
-        writer.text("UploadId", &id);
-        account(call, &mut writer, "Initiator");
-        account(call, &mut writer, "Owner");
-        writer.text("StorageClass", storage_class(call.route)).text("Initiated", &iso_date(upload.initiated));
-        checksum(&mut writer, upload.checksum);
-        writer.close();
-    }
-    self::prefixes(&mut writer, &keys, &prefixes);
-    Ok(xml(writer.finish()))
 }
 
 pub async fn parts<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {

@@ -24,6 +24,106 @@ fn a_prepare_phase_writes_the_objects_of_a_phase_that_deletes() {
     assert_eq!(experiment, parse("f", &to_toml(&experiment), &[]).unwrap());
 }
 
+/// Invalid fields of a phase, with the line of the error and a part of its message.
+const WRONG_PHASES: &[(&str, u32, &str)] = &[
+    (
+        "operations = { get = 1 }",
+        3,
+        "phase 'p': no phase writes the objects that this phase reads; add a prepare phase",
+    ),
+    (
+        "operations = { put = 0 }",
+        5,
+        "phase 'p': operations must give at least one operation a weight above 0",
+    ),
+    ("operations = { post = 1 }", 5, "unknown operation 'post'; the operations are put, get,"),
+    ("operations = { put = 99991, get = 9 }\nobjects = { dataset = 'd' }", 5, "use smaller weights"),
+    ("operations = { put = 1, delete = 2 }", 5, "give put at least the weight of delete"),
+    ("rate = '5'", 6, "rate: '5' is not a rate; use operations per unit of time"),
+    ("rate = 5", 6, "5 has no unit; write a rate, such as \"500/s\""),
+    ("rate = '5/s'\nconcurrency = 3", 6, "either concurrency (closed loop) or rate (open loop), not both"),
+    ("in_flight = 3", 6, "add rate = \"500/s\" or remove them"),
+    ("arrival = 'poisson'", 6, "add rate"),
+    ("rate = '5/s'\narrival = 'burst'", 7, "unknown arrival 'burst'; use constant or poisson"),
+    ("concurrency = 0", 6, "must be between 1 and"),
+    ("concurrency = 'many'", 6, "write a whole number, such as 64"),
+    ("concurrency = { from = 1, step = 1, every = '1s', stop = 'soon' }", 6, "use plateau or never"),
+    ("concurrency = { from = 1, step = 1, every = '1s', stop = 'never' }", 6, "needs concurrency.to"),
+    ("concurrency = { from = 1, step = 0, every = '1s' }", 6, "concurrency.step must be above 0"),
+    ("concurrency = { from = 9, step = 1, to = 3, every = '1s' }", 6, "must not be below concurrency.from"),
+    ("concurrency = { from = 1, step = 1, every = '1s' }\nduration = '9s'", 7, "determine its length"),
+    ("concurrency = { start = 1 }", 6, "unknown field `start`"),
+    ("duration = '30'", 6, "is not a duration; use a number with a unit"),
+    ("duration = 3", 6, "expected a string; put the value in quotes"),
+    ("duration = '0s'", 6, "duration must be above 0"),
+    ("stop_after = 0", 6, "stop_after must be above 0"),
+    ("timeout = '0s'", 6, "timeout must be above 0"),
+    (
+        "objects = { from = 'q' }",
+        6,
+        "must name an earlier prepare phase (or an earlier measured phase that puts each of its objects once); there are no prepare phases",
+    ),
+    ("objects = { size = '6 GiB' }", 6, "add objects.part_size"),
+    ("objects = { size = 5 }", 6, "5 has no unit; write a size, such as \"1 MiB\""),
+    ("objects = { size = { uniform = ['2 KiB', '1 KiB'] } }", 6, "smaller size first"),
+    ("objects = { size = { uniform = ['2 KiB'] } }", 6, "write a size, such as"),
+    ("objects = { size = { lognormal = { median = '1 KiB', sigma = -1.0 } } }", 6, "must be above 0"),
+    ("objects = { size = { weighted = { '1 KiB' = 0 } } }", 6, "at least one size with a weight above 0"),
+    ("objects = { size = { normal = 3 } }", 6, "{ lognormal = "),
+    ("objects = { size = '100 MiB', part_size = '1 MiB' }", 6, "between 5 MiB and 5 GiB"),
+    ("objects = { size = '1 TiB', part_size = '5 MiB' }", 6, "use at least 105 MiB"),
+    ("objects = { count = 0 }", 6, "objects.count must be above 0"),
+    ("objects = { popularity = 'uniform' }", 6, "applies only to phases that read"),
+    ("objects = { popularity = 'zipf' }", 6, "use uniform, sequential, zipfian, latest or hotspot"),
+    ("objects = { popularity = { zipfian = 0.0 } }", 6, "must be above 0 and at most 10"),
+    ("objects = { popularity = { hotspot = { objects = 2.0, operations = 0.5 } } }", 6, "between 0 and 1"),
+    ("objects = { naming = 'uuid' }", 6, "use sequential, hex or a table"),
+    ("objects = { naming = { template = 'a' } }", 6, "{index} exactly once"),
+    ("objects = { naming = { template = '{prefix}/{index}' } }", 6, "prefixes = 16"),
+    ("objects = { dataset = 's3://b/x' }", 5, "are read-only; remove put and delete"),
+    ("verify = 'maybe'", 6, "use on, off or readback"),
+    ("objects = { size = '1 GiB', parts_in_flight = 4 }", 6, "add objects.part_size"),
+    ("objects = { size = '1 GiB', part_size = '8 MiB', parts_in_flight = 0 }", 6, "between 1 and 256"),
+    ("objects = { checksum = 'crc16' }", 6, "crc32c"),
+    ("objects = { file = '/no/such/file' }", 6, "/no/such/file"),
+    ("objects = { file = '/' }", 6, "not a regular file"),
+    ("cooldown = '1s'\nrate = '5/s'", 6, "applies only to a closed loop"),
+    ("sweep = { part_size = [], parts_in_flight = [1] }", 6, "a sweep needs values"),
+    ("sweep = { }\nstop_after = 1", 6, "a sweep needs values"),
+    ("sweep = { size = ['1 KiB'], rate = ['5/s'], part_size = ['8 MiB'] }", 6, "at most 2 fields"),
+    ("sweep = { concurrency = [1, 8, 1] }\nstop_after = 1", 6, "concurrency 1 is listed twice"),
+    ("sweep = { size = ['1 KB', 'big'] }\nstop_after = 1", 6, "sweep.size: "),
+    ("sweep = { concurrency = [1] }\nconcurrency = 2\nstop_after = 1", 7, "the sweep sets concurrency"),
+    ("sweep = { size = ['1 KiB'] }\nstop_after = 1\nobjects.size = '1 KiB'", 8, "the sweep sets size"),
+    ("sweep = { part_size = ['8 MiB'], parts_in_flight = [1] }", 3, "add stop_after"),
+    ("role = 'main'", 6, "use prepare, warmup or measure"),
+    ("concurency = 3", 6, "unknown field `concurency`"),
+    ("objects = { sizes = '1 KiB' }", 6, "unknown field `sizes`"),
+    (
+        "operations = { get = 1 }\nobjects = { dataset = 'd', size = '1 KiB' }",
+        6,
+        "applies only to phases that put or delete objects",
+    ),
+    ("retries = -1", 6, "a whole number, 0 or more"),
+];
+
+/// Invalid experiment files, with the line of the error and a part of its message.
+const WRONG_FILES: &[(&str, u32, &str)] = &[
+    ("name = 'x'", 1, "at least one [[phase]]"),
+    ("name = ", 1, "e.toml:1"),
+    ("name = 'x'\nrepeats = 0\n[[phase]]\nname='p'\noperations={put=1}", 2, "between 1 and 10000"),
+    ("name = 'x'\norder = 'random'\n[[phase]]\nname='p'\noperations={put=1}", 2, "interleaved or sequential"),
+    ("name = 'x'\nblock = '0s'\n[[phase]]\nname='p'\noperations={put=1}", 2, "block must be above 0"),
+    ("[[phase]]\nname='p'\noperations={put=1}", 1, "missing field `name`"),
+    (
+        "name='x'\n[[phase]]\nname='p'\noperations={put=1}\n[[phase]]\nname='p'\noperations={put=1}",
+        6,
+        "taken by an earlier phase",
+    ),
+    ("name='x'\n[[phase]]\nname='a/b'\noperations={put=1}", 3, "letters, digits"),
+    ("name='x'\n[[phase]]\noperations={put=1}", 2, "missing field `name`"),
+];
+
 /// Each of these files has one error; the message names its line and the fix.
 #[test]
 fn errors_name_the_line_and_the_fix() {
@@ -31,99 +131,7 @@ fn errors_name_the_line_and_the_fix() {
     // The phase begins on line 3, and its body on line 5.
     let phase = |body: &str| error(&format!("name = 'x'\n\n[[phase]]\nname = 'p'\n{body}\n"));
     let put = "operations = { put = 1 }\n";
-    for (body, line, expected) in [
-        (
-            "operations = { get = 1 }",
-            3,
-            "phase 'p': no phase writes the objects that this phase reads; add a prepare phase",
-        ),
-        (
-            "operations = { put = 0 }",
-            5,
-            "phase 'p': operations must give at least one operation a weight above 0",
-        ),
-        ("operations = { post = 1 }", 5, "unknown operation 'post'; the operations are put, get,"),
-        ("operations = { put = 99991, get = 9 }\nobjects = { dataset = 'd' }", 5, "use smaller weights"),
-        ("operations = { put = 1, delete = 2 }", 5, "give put at least the weight of delete"),
-        ("rate = '5'", 6, "rate: '5' is not a rate; use operations per unit of time"),
-        ("rate = 5", 6, "5 has no unit; write a rate, such as \"500/s\""),
-        (
-            "rate = '5/s'\nconcurrency = 3",
-            6,
-            "either concurrency (closed loop) or rate (open loop), not both",
-        ),
-        ("in_flight = 3", 6, "add rate = \"500/s\" or remove them"),
-        ("arrival = 'poisson'", 6, "add rate"),
-        ("rate = '5/s'\narrival = 'burst'", 7, "unknown arrival 'burst'; use constant or poisson"),
-        ("concurrency = 0", 6, "must be between 1 and"),
-        ("concurrency = 'many'", 6, "write a whole number, such as 64"),
-        ("concurrency = { from = 1, step = 1, every = '1s', stop = 'soon' }", 6, "use plateau or never"),
-        ("concurrency = { from = 1, step = 1, every = '1s', stop = 'never' }", 6, "needs concurrency.to"),
-        ("concurrency = { from = 1, step = 0, every = '1s' }", 6, "concurrency.step must be above 0"),
-        (
-            "concurrency = { from = 9, step = 1, to = 3, every = '1s' }",
-            6,
-            "must not be below concurrency.from",
-        ),
-        ("concurrency = { from = 1, step = 1, every = '1s' }\nduration = '9s'", 7, "determine its length"),
-        ("concurrency = { start = 1 }", 6, "unknown field `start`"),
-        ("duration = '30'", 6, "is not a duration; use a number with a unit"),
-        ("duration = 3", 6, "expected a string; put the value in quotes"),
-        ("duration = '0s'", 6, "duration must be above 0"),
-        ("stop_after = 0", 6, "stop_after must be above 0"),
-        ("timeout = '0s'", 6, "timeout must be above 0"),
-        (
-            "objects = { from = 'q' }",
-            6,
-            "must name an earlier prepare phase (or an earlier measured phase that puts each of its objects once); there are no prepare phases",
-        ),
-        ("objects = { size = '6 GiB' }", 6, "add objects.part_size"),
-        ("objects = { size = 5 }", 6, "5 has no unit; write a size, such as \"1 MiB\""),
-        ("objects = { size = { uniform = ['2 KiB', '1 KiB'] } }", 6, "smaller size first"),
-        ("objects = { size = { uniform = ['2 KiB'] } }", 6, "write a size, such as"),
-        ("objects = { size = { lognormal = { median = '1 KiB', sigma = -1.0 } } }", 6, "must be above 0"),
-        ("objects = { size = { weighted = { '1 KiB' = 0 } } }", 6, "at least one size with a weight above 0"),
-        ("objects = { size = { normal = 3 } }", 6, "{ lognormal = "),
-        ("objects = { size = '100 MiB', part_size = '1 MiB' }", 6, "between 5 MiB and 5 GiB"),
-        ("objects = { size = '1 TiB', part_size = '5 MiB' }", 6, "use at least 105 MiB"),
-        ("objects = { count = 0 }", 6, "objects.count must be above 0"),
-        ("objects = { popularity = 'uniform' }", 6, "applies only to phases that read"),
-        ("objects = { popularity = 'zipf' }", 6, "use uniform, sequential, zipfian, latest or hotspot"),
-        ("objects = { popularity = { zipfian = 0.0 } }", 6, "must be above 0 and at most 10"),
-        (
-            "objects = { popularity = { hotspot = { objects = 2.0, operations = 0.5 } } }",
-            6,
-            "between 0 and 1",
-        ),
-        ("objects = { naming = 'uuid' }", 6, "use sequential, hex or a table"),
-        ("objects = { naming = { template = 'a' } }", 6, "{index} exactly once"),
-        ("objects = { naming = { template = '{prefix}/{index}' } }", 6, "prefixes = 16"),
-        ("objects = { dataset = 's3://b/x' }", 5, "are read-only; remove put and delete"),
-        ("verify = 'maybe'", 6, "use on, off or readback"),
-        ("objects = { size = '1 GiB', parts_in_flight = 4 }", 6, "add objects.part_size"),
-        ("objects = { size = '1 GiB', part_size = '8 MiB', parts_in_flight = 0 }", 6, "between 1 and 256"),
-        ("objects = { checksum = 'crc16' }", 6, "crc32c"),
-        ("objects = { file = '/no/such/file' }", 6, "/no/such/file"),
-        ("objects = { file = '/' }", 6, "not a regular file"),
-        ("cooldown = '1s'\nrate = '5/s'", 6, "applies only to a closed loop"),
-        ("sweep = { part_size = [], parts_in_flight = [1] }", 6, "a sweep needs values"),
-        ("sweep = { }\nstop_after = 1", 6, "a sweep needs values"),
-        ("sweep = { size = ['1 KiB'], rate = ['5/s'], part_size = ['8 MiB'] }", 6, "at most 2 fields"),
-        ("sweep = { concurrency = [1, 8, 1] }\nstop_after = 1", 6, "concurrency 1 is listed twice"),
-        ("sweep = { size = ['1 KB', 'big'] }\nstop_after = 1", 6, "sweep.size: "),
-        ("sweep = { concurrency = [1] }\nconcurrency = 2\nstop_after = 1", 7, "the sweep sets concurrency"),
-        ("sweep = { size = ['1 KiB'] }\nstop_after = 1\nobjects.size = '1 KiB'", 8, "the sweep sets size"),
-        ("sweep = { part_size = ['8 MiB'], parts_in_flight = [1] }", 3, "add stop_after"),
-        ("role = 'main'", 6, "use prepare, warmup or measure"),
-        ("concurency = 3", 6, "unknown field `concurency`"),
-        ("objects = { sizes = '1 KiB' }", 6, "unknown field `sizes`"),
-        (
-            "operations = { get = 1 }\nobjects = { dataset = 'd', size = '1 KiB' }",
-            6,
-            "applies only to phases that put or delete objects",
-        ),
-        ("retries = -1", 6, "a whole number, 0 or more"),
-    ] {
+    for (body, line, expected) in WRONG_PHASES {
         let body = if body.contains("operations") && !body.contains("hotspot") {
             body.to_string()
         } else {
@@ -135,25 +143,7 @@ fn errors_name_the_line_and_the_fix() {
             "{body}\n -> {message}"
         );
     }
-    for (text, line, expected) in [
-        ("name = 'x'", 1, "at least one [[phase]]"),
-        ("name = ", 1, "e.toml:1"),
-        ("name = 'x'\nrepeats = 0\n[[phase]]\nname='p'\noperations={put=1}", 2, "between 1 and 10000"),
-        (
-            "name = 'x'\norder = 'random'\n[[phase]]\nname='p'\noperations={put=1}",
-            2,
-            "interleaved or sequential",
-        ),
-        ("name = 'x'\nblock = '0s'\n[[phase]]\nname='p'\noperations={put=1}", 2, "block must be above 0"),
-        ("[[phase]]\nname='p'\noperations={put=1}", 1, "missing field `name`"),
-        (
-            "name='x'\n[[phase]]\nname='p'\noperations={put=1}\n[[phase]]\nname='p'\noperations={put=1}",
-            6,
-            "taken by an earlier phase",
-        ),
-        ("name='x'\n[[phase]]\nname='a/b'\noperations={put=1}", 3, "letters, digits"),
-        ("name='x'\n[[phase]]\noperations={put=1}", 2, "missing field `name`"),
-    ] {
+    for (text, line, expected) in WRONG_FILES {
         let message = error(text);
         assert!(
             message.starts_with(&format!("e.toml:{line}: ")) && message.contains(expected),

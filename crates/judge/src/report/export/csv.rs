@@ -1,6 +1,7 @@
 //! `windows.csv` with one row per window, and `intervals.csv` with one row per second. Latencies are in
 //! milliseconds; a percentile with too few samples is empty.
 
+use plimsoll_recorder::latency::Latency;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -137,8 +138,8 @@ fn seconds(run: &Run, file: &Path) -> io::Result<()> {
             [t.intended, t.begun, t.completed, t.operations, t.failures(), t.censored].map(|n| n.to_string()),
         );
         cells.push(t.bytes.to_string());
-        cells.extend(latency_values(Some(&percentiles(&t.service))));
-        cells.extend(latency_values(Some(&percentiles(&t.response))));
+        cells.extend(latency_values(Some(&percentiles(&t.latencies[Latency::Service]))));
+        cells.extend(latency_values(Some(&percentiles(&t.latencies[Latency::Response]))));
         writer.write_record(cells).map_err(io::Error::other).map_err(named(file))?;
     }
     writer.flush().map_err(named(file))

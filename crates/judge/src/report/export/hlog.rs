@@ -14,6 +14,7 @@ use super::{Exporter, Run, named};
 use crate::run_dir::environment::read_environment;
 use crate::run_dir::read::{Interval, intervals};
 use plimsoll_recorder::histogram::Latencies;
+use plimsoll_recorder::latency::Latency;
 
 /// Exporter of HdrHistogram interval logs.
 pub struct Hlog;
@@ -59,10 +60,10 @@ impl Exporter for Hlog {
         let rows = intervals(&run.path)?;
         let origin = read_environment(&run.path).map_or(0.0, |e| e.origin_unix_s);
         let mut out = vec![to.join("service.hlog")];
-        write(&out[0], &rows, origin, |row| &row.tally.service)?;
-        if rows.iter().any(|row| !row.tally.response.is_empty()) {
+        write(&out[0], &rows, origin, |row| &row.tally.latencies[Latency::Service])?;
+        if rows.iter().any(|row| !row.tally.latencies[Latency::Response].is_empty()) {
             out.push(to.join("response.hlog"));
-            write(&out[1], &rows, origin, |row| &row.tally.response)?;
+            write(&out[1], &rows, origin, |row| &row.tally.latencies[Latency::Response])?;
         }
         Ok(out)
     }

@@ -3,7 +3,8 @@
 
 use serde::Serialize;
 
-use crate::summary::merge::{latencies, overall};
+use crate::summary::latencies::of_histogram;
+use crate::summary::merge::overall;
 use crate::summary::percentiles::samples_needed;
 use crate::summary::result::{Percentiles, RunResult, Window};
 use plimsoll_recorder::histogram::Latencies;
@@ -156,7 +157,7 @@ pub fn rows(result: &RunResult, subject: impl Fn(&str) -> usize) -> Vec<Row> {
 fn row(window: &Window, subject: usize) -> Row {
     let open = window.response_ms.is_some();
     let shown = window.response_ms.as_ref().unwrap_or(&window.service_ms);
-    let latency = latencies(window, if open { "response" } else { "service" }, Some(shown));
+    let latency = of_histogram(window, if open { "response" } else { "service" }, Some(shown));
     let part = |name: &'static str, p: &Percentiles| (p.n > 0).then_some((name, p.n, p.p50, p.p99));
     let parts = [
         part("connect", &window.connect_ms),

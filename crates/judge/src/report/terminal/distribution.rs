@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 
 use crate::report::text::percentile::cell;
-use crate::summary::merge::latencies;
+use crate::summary::latencies::of_histogram;
 use crate::summary::result::Window;
 use plimsoll_base::units::{format_count, format_ms};
 
@@ -49,7 +49,7 @@ pub fn render(window: &Window) -> String {
         Some(response) => ("response", response),
         None => ("service", &window.service_ms),
     };
-    let all = latencies(window, name, Some(shown));
+    let all = of_histogram(window, name, Some(shown));
     let Some(histogram) = all.histogram() else { return String::new() };
     let mut bars = counted(histogram, &nice_edges());
     let share = |bar: &Bar| bar.2 as f64 / all.len() as f64;

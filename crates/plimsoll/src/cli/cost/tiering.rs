@@ -348,6 +348,18 @@ fn latencies(
     Ok(Latencies { both, within, warnings })
 }
 
+/// Returns the assumption about the way on which objects move.
+fn way_of_moves(scenario: &Scenario<'_>) -> String {
+    let hot = &scenario.hot.title;
+    if scenario.transitions() {
+        format!("a lifecycle rule of {hot} moves the objects, without reads or transfer")
+    } else if scenario.crosses() {
+        format!("objects that move leave {hot} as internet egress")
+    } else {
+        format!("objects that move stay in the network of {hot}")
+    }
+}
+
 /// Prints the cost of tiering.
 ///
 /// # Errors
@@ -397,14 +409,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let premise = request.assume_egress([&hot, &cold]);
     let mut assumptions = request.assumptions.clone();
     assumptions.extend([lives, curve]);
-    if scenario.transitions() {
-        assumptions
-            .push(format!("a lifecycle rule of {} moves the objects, without reads or transfer", hot.title));
-    } else if scenario.crosses() {
-        assumptions.push(format!("objects that move leave {} as internet egress", hot.title));
-    } else {
-        assumptions.push(format!("objects that move stay in the network of {}", hot.title));
-    }
+    assumptions.push(way_of_moves(&scenario));
     let found = Found {
         hot: &hot.title,
         cold: &cold.title,

@@ -15,6 +15,7 @@ use plimsoll_judge::summary::percentiles::percentiles;
 use plimsoll_judge::summary::result::{RunInfo, RunResult, SCHEMA, ShardInfo, Window};
 use plimsoll_recorder::collector::SecondRow;
 use plimsoll_recorder::histogram::Latencies;
+use plimsoll_recorder::latency::Latency;
 use plimsoll_recorder::tally::Tally;
 use plimsoll_workload::OperationKind;
 use plimsoll_workload::schedule::Role;
@@ -98,8 +99,8 @@ impl Made {
         }
         for i in 0..good {
             let ns = 3e6 * level * (0.5 * draws.normal((number << 24) + i + 1)).exp();
-            tally.service.record(ns as u64);
-            tally.first_byte.record((ns * 0.9) as u64);
+            tally.latencies[Latency::Service].record(ns as u64);
+            tally.latencies[Latency::FirstByte].record((ns * 0.9) as u64);
         }
         tally
     }
@@ -125,11 +126,11 @@ impl Made {
             throughput_bytes_per_s: sums.bytes / seconds,
             bytes: sums.bytes as u64,
             in_flight_mean: 16.0,
-            service_ms: percentiles(&sums.service),
-            first_byte_ms: percentiles(&sums.first_byte),
+            service_ms: percentiles(&sums.latencies[Latency::Service]),
+            first_byte_ms: percentiles(&sums.latencies[Latency::FirstByte]),
             histograms: BTreeMap::from([
-                ("service".to_string(), encode(&sums.service)),
-                ("first_byte".to_string(), encode(&sums.first_byte)),
+                ("service".to_string(), encode(&sums.latencies[Latency::Service])),
+                ("first_byte".to_string(), encode(&sums.latencies[Latency::FirstByte])),
             ]),
             ..Window::default()
         }
