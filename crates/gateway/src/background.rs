@@ -24,6 +24,7 @@ use crate::mover::scan::all_segments;
 use crate::mover::{self, Move};
 use crate::object::{Store, now_ms};
 use crate::plan::{self, Plan, Terms};
+use crate::threads;
 
 /// Settings of the background work.
 #[derive(Debug, Clone)]
@@ -57,8 +58,7 @@ impl Background {
         let leadership = Leadership::start(Arc::clone(&store))?;
         let mut epoch = leadership.epoch.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let thread = std::thread::Builder::new().name("background".into());
-        let thread = thread.spawn(move || {
+        let thread = threads::spawn("background", move || {
             runtime.block_on(async {
                 tokio::select! {
                     () = save_reads(&store, &settings) => {}

@@ -23,6 +23,7 @@ pub mod pricing;
 pub mod request_log;
 pub mod scrub;
 pub mod sweep;
+pub mod threads;
 pub mod tier;
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::reaper;
 use crate::catalog::Catalog;
 use crate::lease::{self, RENEW_MS, SESSION_MS};
 use crate::object::{Store, now_ms};
+use crate::threads;
 
 /// Thread that keeps the session.
 pub struct Leadership {
@@ -30,8 +31,7 @@ impl Leadership {
         let (stop, mut stopped) = watch::channel(false);
         let (leads, epoch) = watch::channel(None);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let thread = std::thread::Builder::new().name("lease".into());
-        let thread = thread.spawn(move || {
+        let thread = threads::spawn("lease", move || {
             runtime.block_on(async {
                 tokio::select! {
                     () = keep(&store, &leads) => {}

@@ -5,6 +5,7 @@ use std::ops::Bound;
 
 use plimsoll_server::error::ApiError;
 
+use crate::body::blob::text;
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
@@ -54,12 +55,17 @@ pub fn forget(t: &mut dyn Transaction, location: &Location, blob: &BlobName) -> 
         return Ok(false);
     }
     let left: Vec<_> = head.locations.iter().filter(|other| *other != location).cloned().collect();
+    let (name, is_read) = (text(blob), head.state == State::Complete);
+    let keeps_first = left.first() == head.locations.first();
+    assert!(!is_read || keeps_first, "the reaper would delete the bytes from which blob {name} is read");
     if left.is_empty() {
         t.delete(key);
     } else if left != head.locations {
         let properties = t.value(&row)?.properties;
-        let head = head.with_locations(left).encode();
-        t.put(key, Value { head, properties, ..Value::default() });
+        let left = head.with_locations(left);
+        // Else the entries of the other places would be outdated, and their bytes would stay.
+        assert!(!is_read || left.switched == head.switched, "the reaper switches the place of blob {name}");
+        t.put(key, Value { head: left.encode(), properties, ..Value::default() });
     }
     Ok(true)
 }
@@ -103,8 +109,12 @@ pub async fn reap_at<C: Catalog>(store: &Store<C>, now_ms: u64) -> Result<(), Ap
 /// Deletes the bytes of an entry. Returns false if their tier fails.
 async fn delete<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Result<bool, ApiError> {
     let Entry { key, location, garbage } = entry;
+    let at_ms = keys::parse_garbage(&key).filter(|(_, listed)| *listed == location).map(|(at_ms, _)| at_ms);
+    let is_due = at_ms.is_some_and(|at_ms| at_ms <= now_ms);
+    assert!(is_due, "the bytes at {location} are deleted without an entry whose time has come: {at_ms:?}");
     let epoch = store.epoch();
     let (cancelled, place) = (key.clone(), location.clone());
+    // Before the deletion: a row that still named the bytes would send readers to bytes that are gone.
     let is_free = store
         .transact_in(epoch, 0, move |t| {
             // The entry is gone if a rollback has cancelled it.
@@ -127,6 +137,7 @@ async fn delete<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Resu
     store
         .transact_in(epoch, 0, move |t| {
             t.delete(key);
+            // A write with an unknown outcome may arrive after the first deletion.
             if garbage.reason == Reason::Unfinished && guard::is_made(Guard::SecondDelete) {
                 let again = Garbage { reason: Reason::Discarded, ..garbage };
                 t.put(keys::garbage(now_ms + REPEAT_MS, &location), head_only(again.encode()));

@@ -242,6 +242,13 @@ impl Blobs {
     }
 }
 
+/// Returns the size of a written blob in bytes and its checksums, of which each chunk has one.
+fn checked(size: u64, crcs: Vec<u32>) -> (u64, Vec<u32>) {
+    let (chunks, count) = (size.div_ceil(CHUNK as u64), crcs.len() as u64);
+    assert_eq!(count, chunks, "a blob of {size} bytes has {count} checksums for {chunks} chunks");
+    (size, crcs)
+}
+
 impl BlobWriter {
     /// Appends bytes. At most two parts are in memory.
     ///
@@ -250,7 +257,9 @@ impl BlobWriter {
     pub async fn write(&mut self, mut bytes: Bytes) -> Result<(), BlobError> {
         self.size += bytes.len() as u64;
         while !bytes.is_empty() {
-            let room = self.part - self.pieces.len();
+            let (held, part) = (self.pieces.len(), self.part);
+            assert!(held < part, "{held} bytes of a blob wait for a request, but a part has {part}");
+            let room = part - held;
             let piece = bytes.split_to(room.min(bytes.len()));
             self.crcs.update(&piece);
             self.pieces.push(piece);
@@ -302,16 +311,21 @@ impl BlobWriter {
                 target.store.put_opts(&target.path, payload.clone(), options)
             });
             try_join_all(puts).await?;
-            return Ok((self.size, self.crcs.finish()));
+            return Ok(checked(self.size, self.crcs.finish()));
         }
         if self.pieces.len() > 0 {
             self.send().await?;
         }
         self.wait().await?;
-        for upload in self.targets.iter_mut().filter_map(|target| target.upload.as_mut()) {
-            upload.complete().await?;
+        for target in &mut self.targets {
+            let path = &target.path;
+            assert!(target.in_flight.is_none(), "the upload of {path} would end before its last part");
+            assert!(target.upload.is_some(), "a blob would be complete without its copy at {path}");
+            if let Some(upload) = &mut target.upload {
+                upload.complete().await?;
+            }
         }
-        Ok((self.size, self.crcs.finish()))
+        Ok(checked(self.size, self.crcs.finish()))
     }
 
     /// Gives up the blob. Errors are ignored, because the blob is deleted later in any case.

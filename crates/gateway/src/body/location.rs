@@ -228,6 +228,8 @@ impl BlobHead {
     /// Returns the head after a change of the locations.
     #[must_use]
     pub fn with_locations(&self, locations: Vec<Location>) -> BlobHead {
+        // A head without places cannot be decoded, so the blob would be lost.
+        assert!(!locations.is_empty(), "a blob would lose its last place");
         let version = self.version + 1;
         let is_switch = locations.first() != self.locations.first();
         let switched = if is_switch { version } else { self.switched };

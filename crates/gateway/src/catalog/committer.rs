@@ -14,6 +14,7 @@ use std::time::Duration;
 use plimsoll_base::clock::now_ns;
 
 use super::{CatalogError, Work};
+use crate::threads;
 
 /// Writer of groups of transactions. Only the committing thread uses it.
 pub trait GroupWriter: Send + 'static {
@@ -114,8 +115,7 @@ impl<W: GroupWriter> Committer<W> {
     pub fn start(writer: W, durability: Durability) -> std::io::Result<Committer<W>> {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("commit".into());
-        let thread = thread.spawn(move || run(writer, &of_thread, durability))?;
+        let thread = threads::spawn("commit", move || run(writer, &of_thread, durability))?;
         Ok(Committer { shared, thread: Mutex::new(Some(thread)), ids: AtomicU64::new(0) })
     }
 
@@ -244,6 +244,9 @@ fn run<W: GroupWriter>(mut writer: W, shared: &Shared, durability: Durability) -
                 Ok(()) => writer.commit(works, interval.is_none()),
                 Err(error) => vec![Err(error); works.len()],
             };
+            // A transaction without a result would wait forever.
+            let (count, all) = (results.len(), replies.len());
+            assert_eq!(count, all, "a group of {all} transactions has {count} results");
             deliver(replies, results);
         }
         let since = Duration::from_nanos(now_ns() - synced_ns);

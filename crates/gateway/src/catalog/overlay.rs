@@ -64,6 +64,8 @@ impl<B: Base> Overlay<B> {
     /// # Errors
     /// Returns the error of the transaction, whose changes are dropped.
     pub fn execute(&mut self, work: super::Work) -> Result<(), CatalogError> {
+        let left = self.own.len();
+        assert_eq!(left, 0, "a transaction begins with {left} changes of an earlier one");
         let result = work(self);
         let own = std::mem::take(&mut self.own);
         self.read.clear();

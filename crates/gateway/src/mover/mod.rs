@@ -27,7 +27,7 @@ use bytes::Bytes;
 use plimsoll_server::error::ApiError;
 
 pub use self::rollback::{reversible, roll_back};
-use crate::body::blob::{BlobError, new_name};
+use crate::body::blob::{BlobError, new_name, text};
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
@@ -115,6 +115,7 @@ pub async fn execute<C: Catalog>(store: &Store<C>, plan: &Move) -> Result<Outcom
         crcs.chunks_exact(4).filter_map(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes).collect();
     let is_new = existing.is_none();
     let target = existing.unwrap_or_else(|| destination.clone());
+    assert_eq!(target.tier, plan.to, "a move to tier {} would end in another tier", plan.to);
     let verified = async {
         let crcs = if is_new { copy(store, plan, &head.locations, &target, &crcs).await? } else { crcs };
         verify_blob(store, &target, plan.size, &crcs).await?;
@@ -213,11 +214,16 @@ async fn switch<C: Catalog>(
             }
             return Ok(Ok(Outcome::Changed));
         };
+        // The window begins with the switch: until then, reads use the source, however long the copy has taken.
         let window_ms = if guard::is_made(Guard::RollbackWindow) { plan.keep_source_ms } else { 0 };
         let at = now_ms() + window_ms;
         let sources = head.locations.iter().filter(|place| **place != target).cloned();
         let head = head.with_locations(std::iter::once(target.clone()).chain(sources).collect());
+        let (name, next) = (text(&plan.blob), plan.version + 1);
+        assert_eq!(head.version, next, "blob {name} has changed since its move was planned");
+        assert_eq!(head.locations[0], target, "a move of blob {name} would leave its destination unused");
         for source in &head.locations[1..] {
+            assert!(*source != target, "a move of blob {name} would delete its destination");
             let garbage = Garbage { blob: plan.blob, reason: Reason::Moved, switched: head.switched };
             t.put(keys::garbage(at, source), head_only(garbage.encode()));
         }

@@ -5,6 +5,7 @@ use std::ops::Bound;
 
 use super::scan::{Stored, visit_blobs};
 use super::{Move, MoveError, Outcome, unchanged};
+use crate::body::blob::text;
 use crate::body::location::{Garbage, Location, Reason};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError};
@@ -67,14 +68,21 @@ pub fn reversible<C: Catalog>(
 /// If the catalog fails.
 pub async fn roll_back<C: Catalog>(store: &Store<C>, one: Reversible) -> Result<Outcome, MoveError> {
     let Reversible { planned, source, entry, .. } = one;
+    let is_listed = keys::parse_garbage(&entry).is_some_and(|(_, location)| location == source);
+    assert!(is_listed, "a rollback to {source} would cancel the deletion of other bytes");
     let rolled_back = store.transact(256, move |t| {
+        // Without its entry, the source is being deleted.
         let is_kept = t.get(&entry)?.is_some();
         let Some((head, mut value)) = unchanged(t, &planned)?.filter(|_| is_kept) else {
             return Ok(Ok(Outcome::Changed));
         };
         let others = head.locations.iter().filter(|place| **place != source).cloned();
         let head = head.with_locations(std::iter::once(source.clone()).chain(others).collect());
+        let (name, next) = (text(&planned.blob), planned.version + 1);
+        assert_eq!(head.version, next, "blob {name} has changed since its rollback was planned");
+        assert_eq!(head.locations[0], source, "a rollback of blob {name} would leave its source unused");
         for place in &head.locations[1..] {
+            assert!(*place != source, "a rollback of blob {name} would delete its source");
             let (blob, reason, switched) = (planned.blob, Reason::Discarded, head.switched);
             let garbage = Garbage { blob, reason, switched };
             t.put(keys::garbage(now_ms(), place), head_only(garbage.encode()));

@@ -66,6 +66,7 @@ fn rules_of(
             }
         }
     }
+    // An old object matches every transition, and the first rule that matches applies.
     transitions.sort_by_key(|(least_age_ms, ..)| Reverse(*least_age_ms));
     let mut rules = Vec::new();
     let mut later = Vec::new();

@@ -15,7 +15,7 @@ use super::record::{Change, hash};
 use super::segment::{HEADER, Segment};
 use crate::catalog::{CatalogError, Place, Work};
 
-/// Maximum number of bytes that one transaction copies.
+/// Number of bytes after which a transaction copies no further group. The transactions of clients wait meanwhile.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// Records to copy in one transaction.
@@ -76,6 +76,10 @@ pub struct Compaction {
     segment: Arc<Segment>,
     offset: u64,
     keep_removals: bool,
+    /// True after a step has found nothing that is still in use.
+    is_copied: bool,
+    /// True between a batch and the verification of its copies.
+    is_unverified: bool,
 }
 
 /// Result of one step of a compaction.
@@ -104,7 +108,8 @@ impl Engine {
         let share = if idle { self.limits.idle_garbage_share } else { self.limits.garbage_share };
         let applied = self.applied().segment;
         let segments = self.segments();
-        // A segment that the replay of the log would need, or that has unreadable records, stays.
+        // A segment that the replay of the log would need, or that has unreadable records, stays. So does the last one,
+        // which receives the copies.
         let unmovable = self.unmovable.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let candidates = segments.iter().filter(|segment| {
             segment.id < applied && segment.garbage() >= share && !unmovable.contains(&segment.id)
@@ -115,7 +120,8 @@ impl Engine {
         };
         let best = candidates.max_by(|a, b| benefit(a).total_cmp(&benefit(b)))?;
         let keep_removals = segments.iter().any(|segment| segment.id < best.id);
-        Some(Compaction { segment: Arc::clone(best), offset: 0, keep_removals })
+        let segment = Arc::clone(best);
+        Some(Compaction { segment, offset: 0, keep_removals, is_copied: false, is_unverified: false })
     }
 }
 
@@ -140,6 +146,8 @@ impl Compaction {
     /// # Errors
     /// If the segment is damaged or cannot be read; it then stays.
     pub fn step(&mut self, engine: &Engine) -> Result<Step, CatalogError> {
+        let id = self.segment.id;
+        assert!(!self.is_unverified, "the compaction of log segment {id} continues with unverified copies");
         let mut records = Vec::new();
         let mut bytes = 0;
         let mut reader = GroupReader::new(&self.segment, self.offset)?;
@@ -169,8 +177,10 @@ impl Compaction {
             self.offset = reader.offset;
         }
         if records.is_empty() && reader.offset >= reader.length {
+            self.is_copied = true;
             return Ok(Step::Copied);
         }
+        self.is_unverified = true;
         let keys = records.iter().map(|(change, _)| change.key.clone()).collect();
         engine.counters.compacted_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(Step::Copy(Batch { records }, keys))
@@ -180,8 +190,9 @@ impl Compaction {
     ///
     /// # Errors
     /// If a copy is damaged, or a record is still in the segment.
-    pub fn verify(&self, engine: &Engine, keys: &[Vec<u8>]) -> Result<(), CatalogError> {
+    pub fn verify(&mut self, engine: &Engine, keys: &[Vec<u8>]) -> Result<(), CatalogError> {
         if Batch::verify(keys, self.segment.id, engine)? {
+            self.is_unverified = false;
             return Ok(());
         }
         Err(self.segment.damaged(0, "a record was not moved"))
@@ -192,6 +203,9 @@ impl Compaction {
     /// # Errors
     /// If the disk fails.
     pub fn reap(&self, engine: &Engine) -> Result<(), CatalogError> {
+        let id = self.segment.id;
+        assert!(self.is_copied, "log segment {id} is removed before all its records in use were copied");
+        assert!(!self.is_unverified, "log segment {id} is removed before its copies were verified");
         engine.remove_segment(self.segment.id)?;
         engine.counters.compacted_segments.fetch_add(1, Ordering::Relaxed);
         Ok(())

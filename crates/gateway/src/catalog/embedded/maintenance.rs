@@ -48,6 +48,7 @@ impl Engine {
     fn sync_log(&self, last: u32, from: u32) -> Result<(), CatalogError> {
         for segment in self.segments().iter().filter(|s| (from..=last).contains(&s.id)) {
             if let Err(error) = segment.file.sync() {
+                // No second attempt, as in the writer: the kernel may take the lost pages for written.
                 let reason = format!("fsync of the log failed: {error}");
                 self.stop(&reason);
                 return Err(CatalogError::Stopped(reason));
@@ -64,6 +65,7 @@ impl Engine {
         let view = self.view();
         let Some(frozen) = view.frozen.last().cloned() else { return Ok(false) };
         let id = self.take_table_id();
+        // Before the table: a table must not refer to records that a power loss may remove.
         self.sync_log(frozen.end.segment, self.applied().segment)?;
         let table = self.write_table(id, &[Arc::clone(&frozen.memtable)], &[], view.tables.is_empty())?;
         let is_done = |other: &Arc<Frozen>| Arc::ptr_eq(other, &frozen);
@@ -71,10 +73,15 @@ impl Engine {
             manifest.applied = frozen.end;
             manifest.tables.insert(0, id);
         })?;
-        self.change_view(|view| View {
-            active: Arc::clone(&view.active),
-            frozen: view.frozen.iter().filter(|other| !is_done(other)).cloned().collect(),
-            tables: std::iter::once(Arc::new(table)).chain(view.tables.iter().cloned()).collect(),
+        // After the manifest: if its write fails, the memtable stays and is written again.
+        self.change_view(|view| {
+            let is_oldest = view.frozen.last().is_some_and(is_done);
+            assert!(is_oldest, "table {id} replaces a memtable that is not the oldest");
+            View {
+                active: Arc::clone(&view.active),
+                frozen: view.frozen.iter().filter(|other| !is_done(other)).cloned().collect(),
+                tables: std::iter::once(Arc::new(table)).chain(view.tables.iter().cloned()).collect(),
+            }
         });
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         Ok(true)
@@ -113,7 +120,12 @@ impl Engine {
         let mut writer = TableWriter::new(&*self.disk, id, entries)?;
         let mut write = || {
             let mut merge = Merge::new(memtables, tables, &[])?;
+            let mut last: Option<bytes::Bytes> = None;
             while let Some((key, slot)) = merge.next()? {
+                // A damaged table may have any order, so only entries from memory are certain to be sorted.
+                let is_sorted = !tables.is_empty() || last.as_ref() < Some(&key);
+                assert!(is_sorted, "the entries of table {id} are not in key order");
+                last = Some(key.clone());
                 if slot.is_some() || !oldest {
                     writer.add(&key, &slot)?;
                 }
@@ -138,6 +150,8 @@ impl Engine {
         let mut manifest = self.lock_manifest();
         let mut next = manifest.clone();
         change(&mut next);
+        let (before, after) = (manifest.applied, next.applied);
+        assert!(before <= after, "the tables end at {before:?}, and a change moves this back to {after:?}");
         next.format = FORMAT;
         next.segments = self.segment_infos();
         next.damage = self.damage();
@@ -187,17 +201,23 @@ impl Engine {
             return Ok(false);
         }
         let view = self.view();
+        // Removed keys disappear only in a merge that includes the oldest table. Else an older entry would return.
         let (newest, rest) = view.tables.split_at(count);
         let id = self.take_table_id();
         let merged = Arc::new(self.write_table(id, &[], newest, rest.is_empty())?);
         let replaced: Vec<u64> = newest.iter().map(|table| table.id).collect();
         self.change_manifest(None, |manifest| {
+            // Flushed tables may precede the merged ones meanwhile.
             let at = manifest.tables.iter().position(|id| *id == replaced[0]).unwrap_or(0);
+            let is_run = manifest.tables[at..].starts_with(&replaced);
+            assert!(is_run, "the merged tables {replaced:?} are not adjacent in the manifest");
             manifest.tables.retain(|id| !replaced.contains(id));
             manifest.tables.insert(at, id);
         })?;
         self.change_view(|view| {
             let at = view.tables.iter().position(|table| table.id == replaced[0]).unwrap_or(0);
+            let found = view.tables[at..].iter().map(|table| table.id).take(replaced.len());
+            assert!(found.eq(replaced.iter().copied()), "the merged tables {replaced:?} are not adjacent");
             let mut tables: Vec<_> =
                 view.tables.iter().filter(|table| !replaced.contains(&table.id)).cloned().collect();
             tables.insert(at, Arc::clone(&merged));
@@ -216,8 +236,15 @@ impl Engine {
     /// # Errors
     /// If the disk fails; the next start then removes the file.
     pub fn remove_segment(&self, id: u32) -> Result<(), CatalogError> {
-        self.sync_log(u32::MAX, self.applied().segment)?;
-        self.segments.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        // A start removes an unknown file only before this segment, and it reads the log from there on.
+        let applied = self.applied().segment;
+        assert!(id < applied, "log segment {id} is removed, but a start reads from segment {applied}");
+        // The copies must be durable before the originals disappear. Copies in older segments are, since the tables
+        // contain them.
+        self.sync_log(u32::MAX, applied)?;
+        let removed = self.segments.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        assert!(removed.is_some(), "log segment {id} is removed twice");
+        // The manifest precedes the removal of the file: a manifest must not name a file that is missing.
         self.checkpoint(None)?;
         self.disk.remove(super::segment::DIRECTORY, &super::segment::file_name(id))?;
         self.disk.sync_directory(super::segment::DIRECTORY)?;

@@ -139,6 +139,7 @@ impl Manifest {
     /// # Errors
     /// If the disk fails.
     pub fn discard_index(disk: &dyn Disk) -> Result<(), CatalogError> {
+        // The manifest first: the new tables have the numbers of old ones, and no old manifest may name them.
         disk.remove(DIRECTORY, NAME)?;
         for name in disk.list(DIRECTORY)? {
             disk.remove(DIRECTORY, &name)?;

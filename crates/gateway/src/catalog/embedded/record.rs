@@ -90,9 +90,13 @@ impl Change {
         let empty = Value::default();
         let value = self.value.as_ref().unwrap_or(&empty);
         let start = out.len();
+        let (length, offset) = (self.record_len(), base + start as u64);
+        // The log and the index store both with 32 bits. A truncated number would refer to other bytes of the log.
+        assert!(length <= u32::MAX as usize, "a record of {length} bytes is too long for the log");
+        assert!(offset <= u64::from(u32::MAX), "offset {offset} in log segment {segment} exceeds 32 bits");
         let place = Place {
             segment,
-            offset: (base + start as u64) as u32,
+            offset: offset as u32,
             skip: (RECORD_HEADER + self.key.len() + value.head.len()) as u32,
             properties: value.properties.len() as u32,
             body: value.body.len() as u32,

@@ -78,6 +78,8 @@ pub fn open(disk: Arc<dyn Disk>, limits: Limits) -> Result<(Arc<Engine>, Writer,
     if is_partly_written || (manifest.format == 0 && engine.entries() > 0) {
         writer.freeze();
         engine.flush_step()?;
+        let (applied, end) = (engine.applied(), writer.end());
+        assert_eq!(applied, end, "the tables do not contain the whole log after a replay");
     } else {
         engine.checkpoint(None)?;
     }
@@ -130,6 +132,7 @@ fn open_segments(
     let mut files = BTreeMap::new();
     for id in disk.list(DIRECTORY)?.iter().filter_map(|name| id_of(name)) {
         let is_known = manifest.segments.iter().any(|info| info.id == id);
+        // Newer segments are unknown, too: no manifest is written when a segment is created.
         if manifest.format > 0 && !is_known && id < manifest.applied.segment {
             disk.remove(DIRECTORY, &file_name(id))?;
             continue;

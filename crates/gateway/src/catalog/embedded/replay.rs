@@ -150,6 +150,9 @@ impl<'a> Replay<'a> {
                 None => break at,
             }
         };
+        // The tables refer to the bytes before `from`.
+        let kept = from..=reader.length;
+        assert!(kept.contains(&torn_at), "log segment {} is cut at {torn_at}, outside {kept:?}", segment.id);
         if may_be_torn {
             self.recovery.dropped_bytes += reader.length - torn_at;
             segment.file.truncate(torn_at)?;

@@ -173,6 +173,8 @@ impl TableWriter {
         self.buffer.extend_from_slice(&crc.to_le_bytes());
         let length = self.buffer.len() - self.block_start;
         let offset = self.written + self.block_start as u64;
+        let end = self.blocks.last().map_or(0, |(_, offset, length)| offset + u64::from(*length));
+        assert_eq!(offset, end, "a block of table {} does not begin where the previous one ends", self.id);
         self.blocks.push((self.keys.len() as u32, offset, length as u32));
         self.block_start = self.buffer.len();
         if self.buffer.len() >= WRITE { self.flush() } else { Ok(()) }
@@ -220,7 +222,9 @@ impl TableWriter {
         put_u32(&mut self.buffer, &[crc.finalize() as u32]);
         let footer_crc = crc32c(&self.buffer);
         put_u32(&mut self.buffer, &[footer_crc, MAGIC]);
+        assert_eq!(self.buffer.len(), FOOTER, "the footer of table {} has an unexpected length", self.id);
         self.flush()?;
+        // The manifest may name the table only when both are durable: the file and its entry in the directory.
         self.file.sync()?;
         disk.sync_directory(DIRECTORY)?;
         self.keys.shrink_to_fit();

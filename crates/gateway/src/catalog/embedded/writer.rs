@@ -168,6 +168,8 @@ impl Writer {
         end: Position,
         log_bytes_since_table: u64,
     ) -> Result<Writer, CatalogError> {
+        let applied = engine.applied();
+        assert!(applied.segment <= end.segment, "the log ends at {end:?}, before the tables: {applied:?}");
         let segment = create_segment(&engine, end.segment + 1)?;
         let end = Position { segment: segment.id, offset: HEADER, group: end.group };
         Ok(Writer {
@@ -211,6 +213,9 @@ impl Writer {
             }
             results.push(result.map(|_| ()));
         }
+        let (committed, all) = (group.committed, group.changes.len());
+        assert_eq!(committed, all, "a group contains changes of a transaction that was not committed");
+        // Before the write: a failed read may still reject the group, but no group that is in the log may be rejected.
         let looked_up = group.look_up_bases();
         let GroupTransaction { known, changes, uses_reserve, ends_segment, .. } = group;
         // A removal frees space, so it may use the reserve.
@@ -244,14 +249,20 @@ impl Writer {
         if self.end.offset >= self.engine.limits.segment_bytes {
             self.roll()?;
         }
+        let base = self.end.offset;
+        let length = self.segment.bytes.load(Ordering::Relaxed);
+        assert_eq!(length, base, "log segment {} does not end where the next group begins", self.segment.id);
+        // A replay takes damage before this offset for damage, and behind it for a write that was cut off.
+        assert!(self.durable <= base, "the log is synced up to {}, behind its end {base}", self.durable);
         let table = changes.iter().map(|change| (change.record_len() as u32, hash(&change.key))).collect();
         let group = Group { number: self.end.group, durable: self.durable, table };
         let mut buffer = Vec::with_capacity(group.header_len() + group.records_len() as usize);
         let salt = self.engine.salt;
         group.encode(salt, &mut buffer);
-        let base = self.end.offset;
         let places: Vec<Place> =
             changes.iter().map(|change| change.encode(salt, &mut buffer, self.segment.id, base)).collect();
+        let announced = group.header_len() as u64 + group.records_len();
+        assert_eq!(buffer.len() as u64, announced, "group {} has an unexpected length", group.number);
         if let Err(error) = self.segment.file.write_at(base, &buffer) {
             // The group is not in the log as long as its bytes are removed again.
             if let Err(second) = self.segment.file.truncate(base) {
@@ -263,13 +274,18 @@ impl Writer {
         }
         self.end.offset += buffer.len() as u64;
         self.end.group += 1;
+        let next = self.end.group;
+        assert_eq!(next, group.number + 1, "group {next} follows group {} in the log", group.number);
         self.segment.bytes.store(self.end.offset, Ordering::Relaxed);
         self.log_bytes_since_table += buffer.len() as u64;
         let counters = &self.engine.counters;
         counters.groups.fetch_add(1, Ordering::Relaxed);
         counters.log_bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
         if sync {
+            // Before the index shows the group: readers must not see a group that a power loss may remove.
             self.sync()?;
+            let (durable, end) = (self.durable, self.end.offset);
+            assert_eq!(durable, end, "group {} would be acknowledged before its sync", group.number);
         }
         Ok(places)
     }
@@ -286,6 +302,7 @@ impl Writer {
         let synced = self.segment.file.sync();
         self.engine.counters.sync_ns.fetch_add(now_ns() - start, Ordering::Relaxed);
         if let Err(error) = synced {
+            // No second attempt: the kernel reports an error once and may then take the lost pages for written.
             let reason = format!("fsync of {DIRECTORY}/{} failed: {error}", file_name(self.segment.id));
             self.engine.stop(&reason);
             return Err(CatalogError::Stopped(reason));
@@ -296,7 +313,11 @@ impl Writer {
 
     /// Ends the current segment and starts the next one.
     fn roll(&mut self) -> Result<(), CatalogError> {
+        // A replay drops an incomplete group only from the last segment. So this one must be durable before the next
+        // one exists.
         self.sync()?;
+        let (durable, end, id) = (self.durable, self.end.offset, self.segment.id);
+        assert_eq!(durable, end, "log segment {id} ends before it is durable");
         self.segment = create_segment(&self.engine, self.segment.id + 1)?;
         self.end = Position { segment: self.segment.id, offset: HEADER, group: self.end.group };
         self.durable = HEADER;
@@ -306,6 +327,7 @@ impl Writer {
     /// Adds the changes of a group to the index.
     fn apply(&mut self, changes: Vec<Change>, places: &[Place], known: BTreeMap<Vec<u8>, Known>) {
         let engine = &self.engine;
+        assert_eq!(places.len(), changes.len(), "every change of a group needs a place in the log");
         let mut live: BTreeMap<u32, i64> = BTreeMap::new();
         engine.forget_damage(changes.iter().map(|change| hash(&change.key)));
         let mut entries = Vec::with_capacity(known.len());
@@ -314,10 +336,16 @@ impl Writer {
             let Some(change) = known.change.and_then(|index| Some((index, changes[index].take()?))) else {
                 continue;
             };
+            let (index, change) = change;
+            let place = &places[index];
+            let end = u64::from(place.offset) + record_len(place).unsigned_abs();
+            assert!(change.key == key, "change {index} of a group belongs to another key");
+            assert!(known.base.is_some(), "the row that change {index} of a group replaces is unknown");
+            assert_eq!(place.segment, self.segment.id, "change {index} of a group is in another log segment");
+            assert!(end <= self.end.offset, "change {index} of a group ends at {end}, behind the log");
             if let Some(Some(old)) = known.base {
                 *live.entry(old.place.segment).or_default() -= record_len(&old.place);
             }
-            let (index, change) = change;
             let slot = change.value.map(|value| Row { head: value.head, place: places[index], loaded: None });
             if slot.is_some() {
                 *live.entry(places[index].segment).or_default() += record_len(&places[index]);
@@ -348,6 +376,8 @@ impl Writer {
         self.log_bytes_since_table = 0;
         let end = self.end;
         self.engine.change_view(|view| {
+            let newest = view.frozen.first().map(|newest| newest.end);
+            assert!(newest <= Some(end), "a memtable ends at {end:?}, before an older one: {newest:?}");
             let frozen = Arc::new(Frozen { memtable: Arc::clone(&view.active), end });
             View {
                 active: Arc::new(Memtable::default()),
@@ -360,9 +390,13 @@ impl Writer {
 
 /// Creates a segment without groups, durably.
 fn create_segment(engine: &Engine, id: u32) -> Result<Arc<Segment>, CatalogError> {
+    // The creation of a file empties an existing one of the same name.
+    let last = engine.segments().last().map(|segment| segment.id);
+    assert!(last < Some(id), "log segment {id} would follow or replace segment {last:?}");
     let file = engine.disk.create(DIRECTORY, &file_name(id))?;
     file.write_at(0, &header(engine.salt))?;
     file.sync()?;
+    // Before the first group: the sync of a group does not make the name of its file durable.
     engine.disk.sync_directory(DIRECTORY)?;
     let segment = Arc::new(Segment {
         id,
