@@ -12,7 +12,8 @@ const MIN_WIDTH: u16 = 40;
 /// Returns the width of the terminal in columns, at least [`MIN_WIDTH`]; `None` if standard output is not a terminal
 /// and COLUMNS is not set.
 pub fn terminal_width() -> Option<u16> {
-    let terminal = || terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| width.0);
+    let terminal = || rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col);
+    let terminal = || terminal().filter(|columns| *columns > 0);
     let variable = || std::env::var("COLUMNS").ok()?.parse().ok();
     terminal().or_else(variable).map(|width: u16| width.max(MIN_WIDTH))
 }

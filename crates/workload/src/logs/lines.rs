@@ -5,7 +5,6 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
-use ruzstd::decoding::StreamingDecoder;
 
 use super::LogError;
 
@@ -44,7 +43,7 @@ impl<'a> Lines<'a> {
         let whole = std::io::Cursor::new(head[..n].to_vec()).chain(reader);
         // The magic number of a Zstandard frame (RFC 8878, 3.1.1).
         let from: Box<dyn BufRead> = if head[..n] == [0x28, 0xb5, 0x2f, 0xfd] {
-            let decoder = StreamingDecoder::new(whole)
+            let decoder = zstd::Decoder::with_buffer(whole)
                 .map_err(|e| unreadable(format!("invalid Zstandard file: {e}")))?;
             Box::new(BufReader::new(decoder))
         // The magic number of gzip (RFC 1952, 2.3.1).

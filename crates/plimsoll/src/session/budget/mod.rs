@@ -120,11 +120,6 @@ impl Ended {
 }
 
 impl CostSettings {
-    /// Returns true if there is a cost limit.
-    pub fn is_bounded(&self) -> bool {
-        self.max_cost.is_some()
-    }
-
     /// Returns the cost limit of a run on `hosts` hosts; `None` if there is no limit.
     fn bound(&self, hosts: u64) -> Result<Option<Bound>, RunError> {
         self.max_cost.as_deref().map(|text| Bound::parse(text, hosts)).transpose()
