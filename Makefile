@@ -1,5 +1,5 @@
 # CI runs the same targets as a developer's machine.
-.PHONY: build gateway dist lint dev t prepare program binaries stand-ins package test test-rust test-clients test-full test-infra test-edge test-fleet test-servers test-s3-tests test-s3-tests-gateway bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-logs bench-prices bench-kills bench-fuzz bench-simulation bench-gateway bench-idle schema screenshot sentences
+.PHONY: build gateway dist lint dev t prepare binaries stand-ins package test test-rust test-clients test-full test-infra test-edge test-fleet test-servers test-s3-tests test-s3-tests-gateway bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-logs bench-prices bench-kills bench-fuzz bench-simulation bench-gateway bench-idle schema screenshot sentences
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -36,7 +36,7 @@ test: lint test-rust test-clients
 # Everything that the tests need, for `make -j`.
 prepare: $(VENV)/ready stand-ins binaries
 
-test-rust: $(VENV)/ready stand-ins
+test-rust: binaries stand-ins
 	$(LINTED) cargo nextest run $(MEMBERS)
 
 test-clients: package stand-ins binaries
@@ -56,14 +56,9 @@ dev: $(VENV)/ready
 t: $(VENV)/ready
 	$(LINTED) cargo nextest run -p $(if $(filter plimsoll,$(C)),plimsoll,plimsoll-$(C))
 
-# Builds programs and tests, with lints.
+# Builds programs, tests and benches, with lints.
 binaries: $(VENV)/ready
-	$(LINTED) cargo nextest run $(MEMBERS) --no-run
-	$(LINTED) cargo build $(MEMBERS)
-
-# Builds the program for tests that need no other.
-program:
-	$(LINTED) cargo build
+	$(LINTED) cargo build $(MEMBERS) --all-targets
 
 # Formatting, features, licences and sources. The builds of tests contain the other lints.
 lint: $(VENV)/ready
@@ -95,14 +90,14 @@ $(INFRA)/ready: infra/python/requirements.txt
 	touch $@
 
 # Tests the relays: the Worker on workerd and the Lambda function, driven by the debug build. One minute.
-test-edge: program
+test-edge: binaries
 	for relay in worker lambda; do (cd edge/$$relay && npm ci --no-audit --no-fund --silent && $(DEBUG) npm test) || exit 1; done
 	tests/digest edge > tests/verified/edge
 
 # Runs fleets of eight nodes on Slurm's daemons and on Ray in network namespaces, as root, and renders the Helm chart, in
 # five minutes.
 FLEET := $(VENV)-fleet
-test-fleet: $(FLEET)/ready program
+test-fleet: $(FLEET)/ready binaries
 	@if command -v go >/dev/null; then test -x "$(HELM)" || go install helm.sh/helm/v3/cmd/helm@v3.22.0; fi
 	PLIMSOLL_RAY_PYTHON=$(abspath $(FLEET))/bin/python \
 		HELM=$$(command -v "$(HELM)") $(DEBUG) \

@@ -31,7 +31,7 @@ def commands(url, out, files):
         "run put": ["run", "put", *long, *common],
         "run mixed": ["run", "mixed", "--objects", "5000", *long, *common],
         "run parts": ["run", "put", "--size", "12MiB", "--part-size", "5MiB", "--objects", "20", *long, *common],
-        "sync": ["sync", "--files", "3000", "--size", "4KiB", "--loops", "1000", "--dir", files, *common],
+        "sync": ["run", "sync", "--files", "3000", "--size", "4KiB", "--loops", "1000", "--dir", files, *common],
         "ycsb load": ["ycsb", "load", "-P", "workloada", "-p", "recordcount=1000000", *common],
         "ycsb run": ["ycsb", "run", "-P", "workloadd", "-p", "recordcount=1000", "-p", "operationcount=100000000", *common],
         "upload-sweep": ["run", "upload-sweep", *common],

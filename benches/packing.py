@@ -91,9 +91,9 @@ tier = "hot"
 inline = "64 KiB"
 [pack]
 tier = "hot"
-segment = "{options.segment}"
-after = "{options.after}"
-linger = "10s"
+file_size = "{options.segment}"
+min_age = "{options.after}"
+max_wait = "10s"
 [cache]
 memory = "{options.cache}"
 """)

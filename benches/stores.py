@@ -157,7 +157,7 @@ def compare(server, name, client, files, size, loops, case):
         # ext4 does not reuse inodes that were freed less than half a minute ago, and its search for others is slow.
         # Wait until the inodes of the previous run are old enough.
         time.sleep(40)
-    result = plimsoll("sync", "--store", f"s3://bench?endpoint={server.url}", "--create-bucket", "--files", files, "--size", size,
+    result = plimsoll("run", "sync", "--store", f"s3://bench?endpoint={server.url}", "--create-bucket", "--files", files, "--size", size,
                       "--loops", loops, "--direction", case.split()[-1], "--client", client)
     gib = result["sync"][0]["bytes"] / 2**30
     figures = {}

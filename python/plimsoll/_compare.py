@@ -36,7 +36,7 @@ class Row:
     change_high: float | None
     """Upper end of the 95% confidence interval of ``change``."""
     verdict: str
-    """Verdict on the other side: ``faster``, ``slower``, ``no difference shown`` or ``cannot tell``."""
+    """Verdict on the other side: ``faster``, ``slower``, ``no difference shown`` or ``inconclusive``."""
     smallest: float | None
     """Smallest relative change that the comparison could have detected; for ``errors``, the smallest difference.
 

@@ -37,7 +37,7 @@ EXPERIMENTS = {
              "phase.warmup.duration=1s", "phase.ramp.objects.range=1MiB",
              "phase.ramp.concurrency={ from = 2, step = 4, to = 10, every = '1s' }"],
     "upload": [f"phase.upload-{n}g.objects.size={2 * n + 9}MiB" for n in (1, 5, 10)] +
-              [f"phase.upload-{n}g.{setting}" for n in (1, 5, 10) for setting in ("stop_after=2", "cooldown=10ms", "objects.part_size=5MiB")],
+              [f"phase.upload-{n}g.{setting}" for n in (1, 5, 10) for setting in ("stop_after=2", "think_time=10ms", "objects.part_size=5MiB")],
     "upload-sweep": ["phase.upload.objects.size=12MiB", "phase.upload.stop_after=1",
                      "phase.upload.sweep={ part_size = ['1 MiB', '5 MiB', '8 MiB'], parts_in_flight = [1, 4] }"],
     "ycsb": ["phase.load.objects.count=300", "phase.load.stop_after=300", "phase.run.stop_after=500"],

@@ -36,7 +36,7 @@ def run_action(folder, inputs):
 
 def test_runs_are_measured_checked_and_compared(tmp_path):
     inputs = {"run": "get --store memory: --duration 3s --warmup 0s", "slo": "errors < 1%\nget.p50 < 1s",
-              "fail-if": "get.p50 > +90000%", "cannot-tell": "pass"}
+              "fail-if": "get.p50 > +90000%", "inconclusive": "pass"}
     codes, summary, outputs = run_action(tmp_path, inputs)
     assert all(code == 0 for code, _ in codes.values()), codes
     assert "| errors &lt; 1% |" in summary and "Comparison" not in summary
@@ -48,7 +48,7 @@ def test_runs_are_measured_checked_and_compared(tmp_path):
 
 def test_a_missed_objective_fails_and_arguments_are_not_executed(tmp_path):
     inputs = {"run": "get --store memory: --duration 2s --warmup 0s --vantage '$(touch executed); touch executed'",
-              "slo": "errors < 0%", "cannot-tell": "fail"}
+              "slo": "errors < 0%", "inconclusive": "fail"}
     codes, summary, _ = run_action(tmp_path, inputs | {"slo": "get.p50 < 1ns"})
     assert codes["Measure"][0] == 0, codes
     assert codes["Check"][0] == 1 and "FAIL" in summary, codes

@@ -107,10 +107,10 @@ def used(name, price, work):
     if meter == "requests":
         calls = {"PutObject": work["put"], "GetObject": work["get"], "ListObjects": work["list"], "DeleteObject": work["delete"]}
         count = sum(calls.get(c, 0) for c in price["calls"])
-        return F(count * (-(-size // int(amount(price["every"]))) if "every" in price else 1))
+        return F(count * (-(-size // int(amount(price["size_step"]))) if "size_step" in price else 1))
     egress = egress_of(name, work)
     quantity = F({"upload": work["put"] * size, "retrieval": max(work["get"] * size, egress), "egress": egress}.get(meter, 0))
-    least = int(amount(price["least"])) if "least" in price else 0
+    least = int(amount(price["minimum_bytes_per_request"])) if "minimum_bytes_per_request" in price else 0
     return quantity * least / size if size < least else quantity
 
 

@@ -94,7 +94,7 @@ def test_an_acknowledged_write_survives_sigkill_and_a_restart(tmp_path):
         s3 = client(again)
         assert [s3.get_object(Bucket="kill", Key="k", VersionId=v)["Body"].read() for v in versions] == [b"0", b"1", b"2"]
         assert s3.get_object(Bucket="kill", Key="large")["Body"].read() == b"x" * 3_000_000
-    for command in ("scrub", "status", "rebuild-catalog"):
+    for command in ("scrub", "status", "rebuild-index"):
         done = subprocess.run([GATEWAY, command, "--data", data, "--json"], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         json.loads(done.stdout)

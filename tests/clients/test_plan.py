@@ -63,8 +63,8 @@ def test_a_plan_has_the_requests_that_the_gateway_then_sends(tmp_path):
         planned = json.loads(done.stdout)
         assert files(tmp_path, "hot") == before and not files(tmp_path, "cold")
         assert not list(tmp_path.glob("*.snapshot-*"))
-    assert (planned["objects"], planned["moves"], planned["packed"], planned["segments"]) == (305, 5, 300, 2)
-    assert planned["headline"].startswith("The rules would move 5 blobs and pack 300 bodies into 2 segments with ")
+    assert (planned["objects"], planned["moves"], planned["packed"], planned["pack_files"]) == (305, 5, 300, 2)
+    assert planned["headline"].startswith("The rules would move 5 blobs and pack 300 bodies into 2 pack files with ")
     with Server(path, "--move-every", "50ms", "--metrics-listen", "127.0.0.1:0", command=(GATEWAY, "run")) as server:
         wait(lambda: len(files(tmp_path, "cold")) == 5 and len(files(tmp_path, "hot")) == 2, "everything is moved")
         expected = {tier["tier"]: tier["requests"] for tier in planned["tiers"]}
@@ -83,12 +83,12 @@ def test_a_plan_shows_the_effect_of_other_settings_as_a_page(tmp_path):
         s3.create_bucket(Bucket="tiers")
         for number in range(300):
             s3.put_object(Bucket="tiers", Key=f"small/{number:03}", Body=b"x" * 10_000)
-    done = plan(path, "--what-if", "pack.segment=16MiB", "--format", "html", "--output", str(tmp_path / "plan.html"))
+    done = plan(path, "--what-if", "pack.file_size=16MiB", "--format", "html", "--output", str(tmp_path / "plan.html"))
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "plan.html").read_text()
-    assert "pack 300 bodies into 1 segments" in page and "pack.segment=16MiB" in page and "as in the file" in page
+    assert "pack 300 bodies into 1 pack files" in page and "pack.file_size=16MiB" in page and "as in the file" in page
     shown = plan(path).stdout
-    assert "into 3 segments" in shown and "as separate blobs" in shown
+    assert "into 3 pack files" in shown and "as separate blobs" in shown
 
 
 def test_a_plan_needs_prices(tmp_path):
@@ -111,8 +111,8 @@ def test_a_plan_needs_prices(tmp_path):
     assert done.returncode == 2 and "aws-s4" in done.stderr
     done = plan(priced(tmp_path, hot="none"))
     assert done.returncode == 0 and "tier hot has no price" in done.stdout
-    done = plan(priced(tmp_path), "--what-if", "pack.segment=1GB GB")
-    assert done.returncode == 2 and "pack.segment" in done.stderr
+    done = plan(priced(tmp_path), "--what-if", "pack.file_size=1GB GB")
+    assert done.returncode == 2 and "pack.file_size" in done.stderr
     done = plan(priced(tmp_path), "--what-if", "pack.colour=red")
     assert done.returncode == 2 and "unknown field `colour`" in done.stderr
 
@@ -172,7 +172,7 @@ def test_a_listing_has_the_plan_of_the_adopted_objects(tmp_path):
     subprocess.run([GATEWAY, "adopt", path, "--tier", "hot", "--bucket", "listed", "--owner", "o"], check=True)
     adopted = json.loads(plan(path, "--json").stdout)
     assert (adopted["objects"], adopted["moves"], adopted["packed"]) == (80, 40, 40)
-    names = ("objects", "moves", "packed", "segments", "bytes", "now_usd", "month_before_usd", "month_after_usd")
+    names = ("objects", "moves", "packed", "pack_files", "bytes", "now_usd", "month_before_usd", "month_after_usd")
     for other in (listed, text):
         assert {name: other[name] for name in names} == {name: adopted[name] for name in names}
         assert [tier["requests"] for tier in other["tiers"]] == [tier["requests"] for tier in adopted["tiers"]]

@@ -225,10 +225,10 @@ def test_kills_during_moves_lose_nothing_and_leave_no_orphans(tmp_path):
 PACK = '''
 [pack]
 tier = "hot"
-up_to = "64 KiB"
-segment = "1 MiB"
-after = "0s"
-linger = "0s"
+max_body = "64 KiB"
+file_size = "1 MiB"
+min_age = "0s"
+max_wait = "0s"
 '''
 
 

@@ -132,10 +132,12 @@ fn stored(rules: &Rules, usage: &Usage) -> Option<Quantity> {
 /// Returns the billed bytes of uploads or retrievals, given the number of requests. Applies the free bytes and
 /// the minimum bytes of each request.
 fn moved(meter: &Meter, usage: &Usage, bytes: u64, requests: u128) -> Option<Quantity> {
-    let free = u128::from(meter.above).saturating_mul(requests);
+    let free = u128::from(meter.free_bytes_per_request).saturating_mul(requests);
     let quantity = Quantity::whole(u128::from(bytes).saturating_sub(free));
     match usage.object_bytes {
-        own if own > 0 && own < meter.least => quantity.scaled(meter.least, own),
+        own if own > 0 && own < meter.minimum_bytes_per_request => {
+            quantity.scaled(meter.minimum_bytes_per_request, own)
+        }
         _ => Some(quantity),
     }
 }
@@ -143,9 +145,9 @@ fn moved(meter: &Meter, usage: &Usage, bytes: u64, requests: u128) -> Option<Qua
 fn quantity(meter: &Meter, tariff: &Tariff, usage: &Usage) -> Option<Quantity> {
     Some(match meter.measure {
         Measure::Storage => stored(&tariff.rules, usage)?,
-        Measure::Requests { calls, every: 0 } => Quantity::whole(usage.calls.sum(calls)),
-        Measure::Requests { calls, every } => {
-            let each = usage.object_bytes.div_ceil(every).max(1);
+        Measure::Requests { calls, size_step: 0 } => Quantity::whole(usage.calls.sum(calls)),
+        Measure::Requests { calls, size_step } => {
+            let each = usage.object_bytes.div_ceil(size_step).max(1);
             Quantity::whole(usage.calls.sum(calls)).scaled(each, 1)?
         }
         Measure::Upload => moved(meter, usage, usage.uploaded, usage.uploads())?,

@@ -22,13 +22,13 @@ pub struct Provenance {
 pub enum Measure {
     /// Bytes stored over time.
     Storage,
-    /// Requests of some kinds. If `every` is not 0, a request counts once for each started `every` bytes of its
+    /// Requests of some kinds. If `size_step` is not 0, a request counts once for each started `size_step` bytes of its
     /// object.
     Requests {
         /// Kinds of requests that count.
         calls: CallSet,
         /// Step in bytes; 0 if each request counts once.
-        every: u64,
+        size_step: u64,
     },
     /// Object bytes written.
     Upload,
@@ -111,9 +111,9 @@ pub struct Meter {
     /// Number of bytes, requests or seconds in one unit.
     pub unit_base: u64,
     /// Bytes of each request that are not billed.
-    pub above: u64,
+    pub free_bytes_per_request: u64,
     /// Minimum number of bytes billed per request.
-    pub least: u64,
+    pub minimum_bytes_per_request: u64,
     /// Free allowance per month.
     pub free: Free,
     /// True if the tiers include the free allowance, false if they start after it.

@@ -20,7 +20,7 @@ use crate::catalog::{Catalog, CatalogError};
 use crate::mover::budget::Budget;
 use crate::mover::pack::pack;
 use crate::mover::pass::{Batch, Pass, Rules};
-use crate::mover::scan::all_segments;
+use crate::mover::scan::all_pack_files;
 use crate::mover::{self, Move};
 use crate::object::{Store, now_ms};
 use crate::plan::{self, Plan, Terms};
@@ -150,10 +150,10 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &Settings) {
     if let Err(error) = mover::give_up_unfinished(store).await {
         crate::log::warn(&format!("unfinished moves were not given up: {error}"));
     }
-    // Without rules, only existing segments need work.
+    // Without rules, only existing pack files need work.
     let needs_nothing = settings.rules.is_empty() && store.classes.is_empty();
     let is_alone = !store.catalog.is_shared() && !settings.surveys;
-    if needs_nothing && is_alone && all_segments(store).is_ok_and(|segments| segments.is_empty()) {
+    if needs_nothing && is_alone && all_pack_files(store).is_ok_and(|pack_files| pack_files.is_empty()) {
         return;
     }
     let pause_ms = settings.move_every_ms.max(if needs_nothing { SURVEY_MS } else { 0 });
@@ -215,9 +215,9 @@ async fn within_budget<C: Catalog>(
 /// Result of a batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Blobs that were moved, and segments that were written.
+    /// Blobs that were moved, and pack files that were written.
     pub moved: u64,
-    /// Blobs and segments for which a tier or the catalog has failed.
+    /// Blobs and pack files for which a tier or the catalog has failed.
     pub failed: u64,
 }
 
@@ -243,7 +243,7 @@ pub async fn execute<C: Catalog>(store: &Store<C>, batch: Batch) -> Done {
             Ok(packed) => done.moved += u64::from(packed.objects > 0),
             Err(error) => {
                 done.failed += 1;
-                crate::log::warn(&format!("a segment was not written: {error}"));
+                crate::log::warn(&format!("a pack file was not written: {error}"));
             }
         }
     }

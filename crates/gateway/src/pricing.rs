@@ -200,7 +200,7 @@ pub struct Gate {
     /// Length of a part of an upload to the destination in bytes.
     pub part: u64,
     /// Days for which a blob is expected to stay.
-    pub stay_days: u64,
+    pub payback_days: u64,
 }
 
 impl Gate {
@@ -228,8 +228,8 @@ impl Gate {
                 month.pico() * i128::from(days * 24) / i128::from(tariff.rules.month_hours),
             ))
         };
-        let billed_days = self.stay_days.max(self.to.rules.minimum_days);
-        let saved = stored(before, &self.from, self.stay_days)? - stored(after, &self.to, billed_days)?;
+        let billed_days = self.payback_days.max(self.to.rules.minimum_days);
+        let saved = stored(before, &self.from, self.payback_days)? - stored(after, &self.to, billed_days)?;
         Ok(saved - moves)
     }
 }
@@ -269,12 +269,12 @@ mod tests {
 
     #[test]
     fn a_move_pays_if_it_saves_more_than_it_costs() {
-        let gate = |from: &str, to: &str, stay_days: u64| Gate {
+        let gate = |from: &str, to: &str, payback_days: u64| Gate {
             from: tariff(from),
             to: tariff(to),
             home: tariff(from),
             part: 8 << 20,
-            stay_days,
+            payback_days,
         };
         // S3 Express to S3: 0.11 and 0.023 per GiB and month; a write costs 0.000005.
         let express = gate("aws-s3-express", "aws-s3", 90);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::body::blob::{BlobError, Blobs, text};
 use crate::body::location::BlobName;
-use crate::body::segment::Slice;
+use crate::body::pack_file::Slice;
 use crate::catalog::Catalog;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::Engine;
@@ -134,7 +134,7 @@ async fn verify_objects(
             }
         };
     }
-    let mut segments = Segments::default();
+    let mut pack_files = PackFiles::default();
     scan.seek(Bound::Included(b"o"))?;
     while let Some((catalog_key, row)) = scan.next()? {
         if catalog_key.first() != Some(&b'o') {
@@ -147,7 +147,7 @@ async fn verify_objects(
         let version = head.as_ref().map_or(String::new(), Head::version);
         let found = match catalog.get(&catalog_key) {
             Err(error) => Err(Problem::damaged(error)),
-            Ok(_) => verify_object(catalog, blobs, &catalog_key, &row, &mut segments).await,
+            Ok(_) => verify_object(catalog, blobs, &catalog_key, &row, &mut pack_files).await,
         };
         match found {
             Ok(()) => {
@@ -162,14 +162,14 @@ async fn verify_objects(
             }
         }
     }
-    segments.compare_counts(catalog, result)
+    pack_files.compare_counts(catalog, result)
 }
 
-/// Segments that were verified: the number of objects that refer to each, and what is wrong with it.
+/// Pack files that were verified: the number of objects that refer to each, and what is wrong with it.
 #[derive(Default)]
-struct Segments(BTreeMap<BlobName, (u64, Result<(), Problem>)>);
+struct PackFiles(BTreeMap<BlobName, (u64, Result<(), Problem>)>);
 
-impl Segments {
+impl PackFiles {
     /// Compares the numbers of objects with those in the catalog.
     fn compare_counts(
         &self,
@@ -177,16 +177,16 @@ impl Segments {
         result: &mut Scrub,
     ) -> Result<(), crate::catalog::CatalogError> {
         let mut scan = catalog.scan();
-        scan.seek(Bound::Included(keys::SEGMENTS))?;
+        scan.seek(Bound::Included(keys::PACK_FILES))?;
         while let Some((key, row)) = scan.next()?
-            && let Some(name) = key.strip_prefix(keys::SEGMENTS)
+            && let Some(name) = key.strip_prefix(keys::PACK_FILES)
         {
             let count = Live::decode(&row.head).map_or(0, |live| live.live);
             let name = BlobName::try_from(name).unwrap_or_default();
             let found = self.0.get(&name).map_or(0, |(objects, _)| *objects);
             if count != found {
                 let name = text(&name);
-                result.damage.push(format!("segment {name} counts {count} objects instead of {found}"));
+                result.damage.push(format!("pack file {name} counts {count} objects instead of {found}"));
             }
         }
         Ok(())
@@ -208,27 +208,27 @@ async fn verify_blob(
     Ok(())
 }
 
-/// Verifies a body in a segment. All bytes of the segment are verified once; if some are damaged, each body is read.
+/// Verifies a body in a pack file. All bytes of the pack file are verified once; if some are damaged, each body is read.
 async fn verify_slice(
     catalog: &Arc<AnyCatalog>,
     blobs: &Blobs,
     slice: &Slice,
-    segments: &mut Segments,
+    pack_files: &mut PackFiles,
 ) -> Result<(), Problem> {
-    let live = catalog.get(&keys::segment(&slice.segment)).ok().flatten();
+    let live = catalog.get(&keys::pack_file(&slice.pack_file)).ok().flatten();
     let Some(live) = live.and_then(|row| Live::decode(&row.head)) else {
-        let name = text(&slice.segment);
-        return Err(Problem::Damaged(format!("segment {name} is not in the catalog")));
+        let name = text(&slice.pack_file);
+        return Err(Problem::Damaged(format!("pack file {name} is not in the catalog")));
     };
-    if let std::collections::btree_map::Entry::Vacant(entry) = segments.0.entry(slice.segment) {
-        entry.insert((0, verify_blob(catalog, blobs, &slice.segment, live.size).await));
+    if let std::collections::btree_map::Entry::Vacant(entry) = pack_files.0.entry(slice.pack_file) {
+        entry.insert((0, verify_blob(catalog, blobs, &slice.pack_file, live.size).await));
     }
-    let Some((objects, verified)) = segments.0.get_mut(&slice.segment) else { return Ok(()) };
+    let Some((objects, verified)) = pack_files.0.get_mut(&slice.pack_file) else { return Ok(()) };
     *objects += 1;
     if verified.is_ok() {
         return Ok(());
     }
-    let head = find_blob(&**catalog, &slice.segment).map(|(head, _)| head);
+    let head = find_blob(&**catalog, &slice.pack_file).map(|(head, _)| head);
     for location in head.map(|head| head.locations).unwrap_or_default() {
         blobs.read_slice(&location, live.size, slice).await?;
     }
@@ -241,7 +241,7 @@ async fn verify_object(
     blobs: &Blobs,
     key: &[u8],
     row: &crate::catalog::Row,
-    segments: &mut Segments,
+    pack_files: &mut PackFiles,
 ) -> Result<(), Problem> {
     let value = catalog.value(key, row).map_err(Problem::damaged)?;
     let head = Head::decode(&row.head).ok_or_else(|| Problem::damaged("the row has an unknown encoding"))?;
@@ -253,7 +253,7 @@ async fn verify_object(
     match &head.body {
         Body::Inline => Ok(()),
         Body::Blob(name) => verify_blob(catalog, blobs, name, head.size).await,
-        Body::Slice(slice) => verify_slice(catalog, blobs, slice, segments).await,
+        Body::Slice(slice) => verify_slice(catalog, blobs, slice, pack_files).await,
         Body::Pieces => {
             for piece in &properties.pieces {
                 let Piece::Blob(name, size) = piece else { continue };

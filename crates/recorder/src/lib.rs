@@ -1,4 +1,4 @@
-//! What a run records: the results of operations, counted without locks in full histograms, so that merging loses nothing
+//! The records of a run: results of operations, counted without locks in full histograms, so that merging loses nothing
 //! that a percentile needs.
 //!
 //! Each worker owns a [`worker::WorkerRecorder`]. Once a second it sends its [`tally::Tally`]s, histograms

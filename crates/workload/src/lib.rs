@@ -1,4 +1,4 @@
-//! What a run does and when, as pure functions of the seed and the number of an operation. Only [`experiment`] and
+//! Operations of a run and their intended times, as pure functions of the seed and the number of an operation. Only [`experiment`] and
 //! [`logs`] read files.
 //!
 //! [`Workload::sequence`] maps operation number `i` of a phase to an [`Operation`]: its kind, object, size and content.

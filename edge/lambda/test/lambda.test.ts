@@ -37,7 +37,7 @@ after(async () => {
 
 test("an S3 store is measured from the region of the function", async () => {
     const url = `lambda=http://127.0.0.1:${(front.address() as AddressInfo).port}`;
-    const run = ["edge", "run", "mixed", "--worker", url, "--store", store.url, "--rate", "50/s", "--duration", "2s"];
+    const run = ["edge", "run", "mixed", "--relay", url, "--store", store.url, "--rate", "50/s", "--duration", "2s"];
     const result = await plimsoll([...run, "--objects", "20", "--json"]);
     for (const window of result.windows) {
         assert.deepEqual(window.errors, {});

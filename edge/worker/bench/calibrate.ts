@@ -24,5 +24,5 @@ const worker = new Miniflare({
     bindings: { TOKEN, HOSTS: listen },
 });
 const url = (await worker.ready).origin;
-process.exitCode = await inherited(["edge", "calibrate", "--worker", url, "--listen", listen]);
+process.exitCode = await inherited(["edge", "calibrate", "--relay", url, "--listen", listen]);
 await worker.dispose();

@@ -30,7 +30,7 @@ after(async () => {
 });
 
 test("an R2 bucket is measured through its binding", async () => {
-    const run = ["edge", "run", "mixed", "--worker", `here=${url}`, "--size", "10KiB", "--objects", "50"];
+    const run = ["edge", "run", "mixed", "--relay", `here=${url}`, "--size", "10KiB", "--objects", "50"];
     const result = await plimsoll([...run, "--rate", "100/s", "--duration", "2s", "--json"]);
     const windows = result.windows.filter((window: any) => window.role === "measure");
     assert.ok(windows.length >= 2, "reads and writes are measured");
@@ -45,19 +45,19 @@ test("an R2 bucket is measured through its binding", async () => {
 });
 
 test("listings and metadata are measured through the binding, multipart uploads are refused", async () => {
-    const common = ["--worker", url, "--duration", "1s", "--warmup", "0s", "--concurrency", "2", "--json"];
+    const common = ["--relay", url, "--duration", "1s", "--warmup", "0s", "--concurrency", "2", "--json"];
     for (const run of [["edge", "run", "list", "--objects", "30"], ["edge", "run", "head"]]) {
         const result = await plimsoll([...run, ...common]);
         for (const window of result.windows) assert.deepEqual(window.errors, {});
     }
-    const parts = ["edge", "run", "put", "--size", "11MiB", "--part-size", "5MiB", "--worker", url];
+    const parts = ["edge", "run", "put", "--size", "11MiB", "--part-size", "5MiB", "--relay", url];
     assert.match(await failure(parts), /multipart/);
     const bucket = await worker.getR2Bucket("BUCKET");
     assert.deepEqual((await bucket.list()).objects, []);
 });
 
 test("an S3 store is measured through fetch, without the network path to the Worker", async () => {
-    const run = ["edge", "run", "get", "--worker", url, "--store", store.url, "--rate", "20/s", "--duration", "3s"];
+    const run = ["edge", "run", "get", "--relay", url, "--store", store.url, "--rate", "20/s", "--duration", "3s"];
     const result = await plimsoll([...run, "--json"]);
     const get = result.windows.find((window: any) => window.role === "measure");
     assert.deepEqual(get.errors, {});
@@ -87,8 +87,8 @@ test("requests without the token, to other hosts or of other forms are refused",
 
 test("errors of the relay are told apart from those of the store", async () => {
     const other = "s3://bucket?endpoint=http://127.0.0.1:9";
-    const message = await failure(["edge", "run", "get", "--worker", url, "--store", other]);
+    const message = await failure(["edge", "run", "get", "--relay", url, "--store", other]);
     assert.match(message, /the relay failed: HOSTS does not list 127.0.0.1:9/);
-    const wrong = await failure(["edge", "run", "get", "--worker", url], { PLIMSOLL_RELAY_TOKEN: "another token" });
+    const wrong = await failure(["edge", "run", "get", "--relay", url], { PLIMSOLL_RELAY_TOKEN: "another token" });
     assert.match(wrong, /the token is wrong/);
 });

@@ -153,15 +153,16 @@ fn tiers(price: &PriceSpec, unit_base: u64) -> Result<Vec<Tier>, String> {
 }
 
 fn measure(price: &PriceSpec) -> Result<Measure, String> {
-    let every = price.every.as_deref().map(|text| volume("every", text)).transpose()?;
-    if (every.is_some() || !price.calls.is_empty()) && price.meter != MeterName::Requests {
-        return Err("calls = and every = are valid only with meter = \"requests\"".into());
+    let size_step = price.size_step.as_deref().map(|text| volume("size_step", text)).transpose()?;
+    if (size_step.is_some() || !price.calls.is_empty()) && price.meter != MeterName::Requests {
+        return Err("calls = and size_step = are valid only with meter = \"requests\"".into());
     }
     Ok(match price.meter {
         MeterName::Storage => Measure::Storage,
-        MeterName::Requests => {
-            Measure::Requests { calls: price.calls.iter().copied().collect(), every: every.unwrap_or(0) }
-        }
+        MeterName::Requests => Measure::Requests {
+            calls: price.calls.iter().copied().collect(),
+            size_step: size_step.unwrap_or(0),
+        },
         MeterName::Upload => Measure::Upload,
         MeterName::Retrieval => Measure::Retrieval,
         MeterName::Egress => Measure::Egress,
@@ -240,8 +241,8 @@ fn price(sources: &Sources, price: &PriceSpec) -> Result<Price, String> {
         unit(price.meter, price.per.as_deref())?
     };
     let moves = matches!(price.meter, MeterName::Upload | MeterName::Retrieval);
-    if (price.above.is_some() || price.least.is_some()) && !moves {
-        return Err("above = and least = are valid only with meter = \"upload\" or \"retrieval\"".into());
+    if (price.free_bytes_per_request.is_some() || price.minimum_bytes_per_request.is_some()) && !moves {
+        return Err("free_bytes_per_request = and minimum_bytes_per_request = are valid only with meter = \"upload\" or \"retrieval\"".into());
     }
     let meter = Meter {
         item: item(price)?,
@@ -249,8 +250,14 @@ fn price(sources: &Sources, price: &PriceSpec) -> Result<Price, String> {
         tiers: tiers(price, unit.base)?,
         unit: unit.name,
         unit_base: unit.base,
-        above: price.above.as_deref().map_or(Ok(0), |text| volume("above", text))?,
-        least: price.least.as_deref().map_or(Ok(0), |text| volume("least", text))?,
+        free_bytes_per_request: price
+            .free_bytes_per_request
+            .as_deref()
+            .map_or(Ok(0), |text| volume("free_bytes_per_request", text))?,
+        minimum_bytes_per_request: price
+            .minimum_bytes_per_request
+            .as_deref()
+            .map_or(Ok(0), |text| volume("minimum_bytes_per_request", text))?,
         free: free(price)?,
         free_inside_tiers: price.free_inside_tiers,
         provenance: provenance(sources, &price.source, &price.as_of, price.confidence)?,

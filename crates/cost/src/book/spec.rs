@@ -137,13 +137,13 @@ pub struct PriceSpec {
     pub tiers: Vec<TierSpec>,
     /// Bytes of each request that are free, such as `512 KiB`. Only for uploads and retrievals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub above: Option<String>,
+    pub free_bytes_per_request: Option<String>,
     /// Minimum number of bytes billed per request, such as `32 KiB`. Only for uploads and retrievals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub least: Option<String>,
+    pub minimum_bytes_per_request: Option<String>,
     /// Step in which the size of the object counts, such as `1 KiB`: a request counts once for each started step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub every: Option<String>,
+    pub size_step: Option<String>,
     /// Free amount per month: `10 GB`, or a number of requests, invocations, CPU milliseconds or GB-seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free: Option<String>,

@@ -69,7 +69,7 @@ if (decided.tiering) {
     table: () => [["days", "p99 at least ms", "p99 at most ms"]].concat(t.ages.map((d, k) => [d, t.p99_low[k], t.p99_high[k]])) });
 }
 if (decided.advice && decided.advice.points.length) {
-  const a = decided.advice, tone = { pass: "#009e73", FAIL: "#d55e00", "cannot tell": "#e69f00" };
+  const a = decided.advice, tone = { pass: "#009e73", FAIL: "#d55e00", "inconclusive": "#e69f00" };
   const line = a.points.filter((p) => p.front).sort((x, y) => x.usd - y.usd).map((p) => [p.usd, p.ms]);
   const usd = a.points.map((p) => p.usd), middle = Math.sqrt(Math.min(...usd) * Math.max(...usd));
   const symbol = { measured: "circle", EMULATED: "diamond", IMPORTED: "triangle", PUBLISHED: "rect" };

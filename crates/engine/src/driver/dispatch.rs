@@ -294,7 +294,8 @@ pub fn next_task(context: &Context, id: usize, free_since_ns: u64) -> Option<Tas
         let phase = context.phase(task.phase);
         // If another connection slot is idle, the operation could have started when it was due. In that case
         // the client causes the delay, not the store.
-        let idle = context.slots.working() + 1 < context.share(phase.load.slots()) && phase.cooldown_ns == 0;
+        let idle =
+            context.slots.working() + 1 < context.share(phase.load.slots()) && phase.think_time_ns == 0;
         let ready_ns = if idle { task.ready_ns } else { task.ready_ns.max(free_since_ns) };
         return Some(Task { ready_ns, ..task });
     }

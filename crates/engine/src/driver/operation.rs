@@ -57,11 +57,11 @@ pub async fn slot_loop(
         if context.draining.get() && context.slots.working() == 0 {
             context.changed.notify_one();
         }
-        let cooldown_ns = context.phase(task.phase).cooldown_ns;
-        if cooldown_ns > 0 && !context.draining.get() {
-            wait_until(&mut state.timer, now_ns() + cooldown_ns).await;
+        let think_time_ns = context.phase(task.phase).think_time_ns;
+        if think_time_ns > 0 && !context.draining.get() {
+            wait_until(&mut state.timer, now_ns() + think_time_ns).await;
         }
-        if cooldown_ns > 0 || std::mem::take(&mut state.busy_after_end) {
+        if think_time_ns > 0 || std::mem::take(&mut state.busy_after_end) {
             free_since_ns = now_ns();
         }
         if std::mem::take(&mut state.hit_cost_limit) {

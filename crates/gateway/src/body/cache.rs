@@ -1,4 +1,4 @@
-//! Cache of slices of segments, in memory and on a local disk.
+//! Cache of slices of pack files, in memory and on a local disk.
 //!
 //! Slices are immutable and their places are never used again, so an entry cannot be outdated. Readers verify the
 //! checksum of an entry, so a damaged one is read again from its tier.
@@ -12,7 +12,7 @@ use foyer::{
 };
 
 use super::location::BlobName;
-use super::segment::Slice;
+use super::pack_file::Slice;
 use crate::blocking::block_on;
 
 /// Sizes of a cache.
@@ -38,21 +38,21 @@ impl Default for CacheSettings {
 /// Place of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
-    segment: BlobName,
+    pack_file: BlobName,
     offset: u64,
 }
 
 impl Code for Key {
     fn encode(&self, writer: &mut impl Write) -> foyer::Result<()> {
-        writer.write_all(&self.segment).map_err(foyer::Error::io_error)?;
+        writer.write_all(&self.pack_file).map_err(foyer::Error::io_error)?;
         writer.write_all(&self.offset.to_le_bytes()).map_err(foyer::Error::io_error)
     }
 
     fn decode(reader: &mut impl Read) -> foyer::Result<Key> {
-        let (mut segment, mut offset) = ([0; 16], [0; 8]);
-        reader.read_exact(&mut segment).map_err(foyer::Error::io_error)?;
+        let (mut pack_file, mut offset) = ([0; 16], [0; 8]);
+        reader.read_exact(&mut pack_file).map_err(foyer::Error::io_error)?;
         reader.read_exact(&mut offset).map_err(foyer::Error::io_error)?;
-        Ok(Key { segment, offset: u64::from_le_bytes(offset) })
+        Ok(Key { pack_file, offset: u64::from_le_bytes(offset) })
     }
 
     fn estimated_size(&self) -> usize {
@@ -109,7 +109,7 @@ impl Cache {
 
     /// Returns the bytes of a slice, which may be damaged. An error of the cache is a miss.
     pub async fn get(&self, slice: &Slice) -> Option<Bytes> {
-        let key = Key { segment: slice.segment, offset: slice.offset };
+        let key = Key { pack_file: slice.pack_file, offset: slice.offset };
         let entries = self.entries.as_ref()?;
         if !self.has_disk {
             return entries.memory().get(&key).map(|entry| entry.value().clone());
@@ -118,9 +118,9 @@ impl Cache {
     }
 
     /// Adds a body. The bytes are copied, so that they do not hold a larger buffer in memory.
-    pub fn insert(&self, segment: BlobName, offset: u64, body: &[u8]) {
+    pub fn insert(&self, pack_file: BlobName, offset: u64, body: &[u8]) {
         if let Some(entries) = &self.entries {
-            entries.insert(Key { segment, offset }, Bytes::copy_from_slice(body));
+            entries.insert(Key { pack_file, offset }, Bytes::copy_from_slice(body));
         }
     }
 }
@@ -143,7 +143,7 @@ mod tests {
     use crate::testing::TempDir;
 
     fn slice(offset: u64) -> Slice {
-        Slice { segment: [1; 16], offset, size: 4, crc: 0 }
+        Slice { pack_file: [1; 16], offset, size: 4, crc: 0 }
     }
 
     #[test]

@@ -4,6 +4,6 @@ pub mod blob;
 pub mod cache;
 mod chunks;
 pub mod location;
+pub mod pack_file;
 pub mod reader;
-pub mod segment;
 pub mod slices;

@@ -1,4 +1,4 @@
-//! Reads of slices of segments: through the cache, with one request for neighbours that are read one after the other.
+//! Reads of slices of pack files: through the cache, with one request for neighbours that are read one after the other.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::blob::{BlobError, Blobs};
 use super::cache::Cache;
 use super::location::{BlobName, Location};
-use super::segment::Slice;
+use super::pack_file::Slice;
 
 /// Largest distance in bytes between neighbouring reads, in both directions: concurrent reads arrive in any order.
 const NEAR: u64 = 64 << 10;
@@ -21,8 +21,8 @@ const STREAK: u32 = 3;
 const WINDOW: Range<u64> = 64 << 10..1 << 20;
 /// Bytes that were read ahead and are kept in memory, besides the cache.
 const MAX_AHEAD: usize = 32 << 20;
-/// Number of segments whose last reads are known.
-const MAX_SEGMENTS: usize = 256;
+/// Number of pack files whose last reads are known.
+const MAX_PACK_FILES: usize = 256;
 
 /// Reads of neighbours.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,7 +35,7 @@ struct Streak {
     window: u64,
 }
 
-/// The last reads of a segment.
+/// The last reads of a pack file.
 #[derive(Debug, Clone, Copy, Default)]
 struct Recent {
     streaks: [Streak; 4],
@@ -73,24 +73,24 @@ impl Recent {
     }
 }
 
-/// A range of a segment that is being read.
+/// A range of a pack file that is being read.
 struct Flight {
-    segment: BlobName,
+    pack_file: BlobName,
     range: Range<u64>,
     ended: watch::Receiver<()>,
 }
 
-/// A range of a segment that was read ahead.
+/// A range of a pack file that was read ahead.
 struct Window {
-    segment: BlobName,
-    /// Offset of the bytes in the segment.
+    pack_file: BlobName,
+    /// Offset of the bytes in the pack file.
     at: u64,
     bytes: Bytes,
 }
 
 impl Window {
     fn get(&self, slice: &Slice) -> Option<Bytes> {
-        let start = slice.offset.checked_sub(self.at).filter(|_| self.segment == slice.segment)?;
+        let start = slice.offset.checked_sub(self.at).filter(|_| self.pack_file == slice.pack_file)?;
         let (start, size) = (usize::try_from(start).ok()?, usize::try_from(slice.size).ok()?);
         let end = start.checked_add(size).filter(|end| *end <= self.bytes.len())?;
         Some(self.bytes.slice(start..end))
@@ -136,15 +136,15 @@ pub struct Slices {
 /// A permission to read a range. Others wait for its end instead of reading the same range.
 struct Ticket<'a> {
     slices: &'a Slices,
-    segment: BlobName,
+    pack_file: BlobName,
     range: Range<u64>,
     _end: watch::Sender<()>,
 }
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        let (segment, range) = (self.segment, &self.range);
-        self.slices.lock().flights.retain(|flight| flight.segment != segment || flight.range != *range);
+        let (pack_file, range) = (self.pack_file, &self.range);
+        self.slices.lock().flights.retain(|flight| flight.pack_file != pack_file || flight.range != *range);
     }
 }
 
@@ -169,7 +169,7 @@ impl Slices {
     async fn cached(&self, slice: &Slice) -> Option<Bytes> {
         let ahead = {
             let mut state = self.lock();
-            if let Some(recent) = state.recent.get_mut(&slice.segment) {
+            if let Some(recent) = state.recent.get_mut(&slice.pack_file) {
                 recent.note(slice);
             }
             state.ahead(slice)
@@ -186,24 +186,26 @@ impl Slices {
         let end = slice.offset + slice.size;
         let mut state = self.lock();
         let covers = |flight: &&Flight| {
-            flight.segment == slice.segment && flight.range.start <= slice.offset && flight.range.end >= end
+            flight.pack_file == slice.pack_file
+                && flight.range.start <= slice.offset
+                && flight.range.end >= end
         };
         if let Some(flight) = state.flights.iter().find(covers) {
             return Step::Wait(flight.ended.clone());
         }
-        if state.recent.len() >= MAX_SEGMENTS {
+        if state.recent.len() >= MAX_PACK_FILES {
             state.recent.clear();
         }
-        let recent = state.recent.entry(slice.segment).or_default();
-        // The look into the cache has recorded this read, unless it is the first one in the segment.
+        let recent = state.recent.entry(slice.pack_file).or_default();
+        // The look into the cache has recorded this read, unless it is the first one in the pack file.
         let streak = recent.streak(slice);
         if streak.count >= STREAK {
             streak.window = (streak.window * 2).clamp(WINDOW.start, WINDOW.end);
         }
         let range = slice.offset..end.max(slice.offset + streak.window);
         let (sender, ended) = watch::channel(());
-        state.flights.push(Flight { segment: slice.segment, range: range.clone(), ended });
-        Step::Read(Ticket { slices: self, segment: slice.segment, range, _end: sender })
+        state.flights.push(Flight { pack_file: slice.pack_file, range: range.clone(), ended });
+        Step::Read(Ticket { slices: self, pack_file: slice.pack_file, range, _end: sender })
     }
 }
 
@@ -213,7 +215,7 @@ impl Blobs {
         self.slices.cached(slice).await
     }
 
-    /// Reads a slice at a place of its segment, of `size` bytes, and keeps it and what was read ahead.
+    /// Reads a slice at a place of its pack file, of `size` bytes, and keeps it and what was read ahead.
     ///
     /// # Errors
     /// If the bytes are damaged or the backend fails.
@@ -242,10 +244,10 @@ impl Blobs {
         let length = usize::try_from(slice.size).map_err(|_| damaged())?;
         let body = bytes.get(..length).filter(|body| slice.is_intact(body)).ok_or_else(damaged)?;
         if bytes.len() > length {
-            let window = Window { segment: slice.segment, at: slice.offset, bytes: bytes.clone() };
+            let window = Window { pack_file: slice.pack_file, at: slice.offset, bytes: bytes.clone() };
             self.slices.lock().keep(window);
         } else {
-            self.slices.cache.insert(slice.segment, slice.offset, body);
+            self.slices.cache.insert(slice.pack_file, slice.offset, body);
         }
         Ok(bytes.slice(..length))
     }
@@ -265,7 +267,7 @@ mod tests {
 
     use crate::body::blob::new_name;
     use crate::body::cache::CacheSettings;
-    use crate::body::segment::{Header, START};
+    use crate::body::pack_file::{Header, START};
     use crate::tier::counted::TierUsage;
     use crate::tier::{Backend, Tier, Tiers};
 
@@ -277,7 +279,7 @@ mod tests {
         slices: Vec<Slice>,
     }
 
-    /// A segment with 1,000 bodies of 1 KiB.
+    /// A pack file with 1,000 bodies of 1 KiB.
     async fn world() -> World {
         let tier = Tier::new("only", Backend::new(Arc::new(InMemory::new())));
         let usage = Arc::clone(&tier.usage);
@@ -292,7 +294,7 @@ mod tests {
             let (key, at) = (number.to_string(), bytes.len() as u64);
             let header = Header { bucket: "b", key: &key, head: b"", properties: b"" };
             let (offset, crc) = header.put(&mut bytes, &body);
-            slices.push(Slice { segment: name, offset: at + offset, size: 1024, crc });
+            slices.push(Slice { pack_file: name, offset: at + offset, size: 1024, crc });
         }
         let size = bytes.len() as u64;
         blobs.tiers().get(0).unwrap().store.put(&location.path(), bytes.freeze().into()).await.unwrap();

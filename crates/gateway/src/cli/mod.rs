@@ -1,6 +1,7 @@
 //! Commands of `plimsoll-gateway`.
 
 mod adopt;
+mod examples;
 pub mod out;
 mod place;
 mod plan;
@@ -14,7 +15,7 @@ mod sweep;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// A durable S3 object store over one directory or several tiers.
 #[derive(Debug, Parser)]
@@ -43,7 +44,7 @@ enum Command {
     /// Find objects in the tiers that the catalog does not know, and delete them with --delete
     Sweep(sweep::Arguments),
     /// Build the index of the catalog again from the log
-    RebuildCatalog(rebuild::Arguments),
+    RebuildIndex(rebuild::Arguments),
 }
 
 /// Reason for which a command fails, with its exit code.
@@ -74,7 +75,8 @@ impl Exit {
 
 /// Runs the command of the process arguments.
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let parsed = examples::add(Arguments::command()).try_get_matches();
+    let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(error) => {
             // Clap prints help to standard output and errors to standard error.
@@ -91,7 +93,7 @@ pub fn main() -> ExitCode {
         Command::Release(arguments) => release::release(arguments),
         Command::Rollback(arguments) => rollback::rollback(arguments),
         Command::Sweep(arguments) => sweep::sweep(arguments),
-        Command::RebuildCatalog(arguments) => rebuild::rebuild(arguments),
+        Command::RebuildIndex(arguments) => rebuild::rebuild(arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

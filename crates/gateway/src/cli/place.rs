@@ -297,23 +297,23 @@ impl Place {
         backends: &BTreeMap<String, Backend>,
         numbers: &BTreeMap<String, u16>,
     ) -> Result<Rules, Exit> {
-        let stays = config.moves.iter().map(|rule| rule.stay_days);
-        let mut stays = stays.chain(config.pack.iter().map(|rule| rule.stay_days));
+        let stays = config.moves.iter().map(|rule| rule.payback_days);
+        let mut stays = stays.chain(config.pack.iter().map(|rule| rule.payback_days));
         let needs_prices = config.budget.usd.is_some() || stays.any(|days| days.is_some());
         let today = wall_now().to_zoned(TimeZone::UTC).date();
         let prices = if needs_prices { self.prices(config, backends, today)? } else { BTreeMap::new() };
         let tariff = |name: &String| prices.get(name).cloned().flatten().map(|prices| prices.tariff);
-        let gate = |from: &String, to: &String, stay_days: u64| {
+        let gate = |from: &String, to: &String, payback_days: u64| {
             let part = part_bytes(backends[to].directory.is_some());
             let (home, from, to) = (tariff(&config.write[0])?, tariff(from)?, tariff(to)?);
-            Some(Gate { from, to, home, part, stay_days })
+            Some(Gate { from, to, home, part, payback_days })
         };
         let free = |place: &str| {
             Exit::input(format!("{}: {place}: only_if_cheaper needs tiers with prices", self.name()))
         };
         let mut moves = Vec::new();
         for (index, rule) in config.moves.iter().enumerate() {
-            let found = rule.stay_days.map(|days| gate(&rule.from, &rule.to, days));
+            let found = rule.payback_days.map(|days| gate(&rule.from, &rule.to, days));
             let gate =
                 found.map(|gate| gate.ok_or_else(|| free(&format!("move {}", index + 1)))).transpose()?;
             let (from, to) = (numbers[&rule.from], numbers[&rule.to]);
@@ -321,7 +321,7 @@ impl Place {
             moves.push(Rule { from, to, when: rule.when.clone(), keep_source_ms, min_stay_ms, gate });
         }
         let mut packing = packing(config.pack.as_ref(), numbers);
-        for days in config.pack.iter().filter_map(|rule| rule.stay_days) {
+        for days in config.pack.iter().filter_map(|rule| rule.payback_days) {
             for name in config.tiers.keys() {
                 packing.gates.extend(gate(name, name, days).map(|gate| (numbers[name], gate)));
             }
@@ -333,15 +333,15 @@ impl Place {
     }
 }
 
-/// Returns the rules of segments. Without settings, only segments that exist are written again.
+/// Returns the rules of pack files. Without settings, only pack files that exist are written again.
 fn packing(rule: Option<&PackRule>, numbers: &BTreeMap<String, u16>) -> Packing {
-    let Some(rule) = rule else { return Packing { segment: 64 << 20, ..Packing::default() } };
+    let Some(rule) = rule else { return Packing { file_size: 64 << 20, ..Packing::default() } };
     Packing {
         tier: numbers.get(&rule.tier).copied(),
-        up_to: rule.up_to,
-        segment: rule.segment,
-        after_ms: rule.after_ms,
-        linger_ms: rule.linger_ms,
+        max_body: rule.max_body,
+        file_size: rule.file_size,
+        min_age_ms: rule.min_age_ms,
+        max_wait_ms: rule.max_wait_ms,
         gates: BTreeMap::new(),
     }
 }

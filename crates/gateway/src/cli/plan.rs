@@ -46,7 +46,7 @@ pub struct Arguments {
     /// Name of the bucket of the listing, for rules that depend on it
     #[arg(long, value_name = "NAME", requires = "listing", default_value = "listed")]
     listing_bucket: String,
-    /// Replace a setting and show the difference, such as pack.segment=128MiB or "move.0.when=age > 30d"
+    /// Replace a setting and show the difference, such as pack.file_size=128MiB or "move.0.when=age > 30d"
     #[arg(long, value_name = "NAME=VALUE")]
     what_if: Vec<String>,
     /// Use the prices of this date [default: today]

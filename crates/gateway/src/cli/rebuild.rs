@@ -1,4 +1,4 @@
-//! `plimsoll-gateway rebuild-catalog`: builds the index again from the log.
+//! `plimsoll-gateway rebuild-index`: builds the index again from the log.
 
 use clap::Args;
 
@@ -8,7 +8,7 @@ use super::place::Place;
 use crate::catalog::embedded::catalog::EmbeddedCatalog;
 use crate::config::CatalogPlace;
 
-/// Arguments of `plimsoll-gateway rebuild-catalog`.
+/// Arguments of `plimsoll-gateway rebuild-index`.
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]

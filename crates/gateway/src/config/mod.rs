@@ -17,7 +17,7 @@ use crate::catalog::postgres::Database;
 use crate::mover::budget::Limits;
 use crate::mover::policy::{Condition, parse_time_ms};
 
-/// Largest body in a segment in bytes. It is read with one request, and is in memory as a whole.
+/// Largest body in a pack file in bytes. It is read with one request, and is in memory as a whole.
 const MAX_SLICE: u64 = 1 << 20;
 /// Smallest cache on a disk in bytes.
 const MIN_DISK_CACHE: u64 = 64 << 20;
@@ -31,22 +31,22 @@ pub enum CatalogPlace {
     Database(Box<Database>),
 }
 
-/// Rules of segments.
+/// Rules of pack files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackRule {
     /// Name of the tier that receives small bodies.
     pub tier: String,
-    /// Size in bytes of the largest body in a segment.
-    pub up_to: u64,
-    /// Size in bytes at which a segment is complete.
-    pub segment: u64,
+    /// Size in bytes of the largest body in a pack file.
+    pub max_body: u64,
+    /// Size in bytes at which a pack file is complete.
+    pub file_size: u64,
     /// Age in milliseconds from which a body is packed.
-    pub after_ms: u64,
-    /// Age in milliseconds from which a body is packed even if its segment stays smaller.
-    pub linger_ms: u64,
-    /// Days that a segment is expected to stay, if writing it again without garbage must pay for itself in this time;
+    pub min_age_ms: u64,
+    /// Age in milliseconds from which a body is packed even if its pack file stays smaller.
+    pub max_wait_ms: u64,
+    /// Days that a pack file is expected to stay, if writing it again without garbage must pay for itself in this time;
     /// `None` if it always does.
-    pub stay_days: Option<u64>,
+    pub payback_days: Option<u64>,
 }
 
 /// A rule that moves blobs.
@@ -66,7 +66,7 @@ pub struct MoveRule {
     pub min_stay_ms: u64,
     /// Days that a blob is expected to stay in the destination, if moves must pay for themselves in this time; `None`
     /// if every move is wanted.
-    pub stay_days: Option<u64>,
+    pub payback_days: Option<u64>,
 }
 
 /// The settings of a gateway.
@@ -82,7 +82,7 @@ pub struct Config {
     pub inline: u64,
     /// Rules of moves; the first one that applies to a blob wins.
     pub moves: Vec<MoveRule>,
-    /// Rules of segments; `None` if small bodies stay where they are.
+    /// Rules of pack files; `None` if small bodies stay where they are.
     pub pack: Option<PackRule>,
     /// Sizes of the cache.
     pub cache: CacheSettings,
@@ -115,7 +115,7 @@ impl Config {
         })
     }
 
-    /// Parses a file in which some values are replaced: `pack.segment=128MiB`, `move.0.when=age > 30d`.
+    /// Parses a file in which some values are replaced: `pack.file_size=128MiB`, `move.0.when=age > 30d`.
     ///
     /// # Errors
     /// A message with the name of the file, or the change that is invalid.
@@ -144,7 +144,7 @@ impl Config {
 
 /// Replaces a value of a document.
 fn apply(document: &mut Value, change: &str) -> Result<(), String> {
-    const FORM: &str = "write NAME=VALUE, such as pack.segment=128MiB or move.0.when=age > 30d";
+    const FORM: &str = "write NAME=VALUE, such as pack.pack file=128MiB or move.0.when=age > 30d";
     let (name, text) = change.split_once('=').ok_or(FORM)?;
     let keys: Vec<&str> = name.trim().split('.').collect();
     let (last, path) = keys.split_last().ok_or(FORM)?;
@@ -219,11 +219,11 @@ fn resolve(file: File) -> Result<Config, String> {
         let when = Condition::parse(&rule.when).map_err(|e| format!("{place}, when: {e}"))?;
         let keep_source_ms =
             parse_time_ms(&rule.keep_source).map_err(|e| format!("{place}, keep_source: {e}"))?;
-        let stay_days = stay_days(&place, rule.only_if_cheaper, &rule.stay)?;
+        let payback_days = payback_days(&place, rule.only_if_cheaper, &rule.payback_period)?;
         let min_stay_ms = rule.min_stay.as_ref().map_or(Ok(0), |text| parse_time_ms(text));
         let min_stay_ms = min_stay_ms.map_err(|e| format!("{place}, min_stay: {e}"))?;
         let MoveTable { from, to, when: text, .. } = rule;
-        moves.push(MoveRule { from, to, text, when, keep_source_ms, min_stay_ms, stay_days });
+        moves.push(MoveRule { from, to, text, when, keep_source_ms, min_stay_ms, payback_days });
     }
     if let Some(pack) = &file.pack {
         check("pack.tier", &pack.tier)?;
@@ -240,12 +240,12 @@ fn resolve(file: File) -> Result<Config, String> {
 }
 
 /// Returns the expected stay in days if moves must pay for themselves.
-fn stay_days(place: &str, only_if_cheaper: bool, text: &str) -> Result<Option<u64>, String> {
+fn payback_days(place: &str, only_if_cheaper: bool, text: &str) -> Result<Option<u64>, String> {
     /// Milliseconds of a day.
     const DAY_MS: u64 = 86_400_000;
-    let ms = parse_time_ms(text).map_err(|e| format!("{place}, stay: {e}"))?;
+    let ms = parse_time_ms(text).map_err(|e| format!("{place}, payback_period: {e}"))?;
     if ms < DAY_MS {
-        return Err(format!("{place}, stay: at least 1d"));
+        return Err(format!("{place}, payback_period: at least 1d"));
     }
     Ok(only_if_cheaper.then_some(ms / DAY_MS))
 }
@@ -257,18 +257,18 @@ fn size(name: &str, text: &str) -> Result<u64, String> {
 fn pack(table: PackTable) -> Result<PackRule, String> {
     let time = |name: &str, text: &str| parse_time_ms(text).map_err(|e| format!("{name}: {e}"));
     let rule = PackRule {
-        up_to: size("pack.up_to", &table.up_to)?,
-        segment: size("pack.segment", &table.segment)?,
-        after_ms: time("pack.after", &table.after)?,
-        linger_ms: time("pack.linger", &table.linger)?,
-        stay_days: stay_days("pack", table.only_if_cheaper, &table.stay)?,
+        max_body: size("pack.max_body", &table.max_body)?,
+        file_size: size("pack.file_size", &table.file_size)?,
+        min_age_ms: time("pack.min_age", &table.min_age)?,
+        max_wait_ms: time("pack.max_wait", &table.max_wait)?,
+        payback_days: payback_days("pack", table.only_if_cheaper, &table.payback_period)?,
         tier: table.tier,
     };
-    if rule.up_to == 0 || rule.up_to > MAX_SLICE {
-        return Err("pack.up_to: at least 1 byte, at most 1 MiB".into());
+    if rule.max_body == 0 || rule.max_body > MAX_SLICE {
+        return Err("pack.max_body: at least 1 byte, at most 1 MiB".into());
     }
-    if !(1 << 20..=1 << 30).contains(&rule.segment) {
-        return Err("pack.segment: at least 1 MiB, at most 1 GiB".into());
+    if !(1 << 20..=1 << 30).contains(&rule.file_size) {
+        return Err("pack.file_size: at least 1 MiB, at most 1 GiB".into());
     }
     Ok(rule)
 }
@@ -353,12 +353,12 @@ when = "age > 7d"
     fn values_of_a_file_are_replaced() {
         let mut document = toml::from_str(GOOD).unwrap();
         for change in
-            ["pack.segment=128MiB", "pack.tier=hot", "move.0.when=age > 30d", "write.tier=[\"hot\"]"]
+            ["pack.file_size=128MiB", "pack.tier=hot", "move.0.when=age > 30d", "write.tier=[\"hot\"]"]
         {
             apply(&mut document, change).unwrap();
         }
         let config = Config::parse(&toml::to_string(&document).unwrap()).unwrap();
-        assert_eq!(config.pack.as_ref().map(|pack| pack.segment), Some(128 << 20));
+        assert_eq!(config.pack.as_ref().map(|pack| pack.file_size), Some(128 << 20));
         assert_eq!((config.moves[0].text.as_str(), config.write.len()), ("age > 30d", 1));
         for (change, problem) in
             [("pack", "write NAME=VALUE"), ("move.7.when=x", "there is no 7"), ("a.b.c.d", "write NAME")]

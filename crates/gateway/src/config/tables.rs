@@ -96,12 +96,12 @@ pub struct MoveTable {
     pub min_stay: Option<String>,
     #[serde(default)]
     pub only_if_cheaper: bool,
-    #[serde(default = "default_stay")]
-    pub stay: String,
+    #[serde(default = "default_payback_period")]
+    pub payback_period: String,
 }
 
 /// Expected time that a body stays where a move puts it.
-fn default_stay() -> String {
+fn default_payback_period() -> String {
     "90d".into()
 }
 
@@ -113,33 +113,33 @@ fn default_window() -> String {
 #[serde(deny_unknown_fields)]
 pub struct PackTable {
     pub tier: String,
-    #[serde(default = "default_up_to")]
-    pub up_to: String,
-    #[serde(default = "default_segment")]
-    pub segment: String,
-    #[serde(default = "default_after")]
-    pub after: String,
-    #[serde(default = "default_linger")]
-    pub linger: String,
+    #[serde(default = "default_max_body")]
+    pub max_body: String,
+    #[serde(default = "default_file_size")]
+    pub file_size: String,
+    #[serde(default = "default_min_age")]
+    pub min_age: String,
+    #[serde(default = "default_max_wait")]
+    pub max_wait: String,
     #[serde(default)]
     pub only_if_cheaper: bool,
-    #[serde(default = "default_stay")]
-    pub stay: String,
+    #[serde(default = "default_payback_period")]
+    pub payback_period: String,
 }
 
-fn default_up_to() -> String {
+fn default_max_body() -> String {
     "1 MiB".into()
 }
 
-fn default_segment() -> String {
+fn default_file_size() -> String {
     "64 MiB".into()
 }
 
-fn default_after() -> String {
+fn default_min_age() -> String {
     "60s".into()
 }
 
-fn default_linger() -> String {
+fn default_max_wait() -> String {
     "1h".into()
 }
 

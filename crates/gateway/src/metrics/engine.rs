@@ -30,7 +30,7 @@ impl Collector for EngineMetrics {
             ("log_bytes", "Bytes written to the log", &c.log_bytes),
             ("index_flushes", "Tables written from memory", &c.flushes),
             ("index_merges", "Merges of tables", &c.merges),
-            ("compacted_segments", "Segments removed by compaction", &c.compacted_segments),
+            ("compacted_segments", "Log segments that compaction removed", &c.compacted_segments),
             ("compacted_bytes", "Bytes copied by compaction", &c.compacted_bytes),
         ];
         for (name, help, value) in counters {
@@ -48,7 +48,7 @@ impl Collector for EngineMetrics {
         let total: u64 = segments.iter().map(|s| s.bytes.load(Ordering::Relaxed)).sum();
         let live: i64 = segments.iter().map(|s| s.live.load(Ordering::Relaxed).max(0)).sum();
         let gauges: [(&str, &str, i64); 7] = [
-            ("segments", "Segments of the log", segments.len() as i64),
+            ("segments", "Log segments", segments.len() as i64),
             ("segment_bytes", "Bytes of the log", total as i64),
             ("live_bytes", "Bytes of the log that are in use", live),
             ("index_tables", "Tables of the index", engine.tables() as i64),

@@ -136,9 +136,9 @@ impl PlacementMetrics {
         let counts = survey.objects.iter().map(|(place, stock)| (place.clone(), stock.bytes));
         self.by_place(encoder, bytes, counts)?;
         let blobs =
-            ("plimsoll_gateway_tier_blobs", "Blobs and segments in a tier, with sources that moves keep");
+            ("plimsoll_gateway_tier_blobs", "Blobs and pack files in a tier, with sources that moves keep");
         self.by_tier(encoder, blobs, survey.blobs.iter().map(|(tier, stock)| (*tier, stock.blobs as f64)))?;
-        let bytes = ("plimsoll_gateway_tier_blob_bytes", "Bytes of blobs and segments in a tier");
+        let bytes = ("plimsoll_gateway_tier_blob_bytes", "Bytes of blobs and pack files in a tier");
         self.by_tier(encoder, bytes, survey.blobs.iter().map(|(tier, stock)| (*tier, stock.bytes as f64)))?;
         let priced = survey.blobs.iter().filter_map(|(number, stock)| {
             Some((*number, stock.month(self.tariffs.get(number)?).ok()?.dollars()))

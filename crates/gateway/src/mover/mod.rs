@@ -1,4 +1,4 @@
-//! Moves of bodies: blobs between tiers, and small bodies into segments.
+//! Moves of bodies: blobs between tiers, and small bodies into pack files.
 //!
 //! INTENT: a transaction records the destination before its first byte is written. COPIED: the bytes are at the
 //! destination, and their checksums are those in the catalog. VERIFIED: the destination was read back. SWITCHED: one
@@ -8,13 +8,13 @@
 
 pub mod budget;
 pub mod pack;
+pub mod pack_reader;
 #[cfg(test)]
 mod pack_tests;
 pub mod pass;
 pub mod policy;
 mod rollback;
 pub mod scan;
-pub mod sources;
 pub mod survey;
 #[cfg(test)]
 mod tests;
@@ -236,7 +236,7 @@ async fn switch<C: Catalog>(
     switched.await.map_err(MoveError::Catalog)
 }
 
-/// Gives up the moves that an earlier process did not finish, and closes its segments.
+/// Gives up the moves that an earlier process did not finish, and closes its pack files.
 ///
 /// # Errors
 /// Returns the error of the catalog.

@@ -1,18 +1,18 @@
-//! Writes small bodies into segments.
+//! Writes small bodies into pack files.
 //!
-//! The steps are those of a move: the segment is recorded before its first byte is written, it is read back, and then
-//! transactions change the rows of the objects, each only if its body is still the one that was written. A segment
+//! The steps are those of a move: the pack file is recorded before its first byte is written, it is read back, and then
+//! transactions change the rows of the objects, each only if its body is still the one that was written. A pack file
 //! stays open, and is not deleted, until the last of these transactions.
 
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use super::sources::Sources;
+use super::pack_reader::Sources;
 use super::{MoveError, verify_blob};
 use crate::body::blob::{BlobError, BlobWriter, new_name};
 use crate::body::location::{BlobHead, BlobName, Location};
-use crate::body::segment::{Header, START, Slice};
+use crate::body::pack_file::{Header, START, Slice};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::object::body::BodyError;
@@ -21,7 +21,7 @@ use crate::object::row::{Body, Head, Properties};
 use crate::object::write::{GRACE_MS, NewBlob, discard_blob, discard_row};
 use crate::object::{Store, keys};
 
-/// An object whose body is to be written into a segment.
+/// An object whose body is to be written into a pack file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     /// Key of the object's row.
@@ -36,24 +36,24 @@ pub struct Candidate {
     pub body: Body,
     /// Size of the body in bytes.
     pub size: u64,
-    /// Length of its record in the segment in bytes.
+    /// Length of its record in the pack file in bytes.
     pub record: u64,
-    /// Milliseconds for which a blob with the body stays after the object refers to the segment.
+    /// Milliseconds for which a blob with the body stays after the object refers to the pack file.
     pub keep_source_ms: u64,
 }
 
-/// A segment to write.
+/// A pack file to write.
 #[derive(Debug, PartialEq)]
 pub struct PackJob {
-    /// Number of the tier that receives the segment.
+    /// Number of the tier that receives the pack file.
     pub tier: u16,
     /// Objects in the order of their keys.
     pub candidates: Vec<Candidate>,
     /// Size of their bodies in bytes.
     pub bytes: u64,
-    /// Size of the segment in bytes.
+    /// Size of the pack file in bytes.
     pub size: u64,
-    /// True if the segment is to be written although it is not full.
+    /// True if the pack file is to be written although it is not full.
     pub is_due: bool,
 }
 
@@ -64,7 +64,7 @@ impl PackJob {
     }
 }
 
-/// Objects whose bodies are now in a segment.
+/// Objects whose bodies are now in a pack file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Packed {
     /// Number of objects.
@@ -78,10 +78,10 @@ const ROWS: usize = 256;
 /// Bytes that are collected before they are written.
 const BUFFER: usize = 1 << 20;
 
-/// Writes a segment, and makes the objects refer to it.
+/// Writes a pack file, and makes the objects refer to it.
 ///
 /// # Errors
-/// If the catalog or a tier fails. The objects that do not refer to the segment yet stay as they are.
+/// If the catalog or a tier fails. The objects that do not refer to the pack file yet stay as they are.
 pub async fn pack<C: Catalog>(store: &Store<C>, job: &PackJob) -> Result<Packed, MoveError> {
     let name = new_name();
     let location = Location::new(job.tier, name);
@@ -103,23 +103,23 @@ pub async fn pack<C: Catalog>(store: &Store<C>, job: &PackJob) -> Result<Packed,
     };
     let packed = switch(store, job, epoch, name, &location, written).await;
     if packed.is_err() {
-        // Rows may refer to the segment already, so it is closed and not given up.
+        // Rows may refer to the pack file already, so it is closed and not given up.
         let closed = store.transact_in(epoch, 64, move |t| Ok(Ok(close(t, &name)?))).await;
         match closed {
             Ok(()) => store.abandon(&name).await,
             Err(error) => {
-                crate::log::warn(&format!("a segment stays open until the next start: {error}"));
+                crate::log::warn(&format!("a pack file stays open until the next start: {error}"));
             }
         }
     }
     packed
 }
 
-/// A segment that was written and verified.
+/// A pack file that was written and verified.
 struct Written {
     size: u64,
     crcs: Arc<[u32]>,
-    /// Bodies in the segment: the index of the candidate, and the slice.
+    /// Bodies in the pack file: the index of the candidate, and the slice.
     slices: Vec<(usize, Slice)>,
 }
 
@@ -160,7 +160,7 @@ async fn write_bodies<C: Catalog>(
         let header = Header { bucket, key, head: &head.encode(), properties: &properties.encode() };
         let start = flushed + buffer.len() as u64;
         let (offset, crc) = header.put(&mut buffer, &body);
-        let slice = Slice { segment: *name, offset: start + offset, size: body.len() as u64, crc };
+        let slice = Slice { pack_file: *name, offset: start + offset, size: body.len() as u64, crc };
         slices.push((index, slice));
         if buffer.len() >= BUFFER {
             flushed += buffer.len() as u64;
@@ -214,7 +214,7 @@ fn unchanged(candidate: &Candidate, value: &Value) -> Option<(Head, Properties)>
     is_same.then_some((head, properties))
 }
 
-/// Makes the objects refer to the segment.
+/// Makes the objects refer to the pack file.
 async fn switch<C: Catalog>(
     store: &Store<C>,
     job: &PackJob,
@@ -262,12 +262,12 @@ async fn switch<C: Catalog>(
 /// Changes the rows whose bodies are still the same, and counts them.
 fn switch_rows(
     t: &mut dyn Transaction,
-    segment: &BlobName,
+    pack_file: &BlobName,
     rows: &[(Candidate, Slice)],
 ) -> Result<Packed, CatalogError> {
     let mut packed = Packed::default();
-    // Rows must not refer to a segment that was closed without them, and may be deleted.
-    let Some(mut live) = live::load(t, segment)?.filter(|live| live.open) else { return Ok(packed) };
+    // Rows must not refer to a pack file that was closed without them, and may be deleted.
+    let Some(mut live) = live::load(t, pack_file)?.filter(|live| live.open) else { return Ok(packed) };
     for (candidate, slice) in rows {
         let Some(row) = t.get(&candidate.catalog_key)? else { continue };
         let value = match t.value(&row) {
@@ -287,25 +287,25 @@ fn switch_rows(
     }
     live.live += packed.objects;
     live.live_bytes += packed.bytes;
-    live::store(t, segment, live)?;
+    live::store(t, pack_file, live)?;
     Ok(packed)
 }
 
-/// Closes a segment: from now on it is deleted when no object refers to it.
-fn close(t: &mut dyn Transaction, segment: &BlobName) -> Result<(), CatalogError> {
-    match live::load(t, segment)? {
-        Some(live) if live.open => live::store(t, segment, Live { open: false, ..live }),
+/// Closes a pack file: from now on it is deleted when no object refers to it.
+fn close(t: &mut dyn Transaction, pack_file: &BlobName) -> Result<(), CatalogError> {
+    match live::load(t, pack_file)? {
+        Some(live) if live.open => live::store(t, pack_file, Live { open: false, ..live }),
         _ => Ok(()),
     }
 }
 
-/// Closes the segments that an earlier process left open.
+/// Closes the pack files that an earlier process left open.
 ///
 /// # Errors
 /// If the catalog fails.
 pub async fn close_unfinished<C: Catalog>(store: &Store<C>) -> Result<(), MoveError> {
     let epoch = store.epoch();
-    let open = super::scan::all_segments(store)?.into_iter().filter(|(_, live)| live.open);
+    let open = super::scan::all_pack_files(store)?.into_iter().filter(|(_, live)| live.open);
     for (name, _) in open.collect::<Vec<_>>() {
         let closed = store.transact_in(epoch, 64, move |t| Ok(Ok(close(t, &name)?)));
         closed.await.map_err(MoveError::Catalog)?;

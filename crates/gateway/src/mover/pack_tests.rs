@@ -17,7 +17,7 @@ fn rules(moves: &[(u16, u16, &str)]) -> Rules {
         min_stay_ms: 0,
         gate: None,
     };
-    let packing = Packing { tier: Some(0), up_to: 10_000, segment: 50_000, ..Packing::default() };
+    let packing = Packing { tier: Some(0), max_body: 10_000, file_size: 50_000, ..Packing::default() };
     Rules { moves: moves.iter().map(rule).collect(), packing, ..Rules::default() }
 }
 
@@ -44,7 +44,7 @@ async fn settle(world: &World, rules: &Rules) -> (usize, u64) {
                 break;
             }
         }
-        // The visit after the last work finds the segments that the previous one has marked.
+        // The visit after the last work finds the pack files that the previous one has marked.
         if idle && moves + objects as usize > 0 {
             break;
         }
@@ -75,16 +75,16 @@ async fn is_same(world: &World, before: &[(String, Vec<u8>)]) {
 }
 
 fn counts(world: &World) -> Vec<Live> {
-    let rows = world.rows(keys::SEGMENTS);
+    let rows = world.rows(keys::PACK_FILES);
     rows.iter().map(|(_, row)| Live::decode(&row.head).unwrap()).collect()
 }
 
 #[tokio::test]
-async fn inline_bodies_move_into_segments_of_their_size() {
+async fn inline_bodies_move_into_pack_files_of_their_size() {
     let (world, before) = world(10_000).await;
     assert_eq!(settle(&world, &rules(&[])).await, (0, 100));
     is_same(&world, &before).await;
-    // 104,950 bytes in segments of at least 50,000.
+    // 104,950 bytes in pack files of at least 50,000.
     assert_eq!((world.count(0).await, world.count(1).await), (3, 0));
     let counts = counts(&world);
     assert_eq!(counts.iter().map(|live| live.live).sum::<u64>(), 100);
@@ -93,7 +93,7 @@ async fn inline_bodies_move_into_segments_of_their_size() {
 }
 
 #[tokio::test]
-async fn small_blobs_move_into_segments_and_are_deleted() {
+async fn small_blobs_move_into_pack_files_and_are_deleted() {
     let (world, before) = world(0).await;
     assert_eq!(world.count(0).await, 100);
     assert_eq!(settle(&world, &rules(&[])).await, (0, 100));
@@ -102,7 +102,7 @@ async fn small_blobs_move_into_segments_and_are_deleted() {
 }
 
 #[tokio::test]
-async fn a_segment_that_no_object_uses_is_deleted() {
+async fn a_pack_file_that_no_object_uses_is_deleted() {
     let (world, before) = world(10_000).await;
     settle(&world, &rules(&[])).await;
     for number in 0..50 {
@@ -116,13 +116,13 @@ async fn a_segment_that_no_object_uses_is_deleted() {
 }
 
 #[tokio::test]
-async fn a_segment_with_much_garbage_is_written_again() {
+async fn a_pack_file_with_much_garbage_is_written_again() {
     let (world, before) = world(10_000).await;
     settle(&world, &rules(&[])).await;
     for number in (0..100).filter(|number| number % 3 > 0) {
         world.delete(&format!("k{number:03}")).await;
     }
-    // The third segment is small, and more than half of it is in use.
+    // The third pack file is small, and more than half of it is in use.
     assert_eq!(settle(&world, &rules(&[])).await, (0, 32));
     assert_eq!(world.count(0).await, 2);
     let counts = counts(&world);
@@ -166,7 +166,7 @@ async fn objects_that_are_read_often_move_to_the_fast_tier_and_back_when_they_ar
 }
 
 #[tokio::test]
-async fn small_segments_are_merged() {
+async fn small_pack_files_are_merged() {
     let world = World::new(1, 10_000).await;
     let mut most = 0;
     for number in 0..300 {
@@ -174,8 +174,8 @@ async fn small_segments_are_merged() {
         settle(&world, &rules(&[])).await;
         most = most.max(world.count(0).await);
     }
-    // 344,850 bytes: six full segments, and at most three of each similar size.
-    assert!(most < 20, "{most} segments");
+    // 344,850 bytes: six full pack files, and at most three of each similar size.
+    assert!(most < 20, "{most} pack files");
     for number in 0..300 {
         assert_eq!(world.get(&format!("k{number:03}")).await.unwrap().1, body(number));
     }
@@ -183,7 +183,7 @@ async fn small_segments_are_merged() {
 }
 
 #[tokio::test]
-async fn a_segment_whose_objects_all_move_is_moved_as_a_whole() {
+async fn a_pack_file_whose_objects_all_move_is_moved_as_a_whole() {
     let (world, before) = world(10_000).await;
     settle(&world, &rules(&[])).await;
     assert_eq!(settle(&world, &rules(&[(0, 1, "size > 0")])).await, (3, 0));
@@ -192,7 +192,7 @@ async fn a_segment_whose_objects_all_move_is_moved_as_a_whole() {
 }
 
 #[tokio::test]
-async fn the_objects_that_a_rule_selects_leave_their_segments() {
+async fn the_objects_that_a_rule_selects_leave_their_pack_files() {
     let (world, before) = world(10_000).await;
     settle(&world, &rules(&[])).await;
     let some = rules(&[(0, 1, "suffix = '7' or prefix = 'k00'")]);
@@ -203,7 +203,7 @@ async fn the_objects_that_a_rule_selects_leave_their_segments() {
 }
 
 #[tokio::test]
-async fn an_object_that_changes_while_its_segment_is_written_keeps_its_new_body() {
+async fn an_object_that_changes_while_its_pack_file_is_written_keeps_its_new_body() {
     let (world, _) = world(10_000).await;
     let batch = Pass::default().next(&world.store, &rules(&[])).unwrap();
     world.put("k001", b"new").await;
@@ -222,10 +222,10 @@ async fn an_object_that_changes_while_its_segment_is_written_keeps_its_new_body(
 }
 
 #[tokio::test]
-async fn a_start_closes_the_segments_that_were_left_open() {
+async fn a_start_closes_the_pack_files_that_were_left_open() {
     let (world, before) = world(10_000).await;
     settle(&world, &rules(&[])).await;
-    for (key, row) in world.rows(keys::SEGMENTS) {
+    for (key, row) in world.rows(keys::PACK_FILES) {
         let live = Live { open: true, ..Live::decode(&row.head).unwrap() };
         let put = world.store.transact(0, move |t| {
             t.put(key, head_only(live.encode()));
@@ -237,7 +237,7 @@ async fn a_start_closes_the_segments_that_were_left_open() {
         world.delete(&format!("k{number:03}")).await;
     }
     reap_at(&world.store, now_ms() + 60_000).await.unwrap();
-    assert_eq!(world.count(0).await, 3, "open segments stay");
+    assert_eq!(world.count(0).await, 3, "open pack files stay");
     for _ in 0..2 {
         close_unfinished(&world.store).await.unwrap();
         reap_at(&world.store, now_ms() + 60_000).await.unwrap();
@@ -247,7 +247,7 @@ async fn a_start_closes_the_segments_that_were_left_open() {
 }
 
 #[tokio::test]
-async fn a_damaged_segment_is_not_read_and_not_rewritten() {
+async fn a_damaged_pack_file_is_not_read_and_not_rewritten() {
     let (world, before) = world(10_000).await;
     settle(&world, &rules(&[])).await;
     let row = &world.rows(keys::BLOBS)[0];

@@ -11,7 +11,7 @@ use super::Move;
 use super::budget::Limits;
 use super::pack::{Candidate, PackJob};
 use super::policy::Condition;
-use super::scan::{Visited, all_segments, complete_blob, visit_rows};
+use super::scan::{Visited, all_pack_files, complete_blob, visit_rows};
 use super::survey::Survey;
 use super::transition::bucket_rules;
 use crate::body::location::{BlobHead, Location};
@@ -58,20 +58,20 @@ fn lived_days(place: &Location) -> u64 {
     lived_ms(place).unwrap_or(0) / (DAY_S * 1000)
 }
 
-/// Rules of segments.
+/// Rules of pack files.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Packing {
     /// Number of the tier that receives small bodies; `None` if they stay where they are.
     pub tier: Option<u16>,
-    /// Size in bytes of the largest body in a segment.
-    pub up_to: u64,
-    /// Size in bytes at which a segment is complete.
-    pub segment: u64,
+    /// Size in bytes of the largest body in a pack file.
+    pub max_body: u64,
+    /// Size in bytes at which a pack file is complete.
+    pub file_size: u64,
     /// Age in milliseconds from which a body is packed.
-    pub after_ms: u64,
-    /// Age in milliseconds from which a body is packed even if its segment stays smaller.
-    pub linger_ms: u64,
-    /// Decides by tier whether a segment is written again without its garbage. Without an entry, it always is.
+    pub min_age_ms: u64,
+    /// Age in milliseconds from which a body is packed even if its pack file stays smaller.
+    pub max_wait_ms: u64,
+    /// Decides by tier whether a pack file is written again without its garbage. Without an entry, it always is.
     pub gates: BTreeMap<u16, Gate>,
 }
 
@@ -80,7 +80,7 @@ pub struct Packing {
 pub struct Rules {
     /// Rules of moves between tiers.
     pub moves: Vec<Rule>,
-    /// Rules of segments.
+    /// Rules of pack files.
     pub packing: Packing,
     /// Limits of the cost of all moves of a day.
     pub budget: Limits,
@@ -92,41 +92,41 @@ pub struct Rules {
     pub day_ms: u64,
 }
 
-/// Maximum number of bodies in a segment.
+/// Maximum number of bodies in a pack file.
 const MAX_RECORDS: usize = 100_000;
 /// Maximum number of moves in a batch.
 const MAX_MOVES: usize = 1000;
-/// Maximum number of segments in a batch.
+/// Maximum number of pack files in a batch.
 const MAX_PACKS: usize = 2;
-/// Share of live bytes below which a segment is written again without its garbage.
+/// Share of live bytes below which a pack file is written again without its garbage.
 const LEAST_LIVE: f64 = 0.5;
-/// Number of segments of similar size that are merged. Sizes are similar if they have the same number of digits in this
+/// Number of pack files of similar size that are merged. Sizes are similar if they have the same number of digits in this
 /// base, so a body is written again at most once for each digit.
 const MERGE: u32 = 4;
 
 /// Work that was found.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Blobs and whole segments to move.
+    /// Blobs and whole pack files to move.
     pub moves: Vec<Move>,
-    /// Segments to write.
+    /// Pack files to write.
     pub packs: Vec<PackJob>,
     /// True if the visit has reached its end.
     pub ended: bool,
 }
 
-/// A segment at the start of the visit, and what the rules say about its objects.
-struct Segment {
+/// A pack file at the start of the visit, and what the rules say about its objects.
+struct PackFile {
     place: Location,
     version: u64,
     live: Live,
-    /// True if the segment is written again in any case.
+    /// True if the pack file is written again in any case.
     rewrite: bool,
     /// Bytes of objects visited.
     seen: u64,
     /// Bytes of objects that a rule moves, by rule.
     matched: BTreeMap<usize, u64>,
-    /// Rules that may move the segment, and those that may not.
+    /// Rules that may move the pack file, and those that may not.
     allows: BTreeMap<usize, bool>,
 }
 
@@ -135,8 +135,8 @@ struct Segment {
 pub struct Pass {
     /// Key after which the next batch begins; `None` at the start.
     after: Option<Vec<u8>>,
-    segments: HashMap<BlobName, Segment>,
-    /// Segments that contain objects to move and others, found by the previous visit.
+    pack_files: HashMap<BlobName, PackFile>,
+    /// Pack files that contain objects to move and others, found by the previous visit.
     split: HashSet<BlobName>,
     jobs: BTreeMap<u16, PackJob>,
     objects: u64,
@@ -147,7 +147,7 @@ pub struct Pass {
 }
 
 impl Rules {
-    /// Returns true if there is never anything to do except in existing segments.
+    /// Returns true if there is never anything to do except in existing pack files.
     pub fn is_empty(&self) -> bool {
         self.moves.is_empty() && self.packing.tier.is_none()
     }
@@ -165,15 +165,15 @@ fn first<'r, C: Catalog>(
 }
 
 impl Packing {
-    /// Returns true if the body is small and old enough for a segment.
+    /// Returns true if the body is small and old enough for a pack file.
     fn selects(&self, visited: &Visited<'_>) -> bool {
-        visited.head.size <= self.up_to && visited.age_ms >= self.after_ms
+        visited.head.size <= self.max_body && visited.age_ms >= self.min_age_ms
     }
 }
 
-/// Returns the size class of a segment; `None` if it is full.
+/// Returns the size class of a pack file; `None` if it is full.
 fn size_class(live: &Live, packing: &Packing) -> Option<u32> {
-    let is_full = live.bytes >= packing.segment || live.records >= MAX_RECORDS as u64;
+    let is_full = live.bytes >= packing.file_size || live.records >= MAX_RECORDS as u64;
     (!is_full).then(|| live.bytes.max(1).ilog(u64::from(MERGE)))
 }
 
@@ -182,15 +182,15 @@ fn count(stock: &mut BTreeMap<u16, Stock>, head: &BlobHead, bytes: u64) {
     head.locations.iter().for_each(|place| stock.entry(place.tier).or_default().add(1, bytes));
 }
 
-/// Returns the segments with their tiers.
+/// Returns the pack files with their tiers.
 fn load<C: Catalog>(
     store: &Store<C>,
     packing: &Packing,
     stock: &mut BTreeMap<u16, Stock>,
-) -> Result<HashMap<BlobName, Segment>, CatalogError> {
-    let mut segments = HashMap::new();
+) -> Result<HashMap<BlobName, PackFile>, CatalogError> {
+    let mut pack_files = HashMap::new();
     let mut similar: BTreeMap<(u16, Option<u32>), u32> = BTreeMap::new();
-    for (name, live) in all_segments(store)? {
+    for (name, live) in all_pack_files(store)? {
         let Some(head) = complete_blob(store, &name)?.filter(|_| !live.open) else { continue };
         count(stock, &head, live.size);
         let Some(place) = head.locations.first() else { continue };
@@ -200,7 +200,7 @@ fn load<C: Catalog>(
         let pays = gate.is_none_or(|gate| gate.pays(live.size, after, lived_days(place)));
         let rewrite = live.share() < LEAST_LIVE && pays;
         let (place, version) = (place.clone(), head.version);
-        let segment = Segment {
+        let pack_file = PackFile {
             place,
             version,
             live,
@@ -209,14 +209,14 @@ fn load<C: Catalog>(
             matched: BTreeMap::new(),
             allows: BTreeMap::new(),
         };
-        segments.insert(name, segment);
+        pack_files.insert(name, pack_file);
     }
-    for segment in segments.values_mut() {
-        let class = size_class(&segment.live, packing);
-        let count = similar.get(&(segment.place.tier, class)).copied().unwrap_or(0);
-        segment.rewrite |= class.is_some() && count >= MERGE;
+    for pack_file in pack_files.values_mut() {
+        let class = size_class(&pack_file.live, packing);
+        let count = similar.get(&(pack_file.place.tier, class)).copied().unwrap_or(0);
+        pack_file.rewrite |= class.is_some() && count >= MERGE;
     }
-    Ok(segments)
+    Ok(pack_files)
 }
 
 impl Pass {
@@ -235,12 +235,12 @@ impl Pass {
         Survey { at_ms: now_ms(), ..std::mem::take(&mut self.survey) }
     }
 
-    /// Returns the counts of a segment at the start of the visit.
-    pub fn live(&self, segment: &BlobName) -> Option<Live> {
-        self.segments.get(segment).map(|segment| segment.live)
+    /// Returns the counts of a pack file at the start of the visit.
+    pub fn live(&self, pack_file: &BlobName) -> Option<Live> {
+        self.pack_files.get(pack_file).map(|pack_file| pack_file.live)
     }
 
-    /// Returns true if the visit has found segments with objects to move and others.
+    /// Returns true if the visit has found pack files with objects to move and others.
     pub fn has_split(&self) -> bool {
         !self.split.is_empty()
     }
@@ -255,7 +255,7 @@ impl Pass {
             Some(key) => Bound::Excluded(key),
             None => {
                 self.survey = Survey::default();
-                self.segments = load(store, &rules.packing, &mut self.survey.blobs)?;
+                self.pack_files = load(store, &rules.packing, &mut self.survey.blobs)?;
                 self.jobs.clear();
                 self.objects = 0;
                 let of_buckets = bucket_rules(store, rules.day_ms)?;
@@ -286,7 +286,7 @@ impl Pass {
     ) -> Result<(), CatalogError> {
         self.objects += 1;
         let (packing, moves) = (&rules.packing, Arc::clone(&self.moves));
-        let lingers = visited.age_ms >= packing.linger_ms;
+        let lingers = visited.age_ms >= packing.max_wait_ms;
         match &visited.head.body {
             Body::Inline => {
                 self.survey.add(visited.bucket, None, visited.head.size);
@@ -295,20 +295,20 @@ impl Pass {
                 }
             }
             Body::Slice(slice) => {
-                let Some(segment) = self.segments.get_mut(&slice.segment) else { return Ok(()) };
-                segment.seen += slice.size;
-                self.survey.add(visited.bucket, Some(segment.place.tier), slice.size);
-                let rule = first(&moves, store, segment.place.tier, visited);
+                let Some(pack_file) = self.pack_files.get_mut(&slice.pack_file) else { return Ok(()) };
+                pack_file.seen += slice.size;
+                self.survey.add(visited.bucket, Some(pack_file.place.tier), slice.size);
+                let rule = first(&moves, store, pack_file.place.tier, visited);
                 let rule = rule.filter(|(index, rule)| {
-                    let Segment { place, live, allows, .. } = &mut *segment;
+                    let PackFile { place, live, allows, .. } = &mut *pack_file;
                     *allows.entry(*index).or_insert_with(|| rule.allows(place, live.size))
                 });
                 if let Some((index, _)) = rule {
-                    *segment.matched.entry(index).or_default() += slice.size;
+                    *pack_file.matched.entry(index).or_default() += slice.size;
                 }
-                let (tier, rewrite) = (segment.place.tier, segment.rewrite);
+                let (tier, rewrite) = (pack_file.place.tier, pack_file.rewrite);
                 match rule {
-                    Some((_, rule)) if rewrite || self.split.contains(&slice.segment) => {
+                    Some((_, rule)) if rewrite || self.split.contains(&slice.pack_file) => {
                         self.add((rule.to, 0), visited, true, packing, batch);
                     }
                     None if rewrite => self.add((tier, 0), visited, true, packing, batch),
@@ -339,10 +339,10 @@ impl Pass {
             let rule = first(&moves, store, place.tier, visited).map(|(_, rule)| rule);
             let rule = rule.filter(|rule| rule.allows(place, size));
             let is_whole = matches!(visited.head.body, Body::Blob(_)) && packing.tier.is_some();
-            if is_whole && visited.head.size <= packing.up_to {
+            if is_whole && visited.head.size <= packing.max_body {
                 let packs = packing.tier == Some(place.tier) && packing.selects(visited);
                 let tier = rule.map(|rule| rule.to).or(packing.tier.filter(|_| packs));
-                let is_due = rule.is_some() || visited.age_ms >= packing.linger_ms;
+                let is_due = rule.is_some() || visited.age_ms >= packing.max_wait_ms;
                 if let Some(tier) = tier {
                     let keep_source_ms = rule.map_or(0, |rule| rule.keep_source_ms);
                     self.add((tier, keep_source_ms), visited, is_due, packing, batch);
@@ -356,7 +356,7 @@ impl Pass {
         Ok(())
     }
 
-    /// Adds an object to the segment that is being collected for a tier. A blob that has the body stays for
+    /// Adds an object to the pack file that is being collected for a tier. A blob that has the body stays for
     /// `keep_source_ms` milliseconds after the move.
     fn add(
         &mut self,
@@ -382,27 +382,28 @@ impl Pass {
             record,
             keep_source_ms,
         });
-        if job.bytes >= packing.segment || job.candidates.len() >= MAX_RECORDS {
+        if job.bytes >= packing.file_size || job.candidates.len() >= MAX_RECORDS {
             batch.packs.push(std::mem::replace(job, PackJob::new(tier)));
         }
     }
 
-    /// Ends the visit: moves the segments whose objects all move to the same tier.
+    /// Ends the visit: moves the pack files whose objects all move to the same tier.
     fn end(&mut self, batch: &mut Batch) {
         batch.ended = true;
         let due = std::mem::take(&mut self.jobs).into_values();
         batch.packs.extend(due.filter(|job| job.is_due && !job.candidates.is_empty()));
         self.split.clear();
-        for (name, segment) in &self.segments {
-            let Some((index, bytes)) = segment.matched.first_key_value().filter(|_| !segment.rewrite) else {
+        for (name, pack_file) in &self.pack_files {
+            let Some((index, bytes)) = pack_file.matched.first_key_value().filter(|_| !pack_file.rewrite)
+            else {
                 continue;
             };
-            if *bytes < segment.seen {
+            if *bytes < pack_file.seen {
                 self.split.insert(*name);
                 continue;
             }
             let rule = &self.moves[*index];
-            let (size, version) = (segment.live.size, segment.version);
+            let (size, version) = (pack_file.live.size, pack_file.version);
             let (to, keep_source_ms) = (rule.to, rule.keep_source_ms);
             self.survey.moves.add(1, size);
             batch.moves.push(Move { blob: *name, size, version, to, keep_source_ms });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::policy::Facts;
 use crate::ambient::wall_now;
 use crate::body::location::{BlobHead, State};
-use crate::body::segment::record_length;
+use crate::body::pack_file::record_length;
 use crate::catalog::{Catalog, CatalogError, Row};
 use crate::object::Store;
 use crate::object::keys::{self, BlobName};
@@ -43,7 +43,7 @@ impl Visited<'_> {
         }
     }
 
-    /// Returns the length of the object's record in a segment in bytes.
+    /// Returns the length of the object's record in a pack file in bytes.
     pub fn record_length(&self) -> u64 {
         let lengths =
             [self.bucket.len(), self.key.len(), self.row.head.len(), self.row.place.properties as usize];
@@ -66,7 +66,7 @@ impl Visited<'_> {
         rules.find(|(_, rule)| selects(rule, &facts))
     }
 
-    /// Returns the blobs of the body with their sizes in bytes; none for an inline body or one in a segment.
+    /// Returns the blobs of the body with their sizes in bytes; none for an inline body or one in a pack file.
     ///
     /// # Errors
     /// If the catalog cannot be read.
@@ -132,16 +132,16 @@ pub fn complete_blob<C: Catalog>(
     Ok(BlobHead::decode(&row.head).filter(|head| head.state == State::Complete))
 }
 
-/// Returns the counts of all segments by name.
+/// Returns the counts of all pack files by name.
 ///
 /// # Errors
 /// If the catalog cannot be read.
-pub fn all_segments<C: Catalog>(store: &Store<C>) -> Result<BTreeMap<BlobName, Live>, CatalogError> {
+pub fn all_pack_files<C: Catalog>(store: &Store<C>) -> Result<BTreeMap<BlobName, Live>, CatalogError> {
     let mut found = BTreeMap::new();
     let mut scan = store.catalog.scan();
-    scan.seek(Bound::Included(keys::SEGMENTS))?;
+    scan.seek(Bound::Included(keys::PACK_FILES))?;
     while let Some((key, row)) = scan.next()? {
-        let Some(name) = key.strip_prefix(keys::SEGMENTS) else { break };
+        let Some(name) = key.strip_prefix(keys::PACK_FILES) else { break };
         if let (Ok(name), Some(live)) = (BlobName::try_from(name), Live::decode(&row.head)) {
             found.insert(name, live);
         }
@@ -163,7 +163,7 @@ pub struct Stored<'a> {
     pub head: BlobHead,
 }
 
-/// Calls `visit` with the blobs and segments of all objects and versions. A segment is visited with each of its objects
+/// Calls `visit` with the blobs and pack files of all objects and versions. A pack file is visited with each of its objects
 /// until `visit` returns true.
 ///
 /// # Errors
@@ -172,13 +172,13 @@ pub fn visit_blobs<C: Catalog>(
     store: &Store<C>,
     visit: &mut dyn FnMut(Stored<'_>) -> bool,
 ) -> Result<(), CatalogError> {
-    let segments = all_segments(store)?;
+    let pack_files = all_pack_files(store)?;
     let mut done = HashSet::new();
     visit_rows(store, Bound::Included(keys::OBJECTS), &mut |visited| {
         let blobs = match &visited.head.body {
-            Body::Slice(slice) if done.contains(&slice.segment) => return Ok(true),
+            Body::Slice(slice) if done.contains(&slice.pack_file) => return Ok(true),
             Body::Slice(slice) => {
-                vec![(slice.segment, segments.get(&slice.segment).map_or(0, |live| live.size))]
+                vec![(slice.pack_file, pack_files.get(&slice.pack_file).map_or(0, |live| live.size))]
             }
             _ => visited.blobs(store)?,
         };

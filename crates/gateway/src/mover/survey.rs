@@ -15,7 +15,7 @@ pub struct Survey {
     pub at_ms: u64,
     /// Objects and versions by bucket and by the place from which they are read.
     pub objects: BTreeMap<(Arc<str>, Where), Stock>,
-    /// Blobs and segments at all their places, by tier.
+    /// Blobs and pack files at all their places, by tier.
     pub blobs: BTreeMap<u16, Stock>,
     /// Blobs that the rules move, and that have not been moved yet.
     pub moves: Stock,

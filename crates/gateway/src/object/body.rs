@@ -11,8 +11,8 @@ use super::keys;
 use super::live::Live;
 use crate::body::blob::{BlobError, Blobs};
 use crate::body::location::{BlobHead, Location};
+use crate::body::pack_file::Slice;
 use crate::body::reader::BlobReader;
-use crate::body::segment::Slice;
 use crate::catalog::{Catalog, CatalogError};
 use crate::tier::origin::attributed;
 
@@ -50,12 +50,12 @@ pub fn find_blob<C: Catalog>(
     Ok((head, numbers.map(u32::from_le_bytes).collect()))
 }
 
-/// Returns the places of a segment, and its size in bytes.
-fn find_segment<C: Catalog>(catalog: &C, name: &keys::BlobName) -> Result<(BlobHead, u64), BodyError> {
+/// Returns the places of a pack file, and its size in bytes.
+fn find_pack_file<C: Catalog>(catalog: &C, name: &keys::BlobName) -> Result<(BlobHead, u64), BodyError> {
     let row = catalog.get(&keys::blob(name))?.ok_or_else(|| unknown(name))?;
     let head = BlobHead::decode(&row.head).ok_or_else(|| unknown(name))?;
-    let live = catalog.get(&keys::segment(name))?.and_then(|row| Live::decode(&row.head));
-    // A segment without counts is about to be deleted; its size is then unknown.
+    let live = catalog.get(&keys::pack_file(name))?.and_then(|row| Live::decode(&row.head));
+    // A pack file without counts is about to be deleted; its size is then unknown.
     Ok((head, live.map_or(u64::MAX, |live| live.size)))
 }
 
@@ -65,7 +65,7 @@ pub enum Part {
     Inline(Bytes),
     /// A range of a blob of this size.
     Blob(keys::BlobName, u64, Range<u64>),
-    /// A range of a body in a segment.
+    /// A range of a body in a pack file.
     Slice(Slice, Range<u64>),
 }
 
@@ -129,7 +129,7 @@ impl<C: Catalog> BodySource<C> {
         }
     }
 
-    /// Returns a body in a segment, from the cache or the first place that works.
+    /// Returns a body in a pack file, from the cache or the first place that works.
     async fn slice(&self, slice: &Slice) -> Result<Bytes, BodyError> {
         if let Some(body) = self.blobs.cached_slice(slice).await {
             return Ok(body);
@@ -137,10 +137,10 @@ impl<C: Catalog> BodySource<C> {
         let mut failed = Vec::new();
         let mut error = None;
         loop {
-            let (head, size) = find_segment(&*self.catalog, &slice.segment)?;
+            let (head, size) = find_pack_file(&*self.catalog, &slice.pack_file)?;
             let untried = head.locations.iter().find(|location| !failed.contains(*location)).cloned();
             let Some(location) = untried else {
-                return Err(error.map_or_else(|| unknown(&slice.segment), BodyError::Blob));
+                return Err(error.map_or_else(|| unknown(&slice.pack_file), BodyError::Blob));
             };
             match self.blobs.read_slice(&location, size, slice).await {
                 Ok(body) => return Ok(body),

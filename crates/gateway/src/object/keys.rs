@@ -8,7 +8,7 @@
 //! u BUCKET KEY UPLOAD               unfinished upload
 //! p UPLOAD PART                     part of an unfinished upload
 //! x BLOB                            blob, and whether it is complete
-//! s BLOB                            segment, and its bodies in use
+//! s BLOB                            pack file, and its bodies in use
 //! g TIME TIER NAME                  bytes of a blob to delete at a time
 //! i TIER NAME                       destination of an unfinished move
 //! t NAME                            number of a tier
@@ -42,8 +42,8 @@ pub const TIERS: &[u8] = b"t";
 pub const INTENTS: &[u8] = b"i";
 /// Prefix of the keys of blobs.
 pub const BLOBS: &[u8] = b"x";
-/// Prefix of the keys of segments.
-pub const SEGMENTS: &[u8] = b"s";
+/// Prefix of the keys of pack files.
+pub const PACK_FILES: &[u8] = b"s";
 /// Prefix of the keys of blobs to delete.
 pub const GARBAGE: &[u8] = b"g";
 
@@ -162,9 +162,9 @@ pub fn blob(name: &BlobName) -> Vec<u8> {
     [BLOBS, name.as_slice()].concat()
 }
 
-/// Returns the key of the counts of a segment.
-pub fn segment(name: &BlobName) -> Vec<u8> {
-    [SEGMENTS, name.as_slice()].concat()
+/// Returns the key of the counts of a pack file.
+pub fn pack_file(name: &BlobName) -> Vec<u8> {
+    [PACK_FILES, name.as_slice()].concat()
 }
 
 /// Returns the key of a tier.

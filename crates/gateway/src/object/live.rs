@@ -1,4 +1,4 @@
-//! Counts of the bodies in each segment that objects refer to. They change in the transactions that change the objects.
+//! Counts of the bodies in each pack file that objects refer to. They change in the transactions that change the objects.
 
 use bytes::Bytes;
 
@@ -6,18 +6,18 @@ use super::codec::{Reader, put_number};
 use super::write::{GRACE_MS, discard_blob};
 use super::{intact, keys};
 use crate::body::location::BlobName;
-use crate::body::segment::Slice;
+use crate::body::pack_file::Slice;
 use crate::catalog::embedded::head_only;
 use crate::catalog::{CatalogError, Transaction};
 
-/// Bodies of a segment that objects refer to.
+/// Bodies of a pack file that objects refer to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Live {
-    /// True while rows are still being changed to refer to the segment.
+    /// True while rows are still being changed to refer to the pack file.
     pub open: bool,
-    /// Size of the segment in bytes.
+    /// Size of the pack file in bytes.
     pub size: u64,
-    /// Number of bodies in the segment when it was written.
+    /// Number of bodies in the pack file when it was written.
     pub records: u64,
     /// Number of bodies that objects refer to.
     pub live: u64,
@@ -56,28 +56,28 @@ impl Live {
     }
 }
 
-/// Returns the counts of a segment; `None` if the segment is not in the catalog.
-pub fn load(t: &mut dyn Transaction, segment: &BlobName) -> Result<Option<Live>, CatalogError> {
-    let row = t.get(&keys::segment(segment))?;
+/// Returns the counts of a pack file; `None` if the pack file is not in the catalog.
+pub fn load(t: &mut dyn Transaction, pack_file: &BlobName) -> Result<Option<Live>, CatalogError> {
+    let row = t.get(&keys::pack_file(pack_file))?;
     row.map(|row| intact(Live::decode(&row.head))).transpose()
 }
 
-/// Stores the counts of a segment. A segment that no object refers to, and that is complete, is discarded.
-pub fn store(t: &mut dyn Transaction, segment: &BlobName, live: Live) -> Result<(), CatalogError> {
+/// Stores the counts of a pack file. A pack file that no object refers to, and that is complete, is discarded.
+pub fn store(t: &mut dyn Transaction, pack_file: &BlobName, live: Live) -> Result<(), CatalogError> {
     if live.live > 0 || live.open {
-        t.put(keys::segment(segment), head_only(live.encode()));
+        t.put(keys::pack_file(pack_file), head_only(live.encode()));
         return Ok(());
     }
-    t.delete(keys::segment(segment));
-    discard_blob(t, segment, GRACE_MS)
+    t.delete(keys::pack_file(pack_file));
+    discard_blob(t, pack_file, GRACE_MS)
 }
 
 /// Records that an object does not refer to a slice any more.
 pub fn release(t: &mut dyn Transaction, slice: &Slice) -> Result<(), CatalogError> {
-    let Some(mut live) = load(t, &slice.segment)? else { return Ok(()) };
+    let Some(mut live) = load(t, &slice.pack_file)? else { return Ok(()) };
     live.live = live.live.saturating_sub(1);
     live.live_bytes = live.live_bytes.saturating_sub(slice.size);
-    store(t, &slice.segment, live)
+    store(t, &slice.pack_file, live)
 }
 
 #[cfg(test)]

@@ -184,13 +184,13 @@ impl<C: Catalog> Store<C> {
         Ok(body.freeze())
     }
 
-    /// Reads a range of a segment at the first place that works; `None` if there is none. The bytes are not verified.
-    pub async fn read_segment(&self, segment: &keys::BlobName, range: Range<u64>) -> Option<Bytes> {
-        let (head, _) = find_blob(&*self.catalog, segment).ok()?;
+    /// Reads a range of a pack file at the first place that works; `None` if there is none. The bytes are not verified.
+    pub async fn read_pack_file(&self, pack_file: &keys::BlobName, range: Range<u64>) -> Option<Bytes> {
+        let (head, _) = find_blob(&*self.catalog, pack_file).ok()?;
         for location in &head.locations {
             match self.blobs.read_range(location, range.clone()).await {
                 Ok(bytes) => return Some(bytes),
-                Err(error) => crate::log::warn(&format!("segment {}: {error}", text(segment))),
+                Err(error) => crate::log::warn(&format!("pack file {}: {error}", text(pack_file))),
             }
         }
         None

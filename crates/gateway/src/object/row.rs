@@ -11,7 +11,7 @@ use plimsoll_server::service::{Listed, ObjectInfo, ObjectPart, StoredChecksum};
 
 use super::codec::{Reader, put_bytes, put_number};
 use super::keys::BlobName;
-use crate::body::segment::Slice;
+use crate::body::pack_file::Slice;
 
 /// Flag of a delete marker.
 const MARKER: u8 = 1;
@@ -23,7 +23,7 @@ const PIECES: u8 = 4;
 const FULL_OBJECT: u8 = 8;
 /// Flag of an object whose body is a blob.
 const BLOB: u8 = 16;
-/// Flag of an object whose body is in a segment.
+/// Flag of an object whose body is in a pack file.
 const SLICE: u8 = 32;
 
 /// Place of a body.
@@ -33,7 +33,7 @@ pub enum Body {
     Inline,
     /// The body is a whole blob.
     Blob(BlobName),
-    /// The body is in a segment.
+    /// The body is in a pack file.
     Slice(Slice),
     /// The properties list the pieces of the body.
     Pieces,
@@ -110,7 +110,7 @@ impl Head {
             Body::Inline | Body::Pieces => {}
             Body::Blob(name) => out.extend_from_slice(name),
             Body::Slice(slice) => {
-                out.extend_from_slice(&slice.segment);
+                out.extend_from_slice(&slice.pack_file);
                 put_number(&mut out, slice.offset);
                 out.extend_from_slice(&slice.crc.to_le_bytes());
             }
@@ -154,9 +154,9 @@ impl Head {
             head.body = Body::Blob(reader.array()?);
         }
         if flags & SLICE != 0 {
-            let (segment, offset) = (reader.array()?, reader.number()?);
+            let (pack_file, offset) = (reader.array()?, reader.number()?);
             let crc = u32::from_le_bytes(reader.array()?);
-            head.body = Body::Slice(Slice { segment, offset, size: head.size, crc });
+            head.body = Body::Slice(Slice { pack_file, offset, size: head.size, crc });
         }
         Some(head)
     }
@@ -382,7 +382,7 @@ mod tests {
             parts: 3,
             checksum: Some((Algorithm::Crc32c, vec![1, 2, 3, 4], false)),
         };
-        let slice = Slice { segment: [4; 16], offset: 1 << 30, size: 5 << 30, crc: 7 };
+        let slice = Slice { pack_file: [4; 16], offset: 1 << 30, size: 5 << 30, crc: 7 };
         for body in [Body::Inline, Body::Blob([3; 16]), Body::Slice(slice), Body::Pieces] {
             let head = Head { body, ..head.clone() };
             assert_eq!(Head::decode(&head.encode()), Some(head));

@@ -83,7 +83,7 @@ pub fn head_of(row: &Row) -> Result<Head, CatalogError> {
     intact(Head::decode(&row.head))
 }
 
-/// Puts the blobs of a row on the list of blobs to delete, and releases its segment.
+/// Puts the blobs of a row on the list of blobs to delete, and releases its pack file.
 pub fn discard_row(t: &mut dyn Transaction, head: &Head, row: &Row) -> Result<(), CatalogError> {
     match &head.body {
         Body::Inline => Ok(()),

@@ -44,12 +44,12 @@ pub struct TierBill {
 pub struct Bill {
     /// Number of objects and versions in the store.
     pub objects: u64,
-    /// Blobs and whole segments that move.
+    /// Blobs and whole pack files that move.
     pub moves: u64,
-    /// Objects whose bodies move into segments.
+    /// Objects whose bodies move into pack files.
     pub packed: u64,
-    /// Segments that are written.
-    pub segments: u64,
+    /// Pack files that are written.
+    pub pack_files: u64,
     /// Bytes of the bodies that move.
     pub bytes: u64,
     /// Tiers by name.
@@ -135,12 +135,12 @@ pub fn bill(plan: &Plan, tiers: &BTreeMap<u16, PricedTier>) -> Result<Bill, Bill
         (sum(|tier| tier.month_before_usd), sum(|tier| tier.month_after_usd));
     let saving = (month_before_usd - month_after_usd).dollars();
     let payback_months = (saving > 0.0).then(|| now_usd.dollars() / saving);
-    let Plan { objects, moves, packed, segments, bytes, .. } = *plan;
+    let Plan { objects, moves, packed, pack_files, bytes, .. } = *plan;
     Ok(Bill {
         objects,
         moves,
         packed,
-        segments,
+        pack_files,
         bytes,
         tiers: bills,
         now_usd,

@@ -18,9 +18,9 @@ use crate::catalog::{Catalog, CatalogError};
 use crate::mover::Move;
 use crate::mover::budget::Cost;
 use crate::mover::pack::PackJob;
+use crate::mover::pack_reader::ranges;
 use crate::mover::pass::{Pass, Rules};
 use crate::mover::scan::complete_blob;
-use crate::mover::sources::ranges;
 use crate::object::Store;
 use crate::object::row::Body;
 use crate::pricing::{Stock, Work};
@@ -55,12 +55,12 @@ impl Terms<'_> {
 pub struct Plan {
     /// Number of objects and versions in the store.
     pub objects: u64,
-    /// Blobs and whole segments that move.
+    /// Blobs and whole pack files that move.
     pub moves: u64,
-    /// Objects whose bodies move into segments.
+    /// Objects whose bodies move into pack files.
     pub packed: u64,
-    /// Segments that are written.
-    pub segments: u64,
+    /// Pack files that are written.
+    pub pack_files: u64,
     /// Bytes of the bodies that move.
     pub bytes: u64,
     /// Requests and bytes at each tier, by its number.
@@ -94,7 +94,7 @@ impl Plan {
         self.objects += other.objects;
         self.moves += other.moves;
         self.packed += other.packed;
-        self.segments += other.segments;
+        self.pack_files += other.pack_files;
         self.bytes += other.bytes;
         for (sums, works) in [(&mut self.work, other.work), (&mut self.alone, other.alone)] {
             works.into_iter().for_each(|(tier, work)| sums.entry(tier).or_default().add(work));
@@ -135,7 +135,7 @@ struct Planner<'a, C> {
     store: &'a Store<C>,
     terms: &'a Terms<'a>,
     plan: Plan,
-    /// Bodies that leave each segment.
+    /// Bodies that leave each pack file.
     leaving: BTreeMap<BlobName, u64>,
 }
 
@@ -181,13 +181,13 @@ impl<C: Catalog> Planner<'_, C> {
     fn add_pack(&mut self, job: &PackJob) -> Result<(), CatalogError> {
         let to = job.tier;
         let part = self.store.blobs.part_bytes(to);
-        self.plan.segments += 1;
+        self.plan.pack_files += 1;
         self.plan.packed += job.candidates.len() as u64;
         self.plan.bytes += job.bytes;
         self.work(to).write(job.size, part);
         self.plan.added.entry(to).or_default().add(1, job.size);
-        for (segment, ranges) in ranges(job.candidates.iter().map(|candidate| &candidate.body)) {
-            let Some(head) = complete_blob(self.store, &segment)? else { continue };
+        for (pack_file, ranges) in ranges(job.candidates.iter().map(|candidate| &candidate.body)) {
+            let Some(head) = complete_blob(self.store, &pack_file)? else { continue };
             let from = head.locations[0].tier;
             let crosses = self.terms.crosses(from, to);
             let bytes = ranges.iter().map(|range| range.end - range.start).sum();
@@ -196,7 +196,7 @@ impl<C: Catalog> Planner<'_, C> {
         for candidate in &job.candidates {
             let size = candidate.size;
             match &candidate.body {
-                Body::Slice(slice) => *self.leaving.entry(slice.segment).or_default() += 1,
+                Body::Slice(slice) => *self.leaving.entry(slice.pack_file).or_default() += 1,
                 Body::Blob(name) => {
                     let Some(head) = complete_blob(self.store, name)? else { continue };
                     let crosses = self.terms.crosses(head.locations[0].tier, to);
@@ -211,11 +211,11 @@ impl<C: Catalog> Planner<'_, C> {
         Ok(())
     }
 
-    /// Adds the segments that no object uses after the moves.
+    /// Adds the pack files that no object uses after the moves.
     fn add_emptied(&mut self, pass: &Pass) -> Result<(), CatalogError> {
-        for (segment, count) in std::mem::take(&mut self.leaving) {
-            let Some(live) = pass.live(&segment).filter(|live| live.live <= count) else { continue };
-            let Some(head) = complete_blob(self.store, &segment)? else { continue };
+        for (pack_file, count) in std::mem::take(&mut self.leaving) {
+            let Some(live) = pass.live(&pack_file).filter(|live| live.live <= count) else { continue };
+            let Some(head) = complete_blob(self.store, &pack_file)? else { continue };
             head.locations.iter().for_each(|place| self.leaves(place, live.size));
         }
         Ok(())
@@ -236,7 +236,7 @@ pub fn of_move<C: Catalog>(
     Ok(planner.plan)
 }
 
-/// Returns the plan of one segment.
+/// Returns the plan of one pack file.
 ///
 /// # Errors
 /// If the catalog cannot be read.
@@ -254,7 +254,7 @@ pub fn plan<C: Catalog>(store: &Store<C>, rules: &Rules, terms: &Terms<'_>) -> R
     let mut pass = Pass::default();
     let mut last = visit(store, rules, terms, &mut pass)?;
     if pass.has_split() {
-        // Objects leave segments that contain others, too, in the second visit.
+        // Objects leave pack files that contain others, too, in the second visit.
         last = visit(store, rules, terms, &mut pass)?;
     }
     Ok(last)

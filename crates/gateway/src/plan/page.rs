@@ -20,7 +20,7 @@ fn answer(bill: &Bill) -> String {
         parts.push(format!("move {} blobs", count(bill.moves)));
     }
     if bill.packed > 0 {
-        parts.push(format!("pack {} bodies into {} segments", count(bill.packed), count(bill.segments)));
+        parts.push(format!("pack {} bodies into {} pack files", count(bill.packed), count(bill.pack_files)));
     }
     let saving = bill.month_before_usd - bill.month_after_usd;
     let effect = if saving > Usd::ZERO {
@@ -89,10 +89,10 @@ pub fn document(place: &str, date: &str, bill: &Bill, variant: Option<(&str, &Bi
         tables.insert(1, work_table(shown));
     }
     if let Some((changes, changed)) = variant {
-        let columns = ["settings", "moves now#", "month after#", "segments#"];
+        let columns = ["settings", "moves now#", "month after#", "pack files#"];
         let mut table = Table::new("Comparison", &columns);
         for (name, bill) in [("as in the file", bill), (changes, changed)] {
-            let figures = [bill.now_usd.rounded(), bill.month_after_usd.rounded(), count(bill.segments)];
+            let figures = [bill.now_usd.rounded(), bill.month_after_usd.rounded(), count(bill.pack_files)];
             table.row([name.to_string()].into_iter().chain(figures));
         }
         tables.insert(0, table);

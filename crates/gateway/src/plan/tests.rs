@@ -27,7 +27,7 @@ fn rules(moves: &[&str], packs: bool) -> Rules {
         gate: None,
     };
     let tier = packs.then_some(0);
-    let packing = Packing { tier, up_to: 100_000, segment: 300_000, ..Packing::default() };
+    let packing = Packing { tier, max_body: 100_000, file_size: 300_000, ..Packing::default() };
     Rules { moves: moves.iter().map(rule).collect(), packing, ..Rules::default() }
 }
 
@@ -99,15 +99,15 @@ async fn moves_of_blobs_cost_what_was_planned() {
 }
 
 #[tokio::test]
-async fn segments_cost_what_was_planned() {
+async fn pack_files_cost_what_was_planned() {
     let world = World::new(2, 4096).await;
     for number in 0..500 {
         world.put(&format!("dir/k{number:04}"), &vec![number as u8; 100 + number * 20]).await;
     }
     world.put("large", &vec![1; 200_000]).await;
     let planned = is_exact(&world, &rules(&[], true)).await;
-    assert_eq!((planned.packed, planned.segments, planned.moves), (500, 9, 0));
-    // Then objects leave segments, and some segments are left by all.
+    assert_eq!((planned.packed, planned.pack_files, planned.moves), (500, 9, 0));
+    // Then objects leave pack files, and some pack files are left by all.
     for delete in [0, 3] {
         for number in (0..500).filter(|number| delete > 0 && number % delete > 0) {
             world.delete(&format!("dir/k{number:04}")).await;

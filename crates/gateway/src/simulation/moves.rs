@@ -84,9 +84,9 @@ fn rules(random: &mut Random) -> Rules {
     }
     let packing = Packing {
         tier: random.chance(60).then_some(1),
-        up_to: 150,
-        segment: 500,
-        linger_ms: 5000,
+        max_body: 150,
+        file_size: 500,
+        max_wait_ms: 5000,
         ..Packing::default()
     };
     Rules { moves, packing, ..Rules::default() }
@@ -271,7 +271,7 @@ impl World {
     fn settle(&mut self) -> Result<(), String> {
         self.gateways.clear();
         lock(&self.shared).faults = Faults::default();
-        let quiet = Rules { packing: Packing { segment: 500, ..Packing::default() }, ..Rules::default() };
+        let quiet = Rules { packing: Packing { file_size: 500, ..Packing::default() }, ..Rules::default() };
         let store = self.store(User::Gateway);
         // Late writes land, sessions and windows end, and bytes are deleted twice.
         for _ in 0..4 {
@@ -339,9 +339,9 @@ impl World {
             }
             known.extend(head.locations.iter().map(object));
         }
-        for (_, row) in rows(&*self.catalog, keys::SEGMENTS) {
+        for (_, row) in rows(&*self.catalog, keys::PACK_FILES) {
             if Live::decode(&row.head).is_none_or(|live| live.open || live.live == 0) {
-                return Err("a segment is open or empty at rest".into());
+                return Err("a pack file is open or empty at rest".into());
             }
         }
         for tier in &self.tiers {

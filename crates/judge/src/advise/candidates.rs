@@ -92,7 +92,7 @@ fn latency(run: &Run, store: &str, ranking: &Objective) -> Option<Figure> {
 fn judge(run: &Run, store: &str, objective: &Objective) -> ObjectiveFinding {
     let rank = |f: &Finding| match f.outcome {
         ObjectiveResult::Fail => 2,
-        ObjectiveResult::CannotTell => 1,
+        ObjectiveResult::Inconclusive => 1,
         ObjectiveResult::Pass => 0,
     };
     let findings = run.subjects(objective).into_iter().filter(|s| s.store == store);

@@ -95,17 +95,17 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Returns the result of all objectives together: fail if one fails, else cannot tell if one is undecided, else
+    /// Returns the result of all objectives together: fail if one fails, else inconclusive if one is undecided, else
     /// pass.
     pub fn outcome(&self) -> ObjectiveResult {
         let of = |held: &ObjectiveFinding| {
-            held.finding.as_ref().map_or(ObjectiveResult::CannotTell, |f| f.outcome)
+            held.finding.as_ref().map_or(ObjectiveResult::Inconclusive, |f| f.outcome)
         };
         if self.held.iter().any(|h| of(h) == ObjectiveResult::Fail) {
             return ObjectiveResult::Fail;
         }
-        let open = self.held.iter().any(|h| of(h) == ObjectiveResult::CannotTell);
-        if open { ObjectiveResult::CannotTell } else { ObjectiveResult::Pass }
+        let open = self.held.iter().any(|h| of(h) == ObjectiveResult::Inconclusive);
+        if open { ObjectiveResult::Inconclusive } else { ObjectiveResult::Pass }
     }
 
     /// Returns true if no objective fails, at least one is undecided, and no point estimate misses its bound. A longer
@@ -113,7 +113,7 @@ impl Candidate {
     pub fn may_hold(&self) -> bool {
         let against =
             |held: &ObjectiveFinding| held.finding.as_ref().is_some_and(|f| f.as_measured == Some(false));
-        self.outcome() == ObjectiveResult::CannotTell && !self.held.iter().any(against)
+        self.outcome() == ObjectiveResult::Inconclusive && !self.held.iter().any(against)
     }
 
     /// Returns the name of the store, followed by its caveat in brackets if it has one.
@@ -253,14 +253,14 @@ mod tests {
 
     #[test]
     fn the_pareto_front_and_the_recommendation_are_correct() {
-        use ObjectiveResult::{CannotTell, Fail, Pass};
+        use ObjectiveResult::{Fail, Inconclusive, Pass};
         // A TB costs 112.64 x 1000/1024/1.0737, about 102, at S3 Express; 21.4 at S3; 14.85 at R2; 6.88 at B2.
         let (all, usage) = candidates(
             "storage='1 TB'",
             &[
                 ("aws-s3-express", 5.0, Pass),
                 ("aws-s3", 25.0, Pass),
-                ("cloudflare-r2", 20.0, CannotTell),
+                ("cloudflare-r2", 20.0, Inconclusive),
                 ("backblaze-b2", 40.0, Fail),
             ],
         );
@@ -281,6 +281,6 @@ mod tests {
         all[0].evidence = Evidence::Emulated;
         assert!(all[0].named().contains("emulated"));
         all[0].held[0].finding = None;
-        assert_eq!(all[0].outcome(), ObjectiveResult::CannotTell);
+        assert_eq!(all[0].outcome(), ObjectiveResult::Inconclusive);
     }
 }

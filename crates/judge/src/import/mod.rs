@@ -177,7 +177,7 @@ fn phase_run(log: &Log, number: usize) -> PhaseRun {
         drain_ns: 0,
         retries: 0,
         verify: Verify::Off,
-        cooldown_ns: 0,
+        think_time_ns: 0,
         sweep: None,
     };
     PhaseRun { phase, store: 0, number, repeat: 0, block: 0, step, recorded: true }

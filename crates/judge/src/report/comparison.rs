@@ -73,7 +73,7 @@ pub struct Row {
     pub probability: Option<f64>,
     /// Bound that the probability must not exceed for a difference to count.
     pub bound: f64,
-    /// Verdict on the other side: `faster`, `slower`, `no difference shown` or `cannot tell`.
+    /// Verdict on the other side: `faster`, `slower`, `no difference shown` or `inconclusive`.
     pub verdict: Verdict,
     /// Smallest relative change (for errors, difference) that a comparison of this design detects in 80% of the cases.
     pub smallest: Option<f64>,
@@ -256,11 +256,11 @@ impl Row {
     }
 
     fn verdict_alone(&self) -> String {
-        if let Some(seconds) = self.duration_needed_s.filter(|_| self.verdict == Verdict::CannotTell) {
-            return format!("cannot tell; needs about {seconds:.0} s of measurement");
+        if let Some(seconds) = self.duration_needed_s.filter(|_| self.verdict == Verdict::Inconclusive) {
+            return format!("inconclusive; needs about {seconds:.0} s of measurement");
         }
-        if self.verdict == Verdict::CannotTell {
-            return "cannot tell; needs more runs".into();
+        if self.verdict == Verdict::Inconclusive {
+            return "inconclusive; needs more runs".into();
         }
         let lost = self.change_low.zip(self.change_high).is_some_and(|(low, high)| low > 1.0 || high < 1.0);
         let note = match (self.verdict == Verdict::NoDifference, lost && self.unit != "share", self.smallest)
@@ -332,7 +332,7 @@ impl Comparison {
     /// Returns the remark that names the sides which the client limited in at least one of the rows with a verdict.
     fn bound(&self, rows: &[&Row]) -> String {
         let limits = |side: fn(&Row) -> &Side| {
-            let mut judged = rows.iter().filter(|row| row.verdict != Verdict::CannotTell);
+            let mut judged = rows.iter().filter(|row| row.verdict != Verdict::Inconclusive);
             judged.any(|row| side(row).client_limited.is_some())
         };
         let sides = [(limits(|row| &row.base), &self.base), (limits(|row| &row.other), &self.other)];

@@ -27,7 +27,7 @@ pub fn document(suites: &[(String, Vec<Case>)]) -> String {
     let _ = writer.create_element("testsuites").write_inner_content(|writer| {
         for (id, cases) in suites {
             let (failures, errors) =
-                (count(cases, ObjectiveResult::Fail), count(cases, ObjectiveResult::CannotTell));
+                (count(cases, ObjectiveResult::Fail), count(cases, ObjectiveResult::Inconclusive));
             let element = writer.create_element("testsuite").with_attributes([
                 ("name", id.as_str()),
                 ("tests", cases.len().to_string().as_str()),
@@ -50,7 +50,7 @@ fn one(writer: &mut Writer<Vec<u8>>, case: &Case) -> std::io::Result<()> {
     let inner = match case.outcome {
         ObjectiveResult::Pass => "system-out",
         ObjectiveResult::Fail => "failure",
-        ObjectiveResult::CannotTell => "error",
+        ObjectiveResult::Inconclusive => "error",
     };
     element
         .write_inner_content(|writer| {

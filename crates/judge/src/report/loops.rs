@@ -1,4 +1,4 @@
-//! Comparison of `plimsoll sync` loops: wall-clock time of whole loops, rates, CPU time, and speed-up over the
+//! Comparison of `plimsoll run sync` loops: wall-clock time of whole loops, rates, CPU time, and speed-up over the
 //! baseline.
 
 use crate::summary::result::SyncLoop;

@@ -15,7 +15,7 @@ pub enum Verdict {
     /// The interval includes no difference, or the probability is above its bound.
     NoDifference,
     /// There is no interval, because there is too little data.
-    CannotTell,
+    Inconclusive,
 }
 
 impl serde::Serialize for Verdict {
@@ -27,7 +27,7 @@ impl serde::Serialize for Verdict {
 impl Verdict {
     /// All verdicts, in the order of reports.
     pub const ALL: [Verdict; 4] =
-        [Verdict::Faster, Verdict::Slower, Verdict::NoDifference, Verdict::CannotTell];
+        [Verdict::Faster, Verdict::Slower, Verdict::NoDifference, Verdict::Inconclusive];
 
     /// Returns the text for reports.
     pub fn describe(self) -> &'static str {
@@ -35,7 +35,7 @@ impl Verdict {
             Verdict::Faster => "faster",
             Verdict::Slower => "slower",
             Verdict::NoDifference => "no difference shown",
-            Verdict::CannotTell => "cannot tell",
+            Verdict::Inconclusive => "inconclusive",
         }
     }
 }
@@ -74,7 +74,7 @@ impl MetricComparison {
     /// Returns the verdict if a difference must have a probability of at most `bound`.
     pub fn verdict(&self, bound: f64) -> Verdict {
         let (Some((change, low, high)), Some(p)) = (self.change, self.probability) else {
-            return Verdict::CannotTell;
+            return Verdict::Inconclusive;
         };
         let neutral = self.neutral();
         // At the 5% level the interval alone decides, so that interval and verdict never disagree.
@@ -342,7 +342,7 @@ mod tests {
         let (mut a, mut b) = (Estimator::new(&uneven), Estimator::new(&uneven));
         assert!(a.estimate(Metric::Rate).confidence.ends().is_some());
         let compared = compare(&mut a, &mut b, Metric::Rate, false);
-        assert_eq!((compared.change, compared.verdict(0.05)), (None, Verdict::CannotTell));
+        assert_eq!((compared.change, compared.verdict(0.05)), (None, Verdict::Inconclusive));
         assert!(compared.duration_needed_s.unwrap() > 20.0);
     }
 }

@@ -68,8 +68,8 @@ pub enum ObjectiveResult {
     /// The whole interval misses the objective.
     Fail,
     /// The interval contains the bound, or there is too little data.
-    #[serde(rename = "cannot tell")]
-    CannotTell,
+    #[serde(rename = "inconclusive")]
+    Inconclusive,
 }
 
 impl ObjectiveResult {
@@ -78,7 +78,7 @@ impl ObjectiveResult {
         match self {
             ObjectiveResult::Pass => "pass",
             ObjectiveResult::Fail => "fail",
-            ObjectiveResult::CannotTell => "cannot tell",
+            ObjectiveResult::Inconclusive => "inconclusive",
         }
     }
 
@@ -87,7 +87,7 @@ impl ObjectiveResult {
         match self {
             ObjectiveResult::Pass => "pass",
             ObjectiveResult::Fail => "FAIL",
-            ObjectiveResult::CannotTell => "cannot tell",
+            ObjectiveResult::Inconclusive => "inconclusive",
         }
     }
 }
@@ -309,7 +309,7 @@ fn percent_text(share: f64) -> String {
 
 fn undecided(why: &str) -> Finding {
     Finding {
-        outcome: ObjectiveResult::CannotTell,
+        outcome: ObjectiveResult::Inconclusive,
         detail: why.into(),
         duration_needed_s: None,
         as_measured: None,
@@ -358,9 +358,9 @@ fn decide(
     let outcome = match measured.bounds.map(|(low, high)| (holds(low), holds(high))) {
         Some((true, true)) => ObjectiveResult::Pass,
         Some((false, false)) => ObjectiveResult::Fail,
-        _ => ObjectiveResult::CannotTell,
+        _ => ObjectiveResult::Inconclusive,
     };
-    let open = outcome == ObjectiveResult::CannotTell;
+    let open = outcome == ObjectiveResult::Inconclusive;
     let (detail, duration_needed_s) = match measured.confidence {
         Confidence::Between { low, high, .. } => {
             let needed_s = if open { measured.needed_s(limit) } else { None };
@@ -417,12 +417,12 @@ impl ChangeBound {
     /// Judges a change, given as `(ratio, low, high)`: fails if the whole interval is beyond the bound, passes
     /// if none of it is.
     pub fn met(&self, change: Option<(f64, f64, f64)>) -> ObjectiveResult {
-        let Some((_, low, high)) = change else { return ObjectiveResult::CannotTell };
+        let Some((_, low, high)) = change else { return ObjectiveResult::Inconclusive };
         let beyond = |x: f64| if self.below { x < self.bound } else { x > self.bound };
         match (beyond(low), beyond(high)) {
             (true, true) => ObjectiveResult::Fail,
             (false, false) => ObjectiveResult::Pass,
-            _ => ObjectiveResult::CannotTell,
+            _ => ObjectiveResult::Inconclusive,
         }
     }
 }

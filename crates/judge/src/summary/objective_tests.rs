@@ -60,9 +60,9 @@ fn invalid_bounds_are_refused_with_a_reason() {
 fn a_change_fails_only_when_the_interval_excludes_the_bound() {
     let bound = ChangeBound::parse("get.p99 > +5%").unwrap();
     assert_eq!(bound.met(Some((1.2, 1.1, 1.3))), ObjectiveResult::Fail);
-    assert_eq!(bound.met(Some((1.1, 1.04, 1.2))), ObjectiveResult::CannotTell);
+    assert_eq!(bound.met(Some((1.1, 1.04, 1.2))), ObjectiveResult::Inconclusive);
     assert_eq!(bound.met(Some((1.0, 0.97, 1.03))), ObjectiveResult::Pass);
-    assert_eq!(bound.met(None), ObjectiveResult::CannotTell);
+    assert_eq!(bound.met(None), ObjectiveResult::Inconclusive);
 }
 
 /// Returns a series with one second per element of `failed`. Each second has `per_s` operations, of which
@@ -118,7 +118,7 @@ fn degenerate_runs_are_decided_if_the_result_is_certain() {
     assert_eq!(outcome("get.p99 < 10ms", &[0; 60], 50_000), ObjectiveResult::Pass);
     // A few good seconds prove nothing.
     for bound in ["errors < 1%", "get.p99 < 10ms"] {
-        assert_eq!(outcome(bound, &[0; 5], 1000), ObjectiveResult::CannotTell, "{bound}");
+        assert_eq!(outcome(bound, &[0; 5], 1000), ObjectiveResult::Inconclusive, "{bound}");
     }
 }
 
@@ -126,7 +126,7 @@ fn degenerate_runs_are_decided_if_the_result_is_certain() {
 fn three_operations_decide_nothing() {
     for bound in ["errors < 1%", "get.p99 < 100us", "get.p50 < 1s", "rate > 1000/s"] {
         for failed in [0, 3] {
-            assert_eq!(outcome(bound, &[failed], 3), ObjectiveResult::CannotTell, "{bound}, {failed}");
+            assert_eq!(outcome(bound, &[failed], 3), ObjectiveResult::Inconclusive, "{bound}, {failed}");
         }
     }
 }
@@ -151,13 +151,13 @@ fn an_undecided_objective_says_how_long_to_measure() {
             Objective::parse(bound).unwrap().judge(&series(&failed, 500))
         };
         let short = measured(12);
-        assert_eq!(short.outcome, ObjectiveResult::CannotTell, "{short:?}");
+        assert_eq!(short.outcome, ObjectiveResult::Inconclusive, "{short:?}");
         let needed = short.duration_needed_s.unwrap();
         assert!((13.0..600.0).contains(&needed), "{short:?}");
-        assert_ne!(measured(needed as usize).outcome, ObjectiveResult::CannotTell, "{needed} s are enough");
+        assert_ne!(measured(needed as usize).outcome, ObjectiveResult::Inconclusive, "{needed} s are enough");
     }
     let close =
         Objective::parse("errors < 1%").unwrap().judge(&series(&[4, 5, 6, 5, 4, 6, 5, 5, 4, 6, 4, 6], 500));
-    assert_eq!((close.outcome, close.duration_needed_s), (ObjectiveResult::CannotTell, None), "{close:?}");
+    assert_eq!((close.outcome, close.duration_needed_s), (ObjectiveResult::Inconclusive, None), "{close:?}");
     assert!(close.detail.contains("too close to the objective"), "{close:?}");
 }

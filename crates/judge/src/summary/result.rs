@@ -41,7 +41,7 @@ pub struct RunResult {
     /// One entry per store and sweep.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sweeps: Vec<SweepFigures>,
-    /// One entry per loop of `plimsoll sync`.
+    /// One entry per loop of `plimsoll run sync`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sync: Vec<SyncLoop>,
     /// Requests that Plimsoll sends besides the operations, such as those for sessions.
@@ -133,7 +133,7 @@ pub struct BackgroundRequests {
     pub max_ms: f64,
 }
 
-/// One loop of `plimsoll sync`: one client transfers all files once.
+/// One loop of `plimsoll run sync`: one client transfers all files once.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SyncLoop {
     /// URL of the store as the user wrote it, without credentials.

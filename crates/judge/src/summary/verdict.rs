@@ -26,7 +26,7 @@ impl Compared {
         let second = match self.verdict {
             Verdict::Faster => true,
             Verdict::Slower => false,
-            Verdict::NoDifference | Verdict::CannotTell => return None,
+            Verdict::NoDifference | Verdict::Inconclusive => return None,
         };
         let (factor, low, high) = if second == self.less_is_better {
             (1.0 / change, 1.0 / high, 1.0 / low)
@@ -127,7 +127,7 @@ pub fn of_points(first: &str, second: &str, figure: &str, points: &[Compared]) -
         count(Verdict::Faster),
         count(Verdict::Slower),
         count(Verdict::NoDifference),
-        count(Verdict::CannotTell),
+        count(Verdict::Inconclusive),
     );
     let wins = |winner: &str, loser: &str, n: usize| {
         format!("{winner} is faster than {loser} at {figure} in {n} of {all} measurements")
@@ -188,16 +188,16 @@ mod tests {
 
     #[test]
     fn the_wins_of_both_sides_are_counted_over_several_measurements() {
-        use Verdict::{CannotTell, Faster, NoDifference, Slower};
+        use Verdict::{Faster, Inconclusive, NoDifference, Slower};
         let of = |verdicts: &[Verdict]| {
             let point = |verdict: &Verdict| Compared {
-                duration_needed_s: (*verdict == CannotTell).then_some(16.0),
+                duration_needed_s: (*verdict == Inconclusive).then_some(16.0),
                 ..latency("get p50", (1.0, 0.9, 1.1), *verdict)
             };
             of_points("A", "B", "get p50", &verdicts.iter().map(point).collect::<Vec<_>>())
         };
         assert_eq!(
-            of(&[Slower, Slower, CannotTell]),
+            of(&[Slower, Slower, Inconclusive]),
             "A is faster than B at get p50 in 2 of 3 measurements; \
              too little data in 1 (each needs about 16 s of measurement)"
         );
@@ -210,7 +210,7 @@ mod tests {
             "A and B: no winner at get p50 in 2 measurements; no difference shown in 2"
         );
         assert_eq!(
-            of(&[CannotTell, CannotTell]),
+            of(&[Inconclusive, Inconclusive]),
             "A and B cannot be compared at get p50: \
              too little data in 2 measurements (each needs about 16 s of measurement)"
         );
@@ -222,7 +222,7 @@ mod tests {
         let short = Compared {
             change: None,
             duration_needed_s: Some(16.0),
-            ..latency("p99", (1.0, 1.0, 1.0), Verdict::CannotTell)
+            ..latency("p99", (1.0, 1.0, 1.0), Verdict::Inconclusive)
         };
         assert_eq!(
             sentence("A", "B", &same, std::slice::from_ref(&short)),

@@ -162,7 +162,7 @@ fn print_advice(
         (0..candidates.len()).filter(|at| candidates[*at].outcome() == result).collect()
     };
     let passed = with_result(ObjectiveResult::Pass);
-    let choice = if passed.is_empty() { with_result(ObjectiveResult::CannotTell) } else { passed };
+    let choice = if passed.is_empty() { with_result(ObjectiveResult::Inconclusive) } else { passed };
     let chosen: Vec<&Candidate> = choice.iter().map(|at| &candidates[*at]).collect();
     let changes = if chosen.is_empty() { Vec::new() } else { changes(&chosen, &request.usage) };
     let mut missing = missing(request, candidates, runs);

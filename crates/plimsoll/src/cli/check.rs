@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::cannot_tell::CannotTell;
 use super::exit::Exit;
+use super::inconclusive::Inconclusive;
 use super::out::{append, say};
 use super::runs::find;
 use plimsoll_base::text::outgoing;
@@ -41,7 +41,7 @@ pub struct Arguments {
     summary: Option<PathBuf>,
     /// If a run is too short to tell whether an objective is met, fail (exit code 1) or pass (exit code 0)
     #[arg(long, value_enum, default_value = "fail")]
-    cannot_tell: CannotTell,
+    inconclusive: Inconclusive,
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
@@ -173,7 +173,7 @@ fn json(suites: &[Suite]) -> String {
 /// Checks runs and prints the results.
 ///
 /// # Errors
-/// Exit code 1 if an objective is missed, or if a run is too short to tell and `--cannot-tell` is `fail`; 2 for
+/// Exit code 1 if an objective is missed, or if a run is too short to tell and `--inconclusive` is `fail`; 2 for
 /// invalid input.
 pub fn check(arguments: &Arguments) -> Result<(), Exit> {
     let objectives = objectives(arguments)?;
@@ -208,5 +208,5 @@ pub fn check(arguments: &Arguments) -> Result<(), Exit> {
     }
     let outcomes = suites.iter().flat_map(|suite| &suite.found).map(|figures| figures.outcome);
     let missed = |n: usize| format!("{n} objective{} missed", if n == 1 { "" } else { "s" });
-    arguments.cannot_tell.conclude(outcomes, "objective", missed)
+    arguments.inconclusive.conclude(outcomes, "objective", missed)
 }

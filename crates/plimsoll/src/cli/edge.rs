@@ -34,7 +34,7 @@ enum Action {
 struct RunArguments {
     /// URL of the relay, or PLACE=URL; several give one result per place; PLIMSOLL_RELAY_TOKEN contains their token
     #[arg(long, value_name = "URL", required = true)]
-    worker: Vec<String>,
+    relay: Vec<String>,
     #[command(flatten)]
     run: run::ExperimentArguments,
 }
@@ -43,7 +43,7 @@ struct RunArguments {
 struct CalibrateArguments {
     /// URL of the relay; PLIMSOLL_RELAY_TOKEN contains its token
     #[arg(long, value_name = "URL")]
-    worker: String,
+    relay: String,
     /// Address and port on which the server of known latencies listens; HOSTS of the relay must list it
     #[arg(long, value_name = "ADDRESS")]
     listen: String,
@@ -68,7 +68,7 @@ struct CalibrateArguments {
 pub fn edge(arguments: &Arguments) -> Result<(), Exit> {
     match &arguments.action {
         Action::Run(arguments) => {
-            let relays = Relays::parse(&arguments.worker)?;
+            let relays = Relays::parse(&arguments.relay)?;
             run::run_through(&arguments.run, &relays)
         }
         Action::Calibrate(arguments) => calibrate(arguments),
@@ -83,7 +83,7 @@ fn calibrate(arguments: &CalibrateArguments) -> Result<(), Exit> {
             Exit::input(format!("--delays {text}: use durations of at least 1ms, such as 5ms,20ms"))
         })
     };
-    let relay = Arc::new(relay_at(&arguments.worker, None)?);
+    let relay = Arc::new(relay_at(&arguments.relay, None)?);
     let settings = RelaySettings {
         listen: arguments.listen.clone(),
         address: arguments.address.clone().unwrap_or_else(|| format!("http://{}", arguments.listen)),

@@ -14,6 +14,12 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
             "plimsoll run experiment.toml --store NAME --max-cost 5",
         ],
     ),
+    ("run consistency", &["plimsoll run consistency --store s3://bucket --duration 1m --clients 4"]),
+    ("run contention", &["plimsoll run contention --store s3://bucket"]),
+    (
+        "run sync",
+        &["plimsoll run sync --store s3://bucket --files 1000 --client 'aws s3 sync {source} {target}'"],
+    ),
     ("replay", &["plimsoll replay access.log --store s3://bucket --speed 2x"]),
     ("fit", &["plimsoll fit access.log --output fitted.toml"]),
     (
@@ -23,7 +29,9 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
             "plimsoll ycsb run --store s3://bucket -P workloada --threads 16",
         ],
     ),
-    ("sync", &["plimsoll sync --store s3://bucket --client plimsoll --client 'aws s3 sync'"]),
+    ("ycsb load", &["plimsoll ycsb load --store s3://bucket -P workloada -p recordcount=10000"]),
+    ("ycsb run", &["plimsoll ycsb run --store s3://bucket -P workloada --threads 16"]),
+    ("ycsb clean", &["plimsoll ycsb clean --store s3://bucket -P workloada"]),
     ("show", &["plimsoll show latest --distribution"]),
     ("report", &["plimsoll report latest~1 latest --out comparison.html", "plimsoll report --publish site"]),
     (
@@ -43,13 +51,25 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("fleet", &["plimsoll fleet run experiment.toml --on ssh:hosts.txt --store s3://bucket"]),
-    ("edge", &["plimsoll edge run get --worker https://plimsoll-edge.example.workers.dev"]),
+    ("fleet run", &["plimsoll fleet run experiment.toml --on slurm --store s3://bucket"]),
+    (
+        "fleet manifest",
+        &["plimsoll fleet manifest --nodes 8 --name plimsoll --image registry.example.com/plimsoll:0.1.0"],
+    ),
+    ("edge run", &["plimsoll edge run get --relay https://plimsoll-edge.example.workers.dev --rate 50/s"]),
+    (
+        "edge calibrate",
+        &["plimsoll edge calibrate --relay https://plimsoll-edge.example.workers.dev --listen 0.0.0.0:9000"],
+    ),
+    ("edge", &["plimsoll edge run get --relay https://plimsoll-edge.example.workers.dev"]),
     ("merge", &["plimsoll merge plimsoll-runs/SHARD-1 plimsoll-runs/SHARD-2 --out plimsoll-runs"]),
     ("export", &["plimsoll export plimsoll-runs/RUN --format parquet"]),
     ("import", &["plimsoll import warp warp-results.csv.zst"]),
     ("clean", &["plimsoll clean plimsoll-runs/RUN"]),
     ("probe", &["plimsoll probe s3://bucket"]),
     ("bucket", &["plimsoll bucket create s3://bucket", "plimsoll bucket delete s3://bucket"]),
+    ("bucket create", &["plimsoll bucket create s3://bucket-{random}"]),
+    ("bucket delete", &["plimsoll bucket delete s3://bucket --force"]),
     ("calibrate", &["plimsoll calibrate"]),
     (
         "serve",
@@ -63,8 +83,22 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
             "plimsoll cost breakeven --storage 10TB --object-size 64KiB --between aws-s3,cloudflare-r2 --vary get",
         ],
     ),
+    (
+        "cost breakeven",
+        &[
+            "plimsoll cost breakeven --storage 10TB --object-size 64KiB --between aws-s3,cloudflare-r2 --vary get",
+        ],
+    ),
+    (
+        "cost tiering",
+        &[
+            "plimsoll cost tiering --hot aws-s3-express --cold cloudflare-r2 --put 1M --object-size 1MiB --keep 30d",
+        ],
+    ),
     ("advise", &["plimsoll advise plimsoll-runs/RUN --storage 10TB --get 50M --object-size 64KiB"]),
     ("published", &["plimsoll published check"]),
+    ("published check", &["plimsoll published check"]),
+    ("published show", &["plimsoll published show r2-bench"]),
     ("list", &["plimsoll list experiments", "plimsoll list providers --matrix"]),
 ];
 
@@ -74,11 +108,19 @@ fn text(lines: &[&str]) -> String {
     format!("Examples:{lines}")
 }
 
+/// Adds examples to the help of the command at a path of names.
+fn add_at(command: clap::Command, path: &[&str], lines: &[&str]) -> clap::Command {
+    match path {
+        [] => command.after_help(text(lines)),
+        [name, rest @ ..] => command.mut_subcommand(*name, |sub| add_at(sub, rest, lines)),
+    }
+}
+
 /// Adds the examples to the help of a command line.
 pub fn add(command: clap::Command) -> clap::Command {
-    EXAMPLES.iter().fold(command, |command, (name, lines)| {
-        command.mut_subcommand(*name, |sub| sub.after_help(text(lines)))
-    })
+    EXAMPLES
+        .iter()
+        .fold(command, |command, (path, lines)| add_at(command, &path.split(' ').collect::<Vec<_>>(), lines))
 }
 
 #[cfg(test)]
@@ -102,15 +144,24 @@ mod tests {
         words
     }
 
+    /// Asserts that a command and the commands below it have examples.
+    fn assert_examples(command: &clap::Command, path: &str) {
+        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
+            let path = format!("{path} {}", sub.get_name());
+            assert!(sub.get_after_help().is_some(), "{path} has no examples");
+            assert_examples(sub, &path);
+        }
+    }
+
     #[test]
     fn every_command_has_examples_and_every_example_is_valid() {
-        let command = add(Cli::command());
-        for sub in command.get_subcommands() {
-            assert!(sub.get_after_help().is_some(), "{} has no examples", sub.get_name());
-        }
-        for line in EXAMPLES.iter().flat_map(|(_, lines)| *lines) {
-            let parsed = add(Cli::command()).try_get_matches_from(words(line));
-            assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+        assert_examples(&add(Cli::command()), "plimsoll");
+        for (path, lines) in EXAMPLES {
+            for line in *lines {
+                assert!(line.starts_with(&format!("plimsoll {path}")), "{line} is not an example of {path}");
+                let parsed = add(Cli::command()).try_get_matches_from(words(line));
+                assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+            }
         }
     }
 }

@@ -6,7 +6,6 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 pub mod advise;
 pub mod bucket;
 pub mod calibrate;
-mod cannot_tell;
 mod capacity;
 pub mod check;
 pub mod clean;
@@ -21,8 +20,10 @@ pub mod export;
 mod fit;
 mod fleet;
 mod gateway;
+mod groups;
 mod history;
 pub mod import;
+mod inconclusive;
 pub mod keys;
 pub mod list;
 pub mod merge;
@@ -73,8 +74,6 @@ enum Command {
     Fit(fit::Arguments),
     /// Run YCSB's core workloads from YCSB property files
     Ycsb(Box<ycsb::Arguments>),
-    /// Time the synchronisation of a directory with a store, by Plimsoll and by other tools
-    Sync(Box<sync::Arguments>),
     /// Show the results of runs
     Show(show::Arguments),
     /// Write an HTML report of one or more runs
@@ -152,7 +151,7 @@ pub fn main() -> i32 {
     if let Ok(program) = std::env::current_exe() {
         set_program(program);
     }
-    let parsed = examples::add(Cli::command()).try_get_matches();
+    let parsed = groups::add(examples::add(Cli::command())).try_get_matches();
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
@@ -170,7 +169,6 @@ pub fn main() -> i32 {
         Command::Replay(arguments) => replay::replay(&arguments),
         Command::Fit(arguments) => fit::fit(&arguments),
         Command::Ycsb(arguments) => ycsb::ycsb_command(&arguments),
-        Command::Sync(arguments) => sync::sync(&arguments),
         Command::Show(arguments) => show::show(&arguments),
         Command::Report(arguments) => report::report(&arguments),
         Command::Compare(arguments) => compare::compare(&arguments),

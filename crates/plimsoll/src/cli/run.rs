@@ -10,6 +10,7 @@ use super::contention;
 use super::exit::Exit;
 use super::out::say;
 use super::run_options::RunOptions;
+use super::sync;
 use super::timeout;
 use super::until::PrecisionArguments;
 use crate::session::capacity::{CapacitySearch, find_capacity};
@@ -75,6 +76,8 @@ enum Special {
     Consistency(Box<consistency::Arguments>),
     /// Measure compare-and-swap on one object by number of writers: throughput, latency, conflicts and fairness
     Contention(Box<contention::Arguments>),
+    /// Time the transfer of a directory of generated files to and from a store, by Plimsoll and by other tools
+    Sync(Box<sync::Arguments>),
 }
 
 /// Options of the short forms. An experiment file contains these settings itself.
@@ -140,7 +143,7 @@ struct ShortArguments {
     sweep: Vec<String>,
     /// Closed loop: pause after each operation
     #[arg(long, value_name = "TIME", conflicts_with = "rate")]
-    cooldown: Option<String>,
+    think_time: Option<String>,
 }
 
 impl ExperimentArguments {
@@ -168,7 +171,7 @@ impl ShortArguments {
             ("--parts-in-flight", self.parts_in_flight.is_some()),
             ("--checksum", self.checksum.is_some()),
             ("--file", self.file.is_some()),
-            ("--cooldown", self.cooldown.is_some()),
+            ("--think-time", self.think_time.is_some()),
             ("--sweep", !self.sweep.is_empty()),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
@@ -270,7 +273,7 @@ fn resolve_experiment(
             parts_in_flight: short.parts_in_flight,
             checksum: short.checksum.clone(),
             file: short.file.clone(),
-            cooldown: short.cooldown.clone(),
+            think_time: short.think_time.clone(),
             sweep,
             seed: arguments.seed.unwrap_or(DEFAULT_SEED),
         };
@@ -335,6 +338,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     match &arguments.special {
         Some(Special::Consistency(arguments)) => consistency::consistency(arguments),
         Some(Special::Contention(arguments)) => contention::contention(arguments),
+        Some(Special::Sync(arguments)) => sync::sync(arguments),
         None => run_through(&arguments.experiment, &Relays::default()),
     }
 }

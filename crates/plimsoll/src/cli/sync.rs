@@ -1,4 +1,4 @@
-//! `plimsoll sync`: times the synchronisation of a directory with a store, by Plimsoll and by other tools in
+//! `plimsoll run sync`: times the synchronisation of a directory with a store, by Plimsoll and by other tools in
 //! turn.
 //!
 //! Each loop begins with an empty target, because a second synchronisation of the same data transfers
@@ -41,7 +41,7 @@ use plimsoll_judge::summary::result::{CostFigures, RunResult};
 use plimsoll_workload::experiment::to_toml::to_toml;
 use plimsoll_workload::schedule::{Phase, Role};
 
-/// Arguments of `plimsoll sync`.
+/// Arguments of `plimsoll run sync`.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// Store to synchronise with; may be repeated; the first store is the baseline

@@ -39,7 +39,7 @@ pub fn check(experiment: &Experiment, objectives: &[Objective]) -> Result<(), Ru
 /// Returns the error of a run that missed an objective, or was too short to judge one.
 pub fn problem(found: &[ObjectiveFigures]) -> Option<RunError> {
     let objectives = |n: usize| format!("{n} objective{}", if n == 1 { "" } else { "s" });
-    match (count(found, ObjectiveResult::Fail), count(found, ObjectiveResult::CannotTell)) {
+    match (count(found, ObjectiveResult::Fail), count(found, ObjectiveResult::Inconclusive)) {
         (0, 0) => None,
         (0, open) => {
             let open = objectives(open);

@@ -254,11 +254,11 @@ fn relay_of(
         matches!(url, StoreUrl::S3(_) | StoreUrl::Gcs(_) | StoreUrl::Web(_) | StoreUrl::DynamoDb(_));
     match named.and_then(|table| table.relay.as_ref()) {
         Some(_) if !network => {
-            Err(RunError::input("--worker: this store has no network address; omit --worker"))
+            Err(RunError::input("--relay: this store has no network address; omit --relay"))
         }
         Some(relay) => relay_at(relay, ca_bundle).map(|relay| Some(Arc::new(relay))),
         None if matches!(url, StoreUrl::S3(s3) if s3.endpoint.host == BINDING) => Err(RunError::input(
-            "endpoint=binding: only a Worker has a binding; use plimsoll edge run with --worker URL",
+            "endpoint=binding: only a Worker has a binding; use plimsoll edge run with --relay URL",
         )),
         None => Ok(None),
     }

@@ -81,7 +81,7 @@ pub fn hint(failure: &Failure) -> &'static str {
     use plimsoll_engine::store::http::RELAY;
     use plimsoll_recorder::ErrorClass;
     match &failure.class {
-        _ if failure.message.starts_with(RELAY) => "is the URL of --worker correct?",
+        _ if failure.message.starts_with(RELAY) => "is the URL of --relay correct?",
         ErrorClass::Connect => "is the server running, and are endpoint= and the port correct?",
         ErrorClass::Tls => {
             "is the certificate trusted? specify its authority with --ca-bundle, \

@@ -24,7 +24,7 @@ impl Relays {
             };
             if relays.iter().any(|(known, _)| *known == place) {
                 return Err(RunError::input(format!(
-                    "--worker {text}: two places are called '{place}'; name them, as in fra={url}"
+                    "--relay {text}: two places are called '{place}'; name them, as in fra={url}"
                 )));
             }
             relays.push((place, url.to_string()));

@@ -144,7 +144,7 @@ impl Answering {
             Difference::SecondIsBetter => Verdict::Faster,
             Difference::FirstIsBetter => Verdict::Slower,
             Difference::BelowMargin => Verdict::NoDifference,
-            Difference::Open => Verdict::CannotTell,
+            Difference::Open => Verdict::Inconclusive,
         };
         let main = in_words(&compared, format!("{} p50", first.operation), verdict);
         let others = [in_words(&tail, "p99".into(), tail.verdict(1.0 - LEVEL))];

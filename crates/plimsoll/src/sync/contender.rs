@@ -130,7 +130,7 @@ pub fn phase(ground: &Ground, up: bool) -> Result<Phase, RunError> {
         drain_ns: 10_000_000_000,
         retries: 5,
         verify: Verify::Off,
-        cooldown_ns: 0,
+        think_time_ns: 0,
         sweep: None,
     })
 }
@@ -142,7 +142,7 @@ pub fn recorded(ground: &Ground, loops: u32, opened: &[Opened]) -> Result<Experi
     let workload = Workload { phase: DATASET.into(), ..upload.workload };
     Ok(Experiment {
         name: "sync".into(),
-        description: format!("Files of `plimsoll sync`, transferred {loops} times in each direction"),
+        description: format!("Files of `plimsoll run sync`, transferred {loops} times in each direction"),
         seed: ground.seed,
         stores: opened.iter().map(|o| o.written.clone()).collect(),
         named: opened.iter().filter_map(|o| Some((o.written.clone(), o.named.clone()?))).collect(),

@@ -5,7 +5,7 @@ use crate::support::{plimsoll, scratch, text};
 
 #[test]
 fn relays_need_a_token_and_a_valid_url() {
-    let run = ["edge", "run", "get", "--worker"];
+    let run = ["edge", "run", "get", "--relay"];
     fails(&[&run[..], &["https://relay.example"]].concat(), 2, &["PLIMSOLL_RELAY_TOKEN"]);
     let with_token = |arguments: &[&str]| {
         let mut command = plimsoll(arguments);
@@ -20,16 +20,16 @@ fn relays_need_a_token_and_a_valid_url() {
     assert!(message.contains("no network address"), "{message}");
     let (code, message) = with_token(&[&run[..], &["http://127.0.0.1:1"]].concat());
     assert_eq!(code, Some(3), "nothing listens: {message}");
-    assert!(message.contains("the relay: could not connect") && message.contains("--worker"), "{message}");
+    assert!(message.contains("the relay: could not connect") && message.contains("--relay"), "{message}");
     assert!(!message.contains("nobody-may-see"), "{message}");
-    let twice = ["http://127.0.0.1:1", "--worker", "http://127.0.0.1:2"];
+    let twice = ["http://127.0.0.1:1", "--relay", "http://127.0.0.1:2"];
     fails(&[&run[..], &twice].concat(), 2, &["two places", "fra=http://127.0.0.1:2"]);
 }
 
 #[test]
 fn the_bucket_of_a_worker_needs_a_worker() {
-    fails(&["run", "get", "--store", "s3://bucket?endpoint=binding"], 2, &["plimsoll edge run", "--worker"]);
-    fails(&["edge", "run", "consistency", "--worker", "http://127.0.0.1:1"], 2, &["list experiments"]);
+    fails(&["run", "get", "--store", "s3://bucket?endpoint=binding"], 2, &["plimsoll edge run", "--relay"]);
+    fails(&["edge", "run", "consistency", "--relay", "http://127.0.0.1:1"], 2, &["list experiments"]);
 }
 
 #[test]

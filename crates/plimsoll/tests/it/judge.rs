@@ -50,14 +50,14 @@ fn a_bound_is_broken_only_if_the_whole_interval_exceeds_it() {
     let (base, slower) = (name(&base), name(&slower));
     fails(&["compare", base, slower, "--fail-if", "get.p50 > +5%"], 1, &["1 of 1 bounds exceeded"]);
     for bound in ["get.p50 > +20%", "get.p50 > +40%", "rate < -50%"] {
-        let output = run(&["compare", base, slower, "--fail-if", bound, "--cannot-tell", "pass"]);
+        let output = run(&["compare", base, slower, "--fail-if", bound, "--inconclusive", "pass"]);
         assert!(output.status.success(), "{bound}: {}", text(&output.stdout));
     }
     // The interval contains the bound, so the result is undecided. It fails by default, as in `check`.
     fails(
         &["compare", base, slower, "--fail-if", "get.p50 > +20%"],
         1,
-        &["too short to judge", "--cannot-tell pass"],
+        &["too short to judge", "--inconclusive pass"],
     );
     let within = run(&["compare", base, slower, "--fail-if", "get.p50 > +40%"]);
     assert!(within.status.success(), "{}", text(&within.stdout));
@@ -88,30 +88,30 @@ fn a_short_run_has_no_interval_and_reports_the_length_it_needs() {
     let short = made(&out, "short", |m| m.seconds = 5);
     let other = made(&out, "other", |m| m.seconds = 5);
     let document = comparison(&short, &other);
-    assert_eq!(row(&document, "p50")["verdict"], "cannot tell");
+    assert_eq!(row(&document, "p50")["verdict"], "inconclusive");
     assert!(row(&document, "p50")["duration_needed_s"].as_f64().unwrap() >= 8.0);
     fails(
         &["check", name(&short), "--slo", "get.p99 < 50ms"],
         1,
-        &["too short to judge", "--cannot-tell pass"],
+        &["too short to judge", "--inconclusive pass"],
     );
-    let lenient = run(&["check", name(&short), "--slo", "get.p99 < 50ms", "--cannot-tell", "pass"]);
+    let lenient = run(&["check", name(&short), "--slo", "get.p99 < 50ms", "--inconclusive", "pass"]);
     assert!(lenient.status.success());
 }
 
 #[test]
-fn a_failed_store_misses_its_objectives_even_with_cannot_tell_pass() {
+fn a_failed_store_misses_its_objectives_even_with_inconclusive_pass() {
     let out = scratch("broke-down");
     let broken = made(&out, "broken", |m| m.broken_from = Some(15));
     for slo in ["errors < 1%", "get.p99 < 10s"] {
-        let check = ["check", name(&broken), "--slo", slo, "--cannot-tell", "pass"];
+        let check = ["check", name(&broken), "--slo", slo, "--inconclusive", "pass"];
         fails(&check, 1, &["1 objective missed"]);
         assert!(text(&run(&check).stdout).contains("FAIL"), "{slo}");
     }
     // A run of five seconds without any operation in time is short, but conclusive.
     let late = made(&out, "late", |m| m.seconds = 5);
     fails(
-        &["check", name(&late), "--slo", "get.p99 < 10us", "--cannot-tell", "pass"],
+        &["check", name(&late), "--slo", "get.p99 < 10us", "--inconclusive", "pass"],
         1,
         &["1 objective missed"],
     );

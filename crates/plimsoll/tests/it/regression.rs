@@ -77,12 +77,13 @@ fn sync_keeps_an_existing_directory_named_files() {
     let thesis = dir.join("d/files/thesis.txt");
     std::fs::create_dir_all(thesis.parent().unwrap()).unwrap();
     std::fs::write(&thesis, "x").unwrap();
-    let output =
-        plimsoll(&["sync", "--store", "memory:", "--files", "2", "--size", "1KiB", "--loops", "1", "--json"])
-            .args(["--dir", "d", "--out", "runs"])
-            .current_dir(&dir)
-            .output()
-            .unwrap();
+    let output = plimsoll(&[
+        "run", "sync", "--store", "memory:", "--files", "2", "--size", "1KiB", "--loops", "1", "--json",
+    ])
+    .args(["--dir", "d", "--out", "runs"])
+    .current_dir(&dir)
+    .output()
+    .unwrap();
     assert_eq!(code(&output), Some(0), "{}", text(&output.stderr));
     assert_eq!(std::fs::read_to_string(&thesis).unwrap(), "x");
     assert_eq!(only_entry(&dir.join("d")), dir.join("d/files"), "the run deletes its own files");
@@ -99,6 +100,7 @@ fn clean_removes_the_objects_of_a_killed_sync() {
     std::fs::write(files_dir.join("notes.txt"), "x").unwrap();
     let url = format!("s3://bucket/team?endpoint={}", server.endpoint());
     let arguments = [
+        "run",
         "sync",
         "--store",
         &url,
@@ -245,7 +247,7 @@ fn secrets_in_arguments_reach_no_file_or_message() {
     let memory = ["--store", "memory:", "--loops", "1", "--files", "1", "--size", "1KiB"];
     let client = "TOOL_KEY=hush-client false {source} {target}";
     let lines: Vec<Vec<&str>> = vec![
-        [&["sync"][..], &memory, &["--client", client]].concat(),
+        [&["run", "sync"][..], &memory, &["--client", client]].concat(),
         vec![
             "ycsb",
             "load",
@@ -441,7 +443,7 @@ fn sync_deletes_no_foreign_objects_if_the_server_ignores_prefixes() {
     let peer = hostile("foreign keys");
     let url = format!("s3://bucket/team?endpoint=http://127.0.0.1:{}", peer.port);
     let out = scratch("ignores-prefix");
-    let line = ["sync", "--store", &url, "--files", "2", "--size", "1KiB", "--loops", "1", "--out"];
+    let line = ["run", "sync", "--store", &url, "--files", "2", "--size", "1KiB", "--loops", "1", "--out"];
     let output = plimsoll(&line).arg(out.join("runs")).stdin(Stdio::null()).output().unwrap();
     assert_eq!(code(&output), Some(3));
     assert!(text(&output.stderr).contains("does not filter by prefix"), "{}", text(&output.stderr));

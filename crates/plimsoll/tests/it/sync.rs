@@ -1,4 +1,4 @@
-//! `plimsoll sync` through the binary: both directions, several stores, turns with another tool, and clean-up.
+//! `plimsoll run sync` through the binary: both directions, several stores, turns with another tool, and clean-up.
 
 use crate::support::{Server, block_on, plimsoll, scratch, text};
 use plimsoll_engine::store::{Ignore, Request, Store};
@@ -21,12 +21,13 @@ fn plimsoll_and_another_tool_take_turns_in_both_directions() {
     let s3 = format!("s3://bucket/some/prefix?endpoint={}", server.endpoint());
     let file = format!("file://{}", there.display());
     let copy = "mkdir -p {target} && cp -r {source}/. {target}";
-    let run =
-        plimsoll(&["sync", "--store", &file, "--files", "1100", "--size", "2KiB", "--loops", "2", "--json"])
-            .args(["--client", copy, "--out"])
-            .arg(dir.join("runs"))
-            .output()
-            .unwrap();
+    let run = plimsoll(&[
+        "run", "sync", "--store", &file, "--files", "1100", "--size", "2KiB", "--loops", "2", "--json",
+    ])
+    .args(["--client", copy, "--out"])
+    .arg(dir.join("runs"))
+    .output()
+    .unwrap();
     assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
     let result: RunResult = serde_json::from_slice(&run.stdout).unwrap();
     let seen: Vec<(&str, &str, u32)> =
@@ -54,6 +55,7 @@ fn plimsoll_and_another_tool_take_turns_in_both_directions() {
     assert!(text(&shown.stdout).contains("speed-up") && text(&shown.stdout).contains("mkdir"));
 
     let large = plimsoll(&[
+        "run",
         "sync",
         "--store",
         &s3,
@@ -88,7 +90,8 @@ fn the_cost_of_loops_is_estimated_and_reported() {
         server.endpoint()
     );
     let run = |more: &[&str]| {
-        let base = ["sync", "--store", &s3, "--files", "60", "--size", "10KiB", "--loops", "2", "--json"];
+        let base =
+            ["run", "sync", "--store", &s3, "--files", "60", "--size", "10KiB", "--loops", "2", "--json"];
         plimsoll(&base).args(more).arg("--out").arg(&dir).output().unwrap()
     };
     for (direction, reads, writes) in [("both", "0.12", 0.12), ("down", "0.12", 0.06), ("up", "0", 0.12)] {
@@ -144,10 +147,11 @@ fn invalid_arguments_and_incomplete_transfers_fail() {
             "the store lists 0 of 1 files",
         ),
     ] {
-        let run = plimsoll(&["sync", "--store", &s3, "--out"]).arg(&dir).args(&arguments).output().unwrap();
+        let run =
+            plimsoll(&["run", "sync", "--store", &s3, "--out"]).arg(&dir).args(&arguments).output().unwrap();
         let message = text(&run.stderr);
         assert!(run.status.code() == Some(code) && message.contains(expected), "{arguments:?}: {message}");
     }
-    let web = plimsoll(&["sync", "--store", "http://127.0.0.1:9/dir/"]).output().unwrap();
+    let web = plimsoll(&["run", "sync", "--store", "http://127.0.0.1:9/dir/"]).output().unwrap();
     assert!(text(&web.stderr).contains("the store is read-only"), "{}", text(&web.stderr));
 }

@@ -104,7 +104,7 @@ pub fn resolve_replay(
         drain_ns,
         retries: written.retries.unwrap_or(if role == Role::Prepare { PREPARE_RETRIES } else { 0 }),
         verify: resolve_verify(written)?,
-        cooldown_ns: 0,
+        think_time_ns: 0,
         sweep: None,
         workload: Workload {
             seed,
@@ -132,7 +132,7 @@ fn check_fields(written: &PhaseSpec) -> Result<(), Problem> {
         ("arrival", written.arrival.is_some()),
         ("duration", written.duration.is_some()),
         ("sweep", written.sweep.is_some()),
-        ("cooldown", written.cooldown.is_some()),
+        ("think_time", written.think_time.is_some()),
         ("objects.size", objects.size.is_some()),
         ("objects.count", objects.count.is_some()),
         ("objects.naming", objects.naming.is_some()),

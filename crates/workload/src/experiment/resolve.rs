@@ -202,11 +202,10 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
         (deletes == mix.total()).then(|| spare.as_ref().map_or(0, |s| s.count / u64::from(repeats)));
     let limit = resolve_limit(written, role, ramp, objects.count, per_repeat)?;
     let verify = resolve_verify(written)?;
-    let cooldown_ns = written.cooldown.as_deref().map_or(Ok(0), |t| length("cooldown", t))?;
-    if cooldown_ns > 0 && load.is_open() {
-        let text =
-            "cooldown applies only to a closed loop; an open loop starts operations at their intended times";
-        return Err(Problem::new("cooldown", text));
+    let think_time_ns = written.think_time.as_deref().map_or(Ok(0), |t| length("think_time", t))?;
+    if think_time_ns > 0 && load.is_open() {
+        let text = "think_time applies only to a closed loop; an open loop starts operations at their intended times";
+        return Err(Problem::new("think_time", text));
     }
     let (timeout_ns, drain_ns) = resolve_waits(written)?;
     let phase = written.name.clone();
@@ -221,7 +220,7 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
         drain_ns,
         retries: written.retries.unwrap_or(if role == Role::Prepare { PREPARE_RETRIES } else { 0 }),
         verify,
-        cooldown_ns,
+        think_time_ns,
         sweep: written.sweep_of.clone().map(|of| SweepPlace { of, at: written.sweep_at.clone() }),
         workload: Workload {
             seed,
@@ -467,7 +466,7 @@ fn spare_phase(phase: &Phase, all: &[Phase]) -> Option<Phase> {
         drain_ns: phase.drain_ns,
         retries: PREPARE_RETRIES,
         verify: phase.verify,
-        cooldown_ns: 0,
+        think_time_ns: 0,
         sweep: None,
         workload,
     })

@@ -87,7 +87,7 @@ const WRONG_PHASES: &[(&str, u32, &str)] = &[
     ("objects = { checksum = 'crc16' }", 6, "crc32c"),
     ("objects = { file = '/no/such/file' }", 6, "/no/such/file"),
     ("objects = { file = '/' }", 6, "not a regular file"),
-    ("cooldown = '1s'\nrate = '5/s'", 6, "applies only to a closed loop"),
+    ("think_time = '1s'\nrate = '5/s'", 6, "applies only to a closed loop"),
     ("sweep = { part_size = [], parts_in_flight = [1] }", 6, "a sweep needs values"),
     ("sweep = { }\nstop_after = 1", 6, "a sweep needs values"),
     ("sweep = { size = ['1 KiB'], rate = ['5/s'], part_size = ['8 MiB'] }", 6, "at most 2 fields"),
@@ -199,7 +199,7 @@ fn every_kind_of_field_survives_a_round_trip() {
         let text = format!(
             "name='x'\nrepeats=2\nblock='3s'\n[[phase]]\nname='o'\nrole='prepare'\noperations={{put=1}}\nobjects={{ {objects} }}\n\
              [[phase]]\nname='m'\noperations={{get=1}}\nobjects={{ from='o', popularity={popularity} }}\n\
-             [[phase]]\nname='w'\noperations={{put=1}}\nobjects={{ {objects} }}\nduration='5s'\nverify='readback'\ncooldown='10ms'\n\
+             [[phase]]\nname='w'\noperations={{put=1}}\nobjects={{ {objects} }}\nduration='5s'\nverify='readback'\nthink_time='10ms'\n\
              [[phase]]\nname='r'\noperations={{get=1}}\nobjects={{ from='o' }}\nrate={{ from='1/s', step='2/s', to='9/s', every='1s', stop='never' }}\n"
         );
         let experiment = parse("f", &text, &[]).unwrap_or_else(|e| panic!("{objects}: {e}"));

@@ -67,8 +67,8 @@ pub struct Short {
     pub checksum: Option<String>,
     /// File that is the content of every object (`--file`); `None` for generated content.
     pub file: Option<String>,
-    /// Pause after each operation of a closed loop (`--cooldown`).
-    pub cooldown: Option<String>,
+    /// Pause after each operation of a closed loop (`--think-time`).
+    pub think_time: Option<String>,
     /// Swept fields and their values (`--sweep`); `None` without a sweep.
     pub sweep: Option<SweepSpec>,
     /// Seed for all random choices (`--seed`).
@@ -148,7 +148,7 @@ impl Short {
             timeout: self.timeout.clone(),
             retries: self.retries,
             verify: self.verify.clone(),
-            cooldown: self.cooldown.clone(),
+            think_time: self.think_time.clone(),
             sweep: self.sweep.clone(),
             ..PhaseSpec::default()
         };

@@ -134,7 +134,7 @@ pub struct PhaseSpec {
     pub sweep_at: BTreeMap<String, String>,
     /// Closed loop: pause after each operation (default: none).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cooldown: Option<String>,
+    pub think_time: Option<String>,
 }
 
 /// Recorded requests that a phase repeats at their recorded times, instead of `operations`, `rate` and `duration`. A

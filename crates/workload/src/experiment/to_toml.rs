@@ -88,7 +88,7 @@ fn phase(p: &Phase, repeats: u32) -> PhaseSpec {
         sweep: None,
         sweep_of: p.sweep.as_ref().map(|sweep| sweep.of.clone()),
         sweep_at: p.sweep.as_ref().map_or_else(BTreeMap::new, |sweep| sweep.at.clone()),
-        cooldown: (p.cooldown_ns > 0).then(|| format_duration(p.cooldown_ns)),
+        think_time: (p.think_time_ns > 0).then(|| format_duration(p.think_time_ns)),
     }
 }
 

@@ -139,7 +139,7 @@ pub struct Phase {
     /// Verification of contents.
     pub verify: Verify,
     /// Pause of each connection slot of a closed loop after each of its operations, in nanoseconds.
-    pub cooldown_ns: u64,
+    pub think_time_ns: u64,
     /// Place of the phase in its sweep; `None` outside a sweep.
     pub sweep: Option<SweepPlace>,
 }

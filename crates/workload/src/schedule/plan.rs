@@ -305,7 +305,7 @@ mod tests {
             drain_ns: 1,
             retries: 0,
             verify: crate::schedule::Verify::On,
-            cooldown_ns: 0,
+            think_time_ns: 0,
             sweep: None,
         }
     }

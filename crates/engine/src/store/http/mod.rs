@@ -43,7 +43,7 @@ pub enum OpenError {
     #[error("'{0}' is not a valid TLS server name; check the host of the store")]
     ServerName(String),
     /// The URL or the token of the relay is invalid.
-    #[error("--worker: {0}")]
+    #[error("--relay: {0}")]
     Relay(String),
 }
 

@@ -235,7 +235,7 @@ mod tests {
     fn invalid_urls_are_refused() {
         for url in ["ftp://host", "https://", "worker.example", "https://h/?token=x", "https://me:hush@h"] {
             let error = Relay::open(url, "token", None).err().unwrap().to_string();
-            assert!(error.contains("--worker"), "{error}");
+            assert!(error.contains("--relay"), "{error}");
         }
     }
 }

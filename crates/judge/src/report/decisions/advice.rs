@@ -104,7 +104,7 @@ fn sentence(advice: &Advice<'_>) -> String {
             let name = all[at].named();
             format!("No store is certain to meet {goal}. {name} may qualify, at {}; {next}.", cost(at))
         }
-        None if all.iter().any(|c| c.outcome() == ObjectiveResult::CannotTell) => {
+        None if all.iter().any(|c| c.outcome() == ObjectiveResult::Inconclusive) => {
             format!(
                 "No store meets {goal} in these measurements, but some results are uncertain; measure longer."
             )

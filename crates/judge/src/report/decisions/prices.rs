@@ -21,10 +21,13 @@ fn first(meter: Option<&Meter>) -> String {
     }
     let more = if meter.tiers.len() > 1 { "*" } else { "" };
     match meter.measure {
-        Measure::Requests { every, .. } => {
+        Measure::Requests { size_step, .. } => {
             let million = Usd::from_pico(price.pico() * 1_000_000 / i128::from(meter.unit_base));
-            let step =
-                if every > 0 { format!("/{}", format_volume(every).replace(' ', "")) } else { String::new() };
+            let step = if size_step > 0 {
+                format!("/{}", format_volume(size_step).replace(' ', ""))
+            } else {
+                String::new()
+            };
             format!("${million}{step}")
         }
         _ => format!("${price}/{}{more}", meter.unit.trim_end_matches("-month")),

@@ -94,7 +94,7 @@ pub fn render(result: &RunResult, detail: Detail) -> String {
     out
 }
 
-/// Renders the table of `plimsoll sync` loops; empty if there are none.
+/// Renders the table of `plimsoll run sync` loops; empty if there are none.
 pub fn loops(loops: &[SyncLoop]) -> String {
     table_of_loops(loops).map_or_else(String::new, |table| terminal::table(&table))
 }

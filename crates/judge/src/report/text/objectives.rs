@@ -1,6 +1,6 @@
 //! Objectives of runs in sentences and tables.
 
-use crate::summary::objective::ObjectiveResult::{CannotTell, Fail, Pass};
+use crate::summary::objective::ObjectiveResult::{Fail, Inconclusive, Pass};
 use crate::summary::objectives::{count, needed_s};
 use crate::summary::result::{ObjectiveFigures, RunResult};
 use plimsoll_base::units::{format_duration, short_names};
@@ -9,7 +9,7 @@ use plimsoll_document::Table;
 /// Returns the answer for all objectives in a sentence. A client that was the bottleneck can only hide that a store
 /// meets an objective.
 pub fn sentence(found: &[ObjectiveFigures]) -> String {
-    let (all, missed, open) = (found.len(), count(found, Fail), count(found, CannotTell));
+    let (all, missed, open) = (found.len(), count(found, Fail), count(found, Inconclusive));
     let limited = found.iter().any(|f| f.outcome != Pass && f.client_limited.is_some());
     let caution = if limited { "; the client, not the store, was the bottleneck" } else { "" };
     let text = match (missed, open) {
@@ -17,7 +17,7 @@ pub fn sentence(found: &[ObjectiveFigures]) -> String {
         (0, open) => {
             let needed =
                 needed_s(found).map_or(String::new(), |s| format!("; measure for about {}", time(s)));
-            format!("cannot tell: the measurement is too short for {open} of {all} objectives{needed}")
+            format!("inconclusive: the measurement is too short for {open} of {all} objectives{needed}")
         }
         (missed, 0) => format!("FAIL: {missed} of {all} objectives missed"),
         (missed, open) => format!("FAIL: {missed} of {all} objectives missed, {open} undecided"),
@@ -86,11 +86,11 @@ mod tests {
             duration_needed_s,
             client_limited: None,
         };
-        let (pass, fail, open) = (one(Pass, None), one(Fail, None), one(CannotTell, Some(16.5)));
+        let (pass, fail, open) = (one(Pass, None), one(Fail, None), one(Inconclusive, Some(16.5)));
         assert_eq!(sentence(&[pass.clone(), pass.clone()]), "pass: 2 of 2 objectives met");
         assert_eq!(
             sentence(&[pass.clone(), open.clone()]),
-            "cannot tell: the measurement is too short for 1 of 2 objectives; measure for about 20s"
+            "inconclusive: the measurement is too short for 1 of 2 objectives; measure for about 20s"
         );
         assert_eq!(sentence(&[fail.clone(), open]), "FAIL: 1 of 2 objectives missed, 1 undecided");
         assert_eq!((time(601.0), time(600.0)), ("11m".into(), "10m".into()));

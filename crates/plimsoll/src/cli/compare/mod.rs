@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::cannot_tell::CannotTell;
 use super::exit::Exit;
+use super::inconclusive::Inconclusive;
 use super::out::{append, say};
 use super::runs::find;
 use plimsoll_judge::report::comparison::{Comparison, Row, rows};
@@ -42,7 +42,7 @@ pub struct Arguments {
     summary: Option<PathBuf>,
     /// If a run is too short to tell whether a bound is exceeded, fail (exit code 1) or pass (exit code 0)
     #[arg(long, value_enum, default_value = "fail")]
-    cannot_tell: CannotTell,
+    inconclusive: Inconclusive,
     /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
@@ -190,7 +190,7 @@ fn check(comparisons: &[Comparison], bounds: &[ChangeBound]) -> Result<Vec<Check
 /// Compares runs and prints the comparisons.
 ///
 /// # Errors
-/// Exit code 1 if a bound is exceeded, or if a run is too short to tell and `--cannot-tell` is `fail`; 2 if the
+/// Exit code 1 if a bound is exceeded, or if a run is too short to tell and `--inconclusive` is `fail`; 2 if the
 /// runs are not comparable.
 pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
     let primary = arguments.primary.as_deref().map(Target::parse).transpose();
@@ -230,5 +230,5 @@ pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
     };
     say(&text)?;
     let exceeded = |failed: usize| format!("{failed} of {} bounds exceeded", outcomes.len());
-    arguments.cannot_tell.conclude(outcomes.iter().copied(), "bound", exceeded)
+    arguments.inconclusive.conclude(outcomes.iter().copied(), "bound", exceeded)
 }

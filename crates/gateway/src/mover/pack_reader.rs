@@ -1,4 +1,4 @@
-//! Reads the bodies that leave segments: with one request for bodies that are close together.
+//! Reads the bodies that leave pack files: with one request for bodies that are close together.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::pack::Candidate;
 use crate::body::location::BlobName;
-use crate::body::segment::Slice;
+use crate::body::pack_file::Slice;
 use crate::catalog::Catalog;
 use crate::object::Store;
 use crate::object::row::Body;
@@ -17,13 +17,13 @@ const GAP: u64 = 64 << 10;
 /// Maximum number of bytes of a request.
 const MOST: u64 = 4 << 20;
 
-/// Returns the ranges to read from each segment for these bodies, which are in the order of their offsets in each.
+/// Returns the ranges to read from each pack file for these bodies, which are in the order of their offsets in each.
 pub fn ranges<'a>(bodies: impl Iterator<Item = &'a Body>) -> BTreeMap<BlobName, Vec<Range<u64>>> {
     let mut found: BTreeMap<BlobName, Vec<Range<u64>>> = BTreeMap::new();
     for body in bodies {
         let Body::Slice(slice) = body else { continue };
         let end = slice.offset + slice.size;
-        let ranges = found.entry(slice.segment).or_default();
+        let ranges = found.entry(slice.pack_file).or_default();
         match ranges.last_mut() {
             Some(last) if (last.end..=last.end + GAP).contains(&slice.offset) && end - last.start <= MOST => {
                 last.end = end;
@@ -34,7 +34,7 @@ pub fn ranges<'a>(bodies: impl Iterator<Item = &'a Body>) -> BTreeMap<BlobName, 
     found
 }
 
-/// A range that was read from a segment.
+/// A range that was read from a pack file.
 struct Read {
     at: u64,
     bytes: Bytes,
@@ -57,7 +57,7 @@ impl Sources {
     /// Returns the body of a slice; `None` if it cannot be read together with others, or is damaged.
     pub async fn read<C: Catalog>(&mut self, store: &Store<C>, slice: &Slice) -> Option<Bytes> {
         loop {
-            if let Some(read) = self.current.get(&slice.segment)
+            if let Some(read) = self.current.get(&slice.pack_file)
                 && let Some(start) = slice.offset.checked_sub(read.at)
             {
                 let (start, size) = (usize::try_from(start).ok()?, usize::try_from(slice.size).ok()?);
@@ -65,9 +65,9 @@ impl Sources {
                     return Some(read.bytes.slice(start..start + size)).filter(|body| slice.is_intact(body));
                 }
             }
-            let range = self.left.get_mut(&slice.segment)?.pop_front()?;
-            let bytes = store.read_segment(&slice.segment, range.clone()).await?;
-            self.current.insert(slice.segment, Read { at: range.start, bytes });
+            let range = self.left.get_mut(&slice.pack_file)?.pop_front()?;
+            let bytes = store.read_pack_file(&slice.pack_file, range.clone()).await?;
+            self.current.insert(slice.pack_file, Read { at: range.start, bytes });
         }
     }
 }
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn close_bodies_share_a_request() {
         let slice =
-            |segment, offset, size| Body::Slice(Slice { segment: [segment; 16], offset, size, crc: 0 });
+            |pack_file, offset, size| Body::Slice(Slice { pack_file: [pack_file; 16], offset, size, crc: 0 });
         let bodies = [
             slice(1, 100, 1000),
             slice(2, 0, 10),

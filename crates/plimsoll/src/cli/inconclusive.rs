@@ -1,4 +1,4 @@
-//! `--cannot-tell`: the exit code of `check` and `compare --fail-if` if a run is too short to tell whether an
+//! `--inconclusive`: the exit code of `check` and `compare --fail-if` if a run is too short to tell whether an
 //! objective is met or a bound is exceeded.
 
 use clap::ValueEnum;
@@ -8,14 +8,14 @@ use plimsoll_judge::summary::objective::ObjectiveResult;
 
 /// The treatment of an objective or bound that a run is too short to judge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum CannotTell {
+pub enum Inconclusive {
     /// Count the check as failed, because the run did not show that it passes
     Fail,
     /// Count the check as passed
     Pass,
 }
 
-impl CannotTell {
+impl Inconclusive {
     /// Determines the exit code of a command that judged all of `outcomes`. `noun` is the word for one
     /// outcome in messages, such as `objective`; `failure` returns the message for a number of failures.
     ///
@@ -28,15 +28,15 @@ impl CannotTell {
         failure: impl Fn(usize) -> String,
     ) -> Result<(), Exit> {
         let count = |outcome: ObjectiveResult| outcomes.clone().filter(|o| *o == outcome).count();
-        let (failed, undecided) = (count(ObjectiveResult::Fail), count(ObjectiveResult::CannotTell));
+        let (failed, undecided) = (count(ObjectiveResult::Fail), count(ObjectiveResult::Inconclusive));
         if failed > 0 {
             return Err(Exit::check(failure(failed)));
         }
-        if undecided > 0 && self == CannotTell::Fail {
+        if undecided > 0 && self == Inconclusive::Fail {
             let plural = if undecided == 1 { "" } else { "s" };
             return Err(Exit::check(format!(
                 "the measurement is too short to judge {undecided} {noun}{plural}; measure longer, or add \
-                 --cannot-tell pass"
+                 --inconclusive pass"
             )));
         }
         Ok(())
@@ -49,8 +49,8 @@ mod tests {
 
     #[test]
     fn undecided_results_follow_the_flag() {
-        use ObjectiveResult::{CannotTell as Undecided, Fail, Pass};
-        let code = |policy: CannotTell, outcomes: &[ObjectiveResult]| {
+        use ObjectiveResult::{Fail, Inconclusive as Undecided, Pass};
+        let code = |policy: Inconclusive, outcomes: &[ObjectiveResult]| {
             policy.conclude(outcomes.iter().copied(), "bound", |n| n.to_string()).err().map(|exit| exit.code)
         };
         for (outcomes, strict, lenient) in [
@@ -59,8 +59,8 @@ mod tests {
             (&[Fail, Undecided], Some(1), Some(1)),
             (&[], None, None),
         ] {
-            assert_eq!(code(CannotTell::Fail, outcomes), strict, "{outcomes:?}");
-            assert_eq!(code(CannotTell::Pass, outcomes), lenient, "{outcomes:?}");
+            assert_eq!(code(Inconclusive::Fail, outcomes), strict, "{outcomes:?}");
+            assert_eq!(code(Inconclusive::Pass, outcomes), lenient, "{outcomes:?}");
         }
     }
 }

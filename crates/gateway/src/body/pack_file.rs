@@ -1,14 +1,14 @@
-//! Segments: blobs that contain the small bodies of many objects.
+//! Pack files: blobs that contain the small bodies of many objects.
 //!
 //! ```text
-//! segment = "PLIMSEG1" record*
+//! pack file = "PLIMSEG1" record*
 //! record  = magic, length of the header, length of the body, CRC-32C of these and the header, header, body,
 //!           CRC-32C of the body
 //! header  = bucket, key, head and properties of the object's row
 //! ```
 //!
 //! Numbers have four bytes, least significant first. A record describes its object completely, so the objects of a
-//! segment can be listed without the catalog.
+//! pack file can be listed without the catalog.
 
 use bytes::{BufMut, BytesMut};
 
@@ -16,7 +16,7 @@ use crate::body::location::BlobName;
 use crate::catalog::embedded::record::crc32c;
 use crate::object::codec::put_bytes;
 
-/// First bytes of a segment.
+/// First bytes of a pack file.
 pub const START: &[u8; 8] = b"PLIMSEG1";
 /// First bytes of a record.
 const MAGIC: &[u8; 4] = b"PSR1";
@@ -25,12 +25,12 @@ const FIXED: usize = 16;
 /// Bytes behind the body: its checksum.
 const TAIL: u64 = 4;
 
-/// A body in a segment.
+/// A body in a pack file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slice {
-    /// Name of the segment's blob.
-    pub segment: BlobName,
-    /// Offset of the body in the segment in bytes.
+    /// Name of the pack file's blob.
+    pub pack_file: BlobName,
+    /// Offset of the body in the pack file in bytes.
     pub offset: u64,
     /// Size of the body in bytes.
     pub size: u64,
@@ -59,7 +59,7 @@ pub struct Header<'a> {
 }
 
 impl Header<'_> {
-    /// Appends a record to a segment. Returns the offset of the body from the start of the record, and its checksum.
+    /// Appends a record to a pack file. Returns the offset of the body from the start of the record, and its checksum.
     pub fn put(&self, out: &mut BytesMut, body: &[u8]) -> (u64, u32) {
         let mut header = Vec::with_capacity(64 + self.properties.len());
         for bytes in [self.bucket.as_bytes(), self.key.as_bytes(), self.head, self.properties] {
@@ -110,31 +110,31 @@ mod tests {
         Some(Header { bucket, key, head: reader.bytes()?, properties: reader.bytes()? })
     }
 
-    /// A record in the bytes of a segment.
+    /// A record in the bytes of a pack file.
     #[derive(Debug, Clone, PartialEq, Eq)]
     struct Record {
         /// Encoded header of the object.
         header: Bytes,
-        /// Offset of the body in the segment in bytes.
+        /// Offset of the body in the pack file in bytes.
         offset: u64,
         /// The body, which has the right checksum.
         body: Bytes,
     }
 
-    /// Consecutive records in a range of a segment.
+    /// Consecutive records in a range of a pack file.
     struct Records {
         bytes: Bytes,
-        /// Offset of `bytes` in the segment.
+        /// Offset of `bytes` in the pack file.
         at: u64,
     }
 
     impl Records {
-        /// Creates the records of a range that begins with one. `at` is the offset of the range in the segment.
+        /// Creates the records of a range that begins with one. `at` is the offset of the range in the pack file.
         fn new(bytes: Bytes, at: u64) -> Records {
             Records { bytes, at }
         }
 
-        /// Returns the offset of the next record in the segment.
+        /// Returns the offset of the next record in the pack file.
         fn offset(&self) -> u64 {
             self.at
         }
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    fn segment() -> (Bytes, Vec<u64>) {
+    fn pack_file() -> (Bytes, Vec<u64>) {
         let mut out = BytesMut::from(&START[..]);
         let mut offsets = Vec::new();
         for (key, body) in [("a", "first"), ("b/c", ""), ("d", "PSR1 and more")] {
@@ -186,8 +186,8 @@ mod tests {
     }
 
     #[test]
-    fn the_records_of_a_segment_are_read_back() {
-        let (bytes, offsets) = segment();
+    fn the_records_of_a_pack_file_are_read_back() {
+        let (bytes, offsets) = pack_file();
         let mut records = Records::new(bytes.slice(8..), 8);
         let found: Vec<_> = records.by_ref().collect();
         assert_eq!(found.iter().map(|record| record.offset).collect::<Vec<_>>(), offsets);
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn damage_ends_the_records() {
-        let (bytes, offsets) = segment();
+        let (bytes, offsets) = pack_file();
         for at in 8..offsets[0] as usize + 5 {
             let mut damaged = bytes.to_vec();
             damaged[at] ^= 1;
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_cut_range_ends_with_its_last_complete_record() {
-        let (bytes, offsets) = segment();
+        let (bytes, offsets) = pack_file();
         for end in 8..bytes.len() {
             let count = Records::new(bytes.slice(8..end), 8).count();
             let complete = |index: usize, size: u64| offsets[index] + size + TAIL <= end as u64;

@@ -1,0 +1,51 @@
+//! Examples in the help of each command.
+
+/// Command and its examples, one per line.
+const EXAMPLES: &[(&str, &[&str])] = &[
+    ("run", &["plimsoll-gateway run --data /var/lib/plimsoll", "plimsoll-gateway run gateway.toml"]),
+    ("status", &["plimsoll-gateway status --data /var/lib/plimsoll"]),
+    ("scrub", &["plimsoll-gateway scrub --data /var/lib/plimsoll"]),
+    (
+        "plan",
+        &[
+            "plimsoll-gateway plan gateway.toml",
+            "plimsoll-gateway plan gateway.toml --what-if pack.file_size=128MiB --format html --output plan.html",
+        ],
+    ),
+    ("adopt", &["plimsoll-gateway adopt gateway.toml --tier cold --bucket photos --dry-run"]),
+    ("release", &["plimsoll-gateway release gateway.toml --bucket photos --tier cold --dry-run"]),
+    ("rollback", &["plimsoll-gateway rollback gateway.toml --bucket photos --dry-run"]),
+    ("sweep", &["plimsoll-gateway sweep gateway.toml"]),
+    ("rebuild-index", &["plimsoll-gateway rebuild-index --data /var/lib/plimsoll"]),
+];
+
+/// Adds the examples to the help of a command line.
+pub fn add(command: clap::Command) -> clap::Command {
+    EXAMPLES.iter().fold(command, |command, (name, lines)| {
+        let text: String = lines.iter().map(|line| format!("\n  {line}")).collect();
+        command.mut_subcommand(*name, |sub| sub.after_help(format!("Examples:{text}")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::cli::Arguments;
+
+    #[test]
+    fn every_command_has_examples_and_every_example_is_valid() {
+        let command = add(Arguments::command());
+        for sub in command.get_subcommands() {
+            assert!(sub.get_after_help().is_some(), "{} has no examples", sub.get_name());
+        }
+        for (name, lines) in EXAMPLES {
+            for line in *lines {
+                assert!(line.starts_with(&format!("plimsoll-gateway {name}")), "{line}");
+                let parsed = add(Arguments::command()).try_get_matches_from(line.split(' '));
+                assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+            }
+        }
+    }
+}
