@@ -59,7 +59,7 @@ def small(base, hot, cold, options):
     stop(process)
     cold.requests()
     begin = time.time()
-    process, port, metrics = gateway(base, hot, cold, '[pack]\ntier = "cold"\nafter = "0s"\nlinger = "0s"\n')
+    process, port, metrics = gateway(base, hot, cold, '[pack]\ntier = "cold"\nmin_age = "0s"\nmax_wait = "0s"\n')
     wait_for(metrics, options.records)
     print("packed", json.dumps({"seconds": round(time.time() - begin, 1), "gateway_cpu_s": round(cpu_s(process), 1),
                                 "requests": cold.requests()}))

@@ -119,7 +119,7 @@ def test_a_plan_needs_prices(tmp_path):
 
 def test_moves_that_do_not_pay_are_not_made(tmp_path):
     # S3 Express to S3 saves 0.087 per GiB and month; the requests of a move cost 0.000006.
-    rules = "[[move]]" + RULES.split("[[move]]")[1].replace("300 KB", "1 B") + 'only_if_cheaper = true\nstay = "30d"\n'
+    rules = "[[move]]" + RULES.split("[[move]]")[1].replace("300 KB", "1 B") + 'only_if_cheaper = true\npayback_period = "30d"\n'
     path = priced(tmp_path, rules, hot="aws-s3-express", cold="aws-s3")
     with Server(path, "--move-every", "50ms", command=(GATEWAY, "run")) as server:
         s3 = client(server)

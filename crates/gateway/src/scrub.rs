@@ -208,7 +208,8 @@ async fn verify_blob(
     Ok(())
 }
 
-/// Verifies a body in a pack file. All bytes of the pack file are verified once; if some are damaged, each body is read.
+/// Verifies a body in a pack file. All bytes of the pack file are verified once; if some are damaged, each body is
+/// read.
 async fn verify_slice(
     catalog: &Arc<AnyCatalog>,
     blobs: &Blobs,

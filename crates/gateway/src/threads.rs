@@ -13,8 +13,9 @@ impl Drop for AbortOnPanic {
     }
 }
 
-/// Starts a thread. A panic in it ends the process: the requests that wait for the thread would wait forever, and after a
-/// violated assertion the state in memory must reach neither clients nor the disk. A restart reads the state from the log.
+/// Starts a thread. A panic in it ends the process: the requests that wait for the thread would wait forever, and after
+/// a violated assertion the state in memory must reach neither clients nor the disk. A restart reads the state from the
+/// log.
 ///
 /// # Errors
 /// If the thread cannot be started.

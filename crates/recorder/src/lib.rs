@@ -1,10 +1,9 @@
 //! The records of a run: results of operations, counted without locks in full histograms, so that merging loses nothing
 //! that a percentile needs.
 //!
-//! Each worker owns a [`worker::WorkerRecorder`]. Once a second it sends its [`tally::Tally`]s, histograms
-//! included, to the single [`collector`], which sums them exactly. Nothing is averaged. The recorder counts
-//! within the edges of windows. `plimsoll-engine` fills it, and `plimsoll-judge` computes figures from it; neither knows
-//! the other.
+//! Each worker owns a [`worker::WorkerRecorder`]. Once a second it sends its [`tally::Tally`]s, histograms included, to
+//! the single [`collector`], which sums them exactly. Nothing is averaged. The recorder counts within the edges of
+//! windows. `plimsoll-engine` fills it, and `plimsoll-judge` computes figures from it; neither knows the other.
 
 pub mod cache_status;
 pub mod collector;

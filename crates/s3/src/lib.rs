@@ -1,7 +1,7 @@
 //! The S3 wire format, shared by the client of the engine, the server and the gateway.
 //!
-//! Signing, checksums, XML and errors are pure functions over bytes; [`url`] parses the URLs of stores. This crate opens no
-//! connection and knows neither phases nor stored objects.
+//! Signing, checksums, XML and errors are pure functions over bytes; [`url`] parses the URLs of stores. This crate
+//! opens no connection and knows neither phases nor stored objects.
 
 pub mod checksum;
 pub mod chunked;

@@ -1,10 +1,10 @@
-//! Operations of a run and their intended times, as pure functions of the seed and the number of an operation. Only [`experiment`] and
-//! [`logs`] read files.
+//! Operations of a run and their intended times, as pure functions of the seed and the number of an operation. Only
+//! [`experiment`] and [`logs`] read files.
 //!
 //! [`Workload::sequence`] maps operation number `i` of a phase to an [`Operation`]: its kind, object, size and content.
-//! [`schedule`] has the intended times and the plan of phases, [`experiment`] the files that describe both. [`logs`] reads
-//! requests from logs of servers and tools, and [`fit`] writes an experiment that resembles them. `plimsoll-engine` executes
-//! the operations.
+//! [`schedule`] has the intended times and the plan of phases, [`experiment`] the files that describe both. [`logs`]
+//! reads requests from logs of servers and tools, and [`fit`] writes an experiment that resembles them.
+//! `plimsoll-engine` executes the operations.
 
 use std::ops::Range;
 use std::path::PathBuf;

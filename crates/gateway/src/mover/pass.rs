@@ -100,8 +100,8 @@ const MAX_MOVES: usize = 1000;
 const MAX_PACKS: usize = 2;
 /// Share of live bytes below which a pack file is written again without its garbage.
 const LEAST_LIVE: f64 = 0.5;
-/// Number of pack files of similar size that are merged. Sizes are similar if they have the same number of digits in this
-/// base, so a body is written again at most once for each digit.
+/// Number of pack files of similar size that are merged. Sizes are similar if they have the same number of digits in
+/// this base, so a body is written again at most once for each digit.
 const MERGE: u32 = 4;
 
 /// Work that was found.

@@ -163,8 +163,8 @@ pub struct Stored<'a> {
     pub head: BlobHead,
 }
 
-/// Calls `visit` with the blobs and pack files of all objects and versions. A pack file is visited with each of its objects
-/// until `visit` returns true.
+/// Calls `visit` with the blobs and pack files of all objects and versions. A pack file is visited with each of its
+/// objects until `visit` returns true.
 ///
 /// # Errors
 /// If the catalog cannot be read.

@@ -1,4 +1,5 @@
-//! Counts of the bodies in each pack file that objects refer to. They change in the transactions that change the objects.
+//! Counts of the bodies in each pack file that objects refer to. They change in the transactions that change the
+//! objects.
 
 use bytes::Bytes;
 

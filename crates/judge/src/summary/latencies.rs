@@ -1,5 +1,5 @@
-//! The latencies of a window: its histograms, and the percentiles that follow from them. A new kind of latency needs one
-//! line in `recorder::latency`; if results contain its percentiles, also a field of [`Window`] and a line of
+//! The latencies of a window: its histograms, and the percentiles that follow from them. A new kind of latency needs
+//! one line in `recorder::latency`; if results contain its percentiles, also a field of [`Window`] and a line of
 //! `percentiles_of`.
 
 use base64::Engine;

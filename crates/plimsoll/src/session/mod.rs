@@ -1,8 +1,8 @@
 //! Runs an experiment: opens its stores, executes its plan, cleans up, and writes a run directory.
 //!
-//! The command line and `crates/plimsoll/examples/library_run.rs` call this module. [`Settings`] are plain data; [`Components`] are
-//! live objects. `driver` executes the plan, `run_dir` stores the results, and `cost` prices them. This module
-//! prints nothing.
+//! The command line and `crates/plimsoll/examples/library_run.rs` call this module. [`Settings`] are plain data;
+//! [`Components`] are live objects. `driver` executes the plan, `run_dir` stores the results, and `cost` prices them.
+//! This module prints nothing.
 
 pub mod abort;
 pub mod budget;

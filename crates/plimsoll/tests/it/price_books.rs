@@ -38,8 +38,8 @@ fn a_price_file_overrides_built_in_prices_and_its_errors_name_a_line() {
         ("2026-01-01", "January", &["bad.toml:2", "not a date"]),
         (
             "per = \"GiB-month\"",
-            "per = \"GiB-month\"\nleast = \"1 MiB\"",
-            &["bad.toml:2", "above = and least = are valid only with"],
+            "per = \"GiB-month\"\nminimum_bytes_per_request = \"1 MiB\"",
+            &["bad.toml:2", "free_bytes_per_request = and minimum_bytes_per_request = are valid only with"],
         ),
         ("our contract", "contract", &["bad.toml:2", "[sources]"]),
         ("confidence = \"high\"", "confidence = \"sure\"", &["bad.toml:10"]),
