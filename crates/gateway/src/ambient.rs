@@ -11,6 +11,11 @@ pub fn wall_now() -> Timestamp {
     plimsoll_base::clock::wall_now()
 }
 
+/// Returns the Unix time in milliseconds.
+pub fn now_ms() -> u64 {
+    wall_now().as_millisecond() as u64
+}
+
 /// Returns a number that differs between calls, processes and machines.
 pub fn entropy() -> u64 {
     #[cfg(test)]

@@ -15,14 +15,17 @@ use plimsoll_cost::usage::DAY_S;
 use tokio::sync::watch;
 
 use self::leadership::Leadership;
+use crate::ambient::now_ms;
 use crate::body::blob::text;
 use crate::catalog::{Catalog, CatalogError};
 use crate::mover::budget::Budget;
 use crate::mover::pack::pack;
-use crate::mover::pass::{Batch, Pass, Rules};
+use crate::mover::pass::{Batch, Pass};
+use crate::mover::rules::Rules;
 use crate::mover::scan::all_pack_files;
+use crate::mover::survey::{LatestSurvey, Survey};
 use crate::mover::{self, Move};
-use crate::object::{Store, now_ms};
+use crate::object::Store;
 use crate::plan::{self, Plan, Terms};
 use crate::threads;
 
@@ -37,8 +40,16 @@ pub struct Settings {
     pub move_every_ms: u64,
     /// File with the counts of reads; `None` if no rule needs them.
     pub reads_file: Option<PathBuf>,
-    /// True to visit all objects even without rules, for metrics.
-    pub surveys: bool,
+    /// Receives the results of visits, for metrics; `None` if all objects need not be visited without rules.
+    pub survey: Option<Arc<LatestSurvey>>,
+}
+
+impl Settings {
+    fn record(&self, survey: Option<Survey>) {
+        if let Some(latest) = &self.survey {
+            latest.set(survey);
+        }
+    }
 }
 
 /// Handle of the background thread.
@@ -87,7 +98,7 @@ async fn lead<C: Catalog>(store: &Store<C>, settings: &Settings, epoch: &mut wat
             _ = work => false,
             ended = epoch.wait_for(|now| *now != leads) => ended.is_err(),
         };
-        store.surveyed(None);
+        settings.record(None);
         if has_ended {
             return;
         }
@@ -152,7 +163,7 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &Settings) {
     }
     // Without rules, only existing pack files need work.
     let needs_nothing = settings.rules.is_empty() && store.classes.is_empty();
-    let is_alone = !store.catalog.is_shared() && !settings.surveys;
+    let is_alone = !store.catalog.is_shared() && settings.survey.is_none();
     if needs_nothing && is_alone && all_pack_files(store).is_ok_and(|pack_files| pack_files.is_empty()) {
         return;
     }
@@ -181,7 +192,7 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &Settings) {
         }
         // Bodies that cannot be moved stay candidates, so a visit without a move is followed by a pause, too.
         let least_ms = if is_useful { 0 } else { pause_ms };
-        store.surveyed(Some(pass.take_survey()));
+        settings.record(Some(pass.take_survey()));
         pause(least_ms.max(visited_ns * PAUSES / 1_000_000)).await;
         (visited_ns, is_useful) = (0, false);
     }

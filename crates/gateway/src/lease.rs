@@ -9,9 +9,10 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use crate::catalog::embedded::head_only;
+use crate::catalog::intact;
 use crate::catalog::{Catalog, CatalogError, Row, Transaction};
 use crate::object::codec::{Reader, put_number};
-use crate::object::{intact, keys};
+use crate::object::keys;
 
 /// Milliseconds after the last renewal at which a session has ended. Clocks of gateways may differ by less than this.
 pub const SESSION_MS: u64 = 15_000;

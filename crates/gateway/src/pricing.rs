@@ -12,8 +12,7 @@ use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::tiering::crosses;
 use plimsoll_cost::usage::{DAY_S, Period, Usage};
 
-use crate::config::TierTable;
-use crate::tier::Backend;
+use crate::tier::{Backend, TierTable};
 
 /// Prices of a tier, and a remark about them.
 #[derive(Debug, Clone, PartialEq)]

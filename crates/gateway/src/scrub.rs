@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::body::blob::{BlobError, Blobs, text};
+use crate::body::blob::{Blobs, text};
+use crate::body::error::BlobError;
 use crate::body::location::BlobName;
 use crate::body::pack_file::Slice;
 use crate::catalog::Catalog;

@@ -10,7 +10,8 @@ use plimsoll_s3::checksum::md5;
 
 use super::{AdoptionError, headers, owners, parse_etag};
 use crate::ambient::wall_now;
-use crate::body::blob::{BlobError, new_name};
+use crate::body::blob::new_name;
+use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, Location, ObjectName, parse_own};
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::object::row::{Body, Head, Properties};

@@ -14,7 +14,7 @@ use object_store::{Attribute, Attributes};
 
 use plimsoll_server::error::ApiError;
 
-use crate::body::blob::BlobError;
+use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, BlobName, ObjectName};
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::{Store, keys};

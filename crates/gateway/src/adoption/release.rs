@@ -216,7 +216,7 @@ pub async fn release<C: Catalog>(
 ) -> Result<Released, AdoptionError> {
     let backend = match store.blobs.tiers().get(release.tier) {
         Some(tier) => Arc::clone(&tier.store),
-        None => return Err(crate::body::blob::BlobError::NoTier(release.tier).into()),
+        None => return Err(crate::body::error::BlobError::NoTier(release.tier).into()),
     };
     let known = (owners(store, release.tier)?, doomed(store)?);
     let mut released = Released::default();

@@ -5,8 +5,9 @@ use super::adopt::{Adopted, Adoption, adopt, count};
 use super::release::{Release, Released, release};
 use super::*;
 use crate::background::reaper::reap_at;
-use crate::mover::pass::{Pass, Rule, Rules};
+use crate::mover::pass::Pass;
 use crate::mover::policy::Condition;
+use crate::mover::rules::{Rule, Rules};
 use crate::mover::{Outcome, execute};
 use crate::testing::{BUCKET, World};
 

@@ -9,9 +9,10 @@ use tokio::sync::watch;
 
 use super::pause;
 use super::reaper;
+use crate::ambient::now_ms;
 use crate::catalog::Catalog;
 use crate::lease::{self, RENEW_MS, SESSION_MS};
-use crate::object::{Store, now_ms};
+use crate::object::Store;
 use crate::threads;
 
 /// Thread that keeps the session.

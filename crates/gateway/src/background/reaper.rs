@@ -5,6 +5,7 @@ use std::ops::Bound;
 
 use plimsoll_server::error::ApiError;
 
+use crate::ambient::now_ms;
 use crate::body::blob::text;
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
 use crate::catalog::embedded::head_only;
@@ -13,7 +14,7 @@ use crate::guard::{self, Guard};
 use crate::lease::is_alive;
 use crate::object::keys::{self, BlobName};
 use crate::object::write::{discard_blob, writer_of};
-use crate::object::{Store, now_ms, unavailable};
+use crate::object::{Store, unavailable};
 
 /// Milliseconds after which bytes are deleted for the second time.
 const REPEAT_MS: u64 = 15 * 60 * 1000;

@@ -16,7 +16,8 @@ use plimsoll_base::net::encode::hex;
 use plimsoll_base::rng::mix;
 
 use super::cache::Cache;
-use super::chunks::{ChunkCrcs, Pieces};
+use super::chunks::{CHUNK, ChunkCrcs, PART, Pieces};
+use super::error::BlobError;
 use super::reader::BlobReader;
 use super::slices::Slices;
 use crate::ambient::{entropy, wall_now};
@@ -24,66 +25,12 @@ use crate::body::location::Location;
 use crate::object::keys::BlobName;
 use crate::tier::{Tier, Tiers};
 
-/// Number of bytes that one checksum covers.
-pub const CHUNK: usize = 128 * 1024;
-/// Number of bytes written to a local backend, and read, at a time.
-pub(super) const PART: usize = 8 * CHUNK;
 /// Length of a part of an upload to a remote backend in bytes: at least 5 MiB, as S3 requires.
 const REMOTE_PART: usize = 8 << 20;
 
 /// Number of bytes written to a file at a time. Large pieces are slower, because the page cache then needs large blocks
 /// of free memory.
 const PIECE: usize = 32 * 1024;
-
-/// Reason why a blob cannot be written or read.
-#[derive(Debug, thiserror::Error)]
-pub enum BlobError {
-    /// The backend failed.
-    #[error("{0}")]
-    Store(#[from] object_store::Error),
-    /// The bytes are not those that were written.
-    #[error("blob {name} is damaged at offset {offset}")]
-    Damaged {
-        /// Name of the blob.
-        name: String,
-        /// Offset in bytes.
-        offset: u64,
-    },
-    /// The settings do not have the tier with this number.
-    #[error("tier number {0} is not in the settings")]
-    NoTier(u16),
-    /// A file of the backend cannot be read.
-    #[error("{0}")]
-    Io(#[from] std::io::Error),
-}
-
-impl BlobError {
-    /// Returns true if nothing is known about the bytes, because the tier does not answer or is not in the settings.
-    pub fn is_unavailable(&self) -> bool {
-        match self {
-            BlobError::Store(error) => !matches!(error, object_store::Error::NotFound { .. }),
-            BlobError::NoTier(_) => true,
-            BlobError::Damaged { .. } | BlobError::Io(_) => false,
-        }
-    }
-
-    /// Returns true if the backend has no space left.
-    pub fn is_full(&self) -> bool {
-        let mut source: Option<&dyn std::error::Error> = match self {
-            BlobError::Store(error) => Some(error),
-            BlobError::Io(error) => Some(error),
-            BlobError::Damaged { .. } | BlobError::NoTier(_) => None,
-        };
-        while let Some(error) = source {
-            let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-            if kind == Some(std::io::ErrorKind::StorageFull) {
-                return true;
-            }
-            source = error.source();
-        }
-        false
-    }
-}
 
 /// Returns a new name: a UUID, version 7 (RFC 9562), so names sort by time.
 pub fn new_name() -> BlobName {

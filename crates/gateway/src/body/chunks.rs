@@ -3,7 +3,10 @@
 use bytes::{Bytes, BytesMut};
 use crc_fast::{CrcAlgorithm, Digest};
 
-use super::blob::CHUNK;
+/// Number of bytes that one checksum covers.
+pub const CHUNK: usize = 128 * 1024;
+/// Number of bytes written to a local backend, and read, at a time.
+pub(super) const PART: usize = 8 * CHUNK;
 
 /// CRC-32C of every [`CHUNK`] bytes of a stream.
 pub struct ChunkCrcs {

@@ -3,6 +3,7 @@
 pub mod blob;
 pub mod cache;
 mod chunks;
+pub mod error;
 pub mod location;
 pub mod pack_file;
 pub mod reader;

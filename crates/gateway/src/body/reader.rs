@@ -9,8 +9,9 @@ use bytes::Bytes;
 use futures_util::stream::{BoxStream, StreamExt};
 use object_store::{GetOptions, GetResultPayload, ObjectStore};
 
-use super::blob::{BlobError, CHUNK, PART};
 use super::chunks::ChunkCrcs;
+use super::chunks::{CHUNK, PART};
+use super::error::BlobError;
 use crate::body::location::Location;
 use crate::catalog::embedded::record::crc32c;
 

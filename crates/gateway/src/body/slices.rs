@@ -8,8 +8,9 @@ use bytes::Bytes;
 use object_store::ObjectStoreExt;
 use tokio::sync::watch;
 
-use super::blob::{BlobError, Blobs};
+use super::blob::Blobs;
 use super::cache::Cache;
+use super::error::BlobError;
 use super::location::{BlobName, Location};
 use super::pack_file::Slice;
 

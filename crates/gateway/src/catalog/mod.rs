@@ -189,3 +189,15 @@ pub trait Catalog: Send + Sync + 'static {
         false
     }
 }
+
+/// Returns a decoded value. `None`, which a decoder returns for a damaged value, becomes the error for damage.
+///
+/// # Errors
+/// [`CatalogError::Damaged`] if there is no value.
+pub fn intact<T>(value: Option<T>) -> Result<T, CatalogError> {
+    value.ok_or_else(|| CatalogError::Damaged {
+        file: "catalog".into(),
+        offset: 0,
+        problem: "a value has an unknown encoding".into(),
+    })
+}

@@ -20,13 +20,13 @@ use crate::catalog::embedded::catalog::{EmbeddedCatalog, Settings as CatalogSett
 use crate::catalog::embedded::recovery::Recovery;
 use crate::catalog::embedded::snapshot::Snapshot;
 use crate::catalog::postgres::{Access, PostgresCatalog};
-use crate::config::{CatalogPlace, Config, PackRule, TierTable};
+use crate::config::{CatalogPlace, Config, DayLimits, MAX_INLINE, PackRule};
 use crate::log::note;
-use crate::mover::budget::Limits;
-use crate::mover::pass::{Packing, Rule, Rules};
+use crate::mover::rules::{Packing, Rule, Rules};
+use crate::object::Bodies;
 use crate::object::reads::Reads;
-use crate::object::{Bodies, MAX_INLINE};
 use crate::pricing::{Gate, TierPrices, of_tier};
+use crate::tier::TierTable;
 use crate::tier::{Backend, Tier, Tiers, numbers, open};
 
 /// Name of the only tier of a data directory.
@@ -369,7 +369,7 @@ fn of_directory(catalog: &CatalogPlace) -> Config {
         pack: None,
         cache: CacheSettings::default(),
         prices: Vec::new(),
-        budget: Limits::default(),
+        budget: DayLimits::default(),
     }
 }
 

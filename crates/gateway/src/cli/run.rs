@@ -27,7 +27,7 @@ use crate::catalog::embedded::recovery::Recovery;
 use crate::credentials;
 use crate::log::note;
 use crate::metrics::{self, RequestMetrics};
-use crate::mover::pass::Rules;
+use crate::mover::rules::Rules;
 use crate::object::Store;
 use crate::request_log::RequestLog;
 use crate::tier::check;
@@ -222,7 +222,7 @@ fn work_settings(
         rules: Rules { day_ms, ..rules },
         move_every_ms: ms("--move-every", &arguments.move_every)?,
         reads_file,
-        surveys: arguments.metrics_listen.is_some(),
+        survey: arguments.metrics_listen.is_some().then(Arc::default),
     })
 }
 
@@ -260,8 +260,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let reads = bodies.reads.clone();
     let store = Store::open(Arc::clone(&catalog), bodies, Arc::clone(&shared.memory));
     let store = Arc::new(store.map_err(|e| place.fail(&e))?);
-    if let Some(address) = &arguments.metrics_listen {
-        let bound = metrics::serve(address, &requests, &store, tariffs).map_err(|e| {
+    if let (Some(address), Some(survey)) = (&arguments.metrics_listen, &work.survey) {
+        let bound = metrics::serve(address, &requests, &store, survey, tariffs).map_err(|e| {
             Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
         })?;
         say(&format!("metrics on http://{bound}/metrics\n"))?;

@@ -5,13 +5,13 @@ use clap::Args;
 use super::Exit;
 use super::out::say;
 use super::place::Place;
+use crate::ambient::now_ms;
 use crate::catalog::embedded::manifest::Manifest;
 use crate::catalog::embedded::segment::HEADER;
 use crate::catalog::postgres::{Access, Database, PostgresCatalog};
 use crate::config::CatalogPlace;
 use crate::disk::real::RealDisk;
 use crate::lease;
-use crate::object::now_ms;
 
 /// Arguments of `plimsoll-gateway status`.
 #[derive(Debug, Args)]

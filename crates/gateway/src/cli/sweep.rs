@@ -9,9 +9,9 @@ use plimsoll_base::units::parse_duration;
 use super::Exit;
 use super::out::say;
 use super::place::{Opened, Place};
+use crate::ambient::now_ms;
 use crate::body::location::Location;
 use crate::config::Config;
-use crate::object::now_ms;
 use crate::sweep::{Objects, begun_before, existing, list, remove_known};
 
 /// Arguments of `plimsoll-gateway sweep`.

@@ -9,12 +9,11 @@ use plimsoll_base::units::parse_size;
 use plimsoll_cost::money::Usd;
 use toml::Value;
 
-pub use self::tables::TierTable;
 use self::tables::{BudgetTable, CacheTable, CatalogTable, File, MoveTable, OneOrMany, PackTable};
+use crate::tier::TierTable;
 
 use crate::body::cache::CacheSettings;
 use crate::catalog::postgres::Database;
-use crate::mover::budget::Limits;
 use crate::mover::policy::{Condition, parse_time_ms};
 
 /// Largest body in a pack file in bytes. It is read with one request, and is in memory as a whole.
@@ -29,6 +28,27 @@ pub enum CatalogPlace {
     Directory(PathBuf),
     /// PostgreSQL database, for several gateways.
     Database(Box<Database>),
+}
+
+/// Maximum size in bytes of a body in the catalog.
+pub const MAX_INLINE: u64 = 1 << 20;
+
+/// Limits of the cost of all moves of a day (UTC); `None` for no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DayLimits {
+    /// Bytes of bodies.
+    pub bytes: Option<u64>,
+    /// Requests to all tiers.
+    pub requests: Option<u64>,
+    /// Cost at list prices.
+    pub usd: Option<Usd>,
+}
+
+impl DayLimits {
+    /// Returns true if there is no limit.
+    pub fn is_empty(&self) -> bool {
+        *self == DayLimits::default()
+    }
 }
 
 /// Rules of pack files.
@@ -89,7 +109,7 @@ pub struct Config {
     /// Price books that override the built-in ones.
     pub prices: Vec<PathBuf>,
     /// Limits of the cost of all moves of a day.
-    pub budget: Limits,
+    pub budget: DayLimits,
 }
 
 impl Config {
@@ -205,7 +225,7 @@ fn resolve(file: File) -> Result<Config, String> {
         return Err("write.tier: name one tier, or several different ones".into());
     }
     let inline = parse_size(&file.write.inline).map_err(|e| format!("write.inline: {e}"))?;
-    if inline > crate::object::MAX_INLINE {
+    if inline > MAX_INLINE {
         return Err("write.inline: at most 1 MiB".into());
     }
     let mut moves = Vec::new();
@@ -296,11 +316,11 @@ fn catalog(table: &CatalogTable) -> Result<CatalogPlace, String> {
     Ok(CatalogPlace::Database(Box::new(database)))
 }
 
-fn budget(table: &BudgetTable) -> Result<Limits, String> {
+fn budget(table: &BudgetTable) -> Result<DayLimits, String> {
     let bytes = table.bytes_per_day.as_ref().map(|text| size("budget.bytes_per_day", text)).transpose()?;
     let dollars = |text: &String| Usd::parse(text).map_err(|e| format!("budget.dollars_per_day: {e}"));
     let usd = table.dollars_per_day.as_ref().map(dollars).transpose()?;
-    Ok(Limits { bytes, requests: table.requests_per_day, usd })
+    Ok(DayLimits { bytes, requests: table.requests_per_day, usd })
 }
 
 fn cache(table: CacheTable) -> Result<CacheSettings, String> {

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use crate::tier::TierTable;
+
 /// A file as written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,26 +45,6 @@ pub struct PricesTable {
 pub struct CatalogTable {
     pub url: String,
     pub password_env: Option<String>,
-}
-
-/// A backend and the names of the environment variables that hold its credentials.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TierTable {
-    /// URL of the store, as in `plimsoll --store`.
-    pub url: String,
-    /// Environment variable with the access key; `None` for the standard variables.
-    pub access_key_env: Option<String>,
-    /// Environment variable with the secret key.
-    pub secret_key_env: Option<String>,
-    /// Environment variable with the session token.
-    pub session_token_env: Option<String>,
-    /// Offer of the price books by which the tier is billed, `NAME` or `NAME@REGION`, or `none`. `None` for the offer
-    /// of the store's provider.
-    pub offer: Option<String>,
-    /// Storage classes that lifecycle rules of buckets may name to move objects to this tier.
-    #[serde(default)]
-    pub lifecycle_classes: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]

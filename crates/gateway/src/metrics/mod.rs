@@ -18,6 +18,7 @@ use self::placement::PlacementMetrics;
 pub use self::requests::RequestMetrics;
 use self::tiers::TierMetrics;
 use crate::catalog::any::AnyCatalog;
+use crate::mover::survey::LatestSurvey;
 use crate::object::Store;
 
 /// Serves metrics and health pages on an address until the process ends. Returns the bound address.
@@ -28,6 +29,7 @@ pub fn serve(
     address: &str,
     requests: &RequestMetrics,
     store: &Arc<Store<AnyCatalog>>,
+    survey: &Arc<LatestSurvey>,
     tariffs: BTreeMap<u16, Tariff>,
 ) -> std::io::Result<SocketAddr> {
     let mut registry = Registry::default();
@@ -37,7 +39,11 @@ pub fn serve(
     }
     let tiers = store.blobs.tiers().clone();
     registry.register_collector(Box::new(TierMetrics { tiers, tariffs: tariffs.clone() }));
-    registry.register_collector(Box::new(PlacementMetrics { store: Arc::clone(store), tariffs }));
+    registry.register_collector(Box::new(PlacementMetrics {
+        store: Arc::clone(store),
+        survey: Arc::clone(survey),
+        tariffs,
+    }));
     let catalog = Arc::clone(&store.catalog);
     let pages: Pages = Arc::new(move |path| match path {
         "/healthz" => Some((200, "ok\n".into())),

@@ -10,11 +10,12 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetri
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use crate::ambient::now_ms;
 use crate::body::location::Location;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::{Catalog, CatalogError};
-use crate::mover::survey::{Survey, Where};
-use crate::object::{Store, keys, now_ms};
+use crate::mover::survey::{LatestSurvey, Survey, Where};
+use crate::object::{Store, keys};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByPlace {
@@ -31,6 +32,8 @@ struct ByTier {
 pub struct PlacementMetrics {
     /// Store with the catalog and the tiers.
     pub store: Arc<Store<AnyCatalog>>,
+    /// Result of the last visit of all objects.
+    pub survey: Arc<LatestSurvey>,
     /// Tariffs of the tiers with prices.
     pub tariffs: BTreeMap<u16, Tariff>,
 }
@@ -175,7 +178,7 @@ impl Collector for PlacementMetrics {
             let help = "Age of the oldest unfinished move";
             gauge(encoder, "oldest_move_seconds", help, queues.oldest_move_ms as f64 / 1000.0)?;
         }
-        match self.store.survey() {
+        match self.survey.get() {
             Some(survey) => self.encode_survey(encoder, &survey),
             None => Ok(()),
         }

@@ -6,19 +6,9 @@ use plimsoll_cost::money::Usd;
 use super::MoveError;
 use crate::catalog::Catalog;
 use crate::catalog::embedded::head_only;
+use crate::config::DayLimits;
 use crate::object::codec::{Reader, put_number};
 use crate::object::{Store, keys};
-
-/// Limits of the cost of all moves of a day (UTC); `None` for no limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of bodies.
-    pub bytes: Option<u64>,
-    /// Requests to all tiers.
-    pub requests: Option<u64>,
-    /// Cost at list prices.
-    pub usd: Option<Usd>,
-}
 
 /// Cost of one or several moves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -40,22 +30,16 @@ pub struct Budget {
     pub spent: Cost,
 }
 
-impl Limits {
-    /// Returns true if there is no limit.
-    pub fn is_empty(&self) -> bool {
-        *self == Limits::default()
-    }
-
-    fn allow(&self, cost: &Cost) -> bool {
-        self.bytes.is_none_or(|most| cost.bytes <= most)
-            && self.requests.is_none_or(|most| cost.requests <= most)
-            && self.usd.is_none_or(|most| cost.usd <= most)
-    }
+/// Returns true if a cost is within the limits of a day.
+fn allow(limits: &DayLimits, cost: &Cost) -> bool {
+    limits.bytes.is_none_or(|most| cost.bytes <= most)
+        && limits.requests.is_none_or(|most| cost.requests <= most)
+        && limits.usd.is_none_or(|most| cost.usd <= most)
 }
 
 impl Budget {
     /// Spends the cost of a move if the limits of the day allow it. Returns false if they do not.
-    pub fn take(&mut self, limits: &Limits, day: u64, cost: &Cost) -> bool {
+    pub fn take(&mut self, limits: &DayLimits, day: u64, cost: &Cost) -> bool {
         if day != self.day {
             *self = Budget { day, spent: Cost::default() };
         }
@@ -64,7 +48,7 @@ impl Budget {
             requests: self.spent.requests.saturating_add(cost.requests),
             usd: self.spent.usd + cost.usd,
         };
-        let is_allowed = limits.allow(&spent);
+        let is_allowed = allow(limits, &spent);
         if is_allowed {
             self.spent = spent;
         }
@@ -123,9 +107,9 @@ mod tests {
     fn each_limit_ends_the_moves_of_a_day() {
         let usd = Some(Usd::parse("1").unwrap());
         for limits in [
-            Limits { bytes: Some(100), ..Limits::default() },
-            Limits { requests: Some(10), ..Limits::default() },
-            Limits { usd, ..Limits::default() },
+            DayLimits { bytes: Some(100), ..DayLimits::default() },
+            DayLimits { requests: Some(10), ..DayLimits::default() },
+            DayLimits { usd, ..DayLimits::default() },
         ] {
             let mut budget = Budget::default();
             let half = cost(50, 5, "0.5");
@@ -133,7 +117,7 @@ mod tests {
             assert!(!budget.take(&limits, 1, &cost(1, 1, "0.01")), "{limits:?}");
             assert!(budget.take(&limits, 2, &half), "a new day");
         }
-        assert!(Budget::default().take(&Limits::default(), 1, &cost(u64::MAX, u64::MAX, "1000")));
+        assert!(Budget::default().take(&DayLimits::default(), 1, &cost(u64::MAX, u64::MAX, "1000")));
     }
 
     #[tokio::test]

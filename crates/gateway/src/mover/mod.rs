@@ -7,6 +7,7 @@
 //! Repeating a step changes nothing. The objects' own rows never change, so neither do their entity tags and times.
 
 pub mod budget;
+pub mod candidate;
 pub mod pack;
 pub mod pack_reader;
 #[cfg(test)]
@@ -14,6 +15,7 @@ mod pack_tests;
 pub mod pass;
 pub mod policy;
 mod rollback;
+pub mod rules;
 pub mod scan;
 pub mod survey;
 #[cfg(test)]
@@ -27,13 +29,15 @@ use bytes::Bytes;
 use plimsoll_server::error::ApiError;
 
 pub use self::rollback::{reversible, roll_back};
-use crate::body::blob::{BlobError, new_name, text};
+use crate::ambient::now_ms;
+use crate::body::blob::{new_name, text};
+use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::guard::{self, Guard};
 use crate::object::keys::{self, BlobName};
-use crate::object::{Store, now_ms, unavailable};
+use crate::object::{Store, unavailable};
 
 /// A blob to move.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use super::candidate::Candidate;
 use super::pack_reader::Sources;
 use super::{MoveError, verify_blob};
-use crate::body::blob::{BlobError, BlobWriter, new_name};
+use crate::body::blob::{BlobWriter, new_name};
+use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, BlobName, Location};
 use crate::body::pack_file::{Header, START, Slice};
 use crate::catalog::embedded::head_only;
@@ -20,27 +22,6 @@ use crate::object::live::{self, Live};
 use crate::object::row::{Body, Head, Properties};
 use crate::object::write::{GRACE_MS, NewBlob, discard_blob, discard_row};
 use crate::object::{Store, keys};
-
-/// An object whose body is to be written into a pack file.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Candidate {
-    /// Key of the object's row.
-    pub catalog_key: Vec<u8>,
-    /// Name of the bucket.
-    pub bucket: Arc<str>,
-    /// Key of the object.
-    pub key: Box<str>,
-    /// Generation of the object.
-    pub generation: u64,
-    /// Place of the body.
-    pub body: Body,
-    /// Size of the body in bytes.
-    pub size: u64,
-    /// Length of its record in the pack file in bytes.
-    pub record: u64,
-    /// Milliseconds for which a blob with the body stays after the object refers to the pack file.
-    pub keep_source_ms: u64,
-}
 
 /// A pack file to write.
 #[derive(Debug, PartialEq)]

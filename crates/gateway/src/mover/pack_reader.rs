@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::pack::Candidate;
+use super::candidate::Candidate;
 use crate::body::location::BlobName;
 use crate::body::pack_file::Slice;
 use crate::catalog::Catalog;

@@ -1,8 +1,9 @@
 use object_store::ObjectStoreExt;
 
 use super::pack::{Packed, close_unfinished, pack};
-use super::pass::{Batch, Packing, Pass, Rule, Rules};
+use super::pass::{Batch, Pass};
 use super::policy::Condition;
+use super::rules::{Packing, Rule, Rules};
 use super::*;
 use crate::background::reaper::reap_at;
 use crate::object::live::Live;

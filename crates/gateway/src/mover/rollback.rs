@@ -5,11 +5,11 @@ use std::ops::Bound;
 
 use super::scan::{Stored, visit_blobs};
 use super::{Move, MoveError, Outcome, unchanged};
+use crate::ambient::now_ms;
 use crate::body::blob::text;
 use crate::body::location::{Garbage, Location, Reason};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError};
-use crate::object::now_ms;
 use crate::object::{Store, keys};
 
 /// A move that can be rolled back.

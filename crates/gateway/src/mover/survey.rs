@@ -1,7 +1,7 @@
 //! Result of a visit of all objects: their places, and the work that waits.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::pricing::Stock;
 
@@ -37,5 +37,21 @@ impl Survey {
         let mut all = Stock::default();
         self.objects.values().for_each(|stock| all.add(stock.blobs, stock.bytes));
         all
+    }
+}
+
+/// The result of the last visit of all objects by this process: the background work records it, and metrics read it.
+#[derive(Debug, Default)]
+pub struct LatestSurvey(RwLock<Option<Arc<Survey>>>);
+
+impl LatestSurvey {
+    /// Returns the result; `None` if this process has not visited all objects since it became the leader.
+    pub fn get(&self) -> Option<Arc<Survey>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Records the result of a visit; `None` when this process is no longer the leader.
+    pub fn set(&self, survey: Option<Survey>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = survey.map(Arc::new);
     }
 }

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use plimsoll_server::config::lifecycle::{Expiration, Filter, Lifecycle};
 
-use super::pass::Rule;
 use super::policy::{Comparison, Condition};
+use super::rules::Rule;
 use crate::ambient::wall_now;
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::Store;

@@ -9,7 +9,8 @@ use bytes::Bytes;
 
 use super::keys;
 use super::live::Live;
-use crate::body::blob::{BlobError, Blobs};
+use crate::body::blob::Blobs;
+use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, Location};
 use crate::body::pack_file::Slice;
 use crate::body::reader::BlobReader;

@@ -15,8 +15,9 @@ use plimsoll_server::service::{BucketChange, BucketInfo, NewBucket, Versioning};
 use serde::{Deserialize, Serialize};
 
 use super::write::for_client;
-use super::{Store, intact, keys};
+use super::{Store, keys};
 use crate::ambient::wall_now;
+use crate::catalog::intact;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 
 /// Document of a bucket in the catalog.

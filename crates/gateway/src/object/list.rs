@@ -1,5 +1,6 @@
 //! Listings of objects and versions.
 
+use crate::catalog::intact;
 use std::ops::Bound;
 
 use plimsoll_server::error::ApiError;
@@ -37,7 +38,7 @@ impl InOrder<'_> {
             if !catalog_key.starts_with(&prefix) {
                 break;
             }
-            let (key, latest) = super::intact(keys::parse_object(&catalog_key))?;
+            let (key, latest) = intact(keys::parse_object(&catalog_key))?;
             if !self.versions && !latest {
                 continue;
             }

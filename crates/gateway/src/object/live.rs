@@ -4,11 +4,12 @@
 use bytes::Bytes;
 
 use super::codec::{Reader, put_number};
+use super::keys;
 use super::write::{GRACE_MS, discard_blob};
-use super::{intact, keys};
 use crate::body::location::BlobName;
 use crate::body::pack_file::Slice;
 use crate::catalog::embedded::head_only;
+use crate::catalog::intact;
 use crate::catalog::{CatalogError, Transaction};
 
 /// Bodies of a pack file that objects refer to.

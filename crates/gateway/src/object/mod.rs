@@ -24,15 +24,11 @@ use plimsoll_server::reserve::Memory;
 use self::buckets::Buckets;
 pub use self::buckets::{Bucket, Document};
 use self::reads::Reads;
-use crate::ambient::wall_now;
+use crate::ambient::now_ms;
 use crate::body::blob::Blobs;
 use crate::catalog::{Catalog, CatalogError, Transaction};
 use crate::guard::{self, Guard};
 use crate::lease::{self, Session};
-use crate::mover::survey::Survey;
-
-/// Maximum size in bytes of a body in the catalog.
-pub const MAX_INLINE: u64 = 1 << 20;
 
 /// Places of bodies.
 pub struct Bodies {
@@ -68,13 +64,6 @@ pub struct Store<C> {
     epoch: AtomicU64,
     /// True while this process works in the background.
     leads: AtomicBool,
-    /// Result of the last visit of all objects.
-    survey: RwLock<Option<Arc<Survey>>>,
-}
-
-/// Returns the Unix time in milliseconds.
-pub fn now_ms() -> u64 {
-    wall_now().as_millisecond() as u64
 }
 
 /// Result of the operation inside a transaction: an S3 error drops the transaction.
@@ -108,7 +97,7 @@ impl<C: Catalog> Store<C> {
     pub fn open(catalog: Arc<C>, bodies: Bodies, memory: Arc<Memory>) -> Result<Store<C>, CatalogError> {
         let buckets = RwLock::new(Buckets::load(&*catalog)?);
         let Bodies { blobs, write_tiers, inline, reads, classes } = bodies;
-        let (session, epoch, leads, survey) = Default::default();
+        let (session, epoch, leads) = Default::default();
         Ok(Store {
             catalog,
             blobs,
@@ -121,7 +110,6 @@ impl<C: Catalog> Store<C> {
             session,
             epoch,
             leads,
-            survey,
         })
     }
 
@@ -161,16 +149,6 @@ impl<C: Catalog> Store<C> {
     /// Returns the numbers of the tiers that receive new blobs.
     pub fn write_tiers(&self) -> &[u16] {
         &self.write_tiers
-    }
-
-    /// Returns the result of the last visit of all objects by this process.
-    pub fn survey(&self) -> Option<Arc<Survey>> {
-        self.survey.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Records the result of a visit of all objects.
-    pub fn surveyed(&self, survey: Option<Survey>) {
-        *self.survey.write().unwrap_or_else(PoisonError::into_inner) = survey.map(Arc::new);
     }
 
     /// Executes `operation` of the background work in a transaction, unless a later epoch has begun.
@@ -222,13 +200,4 @@ fn report(error: &CatalogError) -> ApiError {
         crate::log::warn(&error.to_string());
     }
     unavailable(error)
-}
-
-/// Runs `f` on a possibly damaged value: `None` becomes the error for damage.
-pub fn intact<T>(value: Option<T>) -> Result<T, CatalogError> {
-    value.ok_or_else(|| CatalogError::Damaged {
-        file: "catalog".into(),
-        offset: 0,
-        problem: "a value has an unknown encoding".into(),
-    })
 }

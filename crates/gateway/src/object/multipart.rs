@@ -17,9 +17,10 @@ use super::codec::{Reader, put_bytes, put_number};
 use super::keys::UploadId;
 use super::row::{Body, Head, Piece, Properties, checksum, checksum_bytes, piece, put_checksum, put_piece};
 use super::write::{Target, discard_piece, for_client, write_object};
-use super::{Bucket, Store, intact, keys};
+use super::{Bucket, Store, keys};
 use crate::ambient::wall_now;
 use crate::body::blob::new_name;
+use crate::catalog::intact;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 
 fn no_upload() -> ApiError {

@@ -13,9 +13,11 @@ use plimsoll_server::service::ObjectInfo;
 use super::body::{BodyError, BodySource, Part, find_blob};
 use super::row::{Body, Head, Piece, Properties, parse_version_id};
 use super::write::{Target, for_client, head_of};
-use super::{Store, intact, keys, report};
+use super::{Store, keys, report};
 use crate::ambient::wall_now;
-use crate::body::blob::{BlobError, text};
+use crate::body::blob::text;
+use crate::body::error::BlobError;
+use crate::catalog::intact;
 use crate::catalog::{Catalog, CatalogError, Row, Transaction};
 
 /// Largest body in bytes that is read together with the properties, before it is known whether the request needs it.

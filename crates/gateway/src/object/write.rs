@@ -8,13 +8,15 @@ use plimsoll_server::conditions::Existing;
 use plimsoll_server::error::ApiError;
 use plimsoll_server::service::{NewObject, ObjectChange, ObjectInfo, Versioning};
 
-use super::now_ms;
 use super::row::{Body, Head, Piece, Properties};
-use super::{Bucket, Store, intact, keys, live, report};
+use super::{Bucket, Store, keys, live, report};
+use crate::ambient::now_ms;
 use crate::ambient::wall_now;
-use crate::body::blob::{BlobError, new_name, text};
+use crate::body::blob::{new_name, text};
+use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
 use crate::catalog::embedded::head_only;
+use crate::catalog::intact;
 use crate::catalog::{Catalog, CatalogError, Row, Transaction, Value};
 
 /// Time in milliseconds for which a deleted blob stays, so that open reads can end.

@@ -6,12 +6,12 @@ use plimsoll_cost::book::Prices;
 
 use super::bill::{PricedTier, bill};
 use super::*;
+use crate::ambient::now_ms;
 use crate::background::reaper::reap_at;
 use crate::mover::pack::pack;
-use crate::mover::pass::{Packing, Rule};
 use crate::mover::policy::Condition;
+use crate::mover::rules::{Packing, Rule};
 use crate::mover::{Outcome, execute};
-use crate::object::now_ms;
 use crate::pricing::TierPrices;
 use crate::testing::World;
 

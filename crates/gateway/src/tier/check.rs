@@ -40,8 +40,8 @@ pub fn start(tiers: Tiers) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::TierTable;
     use crate::testing::TempDir;
+    use crate::tier::TierTable;
     use crate::tier::open::open;
 
     #[test]

@@ -4,7 +4,9 @@ pub mod check;
 pub mod counted;
 pub mod open;
 pub mod origin;
+mod table;
 
+pub use self::table::TierTable;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::PathBuf;

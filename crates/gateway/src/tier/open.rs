@@ -14,9 +14,9 @@ use plimsoll_s3::credentials::Credentials;
 use plimsoll_s3::endpoint::Style;
 use plimsoll_s3::url::{GcsUrl, PayloadSigning, S3Url, StoreUrl, UrlError, parse};
 
-use crate::config::TierTable;
 use crate::disk::real::create_directory;
 use crate::tier::Backend;
+use crate::tier::TierTable;
 
 /// Timeouts of requests to a tier. A request that takes longer is repeated or fails, and the read continues at another
 /// place of the blob.

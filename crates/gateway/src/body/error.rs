@@ -1,0 +1,51 @@
+//! Reasons why a blob cannot be written or read.
+
+/// Reason why a blob cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobError {
+    /// The backend failed.
+    #[error("{0}")]
+    Store(#[from] object_store::Error),
+    /// The bytes are not those that were written.
+    #[error("blob {name} is damaged at offset {offset}")]
+    Damaged {
+        /// Name of the blob.
+        name: String,
+        /// Offset in bytes.
+        offset: u64,
+    },
+    /// The settings do not have the tier with this number.
+    #[error("tier number {0} is not in the settings")]
+    NoTier(u16),
+    /// A file of the backend cannot be read.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+}
+
+impl BlobError {
+    /// Returns true if nothing is known about the bytes, because the tier does not answer or is not in the settings.
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            BlobError::Store(error) => !matches!(error, object_store::Error::NotFound { .. }),
+            BlobError::NoTier(_) => true,
+            BlobError::Damaged { .. } | BlobError::Io(_) => false,
+        }
+    }
+
+    /// Returns true if the backend has no space left.
+    pub fn is_full(&self) -> bool {
+        let mut source: Option<&dyn std::error::Error> = match self {
+            BlobError::Store(error) => Some(error),
+            BlobError::Io(error) => Some(error),
+            BlobError::Damaged { .. } | BlobError::NoTier(_) => None,
+        };
+        while let Some(error) = source {
+            let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+            if kind == Some(std::io::ErrorKind::StorageFull) {
+                return true;
+            }
+            source = error.source();
+        }
+        false
+    }
+}

@@ -1,0 +1,26 @@
+//! A body that waits to be written into a pack file.
+
+use std::sync::Arc;
+
+use crate::object::row::Body;
+
+/// An object whose body is to be written into a pack file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// Key of the object's row.
+    pub catalog_key: Vec<u8>,
+    /// Name of the bucket.
+    pub bucket: Arc<str>,
+    /// Key of the object.
+    pub key: Box<str>,
+    /// Generation of the object.
+    pub generation: u64,
+    /// Place of the body.
+    pub body: Body,
+    /// Size of the body in bytes.
+    pub size: u64,
+    /// Length of its record in the pack file in bytes.
+    pub record: u64,
+    /// Milliseconds for which a blob with the body stays after the object refers to the pack file.
+    pub keep_source_ms: u64,
+}
