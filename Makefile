@@ -43,8 +43,7 @@ test-clients: package stand-ins binaries
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(DEBUG) \
 		$(PYTHON) -m pytest -q -n 4 --dist loadfile --reruns 1 -r R tests/clients
 
-# All tests, with every hostile server for every command and more seeds.
-test-full: export PLIMSOLL_TEST_FULL = 1
+# All tests, and those of infrastructure, relays and fleets.
 test-full: test test-infra test-edge test-fleet
 
 # The inner loop: formatting, lints and tests of the crates that changed since the last commit, and of those that use them.
