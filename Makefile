@@ -81,6 +81,7 @@ INFRA := $(VENV)-infra
 test-infra: $(INFRA)/ready
 	cd infra/typescript && npm ci --no-audit --no-fund --silent && npm test
 	$(INFRA)/bin/python -m pytest -q -W ignore::DeprecationWarning infra/python/tests
+	@mkdir -p tests/verified
 	tests/digest infra > tests/verified/infra
 
 $(INFRA)/ready: infra/python/requirements.txt
@@ -91,6 +92,7 @@ $(INFRA)/ready: infra/python/requirements.txt
 # Tests the relays: the Worker on workerd and the Lambda function, driven by the debug build. One minute.
 test-edge: binaries
 	for relay in worker lambda; do (cd edge/$$relay && npm ci --no-audit --no-fund --silent && $(DEBUG) npm test) || exit 1; done
+	@mkdir -p tests/verified
 	tests/digest edge > tests/verified/edge
 
 # Runs fleets of eight nodes on Slurm's daemons and on Ray in network namespaces, as root, and renders the Helm chart, in
@@ -101,6 +103,7 @@ test-fleet: $(FLEET)/ready binaries
 	PLIMSOLL_RAY_PYTHON=$(abspath $(FLEET))/bin/python \
 		HELM=$$(command -v "$(HELM)") $(DEBUG) \
 		$(FLEET)/bin/python -m pytest -q -s tests/fleet
+	@mkdir -p tests/verified
 	tests/digest fleet > tests/verified/fleet
 
 $(FLEET)/ready:
