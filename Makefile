@@ -49,7 +49,7 @@ test-full: test test-infra test-edge test-fleet
 # The inner loop: formatting, lints and tests of the crates that changed since the last commit, and of those that use them.
 dev: $(VENV)/ready
 	cargo fmt --all --check
-	$(LINTED) cargo nextest run $(MEMBERS) -E "$$(tests/changed)"
+	$(LINTED) cargo nextest run $(MEMBERS) --no-tests=pass -E "$$(tests/changed)"
 
 # Lints and tests of one crate: `make t C=judge`.
 t: $(VENV)/ready

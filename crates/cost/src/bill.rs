@@ -457,7 +457,7 @@ fn notes(tariff: &Tariff, usage: &Usage) -> Vec<String> {
         RuleName::RoundUp => rules.round_up && usage.is_month(),
         RuleName::Unbilled | RuleName::LargestObject | RuleName::EgressWithinStored => false,
     };
-    let applied = rules.said.iter().filter(|rule| applies(rule.name));
+    let applied = rules.descriptions.iter().filter(|rule| applies(rule.name));
     applied
         .map(|rule| match rule.provenance.confidence {
             Confidence::High => rule.words.clone(),

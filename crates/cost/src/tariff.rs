@@ -57,7 +57,7 @@ pub enum Free {
     TimesStored(u64),
 }
 
-/// A price that applies up to an amount.
+/// Price tier: a unit price, and the quantity up to which it applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tier {
     /// Upper end of the tier, in bytes, requests or seconds per month; `u64::MAX` for the last tier. The free
@@ -193,7 +193,7 @@ pub struct Rules {
     /// True if the egress of a month may not exceed the data stored.
     pub egress_within_stored: bool,
     /// Descriptions of the rules, with their origin.
-    pub said: Vec<PriceRule>,
+    pub descriptions: Vec<PriceRule>,
 }
 
 impl Rules {
@@ -229,7 +229,7 @@ impl Default for Rules {
             unbilled: Vec::new(),
             largest_object: u64::MAX,
             egress_within_stored: false,
-            said: Vec::new(),
+            descriptions: Vec::new(),
         }
     }
 }

@@ -123,7 +123,8 @@ impl Document {
         markdown::render(self)
     }
 
-    /// Renders the figures as CSV. If the answer depends on an assumption, every row contains it.
+    /// Renders the figures as CSV. If the answer depends on an assumption, the column `assumed` contains it in every
+    /// row.
     pub fn csv(&self) -> String {
         if self.premise.is_empty() {
             return csv::render(&self.figures);

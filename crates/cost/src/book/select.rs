@@ -351,7 +351,7 @@ fn without_overlap(chosen: Vec<(usize, Meter)>) -> Vec<Meter> {
 /// Applies the settings of a rule, and adds a description of each.
 fn apply(rules: &mut Rules, rule: &Rule) {
     let mut describe = |name, words: String| {
-        rules.said.push(PriceRule { name, words, provenance: rule.provenance.clone() });
+        rules.descriptions.push(PriceRule { name, words, provenance: rule.provenance.clone() });
     };
     if let Some(days) = rule.minimum_days {
         rules.minimum_days = days;

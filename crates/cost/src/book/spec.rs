@@ -96,7 +96,7 @@ pub enum MeterName {
     Subscription,
 }
 
-/// A price that applies up to an amount.
+/// Price tier: a unit price, and the quantity up to which it applies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TierSpec {

@@ -149,7 +149,7 @@ impl Reason {
     const ALL: [Reason; 3] = [Reason::Discarded, Reason::Moved, Reason::Unfinished];
 }
 
-/// Head of an entry of the list of bytes to delete.
+/// Head of an entry of the deletion list: a blob whose bytes at one location are to be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Garbage {
     /// Blob that had the bytes.

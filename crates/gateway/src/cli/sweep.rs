@@ -22,7 +22,7 @@ pub struct Arguments {
     /// Delete the orphans; without this option, they are only counted
     #[arg(long)]
     delete: bool,
-    /// Ignore objects that were begun later than this time ago
+    /// Ignore objects whose upload began less than this time ago
     #[arg(long, value_name = "TIME", default_value = "24h")]
     older_than: String,
     /// Delete nothing if more than this share of the gateway's objects in a tier are orphans, in percent

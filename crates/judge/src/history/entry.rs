@@ -95,7 +95,7 @@ impl Entry {
 /// Conditions on the runs of a history. All must be met.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// Text that the URL of a store contains.
+    /// Substring of the URL of a store.
     pub store: Option<String>,
     /// Name of the experiment.
     pub experiment: Option<String>,

@@ -110,15 +110,15 @@ pub fn failed(error: &Error) -> CatalogError {
 pub struct Session {
     /// Connection to the database.
     pub client: Client,
-    /// Reads a row by its key.
+    /// Statement that reads a row by its key.
     pub get: Statement,
-    /// Reads the properties and the body of a row that has not changed.
+    /// Statement that reads the properties and the body of a row, if the row has not changed since its head was read.
     pub value: Statement,
-    /// Reads rows from a key on.
+    /// Statement that reads rows from a key on.
     pub page: Statement,
-    /// Writes several rows.
+    /// Statement that writes several rows.
     pub put: Statement,
-    /// Removes several rows.
+    /// Statement that removes several rows.
     pub delete: Statement,
 }
 

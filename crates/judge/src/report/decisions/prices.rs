@@ -34,7 +34,7 @@ fn first(meter: Option<&Meter>) -> String {
     }
 }
 
-fn least(tariff: &Tariff) -> Confidence {
+fn lowest_confidence(tariff: &Tariff) -> Confidence {
     let order = |c: &Confidence| match c {
         Confidence::Low => 0,
         Confidence::Medium => 1,
@@ -70,7 +70,7 @@ pub fn all(prices: &Prices, date: Date) -> Document {
             meter(Measure::Upload),
             meter(Measure::Retrieval),
             meter(Measure::Egress),
-            least(&tariff).name().into(),
+            lowest_confidence(&tariff).name().into(),
         ]);
     }
     let others: Vec<String> = prices
@@ -182,7 +182,7 @@ pub fn one(prices: &Prices, name: &str, date: Date, dated: bool) -> Result<Docum
             from.as_of
         )
     };
-    let mut notes: Vec<String> = tariff.rules.said.iter().map(rule).collect();
+    let mut notes: Vec<String> = tariff.rules.descriptions.iter().map(rule).collect();
     if !tariff.sells_compute && tariff.meter(Measure::Storage).is_some() {
         notes.push(
             "no compute is sold near the store: all reads are egress unless the workload specifies egress"

@@ -64,12 +64,12 @@ pub struct Line {
     /// Failed operations of each point, by class.
     pub errors: BTreeMap<String, Vec<u64>>,
     /// Heatmap of the latencies.
-    pub heat: Heat,
+    pub heat: Heatmap,
 }
 
 /// Heatmap of latencies over time.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Heat {
+pub struct Heatmap {
     /// Length of the interval that a column represents, in seconds.
     pub bin_s: u64,
     /// Time of each column, in seconds since the run's origin.
@@ -217,16 +217,16 @@ fn row(us: f64) -> u32 {
     (us.max(1.0).log10() * ROWS_PER_DECADE).floor() as u32
 }
 
-fn heat(seconds: &[&Second], clocked: LatencyKind, span: u64, cells: usize) -> Heat {
+fn heat(seconds: &[&Second], clocked: LatencyKind, span: u64, cells: usize) -> Heatmap {
     let mut merger = Merger::new();
     let (all, _) = merger.of(seconds.iter().map(|s| histogram(s, clocked)));
-    let (Some((low, _)), Some((high, _))) = (all.first(), all.last()) else { return Heat::default() };
+    let (Some((low, _)), Some((high, _))) = (all.first(), all.last()) else { return Heatmap::default() };
     let row_of = |bucket: u16| row(edges_us(usize::from(bucket)).1 as f64);
     let (lowest, highest) = (row_of(*low), row_of(*high));
     let rows = u64::from(highest - lowest + 1);
     let columns = (cells as u64 / rows).clamp(40, 240);
     let bin_s = span.div_ceil(columns).max(1);
-    let mut out = Heat { bin_s, ..Heat::default() };
+    let mut out = Heatmap { bin_s, ..Heatmap::default() };
     let edge = |row: u32| short(10f64.powf(f64::from(row) / ROWS_PER_DECADE) / 1e3);
     out.edges_ms = (lowest..=highest + 1).map(edge).collect();
     for group in seconds.chunk_by(|a, b| a.second / bin_s == b.second / bin_s) {
