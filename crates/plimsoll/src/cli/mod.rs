@@ -132,8 +132,10 @@ fn not_a_command(error: &clap::Error) -> Option<String> {
     let before: Vec<String> = arguments().skip(1).take_while(|argument| argument != word).collect();
     match before.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => {
-            let known = closest(word).filter(|close| close == word)?;
-            Some(format!("plimsoll: '{known}' is an experiment; use `plimsoll run {known}`"))
+            let command = Cli::command();
+            let is_known = closest(word) == Some(word.as_str())
+                || command.find_subcommand("run").is_some_and(|run| run.find_subcommand(word).is_some());
+            is_known.then(|| format!("plimsoll: '{word}' is an experiment; use `plimsoll run {word}`"))
         }
         ["cost", ..] if error.get(ContextKind::SuggestedSubcommand).is_none() => Some(format!(
             "plimsoll: cost '{}': there is no such command; for the cost of a run, use --from-run RUN",

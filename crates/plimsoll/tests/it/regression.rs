@@ -473,3 +473,10 @@ fn clean_times_out_on_a_silent_server() {
     assert_eq!(code(&output), Some(3));
     assert!(text(&output.stderr).contains("no answer within 0.3 s"), "{}", text(&output.stderr));
 }
+
+#[test]
+fn an_experiment_in_place_of_a_command_is_answered_with_the_command() {
+    for name in ["quickstart", "get", "capacity", "sync", "consistency"] {
+        crate::support::ask::refused(&[name, "--store", "memory:"], &[&format!("plimsoll run {name}")]);
+    }
+}
