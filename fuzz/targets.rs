@@ -13,8 +13,8 @@ use plimsoll_s3::message::{Listing, completed, delete_many_failure, upload_id, u
 use plimsoll_s3::sign::derive_key;
 use plimsoll_s3::url;
 use plimsoll_s3::xml::Element;
+use plimsoll_server::features::Features;
 use plimsoll_server::ops::get::parse_range;
-use plimsoll_server::service::Features;
 use plimsoll_server::{accepts, auth, route};
 use plimsoll_workload::experiment::resolve;
 use plimsoll_workload::experiment::ycsb::properties::{Family, Properties};

@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::money::{Usd, decimal_text};
+use super::period::{DAY_S, Period};
 use super::tariff::{Free, Measure, Meter, RuleName, Rules, Tariff};
-use super::usage::{DAY_S, Period, Usage};
+use super::usage::Usage;
 use plimsoll_base::provider::Confidence;
 use plimsoll_base::provider::calls::Call;
 use plimsoll_base::units::format_size;

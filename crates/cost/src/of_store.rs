@@ -3,8 +3,9 @@
 use super::bill::{Bill, bill, is_billed, total};
 use super::egress::Egress;
 use super::money::Usd;
+use super::period::Period;
 use super::tariff::{Measure, Tariff};
-use super::usage::{Period, Usage};
+use super::usage::Usage;
 use plimsoll_base::provider::calls::{Call, Calls};
 
 /// Work done or planned at a store.

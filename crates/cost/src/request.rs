@@ -4,7 +4,7 @@ use jiff::civil::Date;
 
 use super::bills::NotPriced;
 use super::book::Prices;
-use super::egress::assumption;
+use super::egress_assumption::assumption;
 use super::functions::Functions;
 use super::tariff::Tariff;
 use super::usage::Usage;

@@ -2,7 +2,7 @@
 
 use super::functions::FunctionMeasure;
 use super::money::Usd;
-use super::usage::{DAY_S, MONTH_HOURS};
+use super::period::{DAY_S, MONTH_HOURS};
 use plimsoll_base::provider::Confidence;
 use plimsoll_base::provider::calls::CallSet;
 

@@ -2,24 +2,9 @@
 
 use super::egress::Egress;
 use super::functions::Functions;
+use super::period::Period;
 use super::tariff::Tariff;
 use plimsoll_base::provider::calls::{Call, Calls};
-
-/// Default number of hours in a month: 24 x 365 / 12.
-pub const MONTH_HOURS: u64 = 730;
-/// Seconds in a day.
-pub const DAY_S: u64 = 86_400;
-
-/// Billing period. It determines which allowances, minimum charges and rounding apply.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Period {
-    /// One month of the provider's own length. Allowances, minimum charges and rounding apply.
-    #[default]
-    Month,
-    /// A number of seconds, added to whatever else the account does: list prices of the first tier, no
-    /// allowances, no monthly minimum charge, no rounding up to whole units.
-    Seconds(u64),
-}
 
 /// Bytes, requests and time used. Totals are exact; rules that depend on the size of an object use the mean size.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

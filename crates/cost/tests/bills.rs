@@ -6,8 +6,9 @@ use plimsoll_cost::bill::{bill, total};
 use plimsoll_cost::book::Prices;
 use plimsoll_cost::egress::Egress;
 use plimsoll_cost::money::Usd;
+use plimsoll_cost::period::Period;
 use plimsoll_cost::tariff::{Measure, Tariff};
-use plimsoll_cost::usage::{Period, Usage};
+use plimsoll_cost::usage::Usage;
 use plimsoll_cost::workload::parse;
 use proptest::prelude::*;
 

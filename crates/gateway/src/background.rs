@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream;
 use plimsoll_base::clock::now_ns;
-use plimsoll_cost::usage::DAY_S;
+use plimsoll_cost::period::DAY_S;
 use tokio::sync::watch;
 
 use self::leadership::Leadership;

@@ -8,9 +8,10 @@ use plimsoll_cost::bill::{BillError, total};
 use plimsoll_cost::book::Prices;
 use plimsoll_cost::egress::Egress;
 use plimsoll_cost::money::Usd;
+use plimsoll_cost::period::{DAY_S, Period};
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::tiering::crosses;
-use plimsoll_cost::usage::{DAY_S, Period, Usage};
+use plimsoll_cost::usage::Usage;
 
 use crate::tier::{Backend, TierTable};
 

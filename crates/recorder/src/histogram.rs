@@ -3,10 +3,7 @@
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
-use super::sparse::unpack;
-
-/// Largest latency that a histogram distinguishes: one hour, in microseconds.
-pub const MAX_US: u64 = 3_600_000_000;
+use super::sparse::{MAX_US, unpack};
 
 /// Creates an empty histogram. All histograms have the same range and precision.
 pub fn empty() -> Histogram<u64> {

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-use super::histogram::MAX_US;
+/// Largest latency that a histogram distinguishes: one hour, in microseconds.
+pub const MAX_US: u64 = 3_600_000_000;
 
 /// Cookie of HdrHistogram's compressed V2 encoding (HdrHistogram wire format; the high half of the low byte is
 /// the word size).

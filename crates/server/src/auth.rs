@@ -10,6 +10,7 @@ use http::request::Parts;
 use super::accounts::{Account, Accounts};
 use super::error::ApiError;
 use super::form::Fields;
+use super::payload::Payload;
 use plimsoll_base::net::encode::{decode, encode_path, hex, parse_query};
 use plimsoll_s3::checksum::from_base64;
 use plimsoll_s3::chunked::ChunkSigner;
@@ -18,16 +19,6 @@ use plimsoll_s3::number::decimal;
 use plimsoll_s3::sign::{
     ALGORITHM, Canonical, UNSIGNED_PAYLOAD, canonical, canonical_query, derive_key, signature,
 };
-
-/// Framing and hash of the request body, as declared in `x-amz-content-sha256`.
-pub enum Payload {
-    /// No hash: the signature does not cover the body.
-    Unsigned,
-    /// SHA-256 of the body in hexadecimal.
-    Sha256(String),
-    /// Body in `aws-chunked` framing; each chunk is signed if there is a signer.
-    Chunked(Option<Box<ChunkSigner>>),
-}
 
 /// Maximum difference between the request time and the server's clock, in seconds (S3: 15 minutes).
 const SKEW_S: i64 = 15 * 60;

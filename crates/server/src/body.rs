@@ -11,10 +11,12 @@ use http::request::Parts;
 use hyper::body::{Body, Incoming};
 use md5::{Digest as _, Md5};
 
-use super::auth::Payload;
 use super::connections::Registration;
 use super::error::ApiError;
 use super::form::FormFile;
+use super::incoming::frame;
+use super::limits::{FRAMING_DIVISOR, MAX_XML_BYTES, payload_limit};
+use super::payload::Payload;
 use super::reserve::{Buffer, Memory};
 use super::response::ResponseBody;
 use super::route::Operation;
@@ -22,41 +24,6 @@ use plimsoll_base::net::encode::hex;
 use plimsoll_s3::checksum::{Algorithm, Hasher, from_base64};
 use plimsoll_s3::chunked::{ChunkDecoder, ChunkError};
 use plimsoll_s3::number::decimal;
-
-/// Maximum size of an XML document in a request, in bytes.
-const XML_LIMIT: u64 = 1 << 20;
-/// Maximum size of a CompleteMultipartUpload document in bytes; it lists up to 10,000 parts.
-const COMPLETE_LIMIT: u64 = 4 << 20;
-/// Maximum size of a DeleteObjects document in bytes: 1,000 keys of 1,024 bytes take more than 1 MiB.
-const DELETE_LIMIT: u64 = 2 << 20;
-/// Divisor of the payload size that gives the allowance for `aws-chunked` framing: 128 bytes per 1,024.
-/// [`XML_LIMIT`] covers the trailers.
-const FRAMING_SHARE: u64 = 8;
-
-/// Returns the maximum size of the payload of an operation in bytes and the error code for a larger one.
-fn limit(operation: Operation, max_body: u64) -> (u64, &'static str) {
-    match operation {
-        Operation::PutObject | Operation::UploadPart | Operation::PostObject => (max_body, "EntityTooLarge"),
-        Operation::CompleteUpload => (COMPLETE_LIMIT, "MaxMessageLengthExceeded"),
-        Operation::DeleteObjects => (DELETE_LIMIT, "MaxMessageLengthExceeded"),
-        _ => (XML_LIMIT, "MaxMessageLengthExceeded"),
-    }
-}
-
-/// Returns the next piece of a request body; `None` at its end.
-pub(super) async fn frame(body: &mut Incoming) -> Option<Result<Bytes, ApiError>> {
-    loop {
-        match poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await? {
-            // Ignore HTTP trailers: S3 puts its own trailers inside `aws-chunked`.
-            Ok(frame) => {
-                if let Ok(piece) = frame.into_data() {
-                    return Some(Ok(piece));
-                }
-            }
-            Err(_) => return Some(Err(ApiError::new("IncompleteBody"))),
-        }
-    }
-}
 
 /// Source of the bytes of a body.
 enum Source<'a> {
@@ -115,7 +82,7 @@ impl<'a> BodyReader<'a> {
         operation: Operation,
         max_body: u64,
     ) -> Result<BodyReader<'a>, ApiError> {
-        let (limit, too_large) = limit(operation, max_body);
+        let (limit, too_large) = payload_limit(operation, max_body);
         let announced = incoming.size_hint().exact();
         let (source, sha256, length) = match payload {
             Payload::Unsigned => (Source::Plain(incoming), None, announced),
@@ -130,7 +97,7 @@ impl<'a> BodyReader<'a> {
             }
         };
         let framed = matches!(source, Source::Chunked(..));
-        let allowance = if framed { limit / FRAMING_SHARE + XML_LIMIT } else { 0 };
+        let allowance = if framed { limit / FRAMING_DIVISOR + MAX_XML_BYTES } else { 0 };
         let mut reader = BodyReader {
             source,
             headers: Cow::Borrowed(&parts.headers),

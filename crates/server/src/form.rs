@@ -6,8 +6,8 @@ use http::request::Parts;
 use hyper::body::Incoming;
 use serde_json::Value;
 
-use super::body::frame;
 use super::error::ApiError;
+use super::incoming::frame;
 use plimsoll_s3::checksum::from_base64;
 
 /// Maximum size in bytes of everything before the file.

@@ -30,14 +30,18 @@ pub mod config;
 pub mod connections;
 pub mod error;
 pub mod express;
+pub mod features;
 pub mod form;
 pub mod handler;
+pub mod incoming;
 pub mod inject;
+pub mod limits;
 pub mod memory;
 pub mod metrics;
 pub mod observer;
 pub mod ops;
 pub mod paging;
+pub mod payload;
 pub mod reserve;
 pub mod response;
 pub mod route;
@@ -49,6 +53,7 @@ use access_log::AccessLog;
 use accounts::Accounts;
 use connections::{Candidates, Connections, Registration, TICK_NS, Timeouts};
 use inject::Injector;
+use limits::MAX_HEAD_BYTES;
 use observer::RequestObserver;
 use plimsoll_base::clock::{SECOND, Timer, now_ns};
 use plimsoll_base::net::socket::TimedSocket;
@@ -305,9 +310,6 @@ fn serve_thread<S: ObjectService>(
     Ok(())
 }
 
-/// Maximum size of a request head in bytes; a larger one gets status 431 (S3 itself allows 8 KiB).
-const LARGEST_HEAD: usize = 256 * 1024;
-
 async fn connection<S: ObjectService>(
     shared: &Arc<Shared>,
     service: &Arc<S>,
@@ -332,8 +334,8 @@ async fn connection<S: ObjectService>(
     };
     let service = service_fn(|request| handler::handle(shared, &**service, &stamps, request));
     let serving = http1::Builder::new()
-        .max_buf_size(LARGEST_HEAD)
-        .max_header_size(LARGEST_HEAD)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .max_header_size(MAX_HEAD_BYTES)
         .header_read_timeout(None)
         .half_close(false)
         .serve_connection(TokioIo::new(stamped), service);

@@ -4,7 +4,7 @@ use http::Method;
 use http::request::Parts;
 
 use super::error::ApiError;
-use super::service::Features;
+use super::features::Features;
 use plimsoll_base::net::encode::{decode, parse_query};
 
 /// Operations that this server implements.

@@ -85,7 +85,7 @@ impl ConnectionTimestamps {
         let size = self.head_bytes.get() + bytes;
         self.head_bytes.set(size);
         if size > USUAL_HEAD && self.head.borrow().is_none() {
-            let reserved = self.shared.memory.reserve(super::LARGEST_HEAD as u64);
+            let reserved = self.shared.memory.reserve(super::limits::MAX_HEAD_BYTES as u64);
             *self.head.borrow_mut() =
                 Some(reserved.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?);
         }

@@ -80,9 +80,6 @@ pub struct Existing {
     pub found: Option<Arc<Found>>,
 }
 
-/// Value that stands for an unknown object size.
-pub const UNKNOWN_SIZE: u64 = u64::MAX;
-
 /// Keys and sizes of existing objects, stored compactly.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {

@@ -4,7 +4,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::dataset::UNKNOWN_SIZE;
 use super::{Operation, OperationKind, Target};
 use plimsoll_base::rng::Stream;
 
@@ -161,6 +160,9 @@ impl Trace {
 
 /// Version of a content that is not known.
 pub const UNKNOWN_VERSION: u64 = u64::MAX;
+
+/// Value that stands for an unknown object size.
+pub const UNKNOWN_SIZE: u64 = u64::MAX;
 
 #[cfg(test)]
 mod tests {

@@ -4,8 +4,8 @@ use jiff::civil::Date;
 
 use super::spec::{MeterName, OfferSpec};
 use super::{Book, BookError, Price, Prices, Rule};
+use crate::period::MONTH_HOURS;
 use crate::tariff::{Measure, Meter, PriceRule, RuleName, Rules, Tariff};
-use crate::usage::MONTH_HOURS;
 use plimsoll_base::provider::Confidence;
 use plimsoll_base::provider::calls::CallSet;
 use plimsoll_base::units::format_size;

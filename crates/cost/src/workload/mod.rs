@@ -6,7 +6,8 @@ pub mod spec;
 pub use spec::{Workload, parse};
 
 use super::egress::Egress;
-use super::usage::{MONTH_HOURS, Usage};
+use super::period::MONTH_HOURS;
+use super::usage::Usage;
 use plimsoll_base::provider::calls::Call;
 use plimsoll_base::units::{format_count, format_size, format_volume, parse_count, parse_size, parse_volume};
 

@@ -8,9 +8,9 @@ use std::sync::mpsc::Sender;
 
 use tokio::sync::Notify;
 
-use super::dispatch::UnissuedOperations;
 use super::segment::Segment;
 use super::slots::Slots;
+use super::unissued::UnissuedOperations;
 use super::{Control, Job};
 use plimsoll_base::clock::now_ns;
 use plimsoll_base::machine::pauses::PauseLog;

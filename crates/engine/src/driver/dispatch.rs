@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::context::{Context, Task};
 use super::nap;
+use super::unissued::UnissuedOperations;
 use plimsoll_base::clock::{MILLISECOND, Timer, now_ns, process_cpu_ns, thread_cpu_ns};
 use plimsoll_recorder::Edges;
 use plimsoll_recorder::collector::Message;
@@ -201,44 +202,6 @@ async fn wait_for_turn(
         wait_until_or_change(context, timer, end.min(now_ns() + MILLISECOND)).await?;
     }
     Ok(())
-}
-
-/// Operations of an open loop that were due before their phase ended but that the client was too slow to
-/// release. None of them was started.
-pub struct UnissuedOperations {
-    /// Index of the phase run in the segment.
-    phase: usize,
-    /// Number of the first operation.
-    number: u64,
-    /// Intended time of the first operation, in nanoseconds since the start of the phase run.
-    offset: u64,
-    /// Intended times of the operations after the first, in the same unit.
-    arrivals: Arrivals,
-    /// Start of the phase run, in nanoseconds on the monotonic clock.
-    start_ns: u64,
-    /// Length of the phase run, in nanoseconds.
-    length: u64,
-    /// First operation number after the limit of operations.
-    number_end: u64,
-    /// Remainder of the numbers of this worker's operations, modulo `divisor`.
-    remainder: u64,
-    /// Number of workers of all shards together.
-    divisor: u64,
-}
-
-impl UnissuedOperations {
-    /// Returns the numbers and intended times of the operations of all workers, in nanoseconds since the
-    /// start of the phase run.
-    fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
-        let length = self.length;
-        let offsets = std::iter::once(self.offset).chain(self.arrivals.clone());
-        (self.number..self.number_end).zip(offsets).take_while(move |(_, offset)| *offset < length)
-    }
-
-    /// Returns the first operation number that is not due within the phase run.
-    fn end(&self) -> u64 {
-        self.iter().last().map_or(self.number, |(number, _)| number + 1)
-    }
 }
 
 /// Waits for at most `drain_ns`, and for at most 2 s after an interruption, until the operations in flight

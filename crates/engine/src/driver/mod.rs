@@ -25,6 +25,7 @@ mod request;
 pub mod retry;
 pub mod segment;
 pub mod slots;
+pub mod unissued;
 pub mod worker;
 
 pub use control::{Control, RampId};

@@ -5,9 +5,9 @@ use super::content::Content;
 use super::retry::Expected;
 use crate::store::integrity::cheapest;
 use crate::store::{BodyChecksum, Request};
-use plimsoll_workload::dataset::UNKNOWN_SIZE;
 use plimsoll_workload::schedule::{Phase, Verify};
 use plimsoll_workload::size::Size;
+use plimsoll_workload::trace::UNKNOWN_SIZE;
 use plimsoll_workload::{Dataset, Operation, OperationKind};
 
 /// Buffers for keys, reused from operation to operation.

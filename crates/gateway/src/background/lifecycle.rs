@@ -9,8 +9,9 @@ use plimsoll_server::error::ApiError;
 use crate::ambient::wall_now;
 use crate::catalog::Catalog;
 use crate::object::delete::{expire_generation, remove_generation};
+use crate::object::error::for_client;
 use crate::object::row::{Head, Properties};
-use crate::object::write::{Target, for_client};
+use crate::object::version::Target;
 use crate::object::{Bucket, Store, keys};
 
 /// A version to remove or to hide.

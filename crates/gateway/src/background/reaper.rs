@@ -12,9 +12,11 @@ use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::guard::{self, Guard};
 use crate::lease::is_alive;
+use crate::object::Store;
+use crate::object::error::unavailable;
+use crate::object::garbage::discard_blob;
 use crate::object::keys::{self, BlobName};
-use crate::object::write::{discard_blob, writer_of};
-use crate::object::{Store, unavailable};
+use crate::object::write::writer_of;
 
 /// Milliseconds after which bytes are deleted for the second time.
 const REPEAT_MS: u64 = 15 * 60 * 1000;

@@ -18,6 +18,7 @@ use plimsoll_base::rng::mix;
 use super::cache::Cache;
 use super::chunks::{CHUNK, ChunkCrcs, PART, Pieces};
 use super::error::BlobError;
+use super::pack_file::Slice;
 use super::reader::BlobReader;
 use super::slices::Slices;
 use crate::ambient::{entropy, wall_now};
@@ -171,6 +172,24 @@ impl Blobs {
     /// Returns the length of a part of an upload to a tier in bytes. A blob that is smaller is one request.
     pub fn part_bytes(&self, tier: u16) -> u64 {
         part_bytes(self.tiers.get(tier).is_some_and(|tier| tier.directory.is_some()))
+    }
+
+    /// Returns the body of a slice if it is in memory or in the cache.
+    pub async fn cached_slice(&self, slice: &Slice) -> Option<Bytes> {
+        self.slices.cached(slice).await
+    }
+
+    /// Reads a slice at a place of its pack file, of `size` bytes.
+    ///
+    /// # Errors
+    /// If the bytes are damaged or the backend fails.
+    pub async fn read_slice(
+        &self,
+        location: &Location,
+        size: u64,
+        slice: &Slice,
+    ) -> Result<Bytes, BlobError> {
+        self.slices.read(&self.tier(location)?.store, location, size, slice).await
     }
 
     /// Returns a reader of a byte range of the bytes at a place, which have these checksums.

@@ -5,10 +5,9 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use object_store::ObjectStoreExt;
+use object_store::{ObjectStore, ObjectStoreExt};
 use tokio::sync::watch;
 
-use super::blob::Blobs;
 use super::cache::Cache;
 use super::error::BlobError;
 use super::location::{BlobName, Location};
@@ -167,7 +166,7 @@ impl Slices {
     }
 
     /// Returns the body if it is in memory or in the cache, and intact.
-    async fn cached(&self, slice: &Slice) -> Option<Bytes> {
+    pub async fn cached(&self, slice: &Slice) -> Option<Bytes> {
         let ahead = {
             let mut state = self.lock();
             if let Some(recent) = state.recent.get_mut(&slice.pack_file) {
@@ -208,37 +207,30 @@ impl Slices {
         state.flights.push(Flight { pack_file: slice.pack_file, range: range.clone(), ended });
         Step::Read(Ticket { slices: self, pack_file: slice.pack_file, range, _end: sender })
     }
-}
 
-impl Blobs {
-    /// Returns the body of a slice if it is in memory or in the cache.
-    pub async fn cached_slice(&self, slice: &Slice) -> Option<Bytes> {
-        self.slices.cached(slice).await
-    }
-
-    /// Reads a slice at a place of its pack file, of `size` bytes, and keeps it and what was read ahead.
+    /// Reads a slice at a place of its pack file, of `size` bytes in `store`, and keeps it and what was read ahead.
     ///
     /// # Errors
     /// If the bytes are damaged or the backend fails.
-    pub async fn read_slice(
+    pub async fn read(
         &self,
+        store: &dyn ObjectStore,
         location: &Location,
         size: u64,
         slice: &Slice,
     ) -> Result<Bytes, BlobError> {
         let ticket = loop {
-            match self.slices.step(slice) {
+            match self.step(slice) {
                 Step::Read(ticket) => break ticket,
                 Step::Wait(mut ended) => {
                     // The sender is dropped at the end of the other read.
                     let _ = ended.changed().await;
-                    if let Some(body) = self.slices.cached(slice).await {
+                    if let Some(body) = self.cached(slice).await {
                         return Ok(body);
                     }
                 }
             }
         };
-        let store = &self.tier(location)?.store;
         let range = ticket.range.start..ticket.range.end.min(size);
         let bytes = store.get_range(&location.path(), range).await?;
         let damaged = || BlobError::Damaged { name: location.to_string(), offset: slice.offset };
@@ -246,9 +238,9 @@ impl Blobs {
         let body = bytes.get(..length).filter(|body| slice.is_intact(body)).ok_or_else(damaged)?;
         if bytes.len() > length {
             let window = Window { pack_file: slice.pack_file, at: slice.offset, bytes: bytes.clone() };
-            self.slices.lock().keep(window);
+            self.lock().keep(window);
         } else {
-            self.slices.cache.insert(slice.pack_file, slice.offset, body);
+            self.cache.insert(slice.pack_file, slice.offset, body);
         }
         Ok(bytes.slice(..length))
     }
@@ -266,7 +258,7 @@ mod tests {
     use object_store::memory::InMemory;
     use plimsoll_base::provider::calls::Call;
 
-    use crate::body::blob::new_name;
+    use crate::body::blob::{Blobs, new_name};
     use crate::body::cache::CacheSettings;
     use crate::body::pack_file::{Header, START};
     use crate::tier::counted::TierUsage;

@@ -9,8 +9,8 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use plimsoll_base::clock::wall_now;
 use plimsoll_cost::book::read_prices;
+use plimsoll_cost::period::DAY_S;
 use plimsoll_cost::tariff::Tariff;
-use plimsoll_cost::usage::DAY_S;
 
 use super::Exit;
 use crate::body::blob::{Blobs, part_bytes};

@@ -36,8 +36,9 @@ use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::guard::{self, Guard};
+use crate::object::Store;
+use crate::object::error::unavailable;
 use crate::object::keys::{self, BlobName};
-use crate::object::{Store, unavailable};
 
 /// A blob to move.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,9 +18,11 @@ use crate::body::pack_file::{Header, START, Slice};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::object::body::BodyError;
+use crate::object::discard::discard_row;
+use crate::object::garbage::{GRACE_MS, discard_blob};
 use crate::object::live::{self, Live};
 use crate::object::row::{Body, Head, Properties};
-use crate::object::write::{GRACE_MS, NewBlob, discard_blob, discard_row};
+use crate::object::write::NewBlob;
 use crate::object::{Store, keys};
 
 /// A pack file to write.

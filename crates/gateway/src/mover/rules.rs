@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_cost::period::DAY_S;
 use plimsoll_cost::tariff::Tariff;
-use plimsoll_cost::usage::DAY_S;
 
 use super::policy::Condition;
 use crate::ambient::now_ms;

@@ -14,7 +14,7 @@ use plimsoll_server::error::ApiError;
 use plimsoll_server::service::{BucketChange, BucketInfo, NewBucket, Versioning};
 use serde::{Deserialize, Serialize};
 
-use super::write::for_client;
+use super::error::for_client;
 use super::{Store, keys};
 use crate::ambient::wall_now;
 use crate::catalog::intact;

@@ -5,9 +5,10 @@ use plimsoll_server::conditions::{DeleteConditions, Existing};
 use plimsoll_server::error::ApiError;
 use plimsoll_server::service::{Deleted, Versioning};
 
-use super::read::find_version;
+use super::discard::discard_row;
 use super::row::{Body, Head};
-use super::write::{Target, discard_row, head_of, next_generation};
+use super::version::find_version;
+use super::version::{Target, head_of, next_generation};
 use super::{Store, keys};
 use crate::ambient::wall_now;
 use crate::catalog::{Catalog, CatalogError, Row, Transaction, Value};

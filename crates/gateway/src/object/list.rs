@@ -7,8 +7,9 @@ use plimsoll_server::error::ApiError;
 use plimsoll_server::paging::{Entries, page};
 use plimsoll_server::service::{ListPage, ListQuery, Listed};
 
+use super::error::for_client;
 use super::row::parse_version_id;
-use super::write::{for_client, head_of};
+use super::version::head_of;
 use super::{Bucket, Store, keys};
 use crate::catalog::{Catalog, CatalogError, Scan};
 

@@ -4,8 +4,8 @@
 use bytes::Bytes;
 
 use super::codec::{Reader, put_number};
+use super::garbage::{GRACE_MS, discard_blob};
 use super::keys;
-use super::write::{GRACE_MS, discard_blob};
 use crate::body::location::BlobName;
 use crate::body::pack_file::Slice;
 use crate::catalog::embedded::head_only;

@@ -4,6 +4,9 @@ pub mod body;
 mod buckets;
 pub mod codec;
 pub mod delete;
+pub mod discard;
+pub mod error;
+pub mod garbage;
 pub mod keys;
 mod list;
 pub mod live;
@@ -12,6 +15,7 @@ pub mod read;
 pub mod reads;
 pub mod row;
 mod service;
+pub mod version;
 pub mod write;
 
 use std::collections::BTreeMap;
@@ -23,6 +27,7 @@ use plimsoll_server::reserve::Memory;
 
 use self::buckets::Buckets;
 pub use self::buckets::{Bucket, Document};
+use self::error::report;
 use self::reads::Reads;
 use crate::ambient::now_ms;
 use crate::body::blob::Blobs;
@@ -68,26 +73,6 @@ pub struct Store<C> {
 
 /// Result of the operation inside a transaction: an S3 error drops the transaction.
 type Outcome<T> = Result<Result<T, ApiError>, CatalogError>;
-
-/// Returns the S3 error for a catalog that cannot answer. The client learns no file names.
-pub fn unavailable(error: &CatalogError) -> ApiError {
-    match error {
-        CatalogError::DiskFull => ApiError::new("InsufficientStorage"),
-        CatalogError::Damaged { .. } => {
-            ApiError::with("InternalError", "The stored data of this object is damaged.")
-        }
-        CatalogError::Stopped(_) => {
-            ApiError::with("InternalError", "The server has stopped writing after a failure of its disk.")
-        }
-        CatalogError::Io(_) => ApiError::new("InternalError"),
-        CatalogError::Unavailable(_) => {
-            ApiError::with("ServiceUnavailable", "The catalog does not answer. Try again.")
-        }
-        CatalogError::Changed => {
-            ApiError::with("ServiceUnavailable", "The object has changed during the request. Try again.")
-        }
-    }
-}
 
 impl<C: Catalog> Store<C> {
     /// Opens a store and loads its buckets.
@@ -192,12 +177,4 @@ impl<C: Catalog> Store<C> {
         let outcome = result.lock().unwrap_or_else(PoisonError::into_inner).take();
         outcome.unwrap_or_else(|| Err(ApiError::new("InternalError")))
     }
-}
-
-/// Converts a catalog error to an S3 error, and reports damage and failures on standard error.
-fn report(error: &CatalogError) -> ApiError {
-    if !matches!(error, CatalogError::DiskFull) {
-        crate::log::warn(&error.to_string());
-    }
-    unavailable(error)
 }

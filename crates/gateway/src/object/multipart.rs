@@ -14,9 +14,12 @@ use plimsoll_server::service::{
 };
 
 use super::codec::{Reader, put_bytes, put_number};
+use super::discard::discard_piece;
+use super::error::for_client;
 use super::keys::UploadId;
 use super::row::{Body, Head, Piece, Properties, checksum, checksum_bytes, piece, put_checksum, put_piece};
-use super::write::{Target, discard_piece, for_client, write_object};
+use super::version::Target;
+use super::write::write_object;
 use super::{Bucket, Store, keys};
 use crate::ambient::wall_now;
 use crate::body::blob::new_name;

@@ -11,14 +11,17 @@ use plimsoll_server::response::ResponseBody;
 use plimsoll_server::service::ObjectInfo;
 
 use super::body::{BodyError, BodySource, Part, find_blob};
+use super::error::for_client;
+use super::error::report;
 use super::row::{Body, Head, Piece, Properties, parse_version_id};
-use super::write::{Target, for_client, head_of};
-use super::{Store, keys, report};
+use super::version::{Target, head_of};
+use super::version::{hidden, no_key, no_version};
+use super::{Store, keys};
 use crate::ambient::wall_now;
 use crate::body::blob::text;
 use crate::body::error::BlobError;
 use crate::catalog::intact;
-use crate::catalog::{Catalog, CatalogError, Row, Transaction};
+use crate::catalog::{Catalog, CatalogError, Row};
 
 /// Largest body in bytes that is read together with the properties, before it is known whether the request needs it.
 const READ_AHEAD: u32 = 16 * 1024;
@@ -48,20 +51,6 @@ impl AsRef<ObjectInfo> for Object {
     }
 }
 
-fn no_key() -> ApiError {
-    ApiError::new("NoSuchKey")
-}
-
-fn no_version() -> ApiError {
-    ApiError::new("NoSuchVersion")
-}
-
-/// Returns the error for a read that finds a delete marker.
-fn hidden(head: &Head, by_version: bool) -> ApiError {
-    let error = ApiError::new(if by_version { "MethodNotAllowed" } else { "NoSuchKey" });
-    error.hidden_by(head.version(), head.modified())
-}
-
 /// Returns the error for a body that cannot be read: 500 if its bytes are damaged, 503 if their tier does not answer.
 fn unreadable(error: &BodyError) -> ApiError {
     match error {
@@ -74,51 +63,6 @@ fn unreadable(error: &BodyError) -> ApiError {
             ApiError::with("ServiceUnavailable", "The storage tier of this object does not answer.")
         }
     }
-}
-
-type FoundRow = Result<(Vec<u8>, Row, Head), ApiError>;
-
-/// Finds the current version of an object, or a given one, in a transaction.
-///
-/// # Errors
-/// Returns the S3 error for a missing version or a delete marker.
-pub fn find(
-    t: &mut dyn Transaction,
-    target: &Target,
-    version: Option<&str>,
-) -> Result<FoundRow, CatalogError> {
-    let number = target.bucket.number;
-    let found = match version {
-        None => target.current(t)?.map(|(row, head)| (keys::current(number, &target.key), row, head)),
-        Some(version) => find_version(t, target, version)?,
-    };
-    Ok(match found {
-        None => Err(if version.is_some() { no_version() } else { no_key() }),
-        Some((_, _, head)) if head.marker => Err(hidden(&head, version.is_some())),
-        Some(found) => Ok(found),
-    })
-}
-
-/// Finds a version of an object, which may be a delete marker; `None` if there is none.
-pub fn find_version(
-    t: &mut dyn Transaction,
-    target: &Target,
-    version: &str,
-) -> Result<Option<(Vec<u8>, Row, Head)>, CatalogError> {
-    let number = target.bucket.number;
-    if let Some((row, head)) = target.current(t)?
-        && head.version() == version
-    {
-        return Ok(Some((keys::current(number, &target.key), row, head)));
-    }
-    if version == "null" {
-        return target.null_version(t);
-    }
-    let Some(generation) = parse_version_id(version) else { return Ok(None) };
-    let key = keys::version(number, &target.key, generation);
-    let Some(row) = t.get(&key)? else { return Ok(None) };
-    let head = head_of(&row)?;
-    Ok((!head.null).then_some((key, row, head)))
 }
 
 /// Returns the Unix time in seconds.

@@ -8,14 +8,16 @@ use plimsoll_s3::checksum::Algorithm;
 use plimsoll_server::body::BodyReader;
 use plimsoll_server::conditions::DeleteConditions;
 use plimsoll_server::error::ApiError;
+use plimsoll_server::features::Features;
 use plimsoll_server::response::ResponseBody;
 use plimsoll_server::service::{
-    BucketChange, BucketInfo, Completion, Deleted, Features, ListPage, ListQuery, NewBucket, NewObject,
-    ObjectChange, ObjectInfo, ObjectService, PartInfo, UploadInfo, UploadName,
+    BucketChange, BucketInfo, Completion, Deleted, ListPage, ListQuery, NewBucket, NewObject, ObjectChange,
+    ObjectInfo, ObjectService, PartInfo, UploadInfo, UploadName,
 };
 
+use super::error::for_client;
 use super::read::Object;
-use super::write::{Target, for_client};
+use super::version::Target;
 use super::{Bucket, Store};
 use crate::catalog::Catalog;
 use crate::tier::origin::attributed;

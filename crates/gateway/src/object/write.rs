@@ -1,26 +1,22 @@
 //! Writes of objects: bodies into the catalog or into blobs, and new rows with their versions.
 
-use std::sync::Arc;
-
 use bytes::{Bytes, BytesMut};
 use plimsoll_server::body::BodyReader;
 use plimsoll_server::conditions::Existing;
 use plimsoll_server::error::ApiError;
-use plimsoll_server::service::{NewObject, ObjectChange, ObjectInfo, Versioning};
+use plimsoll_server::service::{NewObject, ObjectChange, ObjectInfo};
 
+use super::garbage::discard_blob;
 use super::row::{Body, Head, Piece, Properties};
-use super::{Bucket, Store, keys, live, report};
-use crate::ambient::now_ms;
+use super::version::{Target, next_generation};
+use super::{Store, keys};
 use crate::ambient::wall_now;
 use crate::body::blob::{new_name, text};
 use crate::body::error::BlobError;
-use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
+use crate::body::location::{BlobHead, Location, State};
 use crate::catalog::embedded::head_only;
 use crate::catalog::intact;
-use crate::catalog::{Catalog, CatalogError, Row, Transaction, Value};
-
-/// Time in milliseconds for which a deleted blob stays, so that open reads can end.
-pub const GRACE_MS: u64 = 10_000;
+use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 
 /// A stored body.
 #[derive(Debug, Default)]
@@ -80,135 +76,10 @@ fn with_existing<T>(head: Option<&Head>, f: impl FnOnce(Option<Existing<'_>>) ->
     f(head.map(|head| Existing { etag: &etag, modified_s: head.modified().as_second() }))
 }
 
-/// Returns the head of a row.
-pub fn head_of(row: &Row) -> Result<Head, CatalogError> {
-    intact(Head::decode(&row.head))
-}
-
-/// Puts the blobs of a row on the list of blobs to delete, and releases its pack file.
-pub fn discard_row(t: &mut dyn Transaction, head: &Head, row: &Row) -> Result<(), CatalogError> {
-    match &head.body {
-        Body::Inline => Ok(()),
-        Body::Blob(name) => discard_blob(t, name, GRACE_MS),
-        Body::Slice(slice) => live::release(t, slice),
-        Body::Pieces => {
-            let value = match t.value(row) {
-                // An object with damaged properties can be replaced; its blobs stay until the next sweep.
-                Err(CatalogError::Damaged { .. }) => return Ok(()),
-                value => value?,
-            };
-            let properties = intact(Properties::decode(&value.properties))?;
-            properties.pieces.iter().try_for_each(|piece| discard_piece(t, piece))
-        }
-    }
-}
-
-/// Puts the blob of a piece on the list of blobs to delete.
-pub fn discard_piece(t: &mut dyn Transaction, piece: &Piece) -> Result<(), CatalogError> {
-    match piece {
-        Piece::Inline(_) => Ok(()),
-        Piece::Blob(name, _) => discard_blob(t, name, GRACE_MS),
-    }
-}
-
-/// Marks a blob as discarded, and puts its bytes on the list of bytes to delete. They stay for `grace_ms` milliseconds,
-/// so that open reads can end.
-pub fn discard_blob(
-    t: &mut dyn Transaction,
-    name: &keys::BlobName,
-    grace_ms: u64,
-) -> Result<(), CatalogError> {
-    let key = keys::blob(name);
-    let Some(row) = t.get(&key)? else { return Ok(()) };
-    let head = intact(BlobHead::decode(&row.head))?;
-    let at = now_ms() + grace_ms;
-    for location in &head.locations {
-        let is_unfinished = head.state == State::Pending;
-        let reason = if is_unfinished { Reason::Unfinished } else { Reason::Discarded };
-        let garbage = Garbage { blob: *name, reason, switched: head.switched };
-        t.put(keys::garbage(at, location), head_only(garbage.encode()));
-    }
-    let properties = t.value(&row)?.properties;
-    let head = BlobHead { state: State::Discarded, ..head };
-    t.put(key, Value { head: head.encode(), properties, body: Bytes::new() });
-    Ok(())
-}
-
 /// Returns the number of the session that writes a blob; `None` if the blob is not pending.
 pub fn writer_of(t: &mut dyn Transaction, name: &keys::BlobName) -> Result<Option<u64>, CatalogError> {
     let head = t.get(&keys::blob(name))?.and_then(|row| BlobHead::decode(&row.head));
     Ok(head.filter(|head| head.state == State::Pending).map(|head| head.version))
-}
-
-/// The place of an object in a bucket.
-#[derive(Clone)]
-pub struct Target {
-    /// Bucket of the object.
-    pub bucket: Arc<Bucket>,
-    /// Key of the object.
-    pub key: String,
-}
-
-impl Target {
-    /// Returns the current row and its head; `None` if the key has no versions.
-    pub fn current(&self, t: &mut dyn Transaction) -> Result<Option<(Row, Head)>, CatalogError> {
-        let row = t.get(&keys::current(self.bucket.number, &self.key))?;
-        row.map(|row| head_of(&row).map(|head| (row, head))).transpose()
-    }
-
-    /// Returns the catalog key, row and head of the version `null`; `None` if there is none.
-    pub fn null_version(
-        &self,
-        t: &mut dyn Transaction,
-    ) -> Result<Option<(Vec<u8>, Row, Head)>, CatalogError> {
-        let prefix = keys::noncurrent(self.bucket.number, &self.key);
-        let mut from = prefix.clone();
-        while let Some((key, row)) = t.first(&prefix, &from)? {
-            let head = head_of(&row)?;
-            if head.null {
-                return Ok(Some((key, row, head)));
-            }
-            from = [key.as_slice(), &[0]].concat();
-        }
-        Ok(None)
-    }
-
-    /// Makes the current version noncurrent.
-    fn retire(&self, t: &mut dyn Transaction, row: &Row, head: &Head) -> Result<(), CatalogError> {
-        let value = t.value(row)?;
-        t.put(keys::version(self.bucket.number, &self.key, head.generation), value);
-        Ok(())
-    }
-
-    /// Prepares the bucket for a new current version: retires or removes the existing one. Returns true if the new
-    /// version is `null`.
-    pub fn make_room(
-        &self,
-        t: &mut dyn Transaction,
-        current: Option<&(Row, Head)>,
-    ) -> Result<bool, CatalogError> {
-        let versioning = self.bucket.info.versioning;
-        if versioning == Versioning::Suspended
-            && !current.is_some_and(|(_, head)| head.null)
-            && let Some((key, row, head)) = self.null_version(t)?
-        {
-            discard_row(t, &head, &row)?;
-            t.delete(key);
-        }
-        match (versioning, current) {
-            (_, None) => {}
-            (Versioning::Off, Some((row, head))) => discard_row(t, head, row)?,
-            (Versioning::Suspended, Some((row, head))) if head.null => discard_row(t, head, row)?,
-            (_, Some((row, head))) => self.retire(t, row, head)?,
-        }
-        Ok(versioning != Versioning::Enabled)
-    }
-}
-
-/// Returns a generation greater than that of the current version.
-pub fn next_generation(current: Option<&(Row, Head)>) -> u64 {
-    let now = wall_now().as_nanosecond() as u64;
-    current.map_or(now, |(_, head)| now.max(head.generation + 1))
 }
 
 /// Writes an object in a transaction: checks the conditions, and replaces or retires the current version. The
@@ -398,7 +269,7 @@ impl<C: Catalog> Store<C> {
             if let Err(error) = target.bucket.check(t)? {
                 return Ok(Err(error));
             }
-            let (key, row, head) = match super::read::find(t, &target, version.as_deref())? {
+            let (key, row, head) = match super::version::find(t, &target, version.as_deref())? {
                 Ok(found) => found,
                 Err(error) => return Ok(Err(error)),
             };
@@ -414,9 +285,4 @@ impl<C: Catalog> Store<C> {
         })
         .await
     }
-}
-
-/// Converts an error of the catalog for a client.
-pub fn for_client(error: CatalogError) -> ApiError {
-    report(&error)
 }

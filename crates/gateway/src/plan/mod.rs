@@ -9,9 +9,9 @@ mod tests;
 use std::collections::BTreeMap;
 
 use plimsoll_base::provider::calls::Call;
+use plimsoll_cost::period::DAY_S;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::tiering;
-use plimsoll_cost::usage::DAY_S;
 
 use crate::body::location::{BlobName, Location};
 use crate::catalog::{Catalog, CatalogError};

@@ -2,7 +2,7 @@
 
 use crate::summary::result::{RunResult, Window};
 use plimsoll_base::units::{format_per_s, parse_rate, short_names};
-use plimsoll_cost::usage::MONTH_HOURS;
+use plimsoll_cost::period::MONTH_HOURS;
 use plimsoll_cost::workload::Workload;
 use plimsoll_workload::OperationKind;
 use plimsoll_workload::schedule::Role;

@@ -3,12 +3,13 @@
 use comfy_table::CellAlignment;
 use serde::Serialize;
 
-use crate::summary::comparison::{MetricComparison, Verdict, compare, holm, metrics};
-use crate::summary::confidence::LEVEL;
+use crate::summary::comparison::{MetricComparison, Verdict, compare, metrics};
 use crate::summary::estimates::{Estimate, Estimator, Metric};
 use crate::summary::groups::compare_groups;
+use crate::summary::holm::holm;
 use crate::summary::objective::Target;
 use crate::summary::series::Series;
+use crate::summary::student::LEVEL;
 use crate::summary::verdict::{self, Compared};
 use plimsoll_base::units::{format_ms, format_per_s, format_throughput};
 use plimsoll_document::terminal::{lines, plain};

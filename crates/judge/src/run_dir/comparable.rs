@@ -2,7 +2,8 @@
 //! lists the differences between their clients.
 
 use super::run::Run;
-use crate::summary::merge::{How, merge};
+use crate::summary::arrangement::Arrangement;
+use crate::summary::merge::merge;
 use crate::summary::result::{RunResult, Window};
 use crate::summary::series::Series;
 use plimsoll_base::machine::Machine;
@@ -85,7 +86,7 @@ pub fn loads(base: &RunResult, other: &RunResult, series: &[(&Series, &Series)])
         let own = |w: &&Window| {
             (&w.store, &w.phase, w.step, &w.operation) == (&s.store, &s.phase, s.step, &s.operation)
         };
-        merge(&result.windows.iter().filter(own).collect::<Vec<_>>(), How::Consecutive)
+        merge(&result.windows.iter().filter(own).collect::<Vec<_>>(), Arrangement::Consecutive)
     };
     let both = |(a, b): &(&Series, &Series)| Some((window(base, a)?, window(other, b)?));
     series.iter().filter_map(both).flat_map(|(a, b)| load_differs(&a, &b)).collect()

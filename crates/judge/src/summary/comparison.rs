@@ -1,9 +1,10 @@
 //! Comparison of two series: the ratio of each figure with its confidence interval, and a verdict.
 
-use super::confidence::{Confidence, LEVEL, Ratio, WIDEST, t_probability, t_quantile, t_quantile_at};
+use super::confidence::{Confidence, Ratio, WIDEST};
 use super::estimates::{Estimate, Estimator, Metric};
-use super::groups::welch_freedom;
 use super::series::{LatencyKind, Series};
+use super::student::LEVEL;
+use super::student::{Variance, power_factor, t_probability, t_quantile, welch_freedom};
 
 /// Conclusion about the difference between two figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,15 +88,6 @@ impl MetricComparison {
             Verdict::Slower
         }
     }
-}
-
-/// Power of the smallest detectable change: the probability that a comparison finds it.
-pub const POWER: f64 = 0.8;
-
-/// Returns the ratio of the change that is detected with probability [`POWER`] to the half-width of the interval, with
-/// `freedom` degrees of freedom (J. Cohen, "Statistical power analysis", 1988, with Student's t for the normal).
-pub fn power_factor(freedom: f64) -> f64 {
-    1.0 + t_quantile_at(1.0 - 2.0 * (1.0 - POWER), freedom) / t_quantile(freedom)
 }
 
 /// Returns the correlation of two series' residuals by block, and the number of pairs of blocks. The correlation is
@@ -199,7 +191,8 @@ pub fn compare(
     }
     let (wide_a, wide_b) = (ah - al, bh - bl);
     let squared = |wide: f64, freedom: f64| (wide / t_quantile(freedom)).powi(2);
-    let freedom = welch_freedom((squared(wide_a, af), af), (squared(wide_b, bf), bf)).min(af + bf);
+    let variance = |wide: f64, freedom: f64| Variance { value: squared(wide, freedom), freedom };
+    let freedom = welch_freedom(variance(wide_a, af), variance(wide_b, bf)).min(af + bf);
     // The change has more degrees of freedom than each side.
     let narrower = t_quantile(freedom) / t_quantile(af.min(bf));
     let (low, high) = (change - (change - low) * narrower, change + (high - change) * narrower);
@@ -233,24 +226,6 @@ pub fn metrics(base: &Series, other: &Series) -> Vec<Metric> {
     let failed = |s: &Series| s.seconds.iter().any(|s| s.failed + s.censored > 0);
     if failed(base) || failed(other) {
         out.push(Metric::Errors);
-    }
-    out
-}
-
-/// Returns a bound for each probability, such that the probability of any false difference is at most 5% (Holm,
-/// Scandinavian Journal of Statistics 6, 1979). A `None` is not counted.
-pub fn holm(probabilities: &[Option<f64>]) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..probabilities.len()).filter(|i| probabilities[*i].is_some()).collect();
-    order.sort_by(|a, b| {
-        probabilities[*a].partial_cmp(&probabilities[*b]).unwrap_or(std::cmp::Ordering::Equal)
-    });
-    let mut out = vec![0.0; probabilities.len()];
-    let mut open = true;
-    for (place, index) in order.iter().enumerate() {
-        let bound = (1.0 - LEVEL) / (order.len() - place) as f64;
-        open &= probabilities[*index].is_some_and(|p| p <= bound);
-        // After the first difference that is not significant, no later one is significant.
-        out[*index] = if open { bound } else { 0.0 };
     }
     out
 }
@@ -316,15 +291,6 @@ mod tests {
         let (paired, unpaired) = (p50(&a, &b, true), p50(&a, &b, false));
         assert!(paired.pairs == 24 && unpaired.pairs == 0);
         assert!(paired.smallest.unwrap() < 0.5 * unpaired.smallest.unwrap());
-    }
-
-    #[test]
-    fn holm_stops_at_the_first_difference_that_is_not_significant() {
-        let bounds = holm(&[Some(0.02), Some(0.001), None, Some(0.04)]);
-        assert!((bounds[1] - 0.05 / 3.0).abs() < 1e-9 && (bounds[0] - 0.025).abs() < 1e-9);
-        assert!((bounds[3] - 0.05).abs() < 1e-9);
-        let bounds = holm(&[Some(0.03), Some(0.04)]);
-        assert_eq!(bounds, [0.0, 0.0], "0.03 is above 0.05 / 2, so 0.04 is not tested");
     }
 
     #[test]

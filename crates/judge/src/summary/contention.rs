@@ -1,6 +1,6 @@
 //! Fairness among the writers of one object.
 
-use super::merge::How;
+use super::arrangement::Arrangement;
 use super::result::Window;
 use plimsoll_recorder::tally::Tally;
 use plimsoll_workload::schedule::Phase;
@@ -22,9 +22,9 @@ pub fn commits(phase: &Phase, tally: &Tally) -> Vec<u64> {
 /// Merges the counts of several windows: those of parallel windows belong to different writers. In consecutive windows,
 /// the writer with the fewest commits of one is taken for that of the other, so the merged counts are an upper bound of
 /// unfairness.
-pub fn merged(windows: &[&Window], how: How) -> Vec<u64> {
+pub fn merged(windows: &[&Window], how: Arrangement) -> Vec<u64> {
     let all = windows.iter().map(|window| &window.commits_by_writer);
-    if how == How::Parallel {
+    if how == Arrangement::Parallel {
         let mut commits: Vec<u64> = all.flatten().copied().collect();
         commits.sort_unstable();
         return commits;
@@ -65,7 +65,7 @@ mod tests {
     fn parallel_windows_have_different_writers_and_consecutive_ones_the_same() {
         let window = |commits: &[u64]| Window { commits_by_writer: commits.to_vec(), ..Window::default() };
         let (one, two) = (window(&[1, 5]), window(&[2, 3]));
-        assert_eq!(merged(&[&one, &two], How::Parallel), [1, 2, 3, 5]);
-        assert_eq!(merged(&[&one, &two], How::Consecutive), [3, 8]);
+        assert_eq!(merged(&[&one, &two], Arrangement::Parallel), [1, 2, 3, 5]);
+        assert_eq!(merged(&[&one, &two], Arrangement::Consecutive), [3, 8]);
     }
 }

@@ -1,10 +1,11 @@
 //! Comparison of two groups of runs. The run is the unit: its figure is one value, and the variation between the runs
 //! of a group, such as between days, decides how certain the difference is.
 
-use super::comparison::{MetricComparison, power_factor};
-use super::confidence::{Confidence, MIN_FREEDOM, t_probability, t_quantile};
+use super::comparison::MetricComparison;
+use super::confidence::{Confidence, MIN_FREEDOM};
 use super::estimates::{Estimate, Estimator, Metric};
 use super::series::Series;
+use super::student::{Variance, power_factor, t_probability, t_quantile, welch_freedom};
 
 /// Mean of one figure over the runs of a group, on the scale of the comparison.
 struct GroupMean {
@@ -26,12 +27,6 @@ impl GroupMean {
         let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
         Some(GroupMean { mean, variance: squares / (n - 1.0) / n, n })
     }
-}
-
-/// Returns the degrees of freedom of a sum of two variances (Welch, Biometrika 34, 1947), each given with its own.
-pub fn welch_freedom((a, fa): (f64, f64), (b, fb): (f64, f64)) -> f64 {
-    let sum = a + b;
-    if sum <= 0.0 { fa.min(fb) } else { sum * sum / (a * a / fa + b * b / fb) }
 }
 
 /// Compares one metric between two groups of series, one per run: the ratio of the geometric means (for errors, the
@@ -70,7 +65,8 @@ pub fn compare_groups(base: &[&Series], other: &[&Series], metric: Metric) -> Me
         pairs: 0,
     };
     let (Some(a), Some(b)) = (a, b) else { return out };
-    let freedom = welch_freedom((a.variance, a.n - 1.0), (b.variance, b.n - 1.0));
+    let variance = |g: &GroupMean| Variance { value: g.variance, freedom: g.n - 1.0 };
+    let freedom = welch_freedom(variance(&a), variance(&b));
     if freedom < MIN_FREEDOM {
         return out;
     }

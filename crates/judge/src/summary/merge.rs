@@ -6,23 +6,16 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::arrangement::Arrangement;
 use super::contention;
 use super::disturbances;
 use super::latencies::{self, of_histogram};
 use super::percentiles::percentiles;
 use super::result::{Disturbances, Percentiles, Window};
-use super::window::{falls_short, hit_ratio};
+use super::saturation::falls_short;
+use super::window::hit_ratio;
 use plimsoll_recorder::cache_status::CacheStatus;
 use plimsoll_recorder::histogram::Latencies;
-
-/// Arrangement of the merged windows in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
-    /// One after another: blocks and repeats.
-    Consecutive,
-    /// At the same time: shards.
-    Parallel,
-}
 
 /// Returns the mean of `value`, weighted by the windows' lengths.
 fn over_time(windows: &[&Window], value: impl Fn(&Window) -> f64) -> f64 {
@@ -31,10 +24,10 @@ fn over_time(windows: &[&Window], value: impl Fn(&Window) -> f64) -> f64 {
 }
 
 /// Returns the combined value of all windows: the mean over time of consecutive windows, or the sum of parallel ones.
-fn rate(windows: &[&Window], how: How, value: impl Fn(&Window) -> f64) -> f64 {
+fn rate(windows: &[&Window], how: Arrangement, value: impl Fn(&Window) -> f64) -> f64 {
     match how {
-        How::Consecutive => over_time(windows, value),
-        How::Parallel => windows.iter().map(|w| value(w)).sum(),
+        Arrangement::Consecutive => over_time(windows, value),
+        Arrangement::Parallel => windows.iter().map(|w| value(w)).sum(),
     }
 }
 
@@ -80,7 +73,7 @@ fn saturated(windows: &[&Window], out: &Window) -> bool {
 }
 
 /// Merges `windows`, which must be of one store, phase and operation, into one. Returns `None` if there are none.
-pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
+pub fn merge(windows: &[&Window], how: Arrangement) -> Option<Window> {
     let first = *windows.first()?;
     if windows.len() == 1 {
         return Some(first.clone());
@@ -100,7 +93,7 @@ pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
 
 /// Returns the merged counts and rates. The fields that [`merge`] sets afterwards are empty. Every field is listed, so
 /// that none can be taken from the first window by mistake.
-fn counts(windows: &[&Window], how: How, first: Window) -> Window {
+fn counts(windows: &[&Window], how: Arrangement, first: Window) -> Window {
     let sum = |value: fn(&Window) -> u64| windows.iter().map(|w| value(w)).sum::<u64>();
     let longest = windows.iter().map(|w| w.window_s).fold(0.0, f64::max);
     Window {
@@ -119,10 +112,14 @@ fn counts(windows: &[&Window], how: How, first: Window) -> Window {
         loop_: first.loop_,
         // Sums, means and extremes.
         start_unix_s: windows.iter().map(|w| w.start_unix_s).fold(f64::INFINITY, f64::min),
-        window_s: if how == How::Consecutive { windows.iter().map(|w| w.window_s).sum() } else { longest },
+        window_s: if how == Arrangement::Consecutive {
+            windows.iter().map(|w| w.window_s).sum()
+        } else {
+            longest
+        },
         concurrency: match how {
-            How::Consecutive => first.concurrency,
-            How::Parallel => windows.iter().map(|w| w.concurrency).sum(),
+            Arrangement::Consecutive => first.concurrency,
+            Arrangement::Parallel => windows.iter().map(|w| w.concurrency).sum(),
         },
         offered_per_s: first.offered_per_s.map(|_| rate(windows, how, |w| w.offered_per_s.unwrap_or(0.0))),
         achieved_per_s: rate(windows, how, |w| w.achieved_per_s),
@@ -178,7 +175,7 @@ pub fn by_phase(windows: &[Window]) -> Vec<Vec<&Window>> {
 
 /// Returns the windows for display, with blocks and repeats merged.
 pub fn overall(windows: &[Window]) -> Vec<Window> {
-    by_phase(windows).iter().filter_map(|group| merge(group, How::Consecutive)).collect()
+    by_phase(windows).iter().filter_map(|group| merge(group, Arrangement::Consecutive)).collect()
 }
 
 #[cfg(test)]
@@ -212,15 +209,17 @@ mod tests {
         let (a, b) = (list(0, 3000), list(3000, 8000));
         let ((wa, mut whole), (wb, lb)) = (window(&a, 10.0), window(&b, 20.0));
         whole.merge(&lb);
-        for how in [How::Consecutive, How::Parallel] {
+        for how in [Arrangement::Consecutive, Arrangement::Parallel] {
             let merged = merge(&[&wa, &wb], how).unwrap();
             let exact = percentiles(&whole);
             assert_eq!((merged.service_ms.p50, merged.service_ms.p99_9), (exact.p50, exact.p99_9));
             assert_eq!((merged.service_ms.min, merged.service_ms.max), (exact.min, exact.max));
             assert!((merged.service_ms.mean.unwrap() - exact.mean.unwrap()).abs() < 1e-6);
         }
-        let (consecutive, parallel) =
-            (merge(&[&wa, &wb], How::Consecutive).unwrap(), merge(&[&wa, &wb], How::Parallel).unwrap());
+        let (consecutive, parallel) = (
+            merge(&[&wa, &wb], Arrangement::Consecutive).unwrap(),
+            merge(&[&wa, &wb], Arrangement::Parallel).unwrap(),
+        );
         assert_eq!((consecutive.window_s, parallel.window_s), (30.0, 20.0));
         assert!((consecutive.achieved_per_s - 11_000.0 / 30.0).abs() < 1e-9);
         assert!((parallel.achieved_per_s - 700.0).abs() < 1e-9);
@@ -233,8 +232,8 @@ mod tests {
     #[test]
     fn a_single_window_is_returned_unchanged() {
         let (window, _) = window(&[1, 2, 3], 1.0);
-        assert_eq!(merge(&[&window], How::Parallel), Some(window));
-        assert_eq!(merge(&[], How::Parallel), None);
+        assert_eq!(merge(&[&window], Arrangement::Parallel), Some(window));
+        assert_eq!(merge(&[], Arrangement::Parallel), None);
     }
 
     #[test]
@@ -247,7 +246,7 @@ mod tests {
             ..Window::default()
         };
         let saturated =
-            |failed| merge(&[&window(failed), &window(failed)], How::Consecutive).unwrap().saturated;
+            |failed| merge(&[&window(failed), &window(failed)], Arrangement::Consecutive).unwrap().saturated;
         assert_eq!((saturated(0), saturated(1000)), (true, false));
     }
 

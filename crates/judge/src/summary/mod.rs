@@ -5,6 +5,7 @@
 //! [`verdict`] words comparisons.
 //! Nothing here reads a clock, a file or a store.
 
+pub mod arrangement;
 pub mod background;
 pub mod comparison;
 pub mod confidence;
@@ -13,6 +14,7 @@ pub mod contention;
 pub mod disturbances;
 pub mod estimates;
 pub mod groups;
+pub mod holm;
 pub mod latencies;
 pub mod limits;
 pub mod merge;
@@ -22,9 +24,11 @@ pub mod percentiles;
 pub mod power;
 pub mod ramp;
 pub mod result;
+pub mod saturation;
 pub mod sequential;
 pub mod series;
 pub mod shards;
+pub mod student;
 pub mod sweeps;
 pub mod uploads;
 pub mod verdict;

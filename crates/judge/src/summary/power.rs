@@ -1,9 +1,10 @@
 //! Power of a planned comparison: the smallest difference that it finds in 80% of the cases, predicted from a pilot.
 
-use super::comparison::power_factor;
-use super::confidence::{Confidence, t_quantile};
+use super::confidence::Confidence;
 use super::estimates::{Estimator, Metric};
 use super::series::Series;
+use super::student::power_factor;
+use super::student::t_quantile;
 
 /// Factor by which a design must be able to detect more than the pilot predicts. The pilot's standard error has few
 /// degrees of freedom, and a design from a pilot that varies too little by chance is too short. Found by simulation:

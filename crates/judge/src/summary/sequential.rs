@@ -9,8 +9,10 @@
 use std::f64::consts::E;
 
 use super::comparison::MetricComparison;
-use super::confidence::{Confidence, LEVEL, t_quantile, t_quantile_at};
+use super::confidence::Confidence;
 use super::estimates::{Estimate, Metric};
+use super::student::LEVEL;
+use super::student::{t_quantile, t_quantile_at};
 
 /// Returns the error probability that a look at `measured_s` seconds may use, after one at `previous_s` (0 for the
 /// first), if the run ends at `max_s` seconds.

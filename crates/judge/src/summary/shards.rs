@@ -1,6 +1,7 @@
 //! Merges the shards of one run: parallel windows, and the defects of the merged run.
 
-use super::merge::{How, merge};
+use super::arrangement::Arrangement;
+use super::merge::merge;
 use super::ramp::{RampEnd, of_windows};
 use super::result::{ClientInfo, RampFigures, RunResult, ShardInfo, Window};
 use plimsoll_workload::schedule::Role;
@@ -47,7 +48,7 @@ fn windows(results: &[RunResult]) -> Vec<Window> {
             None => groups.push(vec![window]),
         }
     }
-    groups.iter().filter_map(|group| merge(group, How::Parallel)).collect()
+    groups.iter().filter_map(|group| merge(group, Arrangement::Parallel)).collect()
 }
 
 /// Returns the figures of the merged ramps. The reason why a ramp ended is that of its shards.

@@ -11,6 +11,7 @@ use super::latencies;
 use super::limits::{Means, client_limited, exhausted};
 use super::percentiles::percentiles;
 use super::result::{LoopKind, Percentiles, Window};
+use super::saturation::saturated;
 use super::uploads;
 use plimsoll_recorder::Edges;
 use plimsoll_recorder::cache_status::CacheStatus;
@@ -24,10 +25,6 @@ use plimsoll_workload::naming::Naming;
 use plimsoll_workload::schedule::Phase;
 use plimsoll_workload::schedule::plan::PhaseRun;
 
-/// Share of the offered rate below which an achieved rate means saturation (docs/method.md, "Windows").
-const ACHIEVED_SHARE: f64 = 0.99;
-/// Growth of the backlog, as a share of the window's operations, above which the store is saturated.
-const BACKLOG_SHARE: f64 = 0.01;
 /// Share by which the integral of the in-flight counter and the operations' overlaps may differ
 /// (docs/method.md, "Windows").
 const FLOW_TOLERANCE: f64 = 0.005;
@@ -152,24 +149,6 @@ pub fn settled(state: &WindowState) -> bool {
             .tallies
             .values()
             .all(|t| (t.in_flight_ns - t.overlap_ns as i128).abs() * 1000 <= t.in_flight_ns)
-}
-
-/// Returns true if fewer operations ended than were offered, or if the backlog grew. Failed operations count as
-/// ended, because throughput lost to failures is not saturation.
-fn saturated(tally: &Tally, in_flight_mean: f64) -> bool {
-    let (intended, ended) = (tally.intended as f64, (tally.completed + tally.failures()) as f64);
-    let backlog = tally.intended.saturating_sub(tally.begun) as f64;
-    tally.intended > 0
-        && (falls_short(intended, ended, in_flight_mean) || backlog > (BACKLOG_SHARE * intended).max(1.0))
-}
-
-/// Returns true if fewer operations ended (successfully or not) than were offered, by more than 1% and by more
-/// than chance at the window's edges explains. Operations in flight at its end do not end in it, and those in
-/// flight at its start do. The numbers are two Poisson counts, so their difference has a standard deviation of
-/// about the square root of twice their mean.
-pub fn falls_short(intended: f64, ended: f64, in_flight_mean: f64) -> bool {
-    let chance = 1.0 + 3.0 * (2.0 * in_flight_mean).sqrt();
-    ended < ACHIEVED_SHARE * intended && intended - ended > chance
 }
 
 /// Describes a failed consistency check of the in-flight accounting; `None` if it passes.

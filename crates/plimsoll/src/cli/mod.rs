@@ -29,6 +29,7 @@ pub mod list;
 pub mod merge;
 mod money;
 mod out;
+mod page;
 pub mod prices;
 pub mod probe;
 pub mod progress;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::exit::Exit;
 use super::out::say;
-use super::report::page_of;
+use super::page::page_of;
 use super::runs::DIRECTORY;
 use plimsoll_judge::history::entry::{Entry, entries};
 use plimsoll_judge::report::site::{page_of_run, pages};

@@ -7,6 +7,7 @@ use clap::Args;
 use super::compare::comparisons;
 use super::exit::Exit;
 use super::out::{note, say};
+use super::page::{add, page_of, rendered, several_stores};
 use super::publish::publish;
 use super::runs::find;
 use crate::session::{RunError, RunSummary};
@@ -38,14 +39,6 @@ pub struct Arguments {
     /// Primary metric of the comparisons [default: p50 of the first operation]
     #[arg(long, value_name = "METRIC")]
     primary: Option<String>,
-}
-
-fn add(report: &mut Report, run: &Run) {
-    report.add(&run.result, &run.environment, &run.experiment, &run.series);
-}
-
-fn several_stores(run: &Run) -> bool {
-    run.measured().len() > 1
 }
 
 /// Reads runs and passes them to `consume` in order. Reads the next run while `consume` processes one, so at
@@ -102,10 +95,6 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
     say(&format!("{}\n", out.display()))
 }
 
-fn rendered(report: Report) -> Result<String, Exit> {
-    report.render().map_err(|e| Exit::defect(format!("the report template failed: {e:#}")))
-}
-
 fn write(report: Report, out: &Path) -> Result<(), Exit> {
     write_whole(out, &rendered(report)?).map_err(|e| Exit::input(format!("--out {}: {e}", out.display())))
 }
@@ -117,19 +106,6 @@ fn write(report: Report, out: &Path) -> Result<(), Exit> {
 pub fn of_run(run: &Run) -> Result<(), Exit> {
     let out = run.path.join("report.html");
     write_whole(&out, &page_of(run)?).map_err(|e| Exit::input(format!("{}: {e}", out.display())))
-}
-
-/// Returns the page of a run.
-///
-/// # Errors
-/// Exit code 101 if the template fails.
-pub fn page_of(run: &Run) -> Result<String, Exit> {
-    let mut report = Report::new(run.environment.stores.len());
-    add(&mut report, run);
-    if several_stores(run) {
-        report.compare(comparisons(&[run], None, &[])?);
-    }
-    rendered(report)
 }
 
 /// Returns the verdicts on the stores of a run with their cautions, one per line. Empty if the run has one store, or if

@@ -14,7 +14,7 @@ use super::consistency::{self, ConsistencyJob};
 use super::message::{Command, FromNode, Hello, Job, Reached, Report, Second, read_line};
 use crate::session::budget::CostSettings;
 use crate::session::observer::{RunObserver, RunStart};
-use crate::session::shard::{BudgetChange, Rendezvous, Sharding};
+use crate::session::rendezvous::{BudgetChange, Rendezvous, Sharding};
 use crate::session::{Components, RunError, RunSummary, Settings, execute};
 use plimsoll_base::clock::{SECOND, now_ns, wall_now};
 use plimsoll_base::machine::{Machine, open_files};

@@ -17,6 +17,7 @@ pub mod observer;
 pub mod open;
 pub mod preflight;
 pub mod relays;
+pub mod rendezvous;
 pub mod renewal;
 pub mod reporter;
 pub mod runtime;

@@ -12,7 +12,8 @@ use plimsoll_engine::store::{Failure, Request, Store};
 use plimsoll_judge::run_dir::environment::StoreFacts;
 use plimsoll_s3::url::StoreUrl;
 use plimsoll_s3::url::web::as_bucket;
-use plimsoll_workload::dataset::{Existing, Found, UNKNOWN_SIZE};
+use plimsoll_workload::dataset::{Existing, Found};
+use plimsoll_workload::trace::UNKNOWN_SIZE;
 
 /// Checks that the store can be used, creates a missing bucket if that is allowed, and returns facts about the store.
 ///

@@ -9,7 +9,7 @@ use super::budget::CostSettings;
 use super::error::{RunError, is_full};
 use super::live::Live;
 use super::observer::RunObserver;
-use super::shard::{Rendezvous, Sharding};
+use super::rendezvous::{Rendezvous, Sharding};
 use plimsoll_engine::driver::Shard;
 use plimsoll_judge::summary::objective::Objective;
 use plimsoll_s3::credentials::CredentialSource;

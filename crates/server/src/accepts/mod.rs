@@ -9,8 +9,8 @@ use http::HeaderValue;
 use http::request::Parts;
 
 use super::error::ApiError;
+use super::features::Features;
 use super::route::{Operation, Route};
-use super::service::Features;
 
 mod table;
 

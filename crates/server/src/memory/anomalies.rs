@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::state::{Object, Objects};
+use super::object::{Object, Objects};
 use crate::inject::Spec;
 use plimsoll_base::clock::now_ns;
 use plimsoll_base::rng::Stream;

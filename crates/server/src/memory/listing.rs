@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::state::{Bucket, Object, Objects};
+use super::object::{Object, Objects};
+use super::state::Bucket;
 use crate::error::ApiError;
 use crate::paging::{Entries, page};
 use crate::service::{ListPage, ListQuery, Listed};

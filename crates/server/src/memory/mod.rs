@@ -2,6 +2,7 @@
 
 pub mod anomalies;
 mod listing;
+pub mod object;
 pub mod state;
 
 use std::ops::Range;
@@ -10,16 +11,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use self::anomalies::Anomalies;
-use self::state::{Bucket, Object, Part, State, Stored, Upload, headers_size};
+use self::object::{Object, Stored, headers_size};
+use self::state::{Bucket, Part, State, Upload};
 use super::body::BodyReader;
 use super::conditions::{DeleteConditions, WriteConditions};
 use super::error::ApiError;
+use super::features::Features;
 use super::ops::existing;
 use super::reserve::{Memory, OVERHEAD};
 use super::response::ResponseBody;
 use super::service::{
-    BucketChange, Completion, Deleted, Features, ListPage, ListQuery, NewBucket, NewObject, ObjectChange,
-    ObjectInfo, ObjectPart, ObjectService, PartInfo, StoredChecksum, UploadInfo, UploadName,
+    BucketChange, Completion, Deleted, ListPage, ListQuery, NewBucket, NewObject, ObjectChange, ObjectInfo,
+    ObjectPart, ObjectService, PartInfo, StoredChecksum, UploadInfo, UploadName,
 };
 use plimsoll_base::clock::wall_now;
 use plimsoll_base::net::encode::hex;

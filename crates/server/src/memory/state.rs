@@ -5,97 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue};
 
 use super::anomalies::Past;
-use crate::config::acl::CannedAcl;
-use crate::config::tags::Tags;
+use super::object::{Object, Objects};
 use crate::error::ApiError;
 use crate::express::{is_directory, tag};
 use crate::reserve::{Memory, OVERHEAD, Reservation};
-use crate::response::http_date;
-use crate::service::{BucketInfo, ObjectInfo, PartInfo, UploadInfo};
+use crate::service::{BucketInfo, PartInfo, UploadInfo};
 use plimsoll_base::clock::wall_now;
 use plimsoll_base::rng::mix;
-
-/// A stored object, which is immutable.
-#[derive(Debug)]
-pub struct Object {
-    /// Content in consecutive pieces (one per part of a multipart upload).
-    pub pieces: Vec<Bytes>,
-    /// Properties of the object.
-    pub info: ObjectInfo,
-    /// Memory reserved for everything but the content.
-    _overhead: Reservation,
-}
-
-impl AsRef<ObjectInfo> for Object {
-    fn as_ref(&self) -> &ObjectInfo {
-        &self.info
-    }
-}
-
-/// Handle of a stored object.
-pub struct Stored(pub Arc<Object>);
-
-impl AsRef<ObjectInfo> for Stored {
-    fn as_ref(&self) -> &ObjectInfo {
-        &self.0.info
-    }
-}
-
-/// Returns the estimated memory of headers in bytes.
-pub fn headers_size(headers: &[(HeaderName, HeaderValue)]) -> u64 {
-    headers.iter().map(|(name, value)| (name.as_str().len() + value.len() + 64) as u64).sum()
-}
-
-impl Object {
-    /// Creates an object, last modified now, to be stored under `key`.
-    ///
-    /// # Errors
-    /// Returns `SlowDown` if the memory limit would be exceeded.
-    pub fn new(
-        memory: &Arc<Memory>,
-        key: &str,
-        pieces: Vec<Bytes>,
-        etag: &str,
-        headers: Vec<(HeaderName, HeaderValue)>,
-    ) -> Result<Object, ApiError> {
-        let overhead = memory.reserve(OVERHEAD + key.len() as u64 + headers_size(&headers))?;
-        let modified = wall_now();
-        let header =
-            |text: String| HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
-        let info = ObjectInfo {
-            size: pieces.iter().map(|p| p.len() as u64).sum(),
-            etag_header: header(format!("\"{etag}\"")),
-            modified,
-            modified_header: header(http_date(modified)),
-            headers,
-            checksum: None,
-            parts: None,
-            version: None,
-            tags: Tags::default(),
-            acl: CannedAcl::default(),
-            upload_id: None,
-        };
-        Ok(Object { pieces, info, _overhead: overhead })
-    }
-
-    /// Returns the bytes from `start` to `end` (exclusive), in pieces.
-    pub fn slice(&self, start: u64, end: u64) -> Vec<Bytes> {
-        let mut out = Vec::new();
-        let mut at = 0;
-        for piece in &self.pieces {
-            let len = piece.len() as u64;
-            let (from, to) = (start.max(at), end.min(at + len));
-            if from < to {
-                out.push(piece.slice((from - at) as usize..(to - at) as usize));
-            }
-            at += len;
-        }
-        out
-    }
-}
 
 /// One part of an unfinished upload.
 #[derive(Debug, Clone)]
@@ -119,8 +37,6 @@ pub struct Upload {
 
 /// Unfinished uploads by key and upload id.
 pub type Uploads = BTreeMap<(String, String), Upload>;
-/// Objects by key.
-pub type Objects = BTreeMap<String, Arc<Object>>;
 
 /// A bucket with its objects and unfinished uploads.
 pub struct Bucket {

@@ -2,7 +2,8 @@
 
 use comfy_table::{CellAlignment, Table};
 
-use crate::summary::merge::{How, merge};
+use crate::summary::arrangement::Arrangement;
+use crate::summary::merge::merge;
 use crate::summary::result::Window;
 use plimsoll_base::units::{format_ms, format_per_s};
 use plimsoll_document::terminal::{lines, plain};
@@ -33,7 +34,7 @@ impl Group<'_> {
         };
         repeats
             .into_iter()
-            .filter_map(|r| merge(&of(r), How::Consecutive))
+            .filter_map(|r| merge(&of(r), Arrangement::Consecutive))
             .map(|w| w.achieved_per_s)
             .collect()
     }
@@ -84,9 +85,9 @@ fn compare(operation: OperationKind, groups: &[Group<'_>], table: &mut Table) ->
     let base = groups[0].range();
     let mut differing = Vec::new();
     let repeats = groups.iter().map(|g| g.rates().len()).min().unwrap_or(0);
-    let base_rate = merge(&groups[0].windows, How::Consecutive).map_or(0.0, |w| w.achieved_per_s);
+    let base_rate = merge(&groups[0].windows, Arrangement::Consecutive).map_or(0.0, |w| w.achieved_per_s);
     for group in groups {
-        let Some(all) = merge(&group.windows, How::Consecutive) else { continue };
+        let Some(all) = merge(&group.windows, Arrangement::Consecutive) else { continue };
         let ratio = all.achieved_per_s / base_rate.max(f64::MIN_POSITIVE);
         let (low, high) = group.range();
         let ms = |name: &str| all.service_ms.get(name).map_or("-".into(), format_ms);

@@ -3,7 +3,8 @@
 use comfy_table::CellAlignment;
 
 use crate::report::text::ramp::summary;
-use crate::summary::merge::{How, merge};
+use crate::summary::arrangement::Arrangement;
+use crate::summary::merge::merge;
 use crate::summary::result::{RampFigures, Window};
 use plimsoll_base::units::format_count;
 use plimsoll_document::terminal::{lines, plain};
@@ -47,7 +48,7 @@ fn all(windows: &[Window], first_step: usize) -> Vec<Vec<String>> {
     let counted: Vec<&Window> = windows.iter().enumerate().filter(counts).map(|(_, w)| w).collect();
     // Windows of several kinds of operation are parallel, so they cannot be merged as consecutive ones.
     let one = counted.iter().all(|w| w.operation == counted[0].operation);
-    match merge(&counted, How::Consecutive).filter(|_| one) {
+    match merge(&counted, Arrangement::Consecutive).filter(|_| one) {
         Some(window) => vec![row("ALL".into(), &[&window])],
         None => Vec::new(),
     }

@@ -3,7 +3,8 @@
 
 use comfy_table::CellAlignment;
 
-use crate::summary::merge::{How, merge};
+use crate::summary::arrangement::Arrangement;
+use crate::summary::merge::merge;
 use crate::summary::result::{RunResult, Window};
 use plimsoll_base::units::{format_ms, format_per_s, short_names};
 use plimsoll_document::terminal::{lines, plain};
@@ -70,7 +71,7 @@ pub fn render(result: &RunResult) -> String {
         let first = of(stores[0]);
         for (store, name) in stores.iter().zip(&names) {
             let own = of(store);
-            let Some(all) = merge(&own, How::Consecutive) else { continue };
+            let Some(all) = merge(&own, Arrangement::Consecutive) else { continue };
             let shown = all.response_ms.as_ref().unwrap_or(&all.service_ms);
             let ms = |name: &str| shown.get(name).map_or("-".into(), format_ms);
             let ratio = |figure: fn(&Window) -> Option<f64>| match paired(&first, &own, figure) {

@@ -15,10 +15,7 @@ mod spectrum;
 pub use quantile::{MIN_INDEPENDENT, Share, quantile, share};
 pub use spectrum::{LongRun, long_run};
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
-
-/// Confidence level of all intervals.
-pub const LEVEL: f64 = 0.95;
+use super::student::{LEVEL, t_quantile};
 
 /// Degrees of freedom below which there is no interval, because Student's t makes it too wide to be useful.
 pub const MIN_FREEDOM: f64 = 2.0;
@@ -101,25 +98,6 @@ impl Confidence {
             Confidence::Between { .. } => None,
         }
     }
-}
-
-/// Returns the two-sided quantile of Student's t at [`LEVEL`] with `freedom` degrees of freedom.
-pub fn t_quantile(freedom: f64) -> f64 {
-    t_quantile_at(LEVEL, freedom)
-}
-
-/// Returns the two-sided quantile of Student's t at a confidence level (0 to 1) with `freedom` degrees of freedom.
-pub fn t_quantile_at(level: f64, freedom: f64) -> f64 {
-    // Bounded, because the quantile grows beyond use below one degree of freedom.
-    let freedom = freedom.max(0.25);
-    StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(0.5 + level / 2.0))
-}
-
-/// Returns the two-sided probability of a deviation of at least `t` standard errors, with `freedom` degrees of
-/// freedom.
-pub fn t_probability(t: f64, freedom: f64) -> f64 {
-    let freedom = freedom.max(0.25);
-    StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |d| 2.0 * d.cdf(-t.abs()))
 }
 
 /// Two quantities by second; the ratio of their sums is the figure. Examples: completed operations over time,
@@ -221,14 +199,6 @@ pub fn effective_sample_size(parts: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn t_quantiles_match_published_tables() {
-        for (freedom, value) in [(1.0, 12.7062), (4.0, 2.7764), (30.0, 2.0423), (1e6, 1.96)] {
-            assert!((t_quantile(freedom) - value).abs() < 1e-3, "{freedom}: {}", t_quantile(freedom));
-        }
-        assert!((t_probability(2.7764, 4.0) - 0.05).abs() < 1e-4);
-    }
 
     #[test]
     fn the_effective_sample_size_counts_equal_contributions() {

@@ -4,9 +4,10 @@ use statrs::function::beta::beta_reg;
 
 use super::{
     Confidence, LEVEL, MIN_EFFECTIVE_SAMPLE_SIZE, MIN_SECONDS, Ratio, effective_sample_size, structure,
-    t_quantile, too_few,
+    too_few,
 };
 use crate::summary::series::Latency;
+use crate::summary::student::t_quantile;
 use plimsoll_recorder::sparse::edges_us;
 
 /// Returns the ends of the interval of a share of `n` operations, computed on its log odds: `reach` standard

@@ -11,7 +11,7 @@ use plimsoll_base::units::{MAX_COUNT, parse_count, parse_size};
 use plimsoll_cost::bill::total;
 use plimsoll_cost::bills::Bills;
 use plimsoll_cost::breakeven::{Breakeven, Vary, breakeven};
-use plimsoll_cost::egress::assumption;
+use plimsoll_cost::egress_assumption::assumption;
 use plimsoll_cost::request::CostRequest;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_judge::report::decisions::bills::doubts;

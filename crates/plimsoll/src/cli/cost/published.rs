@@ -6,7 +6,7 @@ use super::form::FormArguments;
 use super::request::WorkloadArguments;
 use crate::cli::exit::Exit;
 use plimsoll_cost::claims::{Beside, Checked, beside, check, day_of, workload};
-use plimsoll_cost::egress::assumption;
+use plimsoll_cost::egress_assumption::assumption;
 use plimsoll_cost::published::named;
 use plimsoll_cost::request::in_words;
 use plimsoll_cost::workload::Workload;

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::session::error::RunError;
 use crate::session::open::{Opened, url_of};
-use crate::session::shard::Rendezvous;
+use crate::session::rendezvous::Rendezvous;
 pub use estimate::Planned;
 use estimate::{Priced, largest, locate, provider_of};
 use plimsoll_base::clock::{SECOND, now_ns};
@@ -23,9 +23,9 @@ use plimsoll_engine::store::cost_limit::{Charge, Limit};
 use plimsoll_engine::store::counted::{Counted, Counts};
 use plimsoll_judge::summary::result::CostFigures;
 use plimsoll_recorder::store_facts::BackgroundRequestKind;
-use plimsoll_workload::dataset::UNKNOWN_SIZE;
 use plimsoll_workload::schedule::Phase;
 use plimsoll_workload::schedule::plan::PhaseRun;
+use plimsoll_workload::trace::UNKNOWN_SIZE;
 use plimsoll_workload::{Dataset, OperationKind};
 
 /// The cost limit of a run, and the prices that it is checked with.

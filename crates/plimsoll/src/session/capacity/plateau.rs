@@ -1,7 +1,7 @@
 //! Repeated measurement of the best concurrency, until its throughput is precise.
 
 use super::step::DISTURBED_SHARE;
-use plimsoll_judge::summary::confidence::t_quantile;
+use plimsoll_judge::summary::student::t_quantile;
 
 /// Number of steps from which a mean has an interval.
 const MIN_STEPS: usize = 3;

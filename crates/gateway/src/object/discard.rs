@@ -1,0 +1,32 @@
+//! Discards what a row refers to, when the row is replaced or deleted.
+
+use super::garbage::{GRACE_MS, discard_blob};
+use super::live;
+use super::row::{Body, Head, Piece, Properties};
+use crate::catalog::{CatalogError, Row, Transaction, intact};
+
+/// Puts the blobs of a row on the list of blobs to delete, and releases its pack file.
+pub fn discard_row(t: &mut dyn Transaction, head: &Head, row: &Row) -> Result<(), CatalogError> {
+    match &head.body {
+        Body::Inline => Ok(()),
+        Body::Blob(name) => discard_blob(t, name, GRACE_MS),
+        Body::Slice(slice) => live::release(t, slice),
+        Body::Pieces => {
+            let value = match t.value(row) {
+                // An object with damaged properties can be replaced; its blobs stay until the next sweep.
+                Err(CatalogError::Damaged { .. }) => return Ok(()),
+                value => value?,
+            };
+            let properties = intact(Properties::decode(&value.properties))?;
+            properties.pieces.iter().try_for_each(|piece| discard_piece(t, piece))
+        }
+    }
+}
+
+/// Puts the blob of a piece on the list of blobs to delete.
+pub fn discard_piece(t: &mut dyn Transaction, piece: &Piece) -> Result<(), CatalogError> {
+    match piece {
+        Piece::Inline(_) => Ok(()),
+        Piece::Blob(name, _) => discard_blob(t, name, GRACE_MS),
+    }
+}

@@ -1,0 +1,36 @@
+//! Blobs that no object refers to any more: they stay on a list until open reads have ended.
+
+use bytes::Bytes;
+
+use super::keys;
+use crate::ambient::now_ms;
+use crate::body::location::{BlobHead, Garbage, Reason, State};
+use crate::catalog::embedded::head_only;
+use crate::catalog::intact;
+use crate::catalog::{CatalogError, Transaction, Value};
+
+/// Time in milliseconds for which a deleted blob stays, so that open reads can end.
+pub const GRACE_MS: u64 = 10_000;
+
+/// Marks a blob as discarded, and puts its bytes on the list of bytes to delete. They stay for `grace_ms` milliseconds,
+/// so that open reads can end.
+pub fn discard_blob(
+    t: &mut dyn Transaction,
+    name: &keys::BlobName,
+    grace_ms: u64,
+) -> Result<(), CatalogError> {
+    let key = keys::blob(name);
+    let Some(row) = t.get(&key)? else { return Ok(()) };
+    let head = intact(BlobHead::decode(&row.head))?;
+    let at = now_ms() + grace_ms;
+    for location in &head.locations {
+        let is_unfinished = head.state == State::Pending;
+        let reason = if is_unfinished { Reason::Unfinished } else { Reason::Discarded };
+        let garbage = Garbage { blob: *name, reason, switched: head.switched };
+        t.put(keys::garbage(at, location), head_only(garbage.encode()));
+    }
+    let properties = t.value(&row)?.properties;
+    let head = BlobHead { state: State::Discarded, ..head };
+    t.put(key, Value { head: head.encode(), properties, body: Bytes::new() });
+    Ok(())
+}

@@ -1,0 +1,18 @@
+//! Optional features of a service.
+
+/// Optional features of a service. Requests that need a missing one get status 501.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Features {
+    /// Versions of objects, and the versioning state of buckets.
+    pub versions: bool,
+    /// Tags of objects.
+    pub tags: bool,
+    /// Tags, CORS rules and lifecycle rules of buckets.
+    pub bucket_configuration: bool,
+    /// Uploads by HTML form.
+    pub forms: bool,
+    /// Canned access control lists and several owners of buckets.
+    pub acls: bool,
+    /// Directory buckets and their sessions.
+    pub directory_buckets: bool,
+}

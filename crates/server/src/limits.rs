@@ -1,0 +1,29 @@
+//! Limits on the sizes of requests.
+
+use super::route::Operation;
+
+/// Maximum size of a request head in bytes; a larger one gets status 431 (S3 itself allows 8 KiB).
+pub const MAX_HEAD_BYTES: usize = 256 * 1024;
+
+/// Maximum size of an XML document in a request, in bytes.
+pub const MAX_XML_BYTES: u64 = 1 << 20;
+
+/// Maximum size of a CompleteMultipartUpload document in bytes; it lists up to 10,000 parts.
+const MAX_COMPLETE_BYTES: u64 = 4 << 20;
+
+/// Maximum size of a DeleteObjects document in bytes: 1,000 keys of 1,024 bytes take more than 1 MiB.
+const MAX_DELETE_BYTES: u64 = 2 << 20;
+
+/// Divisor of the payload size that gives the allowance for `aws-chunked` framing: 128 bytes per 1,024.
+/// [`MAX_XML_BYTES`] covers the trailers.
+pub const FRAMING_DIVISOR: u64 = 8;
+
+/// Returns the maximum size of the payload of an operation in bytes and the error code for a larger one.
+pub fn payload_limit(operation: Operation, max_body: u64) -> (u64, &'static str) {
+    match operation {
+        Operation::PutObject | Operation::UploadPart | Operation::PostObject => (max_body, "EntityTooLarge"),
+        Operation::CompleteUpload => (MAX_COMPLETE_BYTES, "MaxMessageLengthExceeded"),
+        Operation::DeleteObjects => (MAX_DELETE_BYTES, "MaxMessageLengthExceeded"),
+        _ => (MAX_XML_BYTES, "MaxMessageLengthExceeded"),
+    }
+}

@@ -1,0 +1,97 @@
+//! Stored objects.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
+
+use crate::config::acl::CannedAcl;
+use crate::config::tags::Tags;
+use crate::error::ApiError;
+use crate::reserve::{Memory, OVERHEAD, Reservation};
+use crate::response::http_date;
+use crate::service::ObjectInfo;
+use plimsoll_base::clock::wall_now;
+
+/// A stored object, which is immutable.
+#[derive(Debug)]
+pub struct Object {
+    /// Content in consecutive pieces (one per part of a multipart upload).
+    pub pieces: Vec<Bytes>,
+    /// Properties of the object.
+    pub info: ObjectInfo,
+    /// Memory reserved for everything but the content.
+    _overhead: Reservation,
+}
+
+impl AsRef<ObjectInfo> for Object {
+    fn as_ref(&self) -> &ObjectInfo {
+        &self.info
+    }
+}
+
+/// Handle of a stored object.
+pub struct Stored(pub Arc<Object>);
+
+impl AsRef<ObjectInfo> for Stored {
+    fn as_ref(&self) -> &ObjectInfo {
+        &self.0.info
+    }
+}
+
+/// Returns the estimated memory of headers in bytes.
+pub fn headers_size(headers: &[(HeaderName, HeaderValue)]) -> u64 {
+    headers.iter().map(|(name, value)| (name.as_str().len() + value.len() + 64) as u64).sum()
+}
+
+impl Object {
+    /// Creates an object, last modified now, to be stored under `key`.
+    ///
+    /// # Errors
+    /// Returns `SlowDown` if the memory limit would be exceeded.
+    pub fn new(
+        memory: &Arc<Memory>,
+        key: &str,
+        pieces: Vec<Bytes>,
+        etag: &str,
+        headers: Vec<(HeaderName, HeaderValue)>,
+    ) -> Result<Object, ApiError> {
+        let overhead = memory.reserve(OVERHEAD + key.len() as u64 + headers_size(&headers))?;
+        let modified = wall_now();
+        let header =
+            |text: String| HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
+        let info = ObjectInfo {
+            size: pieces.iter().map(|p| p.len() as u64).sum(),
+            etag_header: header(format!("\"{etag}\"")),
+            modified,
+            modified_header: header(http_date(modified)),
+            headers,
+            checksum: None,
+            parts: None,
+            version: None,
+            tags: Tags::default(),
+            acl: CannedAcl::default(),
+            upload_id: None,
+        };
+        Ok(Object { pieces, info, _overhead: overhead })
+    }
+
+    /// Returns the bytes from `start` to `end` (exclusive), in pieces.
+    pub fn slice(&self, start: u64, end: u64) -> Vec<Bytes> {
+        let mut out = Vec::new();
+        let mut at = 0;
+        for piece in &self.pieces {
+            let len = piece.len() as u64;
+            let (from, to) = (start.max(at), end.min(at + len));
+            if from < to {
+                out.push(piece.slice((from - at) as usize..(to - at) as usize));
+            }
+            at += len;
+        }
+        out
+    }
+}
+
+/// Objects by key.
+pub type Objects = BTreeMap<String, Arc<Object>>;
