@@ -4,15 +4,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt16Type, UInt32Type,
-    UInt64Type,
-};
-use arrow_array::{Array, RecordBatch};
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-
+use super::columns::{Batch, Column, read as read_columns};
 use super::unit::Unit;
 use super::{Disagreements, Log, Record};
 use plimsoll_workload::OperationKind;
@@ -77,7 +69,7 @@ impl Sums {
 
 /// A batch of rows, with access to its columns by name.
 struct Columns<'a> {
-    batch: &'a RecordBatch,
+    batch: &'a Batch,
     file: &'a Path,
     /// Number of the first row of the batch in the file, from 1.
     first: u64,
@@ -86,19 +78,44 @@ struct Columns<'a> {
 /// Possible names of the latency column.
 const LATENCY: [&str; 5] = ["latency_ms", "latency_us", "latency_s", "latency_ns", "latency"];
 
+/// All columns that are read.
+const COLUMNS: [&str; 14] = [
+    "phase_id",
+    "ts",
+    "start_ts",
+    "end_ts",
+    "bytes",
+    "http_status",
+    "retry_count",
+    "rtt_ms",
+    "concurrency",
+    "latency_ms",
+    "latency_us",
+    "latency_s",
+    "latency_ns",
+    "latency",
+];
+
 impl Columns<'_> {
     fn at(&self, row: usize, reason: impl Into<String>) -> LogError {
         LogError::at(self.file, self.first + row as u64, reason)
     }
 
-    /// Returns a number, or `None` if the row does not have one. Values of a timestamp type are converted to seconds.
+    /// Returns a number, or `None` if the row does not have one.
     fn real(&self, name: &str, row: usize) -> Result<Option<f64>, LogError> {
-        let Some(column) = self.batch.column_by_name(name).filter(|c| !c.is_null(row)) else {
-            return Ok(None);
+        let value = match self.batch.column(name) {
+            None => None,
+            Some(Column::Numbers(values)) => values[row],
+            Some(Column::Texts(values)) if values[row].is_none() => None,
+            Some(Column::Texts(_)) => return Err(self.at(row, format!("{name} is a text, not a number"))),
+            Some(Column::Other(kind)) => {
+                return Err(self.at(row, format!("{name} is of type {kind}, not a number")));
+            }
         };
-        let value = number(column.as_ref(), row)
-            .ok_or_else(|| self.at(row, format!("{name} is of type {}, not a number", column.data_type())))?;
-        if value.is_finite() { Ok(Some(value)) } else { Err(self.at(row, format!("{name} is {value}"))) }
+        match value {
+            Some(value) if !value.is_finite() => Err(self.at(row, format!("{name} is {value}"))),
+            value => Ok(value),
+        }
     }
 
     /// Returns a number that the row must have.
@@ -117,12 +134,9 @@ impl Columns<'_> {
     }
 
     fn text(&self, name: &str, row: usize) -> Option<String> {
-        let column = self.batch.column_by_name(name)?;
-        if column.is_null(row) {
-            return None;
-        }
-        let plain = column.as_string_opt::<i32>().map(|c| c.value(row).to_string());
-        plain.or_else(|| column.as_string_opt::<i64>().map(|c| c.value(row).to_string()))
+        let Some(Column::Texts(values)) = self.batch.column(name) else { return None };
+        let bytes = values[row].as_ref()?.data();
+        Some(String::from_utf8_lossy(bytes).into_owned())
     }
 
     /// Returns the phase of a row and its figures, in the units of the log.
@@ -161,27 +175,9 @@ impl Columns<'_> {
     }
 
     fn latency_column(&self) -> &'static str {
-        let known = |name: &&str| self.batch.column_by_name(name).is_some();
+        let known = |name: &&str| self.batch.column(name).is_some();
         LATENCY.into_iter().find(known).unwrap_or(LATENCY[0])
     }
-}
-
-/// Returns a value of a column as a number, with timestamps in seconds; `None` if the column is not numeric.
-fn number(column: &dyn Array, row: usize) -> Option<f64> {
-    macro_rules! of {
-        ($($kind:ty => $scale:expr),+ $(,)?) => {
-            $(if let Some(values) = column.as_primitive_opt::<$kind>() {
-                return Some(values.value(row) as f64 * $scale);
-            })+
-        };
-    }
-    of! {
-        Float64Type => 1.0, Float32Type => 1.0, Int64Type => 1.0, Int32Type => 1.0, UInt64Type => 1.0, UInt32Type => 1.0,
-        Int16Type => 1.0, UInt16Type => 1.0,
-        TimestampSecondType => 1.0, TimestampMillisecondType => 1e-3, TimestampMicrosecondType => 1e-6,
-        TimestampNanosecondType => 1e-9,
-    }
-    None
 }
 
 /// One row, in the units of the log.
@@ -244,17 +240,14 @@ struct Request {
 /// Returns an [`LogError`] if the file cannot be read, is not a log of R2-bench, or contains no rows.
 pub fn read(file: &Path) -> Result<(Log, Vec<PhaseRow>), LogError> {
     let opened = File::open(file).map_err(|e| LogError::unreadable(file, e))?;
-    let reader = ParquetRecordBatchReaderBuilder::try_new(opened)
-        .and_then(ParquetRecordBatchReaderBuilder::build)
-        .map_err(|e| LogError::unreadable(file, format!("cannot read the file as Parquet: {e}")))?;
     let mut log = Log { store: "as logged by R2-bench".into(), ..Log::default() };
     let mut rows: Vec<Row> = Vec::new();
     let mut column = LATENCY[0];
-    for batch in reader {
-        let batch = batch.map_err(|e| LogError::unreadable(file, e))?;
-        let columns = Columns { batch: &batch, file, first: rows.len() as u64 + 1 };
+    let failed = |e| LogError::unreadable(file, format!("cannot read the file as Parquet: {e}"));
+    read_columns(opened, &COLUMNS, failed, |batch| {
+        let columns = Columns { batch, file, first: rows.len() as u64 + 1 };
         column = columns.latency_column();
-        for number in 0..batch.num_rows() {
+        for number in 0..batch.rows {
             let (phase, mut row) = columns.row(number)?;
             let place = log.phases.iter().position(|p| *p == phase).unwrap_or_else(|| {
                 log.phases.push(phase);
@@ -263,7 +256,8 @@ pub fn read(file: &Path) -> Result<(Log, Vec<PhaseRow>), LogError> {
             row.phase = place as u16;
             rows.push(row);
         }
-    }
+        Ok(())
+    })?;
     if rows.is_empty() {
         return Err(LogError::Empty(file.display().to_string()));
     }

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::support::{data, plimsoll, scratch, text};
-use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, GzipLevel, ZstdLevel};
+use parquet::basic::{Compression, GzipLevel, LogicalType, Repetition, Type as Physical, ZstdLevel};
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::Type;
 use plimsoll_judge::import::{Log, r2_bench, replay, warp};
 use plimsoll_judge::summary::result::RunResult;
 
@@ -125,6 +126,49 @@ struct Requests {
     codec: Compression,
 }
 
+/// Values of a column.
+enum Values {
+    Real(Vec<f64>),
+    Whole(Vec<i64>),
+    Text(Vec<&'static str>),
+}
+
+/// Writes a Parquet file of columns that have a value in every row.
+fn write_parquet(path: &Path, columns: &[(&str, Values)], codec: Compression) {
+    let fields = columns.iter().map(|(name, values)| {
+        let (physical, logical) = match values {
+            Values::Real(_) => (Physical::DOUBLE, None),
+            Values::Whole(_) => (Physical::INT64, None),
+            Values::Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        };
+        let column = Type::primitive_type_builder(name, physical).with_logical_type(logical);
+        Arc::new(column.with_repetition(Repetition::OPTIONAL).build().unwrap())
+    });
+    let schema = Type::group_type_builder("log").with_fields(fields.collect()).build().unwrap();
+    let properties = WriterProperties::builder().set_compression(codec).build();
+    let file = File::create(path).unwrap();
+    let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties)).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    for (_, values) in columns {
+        let mut column = group.next_column().unwrap().unwrap();
+        match values {
+            Values::Real(v) => {
+                column.typed::<DoubleType>().write_batch(v, Some(&vec![1; v.len()]), None).unwrap();
+            }
+            Values::Whole(v) => {
+                column.typed::<Int64Type>().write_batch(v, Some(&vec![1; v.len()]), None).unwrap();
+            }
+            Values::Text(v) => {
+                let texts: Vec<ByteArray> = v.iter().map(|text| ByteArray::from(*text)).collect();
+                column.typed::<ByteArrayType>().write_batch(&texts, Some(&vec![1; v.len()]), None).unwrap();
+            }
+        }
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    writer.close().unwrap();
+}
+
 impl Requests {
     fn new(scale: f64, latency: f64) -> Requests {
         let begins: Vec<f64> = (0..100).map(|i| (1.7e9 + f64::from(i) * 0.05) * scale).collect();
@@ -139,26 +183,19 @@ impl Requests {
     }
 
     fn write(&self, path: &Path) -> PathBuf {
-        let real = |values: &[f64]| Arc::new(Float64Array::from(values.to_vec())) as ArrayRef;
-        let whole = |values: Vec<i64>| Arc::new(Int64Array::from(values)) as ArrayRef;
         let mut columns = vec![
-            ("ts", real(&self.ends)),
-            ("end_ts", real(&self.ends)),
-            ("latency_ms", real(&self.latency)),
-            ("bytes", whole(self.bytes.clone())),
-            ("retry_count", whole((0..100).map(|i| i64::from(i % 4 == 0) * 2).collect())),
-            ("concurrency", whole(vec![1; 100])),
-            ("phase_id", Arc::new(StringArray::from(vec!["ramp_1"; 100])) as ArrayRef),
+            ("ts", Values::Real(self.ends.clone())),
+            ("end_ts", Values::Real(self.ends.clone())),
+            ("latency_ms", Values::Real(self.latency.clone())),
+            ("bytes", Values::Whole(self.bytes.clone())),
+            ("retry_count", Values::Whole((0..100).map(|i| i64::from(i % 4 == 0) * 2).collect())),
+            ("concurrency", Values::Whole(vec![1; 100])),
+            ("phase_id", Values::Text(vec!["ramp_1"; 100])),
         ];
         if let Some(begins) = &self.begins {
-            columns.push(("start_ts", real(begins)));
+            columns.push(("start_ts", Values::Real(begins.clone())));
         }
-        let batch = RecordBatch::try_from_iter(columns).unwrap();
-        let properties = WriterProperties::builder().set_compression(self.codec).build();
-        let mut writer =
-            ArrowWriter::try_new(File::create(path).unwrap(), batch.schema(), Some(properties)).unwrap();
-        writer.write(&batch).unwrap();
-        writer.close().unwrap();
+        write_parquet(path, &columns, self.codec);
         path.to_path_buf()
     }
 
