@@ -1,7 +1,7 @@
 //! The foundation of all Plimsoll crates. It contains no knowledge of S3, prices or runs.
 //!
 //! - [`clock`] and [`rng`]: the only sources of time and randomness.
-//! - [`units`] and [`text`]: numbers with units, and text that contains no secrets.
+//! - [`units`] and [`text`]: numbers with units, and text that is safe to print; [`redaction`] removes secrets.
 //! - [`net`]: HTTP connections with exact timestamps.
 //! - [`machine`] and [`metrics`]: facts about this machine, and figures for monitoring systems.
 //! - [`provider`]: facts about providers of object storage, as data.
@@ -11,6 +11,7 @@ pub mod machine;
 pub mod metrics;
 pub mod net;
 pub mod provider;
+pub mod redaction;
 pub mod rng;
 pub mod text;
 pub mod units;

@@ -12,8 +12,9 @@
 use plimsoll_base::clock::now_ns;
 use plimsoll_base::provider::calls::Call;
 use plimsoll_base::rng::Stream;
-use plimsoll_cost::bill::{charges, total};
+use plimsoll_cost::bill::total;
 use plimsoll_cost::book::Prices;
+use plimsoll_cost::charge::charges;
 use plimsoll_cost::egress::Egress;
 use plimsoll_cost::money::Usd;
 use plimsoll_cost::tariff::Tariff;

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::bill::{Bill, BillError, bill};
+use super::bill::{Bill, bill};
+use super::charge::BillError;
 use super::tariff::Tariff;
 use super::usage::Usage;
 

@@ -1,5 +1,7 @@
 //! Break-even analysis: the amounts at which the cheapest provider changes if one value of the workload varies.
 
+use std::ops::RangeInclusive;
+
 use serde::Serialize;
 
 use super::bill::total;
@@ -209,8 +211,9 @@ pub fn breakeven(
     tariffs: &[Tariff],
     workload: &Workload,
     vary: Vary,
-    (from, to): (u64, u64),
+    range: RangeInclusive<u64>,
 ) -> Result<Breakeven, WorkloadError> {
+    let (from, to) = range.into_inner();
     let at = |amount| point(tariffs, workload, vary, amount);
     let coarse: Vec<Point> = amounts(from, to).into_iter().map(at).collect::<Result<_, _>>()?;
     let points = refined(coarse, steps(tariffs), at)?;
@@ -266,7 +269,7 @@ mod tests {
         // million, B2 does not bill them.
         let workload = Workload { storage: Some("1TB".into()), ..Workload::default() };
         let found =
-            breakeven(&tariffs(&["aws-s3", "cloudflare-r2"]), &workload, Vary::Egress, (1, 1 << 50)).unwrap();
+            breakeven(&tariffs(&["aws-s3", "cloudflare-r2"]), &workload, Vary::Egress, 1..=1 << 50).unwrap();
         assert_eq!(found.segments.len(), 1);
         assert_eq!(found.segments[0].cheapest, Some(1));
         // S3 Express is more expensive than S3 for storage and cheaper for reads: 1 GiB costs 0.087 more, and a
@@ -274,7 +277,7 @@ mod tests {
         let workload =
             Workload { storage: Some("1 GiB".into()), read: Some("0B".into()), ..Workload::default() };
         let found =
-            breakeven(&tariffs(&["aws-s3", "aws-s3-express"]), &workload, Vary::Get, (1, 1_000_000_000))
+            breakeven(&tariffs(&["aws-s3", "aws-s3-express"]), &workload, Vary::Get, 1..=1_000_000_000)
                 .unwrap();
         let crossing = found.segments[1].from;
         assert_eq!(found.segments.len(), 2);
@@ -296,7 +299,7 @@ mod tests {
             &tariffs(&["aws-s3-express", "cloudflare-r2"]),
             &workload,
             Vary::Put,
-            (1_000, 1_000_000_000_000),
+            1_000..=1_000_000_000_000,
         );
         let found = found.unwrap();
         let r2_again = found.segments.iter().find(|s| s.cheapest == Some(1) && s.from > 1_000).unwrap();
@@ -310,7 +313,7 @@ mod tests {
         let workload =
             Workload { storage: Some("1TB".into()), object_size: Some("1MB".into()), ..Workload::default() };
         let between = tariffs(&["backblaze-b2", "cloudflare-r2"]);
-        let found = breakeven(&between, &workload, Vary::Get, (1, 100_000_000)).unwrap();
+        let found = breakeven(&between, &workload, Vary::Get, 1..=100_000_000).unwrap();
         // (14.85 - 6.8805) / 0.01 per GB are 796.95 GB beyond the free 3,000 GB. R2's first ten million reads
         // are free.
         assert_eq!((found.segments[0].cheapest, found.segments[1].cheapest), (Some(0), Some(1)));
@@ -321,7 +324,7 @@ mod tests {
     fn a_provider_that_refuses_the_workload_is_not_compared() {
         let workload = Workload { storage: Some("1TB".into()), ..Workload::default() };
         let found =
-            breakeven(&tariffs(&["wasabi", "aws-s3"]), &workload, Vary::Egress, (1, 10_000_000_000_000))
+            breakeven(&tariffs(&["wasabi", "aws-s3"]), &workload, Vary::Egress, 1..=10_000_000_000_000)
                 .unwrap();
         let ends: Vec<_> = found.segments.iter().map(|s| (s.from, s.cheapest)).collect();
         assert_eq!(ends, [(1, Some(0)), (1_000_000_000_001, Some(1))]);

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use jiff::civil::Date;
 use serde::Serialize;
 
-use super::bill::{Bill, BillError, Part, bill, meter_of};
+use super::bill::{Bill, Part, bill, meter_of};
 use super::book::{BookError, Prices};
+use super::charge::BillError;
 use super::money::{AmountError, Usd};
 use super::tariff::{Measure, Tariff};
 use super::usage::Usage;

@@ -13,6 +13,7 @@ pub mod bills;
 pub mod blend;
 pub mod book;
 pub mod breakeven;
+pub mod charge;
 pub mod claims;
 pub mod egress;
 pub mod egress_assumption;

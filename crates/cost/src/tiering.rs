@@ -8,8 +8,9 @@
 
 use serde::Serialize;
 
-use super::bill::{Bill, BillError, bill, total};
+use super::bill::{Bill, bill, total};
 use super::blend::{Bounds, Distribution, percentile};
+use super::charge::BillError;
 use super::egress::Egress;
 use super::money::Usd;
 use super::tariff::Tariff;

@@ -1,8 +1,8 @@
 //! The work of the store in the background: deletes discarded blobs, applies lifecycle rules, moves and packs bodies.
 
+pub mod deletion;
 mod leadership;
 mod lifecycle;
-pub mod reaper;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -134,7 +134,7 @@ async fn keep_up<C: Catalog>(store: &Store<C>, settings: &Settings) {
     let every_ms = (day_ms / 10).clamp(1000, 3_600_000);
     let mut since_ms = every_ms;
     loop {
-        if let Err(error) = reaper::reap(store).await {
+        if let Err(error) = deletion::delete_due(store).await {
             crate::log::warn(&format!("discarded blobs were not deleted: {error}"));
         }
         if since_ms >= every_ms {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::civil::Date;
 use plimsoll_base::provider::calls::{Call, Calls};
-use plimsoll_cost::bill::{BillError, total};
+use plimsoll_cost::bill::total;
 use plimsoll_cost::book::Prices;
+use plimsoll_cost::charge::BillError;
 use plimsoll_cost::egress::Egress;
 use plimsoll_cost::money::Usd;
 use plimsoll_cost::period::{DAY_S, Period};

@@ -4,7 +4,8 @@ use std::ops::{Index, IndexMut};
 
 use crate::histogram::Latencies;
 
-/// Declares the kinds with the names of their histograms in results and logs.
+/// Declares the enum of the kinds and the structure with a histogram of each. The text is the name of the histogram in
+/// results and logs.
 macro_rules! latencies {
     ($($(#[$description:meta])+ $kind:ident = $name:literal,)+) => {
         /// Kinds of latencies.

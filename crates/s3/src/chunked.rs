@@ -85,7 +85,7 @@ enum Expected {
 pub struct ChunkDecoder {
     signer: Option<Box<ChunkSigner>>,
     expected: Expected,
-    /// Framing that has arrived only in part.
+    /// Bytes of an incomplete line of the framing.
     line: Vec<u8>,
     hash: digest::Context,
     /// Signature of the current chunk, as in its head.

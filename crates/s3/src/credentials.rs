@@ -10,7 +10,7 @@ use reqsign_core::ProvideCredential;
 
 use plimsoll_base::clock::wall_now;
 use plimsoll_base::net::chain::context;
-use plimsoll_base::text::register_secret;
+use plimsoll_base::redaction::register_secret;
 
 /// An access key id, its secret key and an optional session token.
 #[derive(Clone, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Handles one request from arrival to response: verifies it, executes it and injects faults.
+//! Handles one request from arrival to response: verifies it and executes it on a service.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -16,7 +16,7 @@ use super::body::{BodyReader, discard};
 use super::error::ApiError;
 use super::express::Session;
 use super::features::Features;
-use super::inject::{Fault, Plan};
+use super::incoming::frame;
 use super::observer::FinishedRequest;
 use super::ops::{Call, cors, dispatch, post};
 use super::payload::Payload;
@@ -25,25 +25,43 @@ use super::route::{Operation, Route};
 use super::service::ObjectService;
 use super::timestamps::ConnectionTimestamps;
 use super::{accepts, accounts, auth, express, route};
-use plimsoll_base::clock::{Timer, now_ns, wall_now};
+use plimsoll_base::clock::{now_ns, wall_now};
 use plimsoll_s3::sign::EMPTY_SHA256;
 
-thread_local! {
-    /// Timers of this thread that are free for reuse.
-    static TIMERS: RefCell<Vec<Timer>> = const { RefCell::new(Vec::new()) };
+/// Answers the requests of all connections.
+pub trait Handler: Send + Sync + 'static {
+    /// Returns true if answers depend on the times at which requests arrive.
+    fn needs_times(&self) -> bool {
+        false
+    }
+
+    /// Answers one request.
+    ///
+    /// # Errors
+    /// Returns an error to break the connection.
+    fn handle(
+        &self,
+        shared: &Arc<Shared>,
+        stamps: &ConnectionTimestamps,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = io::Result<ServerResponse>>;
 }
 
-async fn wait_until(at_ns: u64) -> io::Result<()> {
-    if now_ns() >= at_ns {
-        return Ok(());
+/// Handler that executes every request on a service.
+pub struct Plain<S>(pub Arc<S>);
+
+impl<S: ObjectService> Handler for Plain<S> {
+    async fn handle(
+        &self,
+        shared: &Arc<Shared>,
+        stamps: &ConnectionTimestamps,
+        request: Request<Incoming>,
+    ) -> io::Result<ServerResponse> {
+        let mut exchange = Exchange::begin(shared, stamps, request);
+        let answer = exchange.execute(shared, &*self.0, stamps).await;
+        exchange.finish(shared, stamps, &answer);
+        Ok(answer)
     }
-    let mut timer = match TIMERS.with_borrow_mut(Vec::pop) {
-        Some(timer) => timer,
-        None => Timer::new()?,
-    };
-    timer.until(at_ns).await?;
-    TIMERS.with_borrow_mut(|timers| timers.push(timer));
-    Ok(())
 }
 
 /// Facts about a request that are known only during its execution.
@@ -55,72 +73,90 @@ struct Progress {
     bytes_in: Cell<u64>,
 }
 
-/// Handles one request, including its observers and its access log entry.
-///
-/// # Errors
-/// Returns an error to make hyper break the connection: for an injected reset, or if a timer fails.
-pub async fn handle<S: ObjectService>(
-    shared: &Arc<Shared>,
-    service: &S,
-    stamps: &ConnectionTimestamps,
-    request: Request<Incoming>,
-) -> io::Result<ServerResponse> {
-    stamps.head_complete();
-    let received_ns = stamps.received_ns();
-    let plan = shared.injector.as_ref().map(|injector| injector.plan(received_ns));
-    let (mut parts, mut incoming) = request.into_parts();
-    if incoming.is_end_stream() && expects_continue(&parts) {
-        stamps.send_continue();
-    }
-    let request_id = shared.request_id();
-    let progress = Progress::default();
-    let result = process(shared, service, stamps, &mut parts, &mut incoming, plan, &progress).await;
-    let mut answer = match result {
-        Ok(answer) => answer,
-        Err(e) => e.response(parts.uri.path(), &request_id, parts.method != Method::HEAD),
-    };
-    if parts.headers.contains_key("origin") && parts.method != Method::OPTIONS {
-        cors::grant(service, &parts, answer.headers_mut()).await;
-    }
-    set(answer.headers_mut(), "x-amz-request-id", &request_id);
-    answer.headers_mut().insert("server", HeaderValue::from_static("plimsoll"));
-    if let Some(plan) = plan {
-        match plan.fault {
-            Fault::Truncate => answer.body_mut().truncate(),
-            Fault::Corrupt(at) => answer.body_mut().corrupt(at),
-            Fault::Reset => stamps.break_connection(),
-            Fault::None | Fault::SlowDown => {}
+/// A request and what is known about it.
+pub struct Exchange {
+    parts: Parts,
+    incoming: Incoming,
+    id: String,
+    progress: Progress,
+    /// Arrival time of the first byte in nanoseconds on the monotonic clock; 0 if no timestamps are taken.
+    pub received_ns: u64,
+}
+
+impl Exchange {
+    /// Accepts a request whose head is complete.
+    pub fn begin(shared: &Shared, stamps: &ConnectionTimestamps, request: Request<Incoming>) -> Exchange {
+        stamps.head_complete();
+        let received_ns = stamps.received_ns();
+        let (parts, incoming) = request.into_parts();
+        if incoming.is_end_stream() && expects_continue(&parts) {
+            stamps.send_continue();
         }
-        wait_until(plan.answer_at_ns).await?;
+        Exchange { parts, incoming, id: shared.request_id(), progress: Progress::default(), received_ns }
     }
-    if !shared.observers.is_empty() {
-        let finished = FinishedRequest {
-            id: &request_id,
-            operation: progress.operation.get(),
-            method: &parts.method,
-            path: parts.uri.path(),
-            access_key: &progress.access_key.borrow(),
-            bucket: &progress.bucket.borrow(),
-            status: answer.status().as_u16(),
-            bytes_in: progress.bytes_in.get(),
-            bytes_out: answer.body().size(),
-            duration_ns: now_ns().saturating_sub(received_ns),
+
+    /// Executes the request on a service.
+    pub async fn execute<S: ObjectService>(
+        &mut self,
+        shared: &Shared,
+        service: &S,
+        stamps: &ConnectionTimestamps,
+    ) -> ServerResponse {
+        let Exchange { parts, incoming, id, progress, .. } = self;
+        let mut answer = match process(shared, service, stamps, parts, incoming, progress).await {
+            Ok(answer) => answer,
+            Err(error) => error.response(parts.uri.path(), id, parts.method != Method::HEAD),
         };
-        shared.observers.iter().for_each(|observer| observer.finished(&finished));
+        if parts.headers.contains_key("origin") && parts.method != Method::OPTIONS {
+            cors::grant(service, parts, answer.headers_mut()).await;
+        }
+        self.identify(&mut answer);
+        answer
     }
-    let entry = shared.access_log.as_ref().map(|_| Entry {
-        tag: parts.headers.get(TAG_HEADER).and_then(|v| v.to_str().ok()).unwrap_or("").to_string(),
-        method: parts.method.to_string(),
-        status: answer.status().as_u16(),
-        received_ns,
-        last_byte_ns: 0,
-        bytes: answer.body().size().max(progress.bytes_in.get()),
-    });
-    stamps.answered(entry);
-    if plan.is_some_and(|p| p.fault == Fault::Reset) {
-        return Err(io::ErrorKind::ConnectionReset.into());
+
+    /// Drops the body of the request, and answers with an error.
+    pub async fn refuse(&mut self, error: ApiError) -> ServerResponse {
+        if !expects_continue(&self.parts) {
+            while let Some(Ok(_)) = frame(&mut self.incoming).await {}
+        }
+        let mut answer = error.response(self.parts.uri.path(), &self.id, self.parts.method != Method::HEAD);
+        self.identify(&mut answer);
+        answer
     }
-    Ok(answer)
+
+    fn identify(&self, answer: &mut ServerResponse) {
+        set(answer.headers_mut(), "x-amz-request-id", &self.id);
+        answer.headers_mut().insert("server", HeaderValue::from_static("plimsoll"));
+    }
+
+    /// Tells the observers and the access log about the answer, which is about to be sent.
+    pub fn finish(&self, shared: &Shared, stamps: &ConnectionTimestamps, answer: &ServerResponse) {
+        let Exchange { parts, progress, received_ns, .. } = self;
+        if !shared.observers.is_empty() {
+            let finished = FinishedRequest {
+                id: &self.id,
+                operation: progress.operation.get(),
+                method: &parts.method,
+                path: parts.uri.path(),
+                access_key: &progress.access_key.borrow(),
+                bucket: &progress.bucket.borrow(),
+                status: answer.status().as_u16(),
+                bytes_in: progress.bytes_in.get(),
+                bytes_out: answer.body().size(),
+                duration_ns: now_ns().saturating_sub(*received_ns),
+            };
+            shared.observers.iter().for_each(|observer| observer.finished(&finished));
+        }
+        let entry = shared.access_log.as_ref().map(|_| Entry {
+            tag: parts.headers.get(TAG_HEADER).and_then(|v| v.to_str().ok()).unwrap_or("").to_string(),
+            method: parts.method.to_string(),
+            status: answer.status().as_u16(),
+            received_ns: *received_ns,
+            last_byte_ns: 0,
+            bytes: answer.body().size().max(progress.bytes_in.get()),
+        });
+        stamps.answered(entry);
+    }
 }
 
 /// Returns true if the client waits for `100 Continue` before it sends the body.
@@ -146,7 +182,6 @@ async fn process<S: ObjectService>(
     stamps: &ConnectionTimestamps,
     parts: &mut Parts,
     incoming: &mut Incoming,
-    plan: Option<Plan>,
     progress: &Progress,
 ) -> Result<ServerResponse, ApiError> {
     let now_s = wall_now().as_second();
@@ -180,7 +215,6 @@ async fn process<S: ObjectService>(
         if !shared.observers.is_empty() {
             progress.bucket.borrow_mut().clone_from(&route.bucket);
         }
-        let slow_down = plan.is_some_and(|p| p.fault == Fault::SlowDown);
         let call = Call {
             shared,
             service,
@@ -194,7 +228,7 @@ async fn process<S: ObjectService>(
             protected: false,
             bytes_in: &progress.bytes_in,
         };
-        execute(call, stamps, incoming, payload, slow_down).await
+        execute(call, stamps, incoming, payload).await
     };
     let result = result.await;
     if result.is_err() && !incoming.is_end_stream() {
@@ -210,24 +244,19 @@ async fn execute<S: ObjectService>(
     stamps: &ConnectionTimestamps,
     incoming: &mut Incoming,
     payload: Payload,
-    slow_down: bool,
 ) -> Result<ServerResponse, ApiError> {
     let (shared, operation) = (call.shared, call.route.operation);
     if operation == Operation::PostObject {
         return post::object(&call, incoming).await;
     }
     // Most requests have no body; nothing in them needs a reader.
-    if !operation.has_content() && incoming.is_end_stream() && is_empty(&payload) && !slow_down {
+    if !operation.has_content() && incoming.is_end_stream() && is_empty(&payload) {
         stamps.registered.works();
         return dispatch(&call, None).await;
     }
     let max_body = shared.settings.max_body;
     let mut body =
         BodyReader::new(call.parts, incoming, payload, operation, max_body)?.watched(&stamps.registered);
-    if slow_down {
-        while body.next().await?.is_some() {}
-        return Err(ApiError::new("SlowDown"));
-    }
     let result = if operation.has_content() {
         dispatch(&call, Some(&mut body)).await
     } else {

@@ -3,8 +3,8 @@
 //! Each connection stays on one thread. [`route`] maps a request to an operation, [`auth`] verifies its signature and
 //! [`body`] its body, and [`ops`] executes it on the service. [`memory`] is the service of `plimsoll serve`: it keeps
 //! objects in memory, gives a machine without an object store something to measure, and `calibrate` compares the
-//! client's figures with its [`access_log`]. [`inject`] decides the faults. The engine cannot import this crate: the
-//! instrument shares only the wire format with the server that it measures.
+//! client's figures with its [`access_log`]. [`inject`] decides the faults, and [`faults`] injects them. The engine
+//! cannot import this crate: the instrument shares only the wire format with the server that it measures.
 
 use std::io;
 use std::net::TcpListener;
@@ -30,6 +30,7 @@ pub mod config;
 pub mod connections;
 pub mod error;
 pub mod express;
+pub mod faults;
 pub mod features;
 pub mod form;
 pub mod handler;
@@ -52,7 +53,7 @@ pub mod timestamps;
 use access_log::AccessLog;
 use accounts::Accounts;
 use connections::{Candidates, Connections, Registration, TICK_NS, Timeouts};
-use inject::Injector;
+use handler::{Handler, Plain};
 use limits::MAX_HEAD_BYTES;
 use observer::RequestObserver;
 use plimsoll_base::clock::{SECOND, Timer, now_ns};
@@ -103,8 +104,6 @@ pub struct Parts {
     pub accounts: Accounts,
     /// TLS configuration; `None` for plain HTTP.
     pub tls: Option<Arc<ServerConfig>>,
-    /// Fault injector; `None` if no faults are injected.
-    pub injector: Option<Injector>,
     /// Access log; `None` if requests are not logged.
     pub access_log: Option<AccessLog>,
     /// Observers of finished requests.
@@ -120,8 +119,6 @@ pub struct Shared {
     pub memory: Arc<Memory>,
     /// Sessions of directory buckets.
     pub sessions: express::Sessions,
-    /// Fault injector; `None` if no faults are injected.
-    pub injector: Option<Injector>,
     /// Access log; `None` if requests are not logged.
     pub access_log: Option<AccessLog>,
     /// Observers of finished requests.
@@ -140,7 +137,6 @@ impl Shared {
             tls: RwLock::new(parts.tls.map(TlsAcceptor::from)),
             accounts: RwLock::new(Arc::new(parts.accounts)),
             settings: parts.settings,
-            injector: parts.injector,
             access_log: parts.access_log,
             observers: parts.observers,
             requests: AtomicU64::new(0),
@@ -183,6 +179,19 @@ pub fn run<S: ObjectService>(
     service: &Arc<S>,
     shutdown: &watch::Receiver<bool>,
 ) -> io::Result<()> {
+    run_with(listener, shared, &Arc::new(Plain(Arc::clone(service))), shutdown)
+}
+
+/// Does the same as [`run`] with a handler.
+///
+/// # Errors
+/// Returns the same errors as [`run`].
+pub fn run_with<H: Handler>(
+    listener: TcpListener,
+    shared: &Arc<Shared>,
+    handler: &Arc<H>,
+    shutdown: &watch::Receiver<bool>,
+) -> io::Result<()> {
     let most = shared.settings.max_connections.min(descriptors().saturating_sub(SPARE_DESCRIPTORS));
     let connections = Connections::new(shared.settings.timeouts, most);
     listener.set_nonblocking(true)?;
@@ -190,9 +199,9 @@ pub fn run<S: ObjectService>(
     let mut queues = Vec::new();
     for index in 0..shared.settings.threads.max(1) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let (shared, service, shutdown) = (Arc::clone(shared), Arc::clone(service), shutdown.clone());
+        let (shared, handler, shutdown) = (Arc::clone(shared), Arc::clone(handler), shutdown.clone());
         let thread = std::thread::Builder::new().name(format!("serve-{index}"));
-        threads.push(thread.spawn(move || serve_thread(&shared, &service, receiver, shutdown))?);
+        threads.push(thread.spawn(move || serve_thread(&shared, &handler, receiver, shutdown))?);
         queues.push(sender);
     }
     let result = accept(listener, &connections, &queues, shutdown.clone());
@@ -273,9 +282,9 @@ fn accept(
     })
 }
 
-fn serve_thread<S: ObjectService>(
+fn serve_thread<H: Handler>(
     shared: &Arc<Shared>,
-    service: &Arc<S>,
+    handler: &Arc<H>,
     mut queue: mpsc::UnboundedReceiver<Accepted>,
     mut shutdown: watch::Receiver<bool>,
 ) -> io::Result<()> {
@@ -290,12 +299,12 @@ fn serve_thread<S: ObjectService>(
                 _ = shutdown.wait_for(|stop| *stop) => None,
             };
             let Some((stream, registered)) = stream else { break };
-            let (shared, service, shutdown) = (Arc::clone(shared), Arc::clone(service), shutdown.clone());
+            let (shared, handler, shutdown) = (Arc::clone(shared), Arc::clone(handler), shutdown.clone());
             let (open, idle) = (Rc::clone(&open), Rc::clone(&idle));
             open.set(open.get() + 1);
             tokio::task::spawn_local(async move {
                 // An error ends only this connection; the server continues with the others.
-                let _ = connection(&shared, &service, stream, registered, shutdown).await;
+                let _ = connection(&shared, &handler, stream, registered, shutdown).await;
                 open.set(open.get() - 1);
                 idle.notify_one();
             });
@@ -310,15 +319,15 @@ fn serve_thread<S: ObjectService>(
     Ok(())
 }
 
-async fn connection<S: ObjectService>(
+async fn connection<H: Handler>(
     shared: &Arc<Shared>,
-    service: &Arc<S>,
+    handler: &Arc<H>,
     stream: std::net::TcpStream,
     registered: Registration,
     mut shutdown: watch::Receiver<bool>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let stamps = Rc::new(ConnectionTimestamps::new(Arc::clone(shared), registered));
+    let stamps = Rc::new(ConnectionTimestamps::new(Arc::clone(shared), registered, handler.needs_times()));
     let stream = TimedSocket::new(stream, stamps.is_timed())?;
     let stamped = match shared.tls() {
         Some(acceptor) => {
@@ -332,7 +341,7 @@ async fn connection<S: ObjectService>(
         }
         None => Stamped::plain(stream, Rc::clone(&stamps)),
     };
-    let service = service_fn(|request| handler::handle(shared, &**service, &stamps, request));
+    let service = service_fn(|request| handler.handle(shared, &stamps, request));
     let serving = http1::Builder::new()
         .max_buf_size(MAX_HEAD_BYTES)
         .max_header_size(MAX_HEAD_BYTES)

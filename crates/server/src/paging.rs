@@ -5,8 +5,8 @@ use std::ops::Bound;
 use super::error::ApiError;
 use super::service::{ListPage, ListQuery, Listed};
 
-/// Objects or versions in the order of a listing.
-pub trait Entries {
+/// Position among the objects or versions of a bucket, in the order of a listing.
+pub trait EntryCursor {
     /// Moves to the first entry whose key satisfies the bound.
     fn seek(&mut self, from: Bound<String>);
 
@@ -24,7 +24,7 @@ pub trait Entries {
 ///
 /// # Errors
 /// Returns the error of the entries.
-pub fn page(entries: &mut impl Entries, query: &ListQuery<'_>) -> Result<ListPage, ApiError> {
+pub fn page(entries: &mut impl EntryCursor, query: &ListQuery<'_>) -> Result<ListPage, ApiError> {
     let mut page = ListPage::default();
     if query.most == 0 {
         return Ok(page);
@@ -81,7 +81,7 @@ mod tests {
         at: usize,
     }
 
-    impl Entries for Keys {
+    impl EntryCursor for Keys {
         fn seek(&mut self, from: Bound<String>) {
             self.at = self.keys.partition_point(|key| match &from {
                 Bound::Included(first) => *key < first.as_str(),

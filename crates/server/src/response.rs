@@ -1,4 +1,4 @@
-//! HTTP responses: bodies made of pieces, XML documents, errors, and the damage done by injected faults.
+//! HTTP responses: bodies made of pieces, XML documents and errors.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::{Stream, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 
@@ -21,12 +21,6 @@ pub struct ResponseBody {
     announced: u64,
     /// Bytes that were not yet handed out.
     left: u64,
-    /// Number of bytes to send before the body breaks off; `None` for an intact body.
-    broken: Option<u64>,
-    /// Offset of a byte to change; `None` for an intact body.
-    corrupt: Option<u64>,
-    /// True after one extra poll of a truncated body, in which hyper can write the pieces before the abort.
-    flushed: bool,
 }
 
 impl ResponseBody {
@@ -46,14 +40,9 @@ impl ResponseBody {
         self.announced
     }
 
-    /// Truncates the body: it announces its full length, sends half of it and then aborts the connection.
-    pub fn truncate(&mut self) {
-        self.broken = (self.announced > 0).then_some(self.announced / 2);
-    }
-
-    /// Changes the byte at offset `at` modulo the length.
-    pub fn corrupt(&mut self, at: u64) {
-        self.corrupt = at.checked_rem(self.announced);
+    /// Returns the pieces as a stream.
+    pub fn into_stream(mut self) -> impl Stream<Item = io::Result<Bytes>> {
+        stream::poll_fn(move |cx| self.poll_piece(cx))
     }
 
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
@@ -66,22 +55,6 @@ impl ResponseBody {
             piece => Poll::Ready(piece),
         }
     }
-
-    /// Damages a piece that begins at offset `at` as the injected fault demands.
-    fn damage(&self, at: u64, piece: Bytes) -> Bytes {
-        let mut piece = piece;
-        if let Some(wrong) = self.corrupt
-            && (at..at + piece.len() as u64).contains(&wrong)
-        {
-            let mut changed = piece.to_vec();
-            changed[(wrong - at) as usize] ^= 0x55;
-            piece = Bytes::from(changed);
-        }
-        if let Some(end) = self.broken {
-            piece.truncate(end.saturating_sub(at).min(piece.len() as u64) as usize);
-        }
-        piece
-    }
 }
 
 impl Body for ResponseBody {
@@ -89,25 +62,14 @@ impl Body for ResponseBody {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let at = self.announced - self.left;
-        if self.broken.is_some_and(|end| at >= end) {
-            if !self.flushed {
-                self.flushed = true;
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            return Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into())));
-        }
         let Some(piece) = ready!(self.poll_piece(cx)) else { return Poll::Ready(None) };
         let piece = piece?;
         self.left = self.left.saturating_sub(piece.len() as u64);
-        let piece =
-            if self.broken.is_some() || self.corrupt.is_some() { self.damage(at, piece) } else { piece };
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left == 0 && self.pieces.is_empty() && self.broken.is_none()
+        self.left == 0 && self.pieces.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {

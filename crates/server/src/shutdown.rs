@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Binds a listener through tokio, whose accept queue can hold a burst of connections. The queue of `std`
-/// holds only 128.
+/// Binds a listener with an accept queue of 1,024 connections, as tokio does. That of `std` holds 128, which a burst of
+/// connections overflows.
 ///
 /// # Errors
 /// If the address is invalid or in use.

@@ -43,10 +43,10 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const USUAL_HEAD: usize = 16 * 1024;
 
 impl ConnectionTimestamps {
-    /// Creates the state of a new connection. Takes timestamps only if the server has an access log or an injector.
-    pub fn new(shared: Arc<Shared>, registered: Registration) -> ConnectionTimestamps {
-        let watched =
-            shared.access_log.is_some() || shared.injector.is_some() || !shared.observers.is_empty();
+    /// Creates the state of a new connection. Takes timestamps only if the handler, the access log or an observer needs
+    /// them.
+    pub fn new(shared: Arc<Shared>, registered: Registration, needed: bool) -> ConnectionTimestamps {
+        let watched = needed || shared.access_log.is_some() || !shared.observers.is_empty();
         ConnectionTimestamps {
             shared,
             watched,

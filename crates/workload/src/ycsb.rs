@@ -69,12 +69,12 @@ impl Scrambled {
 #[derive(Debug, Clone, Copy)]
 pub struct Latest {
     count: u64,
-    /// Difference between the zeta sum and [`growing`], which does not depend on the number of items.
+    /// Difference between the zeta sum and [`zeta_varying_part`], which does not depend on the number of items.
     constant: f64,
 }
 
 /// Returns the part of the zeta sum of `n` items that depends on `n`, by the Euler-Maclaurin formula.
-fn growing(n: f64) -> f64 {
+fn zeta_varying_part(n: f64) -> f64 {
     let power = n.powf(-THETA);
     let third = THETA * (THETA + 1.0) * (THETA + 2.0) * power / (n * n * n) / 720.0;
     n * power / (1.0 - THETA) + power / 2.0 - THETA * power / n / 12.0 + third
@@ -88,11 +88,11 @@ fn summed(n: u64) -> f64 {
 impl Latest {
     /// Creates a generator over `count` initial keys.
     pub fn new(count: u64) -> Latest {
-        Latest { count, constant: summed(SUMMED) - growing(SUMMED as f64) }
+        Latest { count, constant: summed(SUMMED) - zeta_varying_part(SUMMED as f64) }
     }
 
     fn zeta(&self, n: u64) -> f64 {
-        if n <= SUMMED { summed(n) } else { self.constant + growing(n as f64) }
+        if n <= SUMMED { summed(n) } else { self.constant + zeta_varying_part(n as f64) }
     }
 
     /// Returns the key of operation `i` after `added` inserts.

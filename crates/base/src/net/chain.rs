@@ -12,8 +12,8 @@ use reqsign_core::{CommandExecute, CommandOutput, Context, Env, Error as Reqsign
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::client_limits;
 use super::fetch::fetch;
-use super::limits;
 
 /// Returns the context in which a credential chain runs: the files, environment, commands and network of this machine.
 pub fn context() -> Context {
@@ -55,7 +55,7 @@ struct Commands;
 
 impl CommandExecute for Commands {
     async fn command_execute(&self, program: &str, args: &[&str]) -> reqsign_core::Result<CommandOutput> {
-        let output = run_limited(Command::new(program).args(args), limits::timeout())
+        let output = run_limited(Command::new(program).args(args), client_limits::timeout())
             .map_err(|e| ReqsignError::config_invalid(format!("credential_process {program}: {e}")))?;
         Ok(CommandOutput {
             status: output.status.code().unwrap_or(-1),

@@ -26,7 +26,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::limits::{self, connect_timeout};
+use super::client_limits::{self, connect_timeout};
 use super::socket::{SocketTimes, TimedSocket};
 use super::stamps::{Socket, Stamped, Stamps};
 use crate::clock::now_ns;
@@ -375,7 +375,7 @@ pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     });
     let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "the resolver did not respond in time"));
     let mut addresses = Vec::new();
-    for address in receiver.recv_timeout(limits::timeout()).unwrap_or_else(late)? {
+    for address in receiver.recv_timeout(client_limits::timeout()).unwrap_or_else(late)? {
         if !addresses.contains(&address) {
             addresses.push(address);
         }

@@ -9,8 +9,8 @@ use hyper::Request;
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
 
+use super::client_limits::{self, MAX_CREDENTIAL_BYTES};
 use super::connection::{HttpConnection, Payload, Target, resolve};
-use super::limits::{self, MAX_CREDENTIAL_BYTES};
 
 /// Maximum duration of one request.
 const MAX_FETCH: Duration = Duration::from_secs(10);
@@ -65,7 +65,7 @@ pub fn fetch_blocking(request: http::Request<Bytes>) -> Result<http::Response<By
             }
             Ok::<_, String>(http::Response::from_parts(head, Bytes::from(collected)))
         };
-        let limit = MAX_FETCH.min(limits::timeout());
+        let limit = MAX_FETCH.min(client_limits::timeout());
         runtime
             .block_on(async { timeout(limit, exchange).await })
             .map_err(|_| format!("no response within {} s", limit.as_secs_f64()))?

@@ -2,10 +2,10 @@
 //! chains.
 
 pub mod chain;
+pub mod client_limits;
 pub mod connection;
 pub mod encode;
 pub mod fetch;
-pub mod limits;
 pub mod socket;
 pub mod stamps;
 pub mod tls;

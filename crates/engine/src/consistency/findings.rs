@@ -10,7 +10,7 @@ use super::linearizable::{Verdict, check};
 use super::shortest::shortest;
 use plimsoll_recorder::histogram::Latencies;
 
-/// A guarantee that the answer to an operation tests.
+/// Guarantees of consistency. The answer to an operation shows that one of them holds or is violated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Guarantee {
@@ -99,6 +99,18 @@ fn guarantee(operation: &Operation, last: Option<Action>) -> Option<Guarantee> {
         (Action::List, _, Some(_)) => Some(Guarantee::ListAfterPut),
         _ => None,
     }
+}
+
+/// Returns true if a history has a valid order once the conditional writes may have had another outcome than the one
+/// that the store reported: then only they are wrong.
+fn conditional_writes_explain(history: &[Operation]) -> bool {
+    let uncertain = |operation: &Operation| match operation.action {
+        Action::PutIfAbsent(value) | Action::PutIfUnchanged(_, value) => {
+            Operation { action: Action::Put(value), answer: Answer::Unknown, ..*operation }
+        }
+        _ => *operation,
+    };
+    check(&history.iter().map(uncertain).collect::<Vec<_>>()) == Verdict::Linearizable
 }
 
 /// Counts for one guarantee.
@@ -222,7 +234,14 @@ impl Findings {
     ) {
         self.violations += 1;
         // A wrong write is noticed at its own end or, if nothing was written before, by a read.
-        let guarantee = acknowledged.violated_by(&history[last]).unwrap_or(Guarantee::ReadAfterPut);
+        let noticed = acknowledged.violated_by(&history[last]).unwrap_or(Guarantee::ReadAfterPut);
+        let guarantee = match noticed {
+            // A read that returns an old state, or none, may be the first sign of a conditional write that was lost.
+            Guarantee::ReadAfterPut | Guarantee::ReadAfterDelete if conditional_writes_explain(history) => {
+                Guarantee::ReadAfterConditionalPut
+            }
+            noticed => noticed,
+        };
         let counts = self.guarantees.entry(guarantee).or_default();
         counts.violations += 1;
         if counts.violations > MAX_REDUCED {
@@ -312,6 +331,34 @@ mod tests {
         assert_eq!(requests, ["PUT v1", "PUT v2 If-Match: v1", "GET"]);
         assert_eq!(violation.operations[2].answer, "v1");
         assert_eq!(violation.operations[2].start_ms, 4.0);
+    }
+
+    #[test]
+    fn a_read_of_the_state_before_a_lost_conditional_write_does_not_blame_the_write_before_it() {
+        // The conditional write of v2 is lost. The store then accepts v3 in place of v1, and the client that is told so
+        // reads v1, which v3 replaced.
+        let history = [
+            operation(0, Action::Put(value(1)), Answer::Done, 0, 10),
+            operation(1, Action::PutIfUnchanged(value(1), value(2)), Answer::Done, 20, 30),
+            operation(0, Action::Put(value(3)), Answer::Done, 25, 35),
+            operation(1, Action::Delete, Answer::Done, 40, 50),
+            operation(1, Action::PutIfAbsent(value(4)), Answer::Done, 60, 70),
+            operation(1, Action::Get, Answer::Saw(None), 80, 90),
+        ];
+        let mut findings = Findings::default();
+        findings.add("key", &history);
+        assert_eq!(findings.shortest[0].guarantee, Guarantee::ReadAfterConditionalPut);
+        // Without a conditional write, the read is to blame.
+        let plain: Vec<Operation> = history
+            .iter()
+            .map(|operation| Operation {
+                action: operation.action.written().map_or(operation.action, Action::Put),
+                ..*operation
+            })
+            .collect();
+        let mut findings = Findings::default();
+        findings.add("key", &plain);
+        assert_eq!(findings.shortest[0].guarantee, Guarantee::ReadAfterPut);
     }
 
     #[test]

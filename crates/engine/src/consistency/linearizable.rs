@@ -108,8 +108,10 @@ fn explore(history: &[Operation]) -> Result<BTreeSet<Configuration>, Verdict> {
     let mut steps = 0;
     for (_, ends, index) in events(history) {
         if !ends {
-            // A request without an answer may have been sent twice, because its connection broke.
-            let effects = if history[index].answer == Answer::Unknown { 2 } else { 1 };
+            // A request without an answer may have been sent twice, because its connection broke. One that ended may
+            // have had no effect.
+            let unknown = history[index].answer == Answer::Unknown;
+            let effects = if unknown && history[index].end_ns == u64::MAX { 2 } else { 1 };
             if !(0..effects).all(|_| pending.add(index)) {
                 return Err(Verdict::Undecided);
             }
@@ -124,6 +126,9 @@ fn explore(history: &[Operation]) -> Result<BTreeSet<Configuration>, Verdict> {
             if configuration.effective & bit != 0 {
                 next.insert(Configuration { effective: configuration.effective & !bit, ..configuration });
                 continue;
+            }
+            if history[index].answer == Answer::Unknown {
+                next.insert(configuration);
             }
             steps += 1;
             if steps > MAX_STEPS {

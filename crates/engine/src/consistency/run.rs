@@ -76,6 +76,19 @@ fn run_thread(clients: Vec<Client>) -> io::Result<()> {
     })
 }
 
+/// Part of a plan that one process executes.
+#[derive(Clone, Copy)]
+pub struct Share<'a> {
+    /// Plan of all clients.
+    pub plan: &'a Plan,
+    /// Shard whose clients the process executes.
+    pub shard: Shard,
+    /// Number of threads of the process.
+    pub threads: u32,
+    /// State through which the run is stopped.
+    pub control: &'a Arc<Control>,
+}
+
 /// Runs the clients of `plan` on `threads` threads. Calls `progress` about once a second. After `control` was stopped,
 /// unfinished histories are not checked.
 ///
@@ -85,11 +98,13 @@ pub fn run(
     plan: Plan,
     store: &Arc<dyn Store>,
     space: &KeySpace,
-    (threads, control): (u32, &Arc<Control>),
+    threads: u32,
+    control: &Arc<Control>,
     mut progress: impl FnMut(&Findings),
 ) -> io::Result<Findings> {
     let (events, answers) = channel();
-    let running = start((&plan, Shard::default()), store, space, (threads, control), &events)?;
+    let running =
+        start(Share { plan: &plan, shard: Shard::default(), threads, control }, store, space, &events)?;
     drop(events);
     let findings = receive(&plan, space, &answers, control, &mut progress);
     end(running)?;
@@ -102,13 +117,12 @@ pub fn run(
 /// # Errors
 /// Returns the same errors as [`run`].
 pub fn run_share(
-    share: (&Plan, Shard),
+    share: Share<'_>,
     store: &Arc<dyn Store>,
     space: &KeySpace,
-    threads: (u32, &Arc<Control>),
     events: &Sender<Event>,
 ) -> io::Result<()> {
-    end(start(share, store, space, threads, events)?)
+    end(start(share, store, space, events)?)
 }
 
 type Running = Vec<thread::JoinHandle<io::Result<()>>>;
@@ -121,12 +135,12 @@ fn end(running: Running) -> io::Result<()> {
 }
 
 fn start(
-    (plan, shard): (&Plan, Shard),
+    share: Share<'_>,
     store: &Arc<dyn Store>,
     space: &KeySpace,
-    (threads, control): (u32, &Arc<Control>),
     events: &Sender<Event>,
 ) -> io::Result<Running> {
+    let Share { plan, shard, threads, control } = share;
     let plan = Arc::new(plan.clone());
     let mut lots: Vec<Vec<Client>> = (0..threads.max(1)).map(|_| Vec::new()).collect();
     for (key, member) in (0..plan.keys).flat_map(|key| (0..plan.clients).map(move |member| (key, member))) {

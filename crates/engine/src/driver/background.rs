@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::store::{Connection, Failure, Ignore, Listing, Observer, Reply, Request, Store};
 use plimsoll_base::clock::{MILLISECOND, Timer, now_ns};
-use plimsoll_base::net::limits::timeout;
+use plimsoll_base::net::client_limits::timeout;
 use plimsoll_recorder::ErrorClass;
 use plimsoll_recorder::Timings;
 

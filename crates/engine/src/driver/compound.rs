@@ -82,6 +82,17 @@ pub async fn compare_and_swap(
     }
 }
 
+/// Objects that a scan reads.
+#[derive(Debug, Clone, Copy)]
+pub struct Scan<'a> {
+    /// Prefix of the keys.
+    pub prefix: &'a str,
+    /// Key of the first object.
+    pub key: &'a str,
+    /// Number of objects.
+    pub length: u64,
+}
+
 /// Reads up to `length` objects in key order: the object `key`, then the objects that a listing after `key`
 /// returns.
 ///
@@ -89,11 +100,12 @@ pub async fn compare_and_swap(
 /// Returns the error of the first request that does not succeed.
 pub async fn scan(
     connection: &mut dyn Connection,
-    (prefix, key, length): (&str, &str, u64),
+    scan: Scan<'_>,
     observer: &mut OperationObserver<'_>,
     counts: &mut AttemptCounts,
     timer: &mut Option<Timer>,
 ) -> Result<Reply, AttemptError> {
+    let Scan { prefix, key, length } = scan;
     let mut sum =
         send_with_retries(connection, Request::Get { key, range: None }, observer, counts, timer).await?;
     if length <= 1 {

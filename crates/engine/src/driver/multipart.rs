@@ -48,7 +48,8 @@ pub struct Uploaded {
 pub async fn put(
     connections: Connections<'_>,
     key: &str,
-    (content, upload): (&Content, &Upload),
+    content: &Content,
+    upload: &Upload,
     observer: &mut OperationObserver<'_>,
     counts: &mut AttemptCounts,
     timer: &mut Option<Timer>,
@@ -78,7 +79,7 @@ pub async fn put(
         Ok(()) => {
             tags.sort_unstable_by_key(|(number, ..)| *number);
             let sent: Vec<(PartTag, u64)> = tags.into_iter().map(|(_, tag, len)| (tag, len)).collect();
-            complete(own, (key, &upload_id), &sent, observer, counts, timer).await
+            complete(own, key, &upload_id, &sent, observer, counts, timer).await
         }
         Err(error) => Err(error),
     };
@@ -106,7 +107,8 @@ pub async fn put(
 /// Returns the error of the request, or a failure of class [`ErrorClass::Corrupt`] if the comparison fails.
 async fn complete(
     connection: &mut dyn Connection,
-    (key, upload_id): (&str, &str),
+    key: &str,
+    upload_id: &str,
     sent: &[(PartTag, u64)],
     observer: &mut OperationObserver<'_>,
     counts: &mut AttemptCounts,
@@ -220,7 +222,7 @@ impl Parts<'_, '_> {
             self.next.set(number + 1);
             let from = (number - 1) * self.part_size;
             let end = (from + self.part_size).min(size);
-            let reply = self.part(connection, number as u32, (from, end), &mut timer).await?;
+            let reply = self.part(connection, number as u32, from, end, &mut timer).await?;
             let Some(etag) = reply.etag else {
                 let message = format!("the store's response to part {number} has no ETag");
                 return Err(Failure::new(ErrorClass::Corrupt, message, reply.timings));
@@ -240,7 +242,8 @@ impl Parts<'_, '_> {
         &self,
         connection: &mut dyn Connection,
         number: u32,
-        (from, end): (u64, u64),
+        from: u64,
+        end: u64,
         timer: &mut Option<Timer>,
     ) -> Result<Reply, Failure> {
         let mut attempts = 0;

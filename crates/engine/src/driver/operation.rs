@@ -184,7 +184,7 @@ async fn execute_operation(
                 announced_ns: start_ns,
                 start_ns,
             };
-            return record_result((context, id), task, &operation, execution, state);
+            return record_result(context, id, task, &operation, execution, state);
         }
     };
     let mut keys = std::mem::take(&mut state.keys);
@@ -213,7 +213,8 @@ async fn execute_operation(
     let (announced_ns, start_ns) = (observer.announced_ns, observer.start_ns);
     state.keys = keys;
     record_result(
-        (context, id),
+        context,
+        id,
         task,
         &operation,
         ExecutionResult { result, counts, announced_ns, start_ns },
@@ -256,7 +257,7 @@ async fn send_requests(
         }
         Request::Get { key, .. } if operation.kind == OperationKind::Scan => {
             let prefix = dataset.prefix(site.space.root());
-            let scanned = (prefix.as_str(), key, operation.length);
+            let scanned = compound::Scan { prefix: prefix.as_str(), key, length: operation.length };
             compound::scan(connection, scanned, observer, counts, &mut state.timer).await
         }
         Request::Put { key, .. } if upload.part_size > 0 && content.total() > upload.part_size => {
@@ -266,7 +267,7 @@ async fn send_requests(
                 state.extra.push(site.store.connection(observer.id + state.extra.len() + 1));
             }
             let connections = Connections { own: connection, extra: &mut state.extra[..connections - 1] };
-            let put = multipart::put(connections, key, (content, upload), observer, counts, &mut state.timer);
+            let put = multipart::put(connections, key, content, upload, observer, counts, &mut state.timer);
             let uploaded = put.await?;
             verify_upload(connection, key, content, uploaded.checked, observer, uploaded.reply, state).await
         }
@@ -338,7 +339,8 @@ struct ExecutionResult {
 
 /// Records the result of an operation. Returns its end, in nanoseconds on the monotonic clock.
 fn record_result(
-    (context, id): (&Context, usize),
+    context: &Context,
+    id: usize,
     task: Task,
     operation: &Operation,
     execution: ExecutionResult,

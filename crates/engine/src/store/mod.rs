@@ -36,7 +36,7 @@ pub use failure::Failure;
 
 use ownership::{OwnedKey, OwnedKeys, OwnedVersions};
 
-use plimsoll_base::net::limits::MAX_RESPONSE_BYTES;
+use plimsoll_base::net::client_limits::MAX_RESPONSE_BYTES;
 use plimsoll_base::provider::Profile;
 use plimsoll_base::provider::calls::Call;
 use plimsoll_recorder::cache_status::CacheStatus;

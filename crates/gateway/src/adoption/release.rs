@@ -9,7 +9,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use super::{AdoptionError, attributes, owners};
-use crate::background::reaper::forget;
+use crate::background::deletion::forget;
 use crate::body::location::{BlobHead, BlobName, Location, ObjectName, State};
 use crate::catalog::{Catalog, CatalogError, Row};
 use crate::object::body::BodySource;
@@ -89,6 +89,13 @@ fn relation<C: Catalog>(
 /// Entries of the list of bytes to delete, by place.
 type Doomed = BTreeMap<Location, Vec<Vec<u8>>>;
 
+/// Facts about the backend's objects that the catalog has before the release.
+struct Known {
+    /// Blobs of the adopted objects, by key.
+    owners: BTreeMap<Arc<str>, BlobName>,
+    doomed: Doomed,
+}
+
 /// Returns the adopted objects that are to be deleted.
 fn doomed<C: Catalog>(store: &Store<C>) -> Result<Doomed, CatalogError> {
     let mut found = Doomed::new();
@@ -148,8 +155,9 @@ async fn release_one<C: Catalog>(
     store: &Store<C>,
     release: &Release,
     backend: &dyn ObjectStore,
-    (owners, doomed): &(BTreeMap<Arc<str>, BlobName>, Doomed),
-    (catalog_key, row): (Vec<u8>, Row),
+    known: &Known,
+    catalog_key: Vec<u8>,
+    row: Row,
 ) -> Result<Option<Outcome>, AdoptionError> {
     let parsed = keys::parse_object(&catalog_key).zip(Head::decode(&row.head));
     let Some(((key, _), head)) = parsed else { return Ok(None) };
@@ -158,7 +166,7 @@ async fn release_one<C: Catalog>(
         // The backend's client would change the key.
         return Ok(Some(Outcome::Conflict(key)));
     }
-    let leftover = match relation(store, &head, &place, owners.get(key.as_str()))? {
+    let leftover = match relation(store, &head, &place, known.owners.get(key.as_str()))? {
         Relation::Body => return Ok(Some(Outcome::InPlace)),
         Relation::Needed => return Ok(Some(Outcome::Conflict(key))),
         Relation::Leftover(blob) => Some(blob),
@@ -186,7 +194,7 @@ async fn release_one<C: Catalog>(
         return Ok(Some(Outcome::Written(head.size)));
     }
     if let Some(blob) = leftover {
-        forget_leftover(store, &place, blob, doomed.get(&place).cloned().unwrap_or_default()).await?;
+        forget_leftover(store, &place, blob, known.doomed.get(&place).cloned().unwrap_or_default()).await?;
     }
     let mut body = stream();
     let places = [place];
@@ -218,7 +226,7 @@ pub async fn release<C: Catalog>(
         Some(tier) => Arc::clone(&tier.store),
         None => return Err(crate::body::error::BlobError::NoTier(release.tier).into()),
     };
-    let known = (owners(store, release.tier)?, doomed(store)?);
+    let known = Known { owners: owners(store, release.tier)?, doomed: doomed(store)? };
     let mut released = Released::default();
     let prefix = keys::objects(bucket.number, &release.prefix);
     let mut from = Bound::Included(prefix.clone());
@@ -243,7 +251,8 @@ pub async fn release<C: Catalog>(
         let total = page.len();
         page.retain(is_current);
         released.versions += (total - page.len()) as u64;
-        let work = page.into_iter().map(|row| release_one(store, release, &*backend, &known, row));
+        let work =
+            page.into_iter().map(|(key, row)| release_one(store, release, &*backend, &known, key, row));
         let outcomes: Vec<_> = stream::iter(work).buffer_unordered(IN_FLIGHT).try_collect().await?;
         for outcome in outcomes.into_iter().flatten() {
             match outcome {

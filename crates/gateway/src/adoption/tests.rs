@@ -4,9 +4,9 @@ use plimsoll_server::service::{BucketChange, ObjectService};
 use super::adopt::{Adopted, Adoption, adopt, count};
 use super::release::{Release, Released, release};
 use super::*;
-use crate::background::reaper::reap_at;
+use crate::background::deletion::delete_due_at;
+use crate::mover::condition::Condition;
 use crate::mover::pass::Pass;
-use crate::mover::policy::Condition;
 use crate::mover::rules::{Rule, Rules};
 use crate::mover::{Outcome, execute};
 use crate::testing::{BUCKET, World};
@@ -72,7 +72,7 @@ async fn adopted_objects_are_read_where_they_are() {
     world.delete("logs/2026/k9").await;
     assert_eq!(adopt_all(&world, "", false).await.objects, 0, "a deleted object does not return");
     assert!(world.get("logs/2026/k9").await.is_err());
-    reap_at(&world.store, u64::MAX / 2).await.unwrap();
+    delete_due_at(&world.store, u64::MAX / 2).await.unwrap();
     assert_eq!(world.count(0).await, 10);
 }
 
@@ -87,7 +87,7 @@ async fn adopted_objects_move_and_then_have_checksums() {
     for planned in &batch.moves {
         assert_eq!(execute(&world.store, planned).await.unwrap(), Outcome::Moved);
     }
-    reap_at(&world.store, u64::MAX / 2).await.unwrap();
+    delete_due_at(&world.store, u64::MAX / 2).await.unwrap();
     // The empty object has no body to move.
     assert_eq!((world.count(0).await, world.count(1).await), (1, 9));
     for number in 0..10 {
@@ -118,7 +118,7 @@ async fn a_released_bucket_is_complete_without_the_gateway() {
     assert_eq!((second.written, second.in_place, second.conflicts.len()), (1, 11, 0));
     assert_eq!(release_all(&world, 0, false).await.in_place, 12, "a repetition writes nothing");
     // The adopted object that was replaced is not deleted any more.
-    reap_at(&world.store, u64::MAX / 2).await.unwrap();
+    delete_due_at(&world.store, u64::MAX / 2).await.unwrap();
     let read = |key: &str| {
         let (tier, path) = (world.tiers[0].clone(), object_store::path::Path::from(key));
         async move { tier.get(&path).await.unwrap() }
@@ -151,7 +151,7 @@ async fn a_released_object_outlives_the_rollback_window_of_its_move() {
     let batch = Pass::default().next(&world.store, &rules).unwrap();
     assert_eq!(execute(&world.store, &batch.moves[0]).await.unwrap(), Outcome::Moved);
     assert_eq!(release_all(&world, 0, false).await.written, 1);
-    reap_at(&world.store, u64::MAX / 2).await.unwrap();
+    delete_due_at(&world.store, u64::MAX / 2).await.unwrap();
     let path = object_store::path::Path::from("logs/2026/k5");
     assert_eq!(world.tiers[0].get(&path).await.unwrap().bytes().await.unwrap(), body(5));
     assert_eq!(world.get("logs/2026/k5").await.unwrap().1, body(5));

@@ -7,8 +7,8 @@ use std::time::Duration;
 use plimsoll_base::clock::now_ns;
 use tokio::sync::watch;
 
+use super::deletion;
 use super::pause;
-use super::reaper;
 use crate::ambient::now_ms;
 use crate::catalog::Catalog;
 use crate::lease::{self, RENEW_MS, SESSION_MS};
@@ -84,7 +84,7 @@ async fn keep<C: Catalog>(store: &Store<C>, leads: &watch::Sender<Option<u64>>) 
             leads.send_if_modified(|known| known.take().is_some());
         }
         if cleanup_due {
-            match reaper::discard_unfinished(store).await {
+            match deletion::discard_unfinished(store).await {
                 Ok(()) => cleanup_due = false,
                 Err(error) => crate::log::warn(&format!("unfinished blobs were not given up: {error}")),
             }

@@ -9,9 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use object_store::path::Path;
-use object_store::{
-    Attribute, AttributeValue, Attributes, MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload,
-};
+use object_store::{Attributes, MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload};
 use plimsoll_base::net::encode::hex;
 use plimsoll_base::rng::mix;
 
@@ -53,10 +51,6 @@ pub fn named_at(ms: u64) -> BlobName {
 /// Returns the name as text.
 pub fn text(name: &BlobName) -> String {
     hex(name)
-}
-
-fn owned((name, value): (&Attribute, &AttributeValue)) -> (Attribute, AttributeValue) {
-    (name.clone(), value.clone())
 }
 
 /// Returns the length of a part of an upload in bytes.
@@ -129,7 +123,12 @@ impl Blobs {
             let tier = self.tier(location)?;
             part = part.max(self.part_bytes(location.tier) as usize);
             let (store, path) = (Arc::clone(&tier.store), location.path());
-            let attributes = tier.attributes().into_iter().chain(attributes).map(owned).collect();
+            let attributes = tier
+                .attributes()
+                .into_iter()
+                .chain(attributes)
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect();
             targets.push(Target { store, path, attributes, upload: None, in_flight: None });
         }
         Ok(BlobWriter { targets, part, pieces: Pieces::default(), crcs: ChunkCrcs::default(), size: 0 })

@@ -14,7 +14,7 @@ use crate::tier::TierTable;
 
 use crate::body::cache::CacheSettings;
 use crate::catalog::postgres::Database;
-use crate::mover::policy::{Condition, parse_time_ms};
+use crate::mover::condition::{Condition, parse_time_ms};
 
 /// Largest body in a pack file in bytes. It is read with one request, and is in memory as a whole.
 const MAX_SLICE: u64 = 1 << 20;

@@ -103,7 +103,8 @@ impl PlacementMetrics {
     fn by_place(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
-        (name, help): (&str, &str),
+        name: &str,
+        help: &str,
         values: impl Iterator<Item = ((Arc<str>, Where), u64)>,
     ) -> std::fmt::Result {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -118,7 +119,8 @@ impl PlacementMetrics {
     fn by_tier(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
-        (name, help): (&str, &str),
+        name: &str,
+        help: &str,
         values: impl Iterator<Item = (u16, f64)>,
     ) -> std::fmt::Result {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -132,23 +134,36 @@ impl PlacementMetrics {
     fn encode_survey(&self, encoder: &mut DescriptorEncoder<'_>, survey: &Survey) -> std::fmt::Result {
         let age_s = now_ms().saturating_sub(survey.at_ms) as f64 / 1000.0;
         gauge(encoder, "survey_age_seconds", "Time since the last visit of all objects", age_s)?;
-        let objects = ("plimsoll_gateway_objects", "Objects and versions by the place of their bodies");
         let counts = survey.objects.iter().map(|(place, stock)| (place.clone(), stock.blobs));
-        self.by_place(encoder, objects, counts)?;
-        let bytes = ("plimsoll_gateway_object_bytes", "Bytes of bodies by place");
+        self.by_place(
+            encoder,
+            "plimsoll_gateway_objects",
+            "Objects and versions by the place of their bodies",
+            counts,
+        )?;
         let counts = survey.objects.iter().map(|(place, stock)| (place.clone(), stock.bytes));
-        self.by_place(encoder, bytes, counts)?;
-        let blobs =
-            ("plimsoll_gateway_tier_blobs", "Blobs and pack files in a tier, with sources that moves keep");
-        self.by_tier(encoder, blobs, survey.blobs.iter().map(|(tier, stock)| (*tier, stock.blobs as f64)))?;
-        let bytes = ("plimsoll_gateway_tier_blob_bytes", "Bytes of blobs and pack files in a tier");
-        self.by_tier(encoder, bytes, survey.blobs.iter().map(|(tier, stock)| (*tier, stock.bytes as f64)))?;
+        self.by_place(encoder, "plimsoll_gateway_object_bytes", "Bytes of bodies by place", counts)?;
+        self.by_tier(
+            encoder,
+            "plimsoll_gateway_tier_blobs",
+            "Blobs and pack files in a tier, with sources that moves keep",
+            survey.blobs.iter().map(|(tier, stock)| (*tier, stock.blobs as f64)),
+        )?;
+        self.by_tier(
+            encoder,
+            "plimsoll_gateway_tier_blob_bytes",
+            "Bytes of blobs and pack files in a tier",
+            survey.blobs.iter().map(|(tier, stock)| (*tier, stock.bytes as f64)),
+        )?;
         let priced = survey.blobs.iter().filter_map(|(number, stock)| {
             Some((*number, stock.month(self.tariffs.get(number)?).ok()?.dollars()))
         });
-        let month =
-            ("plimsoll_gateway_tier_month_dollars", "Cost at list prices of a month of storage in a tier");
-        self.by_tier(encoder, month, priced)?;
+        self.by_tier(
+            encoder,
+            "plimsoll_gateway_tier_month_dollars",
+            "Cost at list prices of a month of storage in a tier",
+            priced,
+        )?;
         let hot = self.store.write_tiers().first().and_then(|hot| self.tariffs.get(hot));
         if let Some(Ok(usd)) = hot.map(|tariff| survey.all().month(tariff)) {
             let help =

@@ -52,7 +52,8 @@ impl TierMetrics {
     fn by_call<M: EncodeMetric>(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
-        (name, help): (&str, &str),
+        name: &str,
+        help: &str,
         kind: MetricType,
         of: impl Fn(&CallCount) -> M,
     ) -> std::fmt::Result {
@@ -73,7 +74,8 @@ impl TierMetrics {
     fn by_tier(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
-        (name, help): (&str, &str),
+        name: &str,
+        help: &str,
         of: impl Fn(&TierUsage) -> &AtomicU64,
     ) -> std::fmt::Result {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
@@ -110,7 +112,8 @@ impl TierMetrics {
     fn by_bucket(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
-        (name, help): (&str, &str),
+        name: &str,
+        help: &str,
         of: impl Fn(Option<&Tariff>, &OriginUsage) -> Option<f64>,
     ) -> std::fmt::Result {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
@@ -137,22 +140,44 @@ impl Collector for TierMetrics {
         let counter = |of: fn(&CallCount) -> &AtomicU64| {
             move |count: &CallCount| ConstCounter::new(of(count).load(Ordering::Relaxed))
         };
-        let requests = ("plimsoll_gateway_tier_requests", "Requests to a tier that have ended");
-        self.by_call(&mut encoder, requests, MetricType::Counter, counter(|count| &count.requests))?;
-        let errors = ("plimsoll_gateway_tier_errors", "Requests to a tier that have failed");
-        self.by_call(&mut encoder, errors, MetricType::Counter, counter(|count| &count.errors))?;
-        let seconds =
-            ("plimsoll_gateway_tier_request_seconds", "Time from a request to a tier to its response");
-        self.by_call(&mut encoder, seconds, MetricType::Histogram, |count| count.seconds.clone())?;
-        let uploaded = ("plimsoll_gateway_tier_uploaded_bytes", "Bytes of blobs written to a tier");
-        self.by_tier(&mut encoder, uploaded, |usage| &usage.uploaded)?;
-        let downloaded = ("plimsoll_gateway_tier_downloaded_bytes", "Bytes of blobs read from a tier");
-        self.by_tier(&mut encoder, downloaded, |usage| &usage.downloaded)?;
+        self.by_call(
+            &mut encoder,
+            "plimsoll_gateway_tier_requests",
+            "Requests to a tier that have ended",
+            MetricType::Counter,
+            counter(|count| &count.requests),
+        )?;
+        self.by_call(
+            &mut encoder,
+            "plimsoll_gateway_tier_errors",
+            "Requests to a tier that have failed",
+            MetricType::Counter,
+            counter(|count| &count.errors),
+        )?;
+        self.by_call(
+            &mut encoder,
+            "plimsoll_gateway_tier_request_seconds",
+            "Time from a request to a tier to its response",
+            MetricType::Histogram,
+            |count| count.seconds.clone(),
+        )?;
+        self.by_tier(
+            &mut encoder,
+            "plimsoll_gateway_tier_uploaded_bytes",
+            "Bytes of blobs written to a tier",
+            |usage| &usage.uploaded,
+        )?;
+        self.by_tier(
+            &mut encoder,
+            "plimsoll_gateway_tier_downloaded_bytes",
+            "Bytes of blobs read from a tier",
+            |usage| &usage.downloaded,
+        )?;
         self.request_costs(&mut encoder)?;
         let help = "Cost at list prices of the bytes written to and read from a tier, without egress";
-        self.by_bucket(&mut encoder, ("plimsoll_gateway_tier_transfer_dollars", help), transfer_usd)?;
+        self.by_bucket(&mut encoder, "plimsoll_gateway_tier_transfer_dollars", help, transfer_usd)?;
         let help = "Bytes of blobs read from a tier by bucket";
         let name = "plimsoll_gateway_tier_bucket_downloaded_bytes";
-        self.by_bucket(&mut encoder, (name, help), |_, usage| Some(usage.downloaded() as f64))
+        self.by_bucket(&mut encoder, name, help, |_, usage| Some(usage.downloaded() as f64))
     }
 }

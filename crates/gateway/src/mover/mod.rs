@@ -8,12 +8,13 @@
 
 pub mod budget;
 pub mod candidate;
+pub mod condition;
 pub mod pack;
 pub mod pack_reader;
 #[cfg(test)]
 mod pack_tests;
 pub mod pass;
-pub mod policy;
+pub mod rewrite;
 mod rollback;
 pub mod rules;
 pub mod scan;

@@ -1,11 +1,11 @@
 use object_store::ObjectStoreExt;
 
+use super::condition::Condition;
 use super::pack::{Packed, close_unfinished, pack};
 use super::pass::{Batch, Pass};
-use super::policy::Condition;
 use super::rules::{Packing, Rule, Rules};
 use super::*;
-use crate::background::reaper::reap_at;
+use crate::background::deletion::delete_due_at;
 use crate::object::live::Live;
 use crate::testing::World;
 
@@ -52,7 +52,7 @@ async fn settle(world: &World, rules: &Rules) -> (usize, u64) {
     }
     // The second pass deletes what was not finished.
     for minutes in [1, 20] {
-        reap_at(&world.store, now_ms() + minutes * 60_000).await.unwrap();
+        delete_due_at(&world.store, now_ms() + minutes * 60_000).await.unwrap();
     }
     (moves, objects)
 }
@@ -110,7 +110,7 @@ async fn a_pack_file_that_no_object_uses_is_deleted() {
         world.delete(&format!("k{number:03}")).await;
         world.put(&format!("k{:03}", number + 50), b"new").await;
     }
-    reap_at(&world.store, now_ms() + 60_000).await.unwrap();
+    delete_due_at(&world.store, now_ms() + 60_000).await.unwrap();
     assert_eq!((world.count(0).await, counts(&world).len()), (0, 0));
     assert_eq!(world.get("k070").await.unwrap().1, b"new");
     assert_ne!(world.get("k070").await.unwrap(), before[70]);
@@ -237,11 +237,11 @@ async fn a_start_closes_the_pack_files_that_were_left_open() {
     for number in 0..98 {
         world.delete(&format!("k{number:03}")).await;
     }
-    reap_at(&world.store, now_ms() + 60_000).await.unwrap();
+    delete_due_at(&world.store, now_ms() + 60_000).await.unwrap();
     assert_eq!(world.count(0).await, 3, "open pack files stay");
     for _ in 0..2 {
         close_unfinished(&world.store).await.unwrap();
-        reap_at(&world.store, now_ms() + 60_000).await.unwrap();
+        delete_due_at(&world.store, now_ms() + 60_000).await.unwrap();
         assert_eq!((world.count(0).await, counts(&world)[0].live), (1, 2));
     }
     assert_eq!(world.get("k099").await.unwrap(), before[99]);
@@ -257,7 +257,7 @@ async fn a_damaged_pack_file_is_not_read_and_not_rewritten() {
     let mut bytes = world.tiers[0].get(&path).await.unwrap().bytes().await.unwrap().to_vec();
     bytes[20_000..20_004].fill(0xaa);
     world.tiers[0].put(&path, bytes.into()).await.unwrap();
-    let fresh = World::over(&world);
+    let fresh = World::reopen(&world);
     let mut failed = 0;
     for (number, expected) in before.iter().enumerate() {
         match fresh.get(&format!("k{number:03}")).await {

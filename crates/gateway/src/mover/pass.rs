@@ -7,12 +7,12 @@ use std::sync::Arc;
 use super::Move;
 use super::candidate::Candidate;
 use super::pack::PackJob;
-use super::rules::{Packing, Rule, Rules, lived_days};
-use super::scan::{Visited, all_pack_files, complete_blob, visit_rows};
+use super::rewrite::{MAX_RECORDS, PackFile, count_blob, load_pack_files};
+use super::rules::{Packing, Rule, Rules};
+use super::scan::{Visited, complete_blob, visit_rows};
 use super::survey::Survey;
 use super::transition::bucket_rules;
 use crate::ambient::now_ms;
-use crate::body::location::{BlobHead, Location};
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::Store;
 use crate::object::keys::{self, BlobName};
@@ -20,17 +20,10 @@ use crate::object::live::Live;
 use crate::object::row::Body;
 use crate::pricing::Stock;
 
-/// Maximum number of bodies in a pack file.
-const MAX_RECORDS: usize = 100_000;
 /// Maximum number of moves in a batch.
 const MAX_MOVES: usize = 1000;
 /// Maximum number of pack files in a batch.
 const MAX_PACKS: usize = 2;
-/// Share of live bytes below which a pack file is written again without its garbage.
-const LEAST_LIVE: f64 = 0.5;
-/// Number of pack files of similar size that are merged. Sizes are similar if they have the same number of digits in
-/// this base, so a body is written again at most once for each digit.
-const MERGE: u32 = 4;
 
 /// Work that was found.
 #[derive(Debug, Default)]
@@ -41,21 +34,6 @@ pub struct Batch {
     pub packs: Vec<PackJob>,
     /// True if the visit has reached its end.
     pub ended: bool,
-}
-
-/// A pack file at the start of the visit, and what the rules say about its objects.
-struct PackFile {
-    place: Location,
-    version: u64,
-    live: Live,
-    /// True if the pack file is written again in any case.
-    rewrite: bool,
-    /// Bytes of objects visited.
-    seen: u64,
-    /// Bytes of objects that a rule moves, by rule.
-    matched: BTreeMap<usize, u64>,
-    /// Rules that may move the pack file, and those that may not.
-    allows: BTreeMap<usize, bool>,
 }
 
 /// A visit of all objects in batches.
@@ -99,54 +77,6 @@ impl Packing {
     }
 }
 
-/// Returns the size class of a pack file; `None` if it is full.
-fn size_class(live: &Live, packing: &Packing) -> Option<u32> {
-    let is_full = live.bytes >= packing.file_size || live.records >= MAX_RECORDS as u64;
-    (!is_full).then(|| live.bytes.max(1).ilog(u64::from(MERGE)))
-}
-
-/// Counts a blob at all its places.
-fn count(stock: &mut BTreeMap<u16, Stock>, head: &BlobHead, bytes: u64) {
-    head.locations.iter().for_each(|place| stock.entry(place.tier).or_default().add(1, bytes));
-}
-
-/// Returns the pack files with their tiers.
-fn load<C: Catalog>(
-    store: &Store<C>,
-    packing: &Packing,
-    stock: &mut BTreeMap<u16, Stock>,
-) -> Result<HashMap<BlobName, PackFile>, CatalogError> {
-    let mut pack_files = HashMap::new();
-    let mut similar: BTreeMap<(u16, Option<u32>), u32> = BTreeMap::new();
-    for (name, live) in all_pack_files(store)? {
-        let Some(head) = complete_blob(store, &name)?.filter(|_| !live.open) else { continue };
-        count(stock, &head, live.size);
-        let Some(place) = head.locations.first() else { continue };
-        *similar.entry((place.tier, size_class(&live, packing))).or_default() += 1;
-        let gate = packing.gates.get(&place.tier);
-        let after = (live.share() * live.size as f64) as u64;
-        let pays = gate.is_none_or(|gate| gate.pays(live.size, after, lived_days(place)));
-        let rewrite = live.share() < LEAST_LIVE && pays;
-        let (place, version) = (place.clone(), head.version);
-        let pack_file = PackFile {
-            place,
-            version,
-            live,
-            rewrite,
-            seen: 0,
-            matched: BTreeMap::new(),
-            allows: BTreeMap::new(),
-        };
-        pack_files.insert(name, pack_file);
-    }
-    for pack_file in pack_files.values_mut() {
-        let class = size_class(&pack_file.live, packing);
-        let count = similar.get(&(pack_file.place.tier, class)).copied().unwrap_or(0);
-        pack_file.rewrite |= class.is_some() && count >= MERGE;
-    }
-    Ok(pack_files)
-}
-
 impl Pass {
     /// Returns the number of objects and versions visited.
     pub fn objects(&self) -> u64 {
@@ -183,7 +113,7 @@ impl Pass {
             Some(key) => Bound::Excluded(key),
             None => {
                 self.survey = Survey::default();
-                self.pack_files = load(store, &rules.packing, &mut self.survey.blobs)?;
+                self.pack_files = load_pack_files(store, &rules.packing, &mut self.survey.blobs)?;
                 self.jobs.clear();
                 self.objects = 0;
                 let of_buckets = bucket_rules(store, rules.day_ms)?;
@@ -219,7 +149,7 @@ impl Pass {
             Body::Inline => {
                 self.survey.add(visited.bucket, None, visited.head.size);
                 if let Some(tier) = packing.tier.filter(|_| packing.selects(visited)) {
-                    self.add((tier, 0), visited, lingers, packing, batch);
+                    self.add(tier, 0, visited, lingers, packing, batch);
                 }
             }
             Body::Slice(slice) => {
@@ -237,9 +167,9 @@ impl Pass {
                 let (tier, rewrite) = (pack_file.place.tier, pack_file.rewrite);
                 match rule {
                     Some((_, rule)) if rewrite || self.split.contains(&slice.pack_file) => {
-                        self.add((rule.to, 0), visited, true, packing, batch);
+                        self.add(rule.to, 0, visited, true, packing, batch);
                     }
-                    None if rewrite => self.add((tier, 0), visited, true, packing, batch),
+                    None if rewrite => self.add(tier, 0, visited, true, packing, batch),
                     _ => {}
                 }
             }
@@ -259,7 +189,7 @@ impl Pass {
         let (packing, moves) = (&rules.packing, Arc::clone(&self.moves));
         for (index, (blob, size)) in visited.blobs(store)?.into_iter().enumerate() {
             let Some(head) = complete_blob(store, &blob)? else { continue };
-            count(&mut self.survey.blobs, &head, size);
+            count_blob(&mut self.survey.blobs, &head, size);
             let Some(place) = head.locations.first() else { continue };
             if index == 0 {
                 self.survey.add(visited.bucket, Some(place.tier), visited.head.size);
@@ -273,7 +203,7 @@ impl Pass {
                 let is_due = rule.is_some() || visited.age_ms >= packing.max_wait_ms;
                 if let Some(tier) = tier {
                     let keep_source_ms = rule.map_or(0, |rule| rule.keep_source_ms);
-                    self.add((tier, keep_source_ms), visited, is_due, packing, batch);
+                    self.add(tier, keep_source_ms, visited, is_due, packing, batch);
                 }
             } else if let Some(rule) = rule {
                 let (version, to, keep_source_ms) = (head.version, rule.to, rule.keep_source_ms);
@@ -288,7 +218,8 @@ impl Pass {
     /// `keep_source_ms` milliseconds after the move.
     fn add(
         &mut self,
-        (tier, keep_source_ms): (u16, u64),
+        tier: u16,
+        keep_source_ms: u64,
         visited: &Visited<'_>,
         is_due: bool,
         packing: &Packing,

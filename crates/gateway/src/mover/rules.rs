@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll_cost::period::DAY_S;
 use plimsoll_cost::tariff::Tariff;
 
-use super::policy::Condition;
+use super::condition::Condition;
 use crate::ambient::now_ms;
 use crate::body::location::Location;
 use crate::config::DayLimits;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::policy::Facts;
+use super::condition::Facts;
 use crate::ambient::wall_now;
 use crate::body::location::{BlobHead, State};
 use crate::body::pack_file::record_length;

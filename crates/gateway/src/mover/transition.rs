@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use plimsoll_server::config::lifecycle::{Expiration, Filter, Lifecycle};
 
-use super::policy::{Comparison, Condition};
+use super::condition::{Comparison, Condition};
 use super::rules::Rule;
 use crate::ambient::wall_now;
 use crate::catalog::{Catalog, CatalogError};
@@ -83,7 +83,7 @@ fn rules_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mover::policy::Facts;
+    use crate::mover::condition::Facts;
 
     const DAY_MS: u64 = 86_400_000;
 

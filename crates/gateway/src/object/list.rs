@@ -4,7 +4,7 @@ use crate::catalog::intact;
 use std::ops::Bound;
 
 use plimsoll_server::error::ApiError;
-use plimsoll_server::paging::{Entries, page};
+use plimsoll_server::paging::{EntryCursor, page};
 use plimsoll_server::service::{ListPage, ListQuery, Listed};
 
 use super::error::for_client;
@@ -64,7 +64,7 @@ impl InOrder<'_> {
     }
 }
 
-impl Entries for InOrder<'_> {
+impl EntryCursor for InOrder<'_> {
     fn seek(&mut self, from: Bound<String>) {
         self.at_end = false;
         self.from = Some(match from {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use plimsoll_base::provider::calls::Call;
-use plimsoll_cost::bill::BillError;
+use plimsoll_cost::charge::BillError;
 use plimsoll_cost::money::Usd;
 use serde::Serialize;
 

@@ -7,9 +7,9 @@ use plimsoll_cost::book::Prices;
 use super::bill::{PricedTier, bill};
 use super::*;
 use crate::ambient::now_ms;
-use crate::background::reaper::reap_at;
+use crate::background::deletion::delete_due_at;
+use crate::mover::condition::Condition;
 use crate::mover::pack::pack;
-use crate::mover::policy::Condition;
 use crate::mover::rules::{Packing, Rule};
 use crate::mover::{Outcome, execute};
 use crate::pricing::TierPrices;
@@ -46,7 +46,7 @@ async fn execute_all(world: &World, rules: &Rules) {
             break;
         }
     }
-    reap_at(&world.store, now_ms() + 60_000).await.unwrap();
+    delete_due_at(&world.store, now_ms() + 60_000).await.unwrap();
 }
 
 fn tariff(name: &str) -> Tariff {
@@ -67,7 +67,7 @@ fn counted(world: &World) -> BTreeMap<u16, Work> {
 
 /// Plans and executes rules. The plan must have exactly the counted requests and bytes, and their cost.
 async fn is_exact(world: &World, rules: &Rules) -> Plan {
-    let fresh = World::over(world);
+    let fresh = World::reopen(world);
     let tariffs = BTreeMap::from([(0, tariff("aws-s3")), (1, tariff("cloudflare-r2"))]);
     let terms = Terms { tariffs: &tariffs, home: 0, now_ms: now_ms() };
     let planned = plan(&fresh.store, rules, &terms).unwrap();

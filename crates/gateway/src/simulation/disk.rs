@@ -116,7 +116,7 @@ fn no_power() -> io::Error {
 
 impl State {
     /// Counts an operation that changes the disk. Returns false if the power fails during it.
-    fn step(&mut self) -> io::Result<bool> {
+    fn count_change(&mut self) -> io::Result<bool> {
         if self.dead {
             return Err(no_power());
         }
@@ -134,7 +134,7 @@ impl State {
     }
 
     fn change_entry(&mut self, directory: &str, change: EntryChange) -> io::Result<()> {
-        let survives = self.step()?;
+        let survives = self.count_change()?;
         let directory = self.directories.entry(directory.to_string()).or_default();
         change.apply(&mut directory.entries);
         directory.pending.push(change);
@@ -244,7 +244,7 @@ impl SimulatedDisk {
 impl DiskFile for SimulatedFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = lock(&self.state);
-        let survives = state.step()?;
+        let survives = state.count_change()?;
         let full = std::mem::take(&mut state.full);
         let written = if full { state.random.below(bytes.len() as u64) as usize } else { bytes.len() };
         let Some(file) = state.files.get_mut(&self.id) else { return Err(no_power()) };
@@ -269,7 +269,7 @@ impl DiskFile for SimulatedFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut state = lock(&self.state);
-        if !state.step()? {
+        if !state.count_change()? {
             return Err(no_power());
         }
         if std::mem::take(&mut state.sync_fails) {
@@ -291,7 +291,7 @@ impl DiskFile for SimulatedFile {
 
     fn truncate(&self, length: u64) -> io::Result<()> {
         let mut state = lock(&self.state);
-        let survives = state.step()?;
+        let survives = state.count_change()?;
         let write = Write::Length(length);
         if let Some(file) = state.files.get_mut(&self.id) {
             write.apply(&mut file.content);
@@ -333,7 +333,7 @@ impl Disk for SimulatedDisk {
 
     fn sync_directory(&self, directory: &str) -> io::Result<()> {
         let mut state = lock(&self.state);
-        if !state.step()? {
+        if !state.count_change()? {
             return Err(no_power());
         }
         if state.faults.ignores_directory_sync {

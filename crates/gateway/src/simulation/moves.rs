@@ -18,15 +18,15 @@ use super::catalog::{KEEP_MS, SimulatedCatalog, User, object, rows};
 use super::history::History;
 use super::{Random, time};
 use crate::ambient::now_ms;
-use crate::background::{execute, reaper};
+use crate::background::{deletion, execute};
 use crate::body::blob::Blobs;
 use crate::body::cache::{Cache, CacheSettings};
 use crate::body::location::{BlobHead, State};
 use crate::catalog::memory::MemoryCatalog;
 use crate::guard::Guard;
 use crate::lease;
+use crate::mover::condition::Condition;
 use crate::mover::pass::Pass;
-use crate::mover::policy::Condition;
 use crate::mover::rules::{Packing, Rule, Rules};
 use crate::mover::{Outcome, give_up_unfinished, reversible, roll_back};
 use crate::object::live::Live;
@@ -206,7 +206,7 @@ impl World {
         let (store, rules) = (Arc::clone(&self.gateways[index].store), self.rules.clone());
         self.gateways[index].tasks.push(Box::pin(async move {
             let _ = give_up_unfinished(&*store).await;
-            let _ = reaper::reap(&*store).await;
+            let _ = deletion::delete_due(&*store).await;
             if let Ok(batch) = Pass::default().next(&*store, &rules) {
                 execute(&*store, batch).await;
             }
@@ -285,8 +285,8 @@ impl World {
         let before = rows(&*self.catalog, b"");
         run(async {
             give_up_unfinished(&store).await.unwrap();
-            reaper::discard_unfinished(&*store).await.unwrap();
-            reaper::reap(&*store).await.unwrap();
+            deletion::discard_unfinished(&*store).await.unwrap();
+            deletion::delete_due(&*store).await.unwrap();
         });
         if rows(&*self.catalog, b"") != before {
             return Err("a repeated step has changed the catalog".into());
@@ -383,7 +383,7 @@ async fn renew(store: &SimulatedStore, epoch: &mut Option<u64>) -> bool {
     let renewed = store.transact(0, move |t| Ok(Ok(lease::keep(t, session, now_ms())?))).await;
     let Ok(renewed) = renewed else { return false };
     if renewed.has_ended_sessions {
-        let _ = reaper::discard_unfinished(&**store).await;
+        let _ = deletion::discard_unfinished(&**store).await;
     }
     let is_new = renewed.epoch.is_some() && renewed.epoch != *epoch;
     *epoch = renewed.epoch;
@@ -399,7 +399,7 @@ async fn background(store: &SimulatedStore, rules: &Rules) {
             let _ = give_up_unfinished(&**store).await;
         }
         if epoch.is_some() {
-            let _ = reaper::reap(&**store).await;
+            let _ = deletion::delete_due(&**store).await;
             if let Ok(batch) = pass.next(&**store, rules) {
                 execute(&**store, batch).await;
             }
@@ -415,7 +415,7 @@ async fn work_once(store: &SimulatedStore, rules: &Rules) {
         if renew(store, &mut epoch).await {
             give_up_unfinished(&**store).await.unwrap();
         }
-        reaper::discard_unfinished(&**store).await.unwrap();
+        deletion::discard_unfinished(&**store).await.unwrap();
         let mut pass = Pass::default();
         loop {
             let batch = pass.next(&**store, rules).unwrap();
@@ -425,7 +425,7 @@ async fn work_once(store: &SimulatedStore, rules: &Rules) {
                 break;
             }
         }
-        reaper::reap(&**store).await.unwrap();
+        deletion::delete_due(&**store).await.unwrap();
     }
 }
 

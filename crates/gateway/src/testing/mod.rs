@@ -114,7 +114,7 @@ impl World {
     }
 
     /// Opens the store of another world again, with an empty cache and without counts.
-    pub fn over(other: &World) -> World {
+    pub fn reopen(other: &World) -> World {
         World::open(Arc::clone(&other.store.catalog), other.tiers.clone(), 0)
     }
 

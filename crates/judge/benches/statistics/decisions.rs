@@ -3,6 +3,7 @@
 use plimsoll_judge::report::comparison::rows;
 use plimsoll_judge::summary::comparison::{Verdict, compare};
 use plimsoll_judge::summary::estimates::{Estimator, Metric};
+use plimsoll_judge::summary::figures::{Choice, SeriesPair};
 use plimsoll_judge::summary::power::detectable;
 use plimsoll_judge::summary::sequential::{Difference, error_of_look, judge_difference, looks, precision};
 use plimsoll_judge::summary::series::{LatencyKind, Series};
@@ -57,7 +58,8 @@ pub fn print_comparisons(n: u64) {
                 let (first, second) = if paired { (seed, seed) } else { (2 * seed, 2 * seed + 1) };
                 let a = simulated(&case, case.seconds, 1.0, 5_000_000 + first, Side::First);
                 let b = simulated(&case, case.seconds, 1.0, 5_000_000 + second, Side::Second);
-                let found = rows(&[(&a, &b)], None, &[], paired);
+                let found =
+                    rows(&[SeriesPair { base: &a, other: &b }], Choice { primary: None, also: &[] }, paired);
                 let differs = |v: Verdict| matches!(v, Verdict::Faster | Verdict::Slower);
                 wrong.0 += u64::from(found.iter().any(|r| r.primary && differs(r.verdict)));
                 wrong.1 += u64::from(found.iter().any(|r| !r.primary && differs(r.verdict)));

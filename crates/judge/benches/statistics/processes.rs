@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use plimsoll_base::rng::Stream;
-use plimsoll_judge::summary::series::{Second, Series};
+use plimsoll_judge::summary::series::{Block, Second, Series};
 use plimsoll_recorder::sparse::{Sparse, bucket_of};
 
 /// Process that varies the latencies from second to second.
@@ -237,7 +237,7 @@ pub fn simulate_for(case: &Case, seconds: u64, factor: f64, seed: u64, side: Sid
         let n = latencies.len() as u64;
         out.push(Second {
             second: s,
-            block: (0, (s / 10) as u32),
+            block: Block { repeat: 0, number: (s / 10) as u32 },
             time_s,
             completed: n,
             operations: n + failed,

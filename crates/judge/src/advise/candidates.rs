@@ -115,7 +115,8 @@ fn tariff(
     request: &CostRequest,
     sources: &Sources,
     facts: &StoreFacts,
-    (name, short): (&str, &str),
+    name: &str,
+    short: &str,
 ) -> Result<(Tariff, bool, Option<String>), AdviceError> {
     for text in &sources.price {
         let wrong = || {
@@ -228,7 +229,8 @@ pub fn of_run(
     sources: &Sources,
     objectives: &[Objective],
     ranking: &Objective,
-    (repeated, left_out): (&BTreeSet<String>, &mut Vec<String>),
+    repeated: &BTreeSet<String>,
+    left_out: &mut Vec<String>,
 ) -> Result<Vec<Candidate>, AdviceError> {
     let stores = run.measured();
     let mut out = Vec::new();
@@ -240,7 +242,7 @@ pub fn of_run(
         let windows: Vec<&Window> =
             run.result.windows.iter().filter(|w| w.role == Role::Measure && w.store == **store).collect();
         let facts = run.environment.stores.iter().find(|f| f.url == **store).cloned().unwrap_or_default();
-        let (tariff, home, note) = tariff(request, sources, &facts, (&name, &short))?;
+        let (tariff, home, note) = tariff(request, sources, &facts, &name, &short)?;
         let bill = match bill(&tariff, &request.usage) {
             Ok(bill) => bill,
             Err(why) => {

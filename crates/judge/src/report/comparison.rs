@@ -3,13 +3,10 @@
 use comfy_table::CellAlignment;
 use serde::Serialize;
 
-use crate::summary::comparison::{MetricComparison, Verdict, compare, metrics};
-use crate::summary::estimates::{Estimate, Estimator, Metric};
-use crate::summary::groups::compare_groups;
-use crate::summary::holm::holm;
-use crate::summary::objective::Target;
+use crate::summary::comparison::Verdict;
+use crate::summary::estimates::Estimate;
+use crate::summary::figures::{Choice, Figure, GroupPair, SeriesPair, figures, group_figures};
 use crate::summary::series::Series;
-use crate::summary::student::LEVEL;
 use crate::summary::verdict::{self, Compared};
 use plimsoll_base::units::{format_ms, format_per_s, format_throughput};
 use plimsoll_document::terminal::{lines, plain};
@@ -101,74 +98,18 @@ pub struct Comparison {
     pub rows: Vec<Row>,
 }
 
-/// Series of one phase and operation in the runs of both groups.
-pub struct GroupPair<'a> {
-    /// Series of the base runs.
-    pub base: Vec<&'a Series>,
-    /// Series of the other runs.
-    pub other: Vec<&'a Series>,
+/// Compares groups of runs, figure by figure.
+pub fn group_rows(pairs: &[GroupPair<'_>], choice: Choice<'_>) -> Vec<Row> {
+    group_figures(pairs, choice).iter().map(row).collect()
 }
 
-/// Compares groups of runs, figure by figure. `primary` and `also` are as in [`rows`].
-pub fn group_rows(pairs: &[GroupPair<'_>], primary: Option<&Target>, also: &[Target]) -> Vec<Row> {
-    let compared = pairs.iter().filter_map(|pair| {
-        let (base, other) = (*pair.base.first()?, *pair.other.first()?);
-        let with = |metric| compare_groups(&pair.base, &pair.other, metric);
-        Some(((base, other), with))
-    });
-    judged(compared, primary, also)
+/// Compares pairs of series, figure by figure. `paired` is true if both were measured in interleaved blocks of one run.
+pub fn rows(pairs: &[SeriesPair<'_>], choice: Choice<'_>, paired: bool) -> Vec<Row> {
+    figures(pairs, choice, paired).iter().map(row).collect()
 }
 
-/// Compares pairs of series, figure by figure. `primary` is the primary figure, by default p50 of the first
-/// operation. `also` lists figures to compare in addition to the default ones.
-pub fn rows(
-    pairs: &[(&Series, &Series)],
-    primary: Option<&Target>,
-    also: &[Target],
-    paired: bool,
-) -> Vec<Row> {
-    let compared = pairs.iter().map(|(base, other)| {
-        let (mut a, mut b) = (Estimator::new(base), Estimator::new(other));
-        let with = move |metric| compare(&mut a, &mut b, metric, paired);
-        ((*base, *other), with)
-    });
-    judged(compared, primary, also)
-}
-
-/// Compares all figures of the pairs of series that `compared` yields, each with its function, and judges them.
-fn judged<'a, F: FnMut(Metric) -> MetricComparison>(
-    compared: impl Iterator<Item = ((&'a Series, &'a Series), F)>,
-    primary: Option<&Target>,
-    also: &[Target],
-) -> Vec<Row> {
-    let mut found: Vec<((&Series, &Series), MetricComparison, bool)> = Vec::new();
-    for ((base, other), mut with) in compared {
-        let counts = base.clocked();
-        let mut all = metrics(base, other);
-        for target in primary.into_iter().chain(also).filter(|t| t.matches(base)) {
-            all.extend(Metric::from_name(&target.metric, counts).filter(|m| !all.contains(m)));
-        }
-        for metric in all {
-            let first = found.iter().all(|(_, _, primary)| !primary);
-            let name = metric.name(counts);
-            let declared = primary.map_or(name == "p50", |t| t.matches(base) && t.metric == name);
-            found.push(((base, other), with(metric), first && declared));
-        }
-    }
-    let probabilities: Vec<Option<f64>> =
-        found.iter().map(|(_, c, primary)| c.probability.filter(|_| !primary)).collect();
-    let bounds = holm(&probabilities);
-    found
-        .into_iter()
-        .zip(bounds)
-        .map(|((s, c, is_primary), bound)| Row {
-            declared: is_primary && primary.is_some(),
-            ..row(s, &c, is_primary, if is_primary { 1.0 - LEVEL } else { bound })
-        })
-        .collect()
-}
-
-fn row((series, other): (&Series, &Series), compared: &MetricComparison, primary: bool, bound: f64) -> Row {
+fn row(figure: &Figure<'_>) -> Row {
+    let Figure { base: series, other, compared, primary, declared, bound } = figure;
     let (unit, scale) = compared.metric.unit();
     let side = |estimate: &Estimate, series: &Series| {
         let ends = estimate.confidence.ends().filter(|_| estimate.value.is_some());
@@ -185,16 +126,16 @@ fn row((series, other): (&Series, &Series), compared: &MetricComparison, primary
         operation: series.operation.to_string(),
         metric: compared.metric.name(series.clocked()),
         unit,
-        primary,
-        declared: false,
+        primary: *primary,
+        declared: *declared,
         base: side(&compared.base, series),
         other: side(&compared.other, other),
         change: compared.change.map(|c| c.0),
         change_low: compared.change.map(|c| c.1),
         change_high: compared.change.map(|c| c.2),
         probability: compared.probability,
-        bound,
-        verdict: compared.verdict(bound),
+        bound: *bound,
+        verdict: compared.verdict(*bound),
         smallest: compared.smallest,
         duration_needed_s: compared
             .duration_needed_s

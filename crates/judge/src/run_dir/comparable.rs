@@ -3,6 +3,7 @@
 
 use super::run::Run;
 use crate::summary::arrangement::Arrangement;
+use crate::summary::figures::SeriesPair;
 use crate::summary::merge::merge;
 use crate::summary::result::{RunResult, Window};
 use crate::summary::series::Series;
@@ -78,7 +79,7 @@ const LOAD_TOLERANCE: f64 = 0.05;
 
 /// Returns the differences between the loads of two runs if at least one is imported; else nothing. An
 /// imported run has no experiment, so the loads are compared by their windows.
-pub fn loads(base: &RunResult, other: &RunResult, series: &[(&Series, &Series)]) -> Vec<String> {
+pub fn loads(base: &RunResult, other: &RunResult, series: &[SeriesPair<'_>]) -> Vec<String> {
     if base.run.imported.is_none() && other.run.imported.is_none() {
         return Vec::new();
     }
@@ -88,7 +89,7 @@ pub fn loads(base: &RunResult, other: &RunResult, series: &[(&Series, &Series)])
         };
         merge(&result.windows.iter().filter(own).collect::<Vec<_>>(), Arrangement::Consecutive)
     };
-    let both = |(a, b): &(&Series, &Series)| Some((window(base, a)?, window(other, b)?));
+    let both = |pair: &SeriesPair<'_>| Some((window(base, pair.base)?, window(other, pair.other)?));
     series.iter().filter_map(both).flat_map(|(a, b)| load_differs(&a, &b)).collect()
 }
 

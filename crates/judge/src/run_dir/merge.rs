@@ -80,7 +80,7 @@ impl Sums {
 /// Sums of one second by key.
 type SecondSums = BTreeMap<Key, Sums>;
 
-/// Reader of one log, at a row.
+/// Position in one log: the row that is merged next.
 struct Cursor {
     path: PathBuf,
     shift_s: f64,

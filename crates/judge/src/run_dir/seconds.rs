@@ -13,7 +13,7 @@ use super::read::plausible;
 use super::stream::{Batches, invalid};
 use crate::summary::merge::client_limited;
 use crate::summary::result::{LoopKind, RunResult, Window};
-use crate::summary::series::{LatencyKind, Second, Series};
+use crate::summary::series::{Block, LatencyKind, Second, Series};
 use plimsoll_recorder::sparse::Sparse;
 use plimsoll_workload::OperationKind;
 use plimsoll_workload::schedule::Role;
@@ -164,7 +164,7 @@ fn add(
         }
         let second = Second {
             second: seconds.value(i),
-            block: (repeats.value(i), blocks.value(i)),
+            block: Block { repeat: repeats.value(i), number: blocks.value(i) },
             time_s: 1.0,
             completed: completed.value(i),
             operations: operations.value(i),
@@ -203,7 +203,7 @@ fn add(
 /// seconds without a row are empty; operations that ended after the window, during the drain, count in its last
 /// second. `None` if the seconds are too far apart.
 fn laid_out(rows: Vec<Second>, windows: &[&Window], origin_unix_s: f64) -> Option<Vec<Second>> {
-    let mut by_block: Vec<((u32, u32), Vec<Second>)> = Vec::new();
+    let mut by_block: Vec<(Block, Vec<Second>)> = Vec::new();
     for row in rows {
         match by_block.iter_mut().find(|(block, _)| *block == row.block) {
             Some((_, rows)) => rows.push(row),
@@ -212,7 +212,7 @@ fn laid_out(rows: Vec<Second>, windows: &[&Window], origin_unix_s: f64) -> Optio
     }
     let mut out = Vec::new();
     for (block, rows) in by_block {
-        let window = windows.iter().find(|w| (w.repeat, w.block) == block);
+        let window = windows.iter().find(|w| Block { repeat: w.repeat, number: w.block } == block);
         out.extend(one_block(rows, block, window.copied(), origin_unix_s)?);
     }
     Some(out)
@@ -220,7 +220,7 @@ fn laid_out(rows: Vec<Second>, windows: &[&Window], origin_unix_s: f64) -> Optio
 
 fn one_block(
     rows: Vec<Second>,
-    block: (u32, u32),
+    block: Block,
     window: Option<&Window>,
     origin_unix_s: f64,
 ) -> Option<Vec<Second>> {

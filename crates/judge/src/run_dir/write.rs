@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use plimsoll_base::text::redacted_document;
+use plimsoll_base::redaction::redacted_document;
 
 /// Replaces the file at `path` by `contents` with secrets redacted, through a temporary file in the same directory.
 ///

@@ -2,7 +2,7 @@
 
 use super::confidence::{Confidence, Ratio, WIDEST};
 use super::estimates::{Estimate, Estimator, Metric};
-use super::series::{LatencyKind, Series};
+use super::series::{Block, LatencyKind, Series};
 use super::student::LEVEL;
 use super::student::{Variance, power_factor, t_probability, t_quantile, welch_freedom};
 
@@ -90,26 +90,28 @@ impl MetricComparison {
     }
 }
 
-/// Returns the correlation of two series' residuals by block, and the number of pairs of blocks. The correlation is
-/// reduced by the amount expected by chance. Returns zeros if the series have different blocks or fewer than eight.
-fn pairing(base: &Series, other: &Series, residuals: (&[f64], &[f64])) -> (f64, usize) {
-    let sums = |series: &Series, residuals: &[f64]| {
-        let mut out: Vec<((u32, u32), f64)> = Vec::new();
-        for (second, residual) in series.seconds.iter().zip(residuals) {
+/// Returns the correlation of two series' residuals of a metric by block, and the number of pairs of blocks. The
+/// correlation is reduced by the amount expected by chance. Returns zeros if the series have different blocks or fewer
+/// than eight.
+fn pairing(base: &mut Estimator<'_>, other: &mut Estimator<'_>, metric: Metric) -> (f64, usize) {
+    let sums = |estimator: &mut Estimator<'_>| {
+        let mut out: Vec<(Block, f64)> = Vec::new();
+        let residuals = residuals(estimator, metric);
+        for (second, residual) in estimator.series.seconds.iter().zip(residuals) {
             match out.last_mut() {
                 Some((block, sum)) if *block == second.block => *sum += residual,
-                _ => out.push((second.block, *residual)),
+                _ => out.push((second.block, residual)),
             }
         }
         out
     };
-    let (a, b) = (sums(base, residuals.0), sums(other, residuals.1));
-    let blocks = |sums: &[((u32, u32), f64)]| sums.iter().map(|(block, _)| *block).collect::<Vec<_>>();
+    let (a, b) = (sums(base), sums(other));
+    let blocks = |sums: &[(Block, f64)]| sums.iter().map(|(block, _)| *block).collect::<Vec<_>>();
     if a.len() < 8 || blocks(&a) != blocks(&b) {
         return (0.0, 0);
     }
     let product: f64 = a.iter().zip(&b).map(|((_, x), (_, y))| x * y).sum();
-    let square = |sums: &[((u32, u32), f64)]| sums.iter().map(|(_, x)| x * x).sum::<f64>();
+    let square = |sums: &[(Block, f64)]| sums.iter().map(|(_, x)| x * x).sum::<f64>();
     let scale = (square(&a) * square(&b)).sqrt();
     let correlation = if scale > 0.0 { product / scale } else { 0.0 };
     let shrunk = correlation - 1.0 / (a.len() as f64).sqrt();
@@ -174,12 +176,7 @@ pub fn compare(
     };
     let scale = |x: f64| if metric == Metric::Errors { x } else { x.max(f64::MIN_POSITIVE).ln() };
     let (av, al, ah, bv, bl, bh) = (scale(av), scale(al), scale(ah), scale(bv), scale(bl), scale(bh));
-    let (correlation, pairs) = if paired {
-        let (x, y) = (residuals(base, metric), residuals(other, metric));
-        pairing(base.series, other.series, (&x, &y))
-    } else {
-        (0.0, 0)
-    };
+    let (correlation, pairs) = if paired { pairing(base, other, metric) } else { (0.0, 0) };
     out.pairs = pairs;
     let reach = |x: f64, y: f64| (x * x + y * y - 2.0 * correlation * x * y).max(0.0).sqrt();
     let change = bv - av;
@@ -249,7 +246,7 @@ mod tests {
             }
             Second {
                 second: s,
-                block: (0, (s / 10) as u32),
+                block: Block { repeat: 0, number: (s / 10) as u32 },
                 time_s: 1.0,
                 completed: 200,
                 operations: 200,

@@ -13,6 +13,7 @@ pub mod consistency;
 pub mod contention;
 pub mod disturbances;
 pub mod estimates;
+pub mod figures;
 pub mod groups;
 pub mod holm;
 pub mod latencies;

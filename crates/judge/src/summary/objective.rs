@@ -235,12 +235,12 @@ impl Objective {
                 let share = estimator.within(clocked, (self.bound / 1e3) as u64);
                 let measured =
                     format!("{} of operations within the limit, {} needed", percent(share.value), percent(q));
-                decide(Measured::of(share, measured_s), (q, |x| x >= q), &measured, percent)
+                decide(Measured::of(share, measured_s), q, |x| x >= q, &measured, percent)
             }
             Metric::Errors => {
                 let share = estimator.errors();
                 let (bound, text) = (self.bound, percent(share.value));
-                decide(Measured::of(share, measured_s), (bound, |x| x < bound), &text, percent)
+                decide(Measured::of(share, measured_s), bound, |x| x < bound, &text, percent)
             }
             Metric::Rate | Metric::Throughput => {
                 let Estimate { value, confidence, .. } = estimator.estimate(metric);
@@ -254,7 +254,7 @@ impl Objective {
                 let bounds = confidence.ends().or((operations as f64 >= MIN_INDEPENDENT).then_some(widest));
                 let bound = self.bound;
                 let measured = Measured { value, confidence, bounds, measured_s };
-                decide(measured, (bound, |x| x > bound), &show(value), show)
+                decide(measured, bound, |x| x > bound, &show(value), show)
             }
         };
         Finding { client_limited: series.client_limited.clone(), ..found }
@@ -346,15 +346,15 @@ impl Measured {
     }
 }
 
-/// Decides by the bounds: a pass if both meet the objective, a fail if neither does. `objective` is the bound and a
-/// function that returns true for values that meet it.
+/// Decides by the bounds: a pass if both meet the objective, a fail if neither does. `limit` is the bound, and
+/// `holds` returns true for values that meet it.
 fn decide(
     measured: Measured,
-    objective: (f64, impl Fn(f64) -> bool),
+    limit: f64,
+    holds: impl Fn(f64) -> bool,
     text: &str,
     show: impl Fn(f64) -> String,
 ) -> Finding {
-    let (limit, holds) = objective;
     let outcome = match measured.bounds.map(|(low, high)| (holds(low), holds(high))) {
         Some((true, true)) => ObjectiveResult::Pass,
         Some((false, false)) => ObjectiveResult::Fail,

@@ -44,7 +44,7 @@ pub enum Difference {
 }
 
 /// Returns the interval of a ratio at the error probability `error`, from its interval at the level of reports.
-fn interval_at((value, low, high): (f64, f64, f64), freedom: f64, error: f64) -> (f64, f64) {
+fn interval_at(value: f64, low: f64, high: f64, freedom: f64, error: f64) -> (f64, f64) {
     let wider = t_quantile_at(1.0 - error, freedom) / t_quantile(freedom);
     (value * (low / value).powf(wider), value * (high / value).powf(wider))
 }
@@ -53,11 +53,13 @@ fn interval_at((value, low, high): (f64, f64, f64), freedom: f64, error: f64) ->
 /// `error` excludes equality, and that they differ by less than `margin` (a share, such as 0.05) if it lies within
 /// the margin.
 pub fn judge_difference(compared: &MetricComparison, error: f64, margin: f64) -> Difference {
-    let (Some(change), Some(freedom)) = (compared.change, compared.freedom) else { return Difference::Open };
+    let (Some((value, low, high)), Some(freedom)) = (compared.change, compared.freedom) else {
+        return Difference::Open;
+    };
     if compared.metric == Metric::Errors {
         return Difference::Open;
     }
-    let (low, high) = interval_at(change, freedom, error);
+    let (low, high) = interval_at(value, low, high, freedom, error);
     if low > 1.0 / (1.0 + margin) && high < 1.0 + margin {
         return Difference::BelowMargin;
     }
@@ -76,7 +78,7 @@ pub fn precision(estimate: &Estimate, error: f64) -> Option<f64> {
     if low <= 0.0 {
         return None;
     }
-    let (low, high) = interval_at((value, low, high), freedom, error);
+    let (low, high) = interval_at(value, low, high, freedom, error);
     Some((high / value - 1.0).max(1.0 - low / value))
 }
 

@@ -31,13 +31,22 @@ pub struct Series {
     pub seconds: Vec<Second>,
 }
 
+/// A block of a phase run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Block {
+    /// Repeat, from 0.
+    pub repeat: u32,
+    /// Block of interleaving, from 0.
+    pub number: u32,
+}
+
 /// Counts of one second.
 #[derive(Debug, Clone, Default)]
 pub struct Second {
     /// Seconds since the run's origin.
     pub second: u64,
-    /// Repeat and block of the phase run.
-    pub block: (u32, u32),
+    /// Block in which the operations ended.
+    pub block: Block,
     /// Part of the second that lies inside the window, in seconds.
     pub time_s: f64,
     /// Successful operations that ended inside the window.

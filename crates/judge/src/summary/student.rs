@@ -33,7 +33,7 @@ pub fn power_factor(freedom: f64) -> f64 {
 /// An estimated variance.
 #[derive(Debug, Clone, Copy)]
 pub struct Variance {
-    /// Variance.
+    /// The variance itself.
     pub value: f64,
     /// Degrees of freedom of its estimate.
     pub freedom: f64,

@@ -157,11 +157,11 @@ pub fn of_points(first: &str, second: &str, figure: &str, points: &[Compared]) -
 mod tests {
     use super::*;
 
-    fn latency(label: &str, change: (f64, f64, f64), verdict: Verdict) -> Compared {
+    fn latency(label: &str, change: [f64; 3], verdict: Verdict) -> Compared {
         Compared {
             label: label.into(),
             less_is_better: true,
-            change: Some(change),
+            change: Some((change[0], change[1], change[2])),
             verdict,
             duration_needed_s: None,
         }
@@ -169,20 +169,20 @@ mod tests {
 
     #[test]
     fn the_winner_comes_first_with_its_factor() {
-        let p50 = latency("get p50", (1.48, 1.41, 1.56), Verdict::Slower);
-        let p99 = latency("p99", (1.01, 0.94, 1.08), Verdict::NoDifference);
+        let p50 = latency("get p50", [1.48, 1.41, 1.56], Verdict::Slower);
+        let p99 = latency("p99", [1.01, 0.94, 1.08], Verdict::NoDifference);
         assert_eq!(
             sentence("A", "B", &p50, std::slice::from_ref(&p99)),
             "A is 1.48x faster than B at get p50 (95%: 1.41-1.56); p99: no difference larger than 8.0%"
         );
-        let better = latency("get p50", (0.5, 0.4, 0.625), Verdict::Faster);
-        let worse = latency("p99", (2.0, 1.5, 3.0), Verdict::Slower);
+        let better = latency("get p50", [0.5, 0.4, 0.625], Verdict::Faster);
+        let worse = latency("p99", [2.0, 1.5, 3.0], Verdict::Slower);
         assert_eq!(
             sentence("A", "B", &better, &[worse]),
             "B is 2.00x faster than A at get p50 (95%: 1.60-2.50); p99: A is 2.00x faster (95%: 1.50-3.00)"
         );
         let rate =
-            Compared { less_is_better: false, ..latency("get rate", (2.0, 1.9, 2.1), Verdict::Faster) };
+            Compared { less_is_better: false, ..latency("get rate", [2.0, 1.9, 2.1], Verdict::Faster) };
         assert_eq!(sentence("A", "B", &rate, &[]), "B is 2.00x faster than A at get rate (95%: 1.90-2.10)");
     }
 
@@ -192,7 +192,7 @@ mod tests {
         let of = |verdicts: &[Verdict]| {
             let point = |verdict: &Verdict| Compared {
                 duration_needed_s: (*verdict == Inconclusive).then_some(16.0),
-                ..latency("get p50", (1.0, 0.9, 1.1), *verdict)
+                ..latency("get p50", [1.0, 0.9, 1.1], *verdict)
             };
             of_points("A", "B", "get p50", &verdicts.iter().map(point).collect::<Vec<_>>())
         };
@@ -218,11 +218,11 @@ mod tests {
 
     #[test]
     fn missing_differences_and_data_are_stated() {
-        let same = latency("get p50", (1.0, 0.8, 1.15), Verdict::NoDifference);
+        let same = latency("get p50", [1.0, 0.8, 1.15], Verdict::NoDifference);
         let short = Compared {
             change: None,
             duration_needed_s: Some(16.0),
-            ..latency("p99", (1.0, 1.0, 1.0), Verdict::Inconclusive)
+            ..latency("p99", [1.0, 1.0, 1.0], Verdict::Inconclusive)
         };
         assert_eq!(
             sentence("A", "B", &same, std::slice::from_ref(&short)),

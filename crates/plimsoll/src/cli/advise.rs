@@ -129,7 +129,7 @@ pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
     let mut left_out = Vec::new();
     let repeated = repeated(&runs);
     for run in &runs {
-        let found = of_run(run, &request, &sources, &objectives, &ranking, (&repeated, &mut left_out))?;
+        let found = of_run(run, &request, &sources, &objectives, &ranking, &repeated, &mut left_out)?;
         let known = |c: &Candidate| candidates.iter().any(|o| (&o.from, &o.name) == (&c.from, &c.name));
         let new: Vec<Candidate> = found.into_iter().filter(|c| !known(c)).collect();
         candidates.extend(new);

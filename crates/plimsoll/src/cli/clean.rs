@@ -66,7 +66,7 @@ fn clean_run(run: &Path, ca_bundle: Option<&Path>) -> Result<(), Exit> {
     let (id, shard, pid) = (environment.run.clone(), environment.shard, environment.pid);
     let shard = shard.map_or_else(Shard::default, |(index, of)| Shard { index, of });
     for facts in &mut environment.stores {
-        match clean_store(run, facts, experiment.as_ref(), (&id, shard, pid), ca_bundle) {
+        match clean_store(run, facts, experiment.as_ref(), &id, shard, pid, ca_bundle) {
             Ok(()) => facts.uncleaned = false,
             Err(exit) => problem = problem.or(Some(exit)),
         }
@@ -82,7 +82,9 @@ fn clean_store(
     run: &Path,
     facts: &StoreFacts,
     experiment: Option<&Experiment>,
-    (id, shard, pid): (&str, Shard, u32),
+    id: &str,
+    shard: Shard,
+    pid: u32,
     ca_bundle: Option<&Path>,
 ) -> Result<(), Exit> {
     if facts.url == "embedded:" || facts.url == "memory:" {

@@ -21,7 +21,7 @@ use crate::session::open;
 use crate::session::preflight::preflight;
 use crate::session::runtime::block_on;
 use plimsoll_base::clock::{MILLISECOND, SECOND, now_ns, wall_now};
-use plimsoll_base::net::limits;
+use plimsoll_base::net::client_limits;
 use plimsoll_base::units::{format_count, format_ms, parse_duration, parse_size};
 use plimsoll_engine::consistency::clients::{Event, MAX_CLIENTS, MIN_SIZE};
 use plimsoll_engine::consistency::findings::{Findings, Guarantee, Violation};
@@ -180,7 +180,7 @@ fn here(
 ) -> Result<Findings, Exit> {
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     let threads = check.counts.2.unwrap_or_else(cores);
-    run(check.plan(now_ns()), store, space, (threads, control), progress).map_err(Exit::store)
+    run(check.plan(now_ns()), store, space, threads, control, progress).map_err(Exit::store)
 }
 
 /// Passes the answers of clients on nodes to the checker in this process.
@@ -215,7 +215,7 @@ fn on_nodes(
         of: launcher.nodes().len() as u64,
         created_unix_ns: wall_now().as_nanosecond() as i64,
         ca_bundle: arguments.ca_bundle.clone(),
-        timeout_ns: arguments.timeout.as_deref().map(|_| limits::timeout().as_nanos() as u64),
+        timeout_ns: arguments.timeout.as_deref().map(|_| client_limits::timeout().as_nanos() as u64),
         credentials: arguments.nodes.credentials()?,
         consistency: Some(check),
         ..Job::default()
@@ -227,7 +227,7 @@ fn on_nodes(
     let (findings, ran) = std::thread::scope(|scope| {
         let plan = &plan;
         let checker = scope.spawn(move || receive(plan, space, &answers, control, &mut progress));
-        let ran = coordinator::run(launcher, &job, (&files, launch_timeout_ns), &Answers(events), control);
+        let ran = coordinator::run(launcher, &job, &files, launch_timeout_ns, &Answers(events), control);
         (checker.join(), ran)
     });
     let _ = std::fs::remove_dir(&files);

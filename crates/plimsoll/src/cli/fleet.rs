@@ -24,7 +24,7 @@ use crate::fleet::node;
 use crate::session::open::add_tables;
 use crate::session::shard::{check, parse_shard};
 use plimsoll_base::clock::{SECOND, wall_now};
-use plimsoll_base::net::limits;
+use plimsoll_base::net::client_limits;
 use plimsoll_base::rng::entropy;
 use plimsoll_base::units::{format_count, format_ms, format_throughput, parse_duration};
 use plimsoll_engine::driver::{Control, Shard};
@@ -150,7 +150,7 @@ impl NodesArguments {
 
 #[derive(Debug, Args)]
 struct ManifestArguments {
-    /// Number of pods, each on another node
+    /// Number of pods; each runs on its own node
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     nodes: u64,
     /// Container image with Plimsoll in its PATH
@@ -282,7 +282,7 @@ fn job(arguments: &RunArguments, experiment: &Experiment, of: u64) -> Result<Job
         workers: arguments.workers.map(|n| n as usize),
         vantage: arguments.vantage.clone(),
         ca_bundle: arguments.ca_bundle.clone(),
-        timeout_ns: arguments.timeout.as_deref().map(|_| limits::timeout().as_nanos() as u64),
+        timeout_ns: arguments.timeout.as_deref().map(|_| client_limits::timeout().as_nanos() as u64),
         max_cost: cost.max_cost,
         prices: cost.prices.iter().map(read).collect::<Result<_, _>>()?,
         in_region: cost.in_region,
@@ -341,7 +341,7 @@ fn run_fleet(arguments: &RunArguments) -> Result<(), Exit> {
         wall_now().strftime("%Y%m%dT%H%M%S"),
         entropy() as u32
     ));
-    let ran = run(launcher.as_ref(), &job, (&nodes, timeout_ns), &Lines::default(), &control);
+    let ran = run(launcher.as_ref(), &job, &nodes, timeout_ns, &Lines::default(), &control);
     let collected = match ran {
         Ok(collected) if !collected.runs.is_empty() => collected,
         failed => {

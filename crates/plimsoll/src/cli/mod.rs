@@ -53,7 +53,7 @@ use exit::Exit;
 use out::note;
 
 use crate::session::embedded::set_program;
-use plimsoll_base::text;
+use plimsoll_base::{redaction, text};
 use plimsoll_s3::url::web::redacted as redacted_url;
 use plimsoll_workload::experiment::closest;
 
@@ -124,7 +124,7 @@ pub fn arguments() -> impl Iterator<Item = String> {
 
 /// Returns the command line for the run record, with secrets redacted.
 pub fn command_line() -> Vec<String> {
-    arguments().map(|word| text::redacted(&redacted_url(&word)).into_owned()).collect()
+    arguments().map(|word| redaction::redacted(&redacted_url(&word)).into_owned()).collect()
 }
 
 /// Returns the error of a command line that has an experiment or a run in place of a command; `None` for other errors.
@@ -150,7 +150,7 @@ fn not_a_command(error: &clap::Error) -> Option<String> {
 /// 3 for an unusable store, 4 if the run was measured but not all results could be written, 101 for a defect
 /// in Plimsoll, and 130 for an interrupted run.
 pub fn main() -> i32 {
-    text::register_secrets_in(arguments());
+    redaction::register_secrets_in(arguments());
     if let Ok(program) = std::env::current_exe() {
         set_program(program);
     }
@@ -160,7 +160,7 @@ pub fn main() -> i32 {
         Err(error) => {
             if error.use_stderr() {
                 let problem = not_a_command(&error).unwrap_or_else(|| error.render().to_string());
-                note(text::redact_assignments(problem.trim_end()));
+                note(redaction::redact_assignments(problem.trim_end()));
                 return 2;
             }
             // --help and --version are not errors.
@@ -197,7 +197,10 @@ pub fn main() -> i32 {
         Ok(()) => 0,
         Err(Exit { code, message }) => {
             if !message.is_empty() {
-                note(format_args!("plimsoll: {}", text::single_line(&text::redact_assignments(&message))));
+                note(format_args!(
+                    "plimsoll: {}",
+                    text::single_line(&redaction::redact_assignments(&message))
+                ));
             }
             code
         }

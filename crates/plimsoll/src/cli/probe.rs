@@ -65,7 +65,7 @@ pub fn probe(arguments: &Arguments) -> Result<(), Exit> {
     if store.capabilities().writes {
         let record = Record::create(&arguments.out, &id, facts)?;
         let root = format!("{}probe/", space.root());
-        let work = writing(&mut background, &opened, (&space, &root), &mut findings);
+        let work = writing(&mut background, &opened, &space, &root, &mut findings);
         block_on(record.control().unless_stopped(work))?;
         let cleaned = block_on(async {
             let mut background = Background::new(store);

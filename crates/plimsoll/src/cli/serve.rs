@@ -18,13 +18,12 @@ use plimsoll_s3::credentials::Credentials;
 use plimsoll_server::access_log::AccessLog;
 use plimsoll_server::accounts::Accounts;
 use plimsoll_server::connections::Timeouts;
-use plimsoll_server::inject::{Injector, Spec};
-use plimsoll_server::memory::MemoryService;
-use plimsoll_server::memory::anomalies::Anomalies;
+use plimsoll_server::inject::Spec;
+use plimsoll_server::memory::serve::serve as serve_memory;
 use plimsoll_server::metrics::ServerMetrics;
 use plimsoll_server::observer::RequestObserver;
 use plimsoll_server::shutdown::{listen_on, watch_for_end};
-use plimsoll_server::{Parts, Settings, Shared, run};
+use plimsoll_server::{Parts, Settings, Shared};
 
 /// Arguments of `plimsoll serve`.
 #[derive(Debug, Args)]
@@ -132,7 +131,6 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
     };
     let scheme = if tls.is_some() { "https" } else { "http" };
     let spec = arguments.inject.as_deref().map(Spec::parse).transpose().map_err(Exit::input)?;
-    let anomalies = spec.as_ref().and_then(Anomalies::of);
     let access_log = arguments.access_log.as_ref().map(|path| {
         AccessLog::create(path).map_err(|e| Exit::input(format!("--access-log {}: {e}", path.display())))
     });
@@ -164,13 +162,12 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
         settings,
         accounts: Accounts::single(credentials),
         tls,
-        injector: spec.map(Injector::new),
         access_log: access_log.transpose()?,
         observers: metrics.into_iter().map(|metrics| Arc::new(metrics) as Arc<dyn RequestObserver>).collect(),
     };
     let shared = Shared::new(parts);
-    let service = Arc::new(MemoryService::new(&shared.memory).with_anomalies(anomalies));
-    run(listener, &shared, &service, &shutdown).map_err(|e| Exit::store(format!("the server failed: {e}")))
+    serve_memory(listener, &shared, spec, &shutdown)
+        .map_err(|e| Exit::store(format!("the server failed: {e}")))
 }
 
 /// Starts a Prometheus endpoint on `address`, and returns the counters that it serves.

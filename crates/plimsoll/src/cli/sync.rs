@@ -168,7 +168,7 @@ impl Arguments {
 
 impl Arguments {
     /// Returns the data to synchronise, with its local directories below `files`, and the transfer settings.
-    fn ground(&self, files: &Path, (bytes, part_size): (u64, u64)) -> Ground {
+    fn ground(&self, files: &Path, bytes: u64, part_size: u64) -> Ground {
         let timeout = self.timeout.as_deref().and_then(|text| parse_duration(text).ok());
         Ground {
             timeout_ns: timeout.unwrap_or(FILE_TIMEOUT_NS),
@@ -239,7 +239,7 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     let mut environment = session::environment(&settings, id.as_str());
     let path = settings.out.join(id.as_str());
     let files = scratch::place(arguments.dir.as_deref().unwrap_or(&path), id.as_str());
-    let ground = arguments.ground(&files, (bytes, part_size));
+    let ground = arguments.ground(&files, bytes, part_size);
     let budget = arguments.budget(&ground, &mut opened, &environment.machine)?;
     let spaces: Vec<KeySpace> =
         opened.iter().map(|store| KeySpace::of_run(store.store.prefix(), &id)).collect();
@@ -262,7 +262,7 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     let written =
         written.map_err(|e| RunError::input(format!("{}: {e}; choose another --dir", files.display())));
     let outcome =
-        written.and_then(|()| loops(arguments, (&ground, &budget), &contenders, &mut result, &mut directory));
+        written.and_then(|()| loops(arguments, &ground, &budget, &contenders, &mut result, &mut directory));
     budget.lift();
     let removed = scratch::remove(&files, id.as_str());
     let mut problem = outcome.err().map(|error| budget.ended().unwrap_or(error));
@@ -340,7 +340,8 @@ fn contenders<'a>(opened: &'a [Opened], spaces: &[KeySpace], clients: &[String])
 
 fn loops(
     arguments: &Arguments,
-    (ground, budget): (&Ground, &Budget),
+    ground: &Ground,
+    budget: &Budget,
     contenders: &[Contender<'_>],
     result: &mut RunResult,
     directory: &mut RunDirectory,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::exit::Exit;
-use plimsoll_base::net::limits;
+use plimsoll_base::net::client_limits;
 use plimsoll_base::units::parse_duration;
 
 /// `--timeout` of commands that send only unmeasured requests.
@@ -43,6 +43,6 @@ pub fn apply(timeout: Option<&str>) -> Result<(), Exit> {
             "--timeout {text}: the deadline must be above 0; omit --timeout for the default of 60s"
         )));
     }
-    limits::set_timeout(Duration::from_nanos(ns));
+    client_limits::set_timeout(Duration::from_nanos(ns));
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::session::RunError;
 use crate::session::open::{Named, open_as};
 use plimsoll_base::clock::{now_ns, wall_now};
 use plimsoll_engine::consistency::clients::{Event, Plan};
-use plimsoll_engine::consistency::run::run_share;
+use plimsoll_engine::consistency::run::{Share, run_share};
 use plimsoll_engine::driver::{Control, Shard};
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
 use plimsoll_s3::credentials::CredentialSource;
@@ -52,7 +52,7 @@ impl ConsistencyJob {
             size: self.size,
             seed: self.seed,
             window_ns: (start_ns, start_ns + duration_ns),
-            timeout_ns: plimsoll_base::net::limits::timeout().as_nanos() as u64,
+            timeout_ns: plimsoll_base::net::client_limits::timeout().as_nanos() as u64,
             conditions: self.conditions,
         }
     }
@@ -82,7 +82,8 @@ const EVERY: Duration = Duration::from_millis(200);
 pub fn execute(
     job: &ConsistencyJob,
     shard: Shard,
-    (ca_bundle, credentials): (Option<&std::path::Path>, Option<CredentialSource>),
+    ca_bundle: Option<&std::path::Path>,
+    credentials: Option<CredentialSource>,
     start: impl FnOnce() -> Option<jiff::Timestamp>,
     control: &Arc<Control>,
     send: impl Fn(Vec<Event>) + Send,
@@ -120,7 +121,7 @@ pub fn execute(
                 }
             }
         });
-        let ran = run_share((&plan, shard), &opened.store, &space, (threads, control), &events);
+        let ran = run_share(Share { plan: &plan, shard, threads, control }, &opened.store, &space, &events);
         drop(events);
         ran
     })

@@ -414,7 +414,8 @@ fn launch(launcher: &dyn Launcher, events: &Sender<Event>) -> Result<Vec<Running
 pub fn run(
     launcher: &dyn Launcher,
     job: &Job,
-    (out, launch_timeout_ns): (&Path, u64),
+    out: &Path,
+    launch_timeout_ns: u64,
     observer: &dyn FleetObserver,
     control: &Control,
 ) -> Result<Collected, FleetError> {

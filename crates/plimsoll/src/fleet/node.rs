@@ -18,7 +18,7 @@ use crate::session::rendezvous::{BudgetChange, Rendezvous, Sharding};
 use crate::session::{Components, RunError, RunSummary, Settings, execute};
 use plimsoll_base::clock::{SECOND, now_ns, wall_now};
 use plimsoll_base::machine::{Machine, open_files};
-use plimsoll_base::net::limits::set_timeout;
+use plimsoll_base::net::client_limits::set_timeout;
 use plimsoll_base::rng::entropy;
 use plimsoll_engine::driver::{Control, Shard};
 use plimsoll_judge::run_dir::environment::StoreFacts;
@@ -341,7 +341,7 @@ fn check_consistency(
     link.control.started(&control);
     let start = || link.start(&control).map(|(at, _)| at);
     let send = |events| link.output.send(Report::Events(events));
-    consistency::execute(check, shard, (job.ca_bundle.as_deref(), credentials(job)), start, &control, send)?;
+    consistency::execute(check, shard, job.ca_bundle.as_deref(), credentials(job), start, &control, send)?;
     link.wait_for_the_others(&control);
     Ok(())
 }

@@ -36,7 +36,8 @@ async fn get(background: &mut Background, key: &str) -> Result<Vec<u8>, Failure>
 pub async fn objects(
     background: &mut Background,
     store: &dyn Store,
-    (space, root): (&KeySpace, &str),
+    space: &KeySpace,
+    root: &str,
     findings: &mut Findings,
 ) {
     let key = format!("{root}object");

@@ -57,11 +57,12 @@ pub(crate) fn brief(failure: &Failure) -> String {
 pub async fn writing(
     background: &mut Background,
     opened: &Opened,
-    (space, root): (&KeySpace, &str),
+    space: &KeySpace,
+    root: &str,
     findings: &mut Findings,
 ) {
     let store = opened.store.as_ref();
-    checks::objects(background, store, (space, root), findings).await;
+    checks::objects(background, store, space, root, findings).await;
     checks::listings(background, store, root, findings).await;
     if store.capabilities().multipart {
         parts::multipart(background, root, findings).await;

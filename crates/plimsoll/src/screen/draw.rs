@@ -40,7 +40,7 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     .areas(area);
     head(frame, model, title, gauge);
     frame.render_widget(Paragraph::new(figures(model)), now);
-    let span = Times::of(model);
+    let span = TimeAxis::of(model);
     if charts.height >= 4 {
         let [left, right] =
             Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).spacing(1).areas(charts);
@@ -64,18 +64,18 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
 }
 
 /// Time axis of all charts, in seconds of the run.
-struct Times {
+struct TimeAxis {
     first: u64,
     last: u64,
 }
 
-impl Times {
+impl TimeAxis {
     /// Returns the kept seconds, at least [`SHORTEST`].
-    fn of(model: &Model) -> Times {
+    fn of(model: &Model) -> TimeAxis {
         let last = model.seconds.back().map_or(0, |s| s.second);
         let first = model.seconds.front().map_or(0, |s| s.second);
         let length = (last - first + 1).clamp(SHORTEST, KEPT as u64);
-        Times { first: (last + 1).saturating_sub(length), last: last.max(length - 1) }
+        TimeAxis { first: (last + 1).saturating_sub(length), last: last.max(length - 1) }
     }
 
     fn length(&self) -> u64 {
@@ -154,7 +154,7 @@ fn figures(model: &Model) -> Line<'static> {
     Line::from(vec![Span::raw(text), failures])
 }
 
-fn throughput(frame: &mut Frame<'_>, model: &Model, span: &Times, area: Rect) {
+fn throughput(frame: &mut Frame<'_>, model: &Model, span: &TimeAxis, area: Rect) {
     let points = points(model, |second| Some(second.completed as f64));
     let top = points.iter().map(|(_, y)| *y).fold(1.0, f64::max) * 1.05;
     let labels = ["0".to_string(), format_per_s(top / 2.0), format_per_s(top)];
@@ -170,7 +170,7 @@ fn throughput(frame: &mut Frame<'_>, model: &Model, span: &Times, area: Rect) {
     );
 }
 
-fn latency(frame: &mut Frame<'_>, model: &Model, span: &Times, area: Rect) {
+fn latency(frame: &mut Frame<'_>, model: &Model, span: &TimeAxis, area: Rect) {
     let log = |value: Option<f64>| value.filter(|ms| *ms > 0.0).map(f64::log10);
     let (p50, p99) = (points(model, |s| log(s.p50_ms)), points(model, |s| log(s.p99_ms)));
     let all = || p50.iter().chain(&p99).map(|(_, y)| *y);
@@ -209,7 +209,7 @@ fn points(model: &Model, value: impl Fn(&Second) -> Option<f64>) -> Vec<(f64, f6
 
 /// Draws the heat strip: a column per time, a row per range of latencies; brighter cells have more of the operations of
 /// their column.
-fn strip(frame: &mut Frame<'_>, model: &Model, span: &Times, area: Rect) {
+fn strip(frame: &mut Frame<'_>, model: &Model, span: &TimeAxis, area: Rect) {
     let block = block("share of operations by latency in ms");
     let inner = block.inner(area);
     frame.render_widget(block, area);

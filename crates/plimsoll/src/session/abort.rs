@@ -80,7 +80,7 @@ impl AbortRules {
     }
 
     /// Adds the counts of one second of a phase, and stops the run if a condition holds.
-    pub fn second(&self, (phase, role): (&str, Role), row: &SecondRow<'_>, control: &Control) {
+    pub fn second(&self, phase: &str, role: Role, row: &SecondRow<'_>, control: &Control) {
         if role != Role::Measure {
             return;
         }

@@ -21,7 +21,8 @@ pub const INTERRUPTED_TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// Marks the stores that were cleaned up in `environment`.
 pub fn clean_up(
-    (experiment, shard): (&Experiment, Shard),
+    experiment: &Experiment,
+    shard: Shard,
     job: &Job,
     environment: &mut Environment,
     observer: &dyn RunObserver,

@@ -306,8 +306,7 @@ fn conclude(
     if !settings.keep && !others_read {
         let timeout = if interrupted { INTERRUPTED_TIMEOUT } else { Duration::MAX };
         let environment = &mut ready.environment;
-        let failed =
-            clean_up((&ready.experiment, owned), &job, environment, observer.as_ref(), &path, timeout);
+        let failed = clean_up(&ready.experiment, owned, &job, environment, observer.as_ref(), &path, timeout);
         left_behind = failed.is_some();
         problem = problem.or(failed);
     }

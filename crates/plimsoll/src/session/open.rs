@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::embedded::EmbeddedServer;
 use super::error::RunError;
 use super::runtime::block_on;
-use plimsoll_base::text::{redacted_document, register_secret};
+use plimsoll_base::redaction::{redacted_document, register_secret};
 use plimsoll_engine::store::Store;
 use plimsoll_engine::store::dynamodb::DynamoDbStore;
 use plimsoll_engine::store::file::FileStore;

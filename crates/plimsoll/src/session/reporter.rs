@@ -264,7 +264,7 @@ impl Listener for Reporter<'_> {
                 live.second(place, row);
             }
             if let Some(abort) = &self.abort {
-                abort.second((place.phase, place.role), row, self.control);
+                abort.second(place.phase, place.role, row, self.control);
             }
         }
     }

@@ -20,7 +20,7 @@ use plimsoll_workload::experiment::Experiment;
 use plimsoll_workload::schedule::Role;
 use plimsoll_workload::schedule::plan::PhaseRun;
 
-/// Question that ends a run when it is answered.
+/// A question. The run ends as soon as the measurements answer it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Question {
     /// Comparison of two stores: one of them is better, or they differ by less than the margin.
@@ -92,7 +92,7 @@ struct Answering {
 /// Answer at one look: the sentence, and whether it ends the run.
 struct Answer {
     sentence: String,
-    answered: bool,
+    ends_run: bool,
 }
 
 fn change_in_words(compared: &MetricComparison, look: &str) -> String {
@@ -128,7 +128,7 @@ impl Answering {
     /// Compares the first measured operation of both stores.
     fn compare(&self, series: &[Series], error: f64, margin: f64) -> Answer {
         let mut measured = series.iter().filter(|s| s.role == Role::Measure);
-        let open = |sentence: String| Answer { sentence, answered: false };
+        let open = |sentence: String| Answer { sentence, ends_run: false };
         let Some(first) = measured.next() else { return open("nothing was measured".into()) };
         let same = |s: &&Series| {
             s.store != first.store
@@ -155,7 +155,7 @@ impl Answering {
                     .map_or(String::new(), |seconds| format!("; about {seconds:.0} s more per store"));
                 open(format!("no answer yet: {}{more}", change_in_words(&compared, &main.label)))
             }
-            _ => Answer { sentence: sentence(&stores[0], &stores[1], &main, &others), answered: true },
+            _ => Answer { sentence: sentence(&stores[0], &stores[1], &main, &others), ends_run: true },
         }
     }
 
@@ -170,11 +170,11 @@ impl Answering {
         let Some(widest) = widest.filter(|_| !widths.is_empty()) else {
             return Answer {
                 sentence: "no answer yet: too little data for an interval".into(),
-                answered: false,
+                ends_run: false,
             };
         };
         let sentence = format!("{} is known to within {:.1}%", target.metric, 100.0 * widest);
-        Answer { sentence, answered: widest <= share }
+        Answer { sentence, ends_run: widest <= share }
     }
 
     fn judge(&mut self, series: &[Series]) -> bool {
@@ -190,9 +190,9 @@ impl Answering {
         };
         self.figures.looks += 1;
         self.figures.measured_s = measured_s;
-        self.figures.answered = answer.answered;
+        self.figures.answered = answer.ends_run;
         self.figures.answer = answer.sentence;
-        answer.answered
+        answer.ends_run
     }
 
     /// Returns the phase runs up to the next look.

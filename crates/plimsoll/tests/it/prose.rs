@@ -105,3 +105,54 @@ fn source_files_have_at_most_500_lines() {
     let long: Vec<_> = sources.filter(|file| lines(file) > 500).collect();
     assert!(long.is_empty(), "over 500 lines: {long:?}");
 }
+
+/// Returns the parameters of the functions in a file, as `name: type`.
+fn parameters(text: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    for (at, _) in text.match_indices("fn ") {
+        let named = text[at + 3..].trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
+        // A generic function: its parameters follow the generic ones.
+        let open = match named.find(['(', '\n']) {
+            Some(open) if named.len() < text.len() - at - 3 => open,
+            _ => continue,
+        };
+        let (mut depth, mut parameter, mut before) = (0, String::new(), ' ');
+        for c in named[open..].chars() {
+            let closes = ")]}".contains(c) || c == '>' && before != '-';
+            depth += i32::from("([{<".contains(c)) - i32::from(closes);
+            before = c;
+            match (c, depth) {
+                (_, 0) | (',', 1) => out.push(std::mem::take(&mut parameter)),
+                ('(', 1) if parameter.is_empty() => {}
+                (c, _) => parameter.push(c),
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn no_parameter_is_a_tuple() {
+    let tuple = |parameter: &String| {
+        let mut depth = 0;
+        let colon = parameter.char_indices().position(|(_, c)| {
+            depth += i32::from(c == '(') - i32::from(c == ')');
+            c == ':' && depth == 0
+        });
+        let kind = parameter.chars().skip(colon.map_or(usize::MAX, |at| at + 1)).collect::<String>();
+        let kind = kind.trim().trim_start_matches('&').trim_start_matches("mut ");
+        kind.starts_with('(') && kind != "()" && !kind.starts_with("(dyn ")
+    };
+    let mut wrong = Vec::new();
+    for file in rust_files() {
+        let found = parameters(&std::fs::read_to_string(&file).unwrap());
+        wrong.extend(found.into_iter().filter(tuple).map(|p| format!("{}: {}", file.display(), p.trim())));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let made = "f<T>(&self, (a, b): (u8, u8), c: &mut (T, u8), d: (), e: &mut (dyn Fn() + Send)) {}";
+    let made = parameters(&["fn", made].join(" "));
+    assert_eq!(made.iter().filter(|parameter| tuple(parameter)).count(), 2, "{made:?}");
+}

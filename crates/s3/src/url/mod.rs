@@ -28,7 +28,7 @@ pub enum StoreUrl {
     Web(Box<WebUrl>),
     /// An Amazon DynamoDB table.
     DynamoDb(Box<DynamoDbUrl>),
-    /// A directory, and the steps of a put.
+    /// A directory, and how puts write files in it.
     File(std::path::PathBuf, Steps),
     /// The memory of this process; for tests of Plimsoll, not for measurements.
     Memory,

@@ -2,7 +2,7 @@
 //! path is a single object.
 
 use super::UrlError;
-use plimsoll_base::text::{redact_assignments, register_secrets_in};
+use plimsoll_base::redaction::{redact_assignments, register_secrets_in};
 
 /// A parsed web URL with all defaults resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::object::{Object, Objects};
 use super::state::Bucket;
 use crate::error::ApiError;
-use crate::paging::{Entries, page};
+use crate::paging::{EntryCursor, page};
 use crate::service::{ListPage, ListQuery, Listed};
 use plimsoll_base::net::encode::hex;
 use plimsoll_s3::sign::sha256;
@@ -32,7 +32,7 @@ struct InOrder<'a> {
     from: Bound<String>,
 }
 
-impl Entries for InOrder<'_> {
+impl EntryCursor for InOrder<'_> {
     fn seek(&mut self, from: Bound<String>) {
         self.from = from;
     }

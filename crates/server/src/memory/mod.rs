@@ -3,6 +3,7 @@
 pub mod anomalies;
 mod listing;
 pub mod object;
+pub mod serve;
 pub mod state;
 
 use std::ops::Range;

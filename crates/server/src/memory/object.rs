@@ -1,4 +1,4 @@
-//! Stored objects.
+//! Objects that the memory service stores.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -9,6 +9,7 @@ pub mod estimate;
 pub mod field_specs;
 pub mod locate;
 pub mod objects;
+mod phase_fields;
 pub mod records;
 pub mod replay;
 pub mod resolve;

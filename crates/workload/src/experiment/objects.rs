@@ -64,7 +64,7 @@ pub fn resolve_objects(
 ) -> Result<Datasets, Problem> {
     let objects = &written.objects;
     if let Some(records) = &objects.records {
-        return record_datasets(objects, records, mix, (slots, open), seed);
+        return record_datasets(objects, records, mix, slots, open, seed);
     }
     let read = resolve_read(objects, seed, before)?;
     check_use(objects, mix, read.as_ref())?;
@@ -205,7 +205,8 @@ fn record_datasets(
     objects: &ObjectsSpec,
     records: &super::spec::RecordsSpec,
     mix: &Mix,
-    (slots, open): (u64, bool),
+    slots: u64,
+    open: bool,
     seed: u64,
 ) -> Result<Datasets, Problem> {
     if mix.share(OperationKind::Delete) > 0 {

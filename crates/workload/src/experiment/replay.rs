@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Problem;
-use super::resolve::{
+use super::phase_fields::{
     DEFAULT_CONCURRENCY, DEFAULT_IN_FLIGHT, PREPARE_RETRIES, resolve_verify, resolve_waits, role_of, slots,
 };
 use super::spec::{ConcurrencySpec, ExperimentSpec, ObjectsSpec, PhaseSpec, TraceSpec};
@@ -77,7 +77,8 @@ impl Replay {
 pub fn resolve_replay(
     written: &PhaseSpec,
     trace: &TraceSpec,
-    (seed, repeats): (u64, u32),
+    seed: u64,
+    repeats: u32,
     before: &[Phase],
 ) -> Result<Phase, Problem> {
     check_fields(written)?;

@@ -8,6 +8,10 @@ use serde::Deserialize;
 
 use super::locate::{line_of, parse_set, set};
 use super::objects::{Datasets, resolve_objects, resolve_range};
+use super::phase_fields::{
+    DEFAULT_CONCURRENCY, DEFAULT_IN_FLIGHT, PREPARE_RETRIES, length, resolve_verify, resolve_waits, role_of,
+    slots,
+};
 use super::records::resolve_scan;
 use super::replay::resolve_replay;
 use super::spec::{ArrivalSpec, ConcurrencySpec, ExperimentSpec, PhaseSpec, RateSpec};
@@ -19,26 +23,16 @@ use crate::popularity::Popularity;
 use crate::schedule::arrival::Arrival;
 use crate::schedule::plan::Order;
 use crate::schedule::ramp::{Ramp, Stop};
-use crate::schedule::{Limit, Load, Phase, Role, SweepPlace, Verify};
+use crate::schedule::{Limit, Load, Phase, Role, SweepPlace};
 use crate::{OperationKind, ScanLength, Workload};
 use plimsoll_base::clock::SECOND;
-use plimsoll_base::units::{parse_duration, parse_rate};
+use plimsoll_base::units::parse_rate;
 
-/// Default number of operations in flight of a closed loop.
-pub const DEFAULT_CONCURRENCY: u64 = 16;
-/// Default maximum number of operations in flight of an open loop.
-pub const DEFAULT_IN_FLIGHT: u64 = 1024;
 /// Default maximum number of operations in flight of a ramp that ends at its plateau.
 pub const DEFAULT_RAMP_TO: u64 = 512;
 const DEFAULT_DURATION_NS: u64 = 30 * SECOND;
-const DEFAULT_TIMEOUT_NS: u64 = 60 * SECOND;
-const DEFAULT_DRAIN_NS: u64 = 10 * SECOND;
 const DEFAULT_BLOCK: &str = "10s";
 const DEFAULT_REWARM: &str = "1s";
-/// Default number of retries in prepare phases. They retry because later phases need every object.
-pub(super) const PREPARE_RETRIES: u32 = 10;
-/// Maximum number of connection slots; one host cannot keep more connections open.
-const MAX_SLOTS: u64 = 65_536;
 const MAX_STEPS: u32 = 1_000;
 
 /// Parses and resolves the text of an experiment file; the `--set` options in `sets` override its values.
@@ -136,25 +130,10 @@ pub fn resolve(written: ExperimentSpec) -> Result<Experiment, Problem> {
     Ok(Experiment { name, description, seed, stores, named, repeats, order, block_ns, rewarm_ns, phases })
 }
 
-pub(super) fn length(field: &str, text: &str) -> Result<u64, Problem> {
-    parse_duration(text).map_err(|e| Problem::new(field, format!("{field}: {e}")))
-}
-
 fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 64
         && text.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
-}
-
-pub(super) fn role_of(written: &PhaseSpec) -> Result<Role, Problem> {
-    match written.role.as_deref() {
-        None | Some("measure") => Ok(Role::Measure),
-        Some("warmup") => Ok(Role::Warmup),
-        Some("prepare") => Ok(Role::Prepare),
-        Some(other) => {
-            Err(Problem::new("role", format!("unknown role '{other}'; use prepare, warmup or measure")))
-        }
-    }
 }
 
 fn check_name(written: &PhaseSpec, before: &[Phase]) -> Result<(), Problem> {
@@ -170,7 +149,7 @@ fn check_name(written: &PhaseSpec, before: &[Phase]) -> Result<(), Problem> {
 fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase]) -> Result<Phase, Problem> {
     check_name(written, before)?;
     if let Some(trace) = &written.trace {
-        return resolve_replay(written, trace, (seed, repeats), before);
+        return resolve_replay(written, trace, seed, repeats, before);
     }
     let role = role_of(written)?;
     let mix = resolve_mix(&written.operations)?;
@@ -239,32 +218,6 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
     })
 }
 
-/// Resolves the deadline of an operation and the maximum length of the drain, in nanoseconds.
-pub(super) fn resolve_waits(written: &PhaseSpec) -> Result<(u64, u64), Problem> {
-    let timeout_ns = written.timeout.as_deref().map_or(Ok(DEFAULT_TIMEOUT_NS), |t| length("timeout", t))?;
-    if timeout_ns == 0 {
-        return Err(Problem::new("timeout", "timeout must be above 0"));
-    }
-    let drain_ns = written.drain.as_deref().map_or(Ok(DEFAULT_DRAIN_NS), |t| length("drain", t))?;
-    Ok((timeout_ns, drain_ns))
-}
-
-/// Resolves the verification of contents.
-pub(super) fn resolve_verify(written: &PhaseSpec) -> Result<Verify, Problem> {
-    let verify = written.verify.as_deref().unwrap_or("on");
-    let verify = Verify::from_name(verify).ok_or_else(|| {
-        Problem::new("verify", format!("unknown value '{verify}' of verify; use on, off or readback"))
-    })?;
-    let read_only = ["get", "get_range", "head", "list", "scan", "delete"];
-    if verify == Verify::Readback && written.operations.keys().all(|name| read_only.contains(&name.as_str()))
-    {
-        let problem = "verify readback: the phase writes nothing that could be read back; use on, which compares every \
-                       byte that is read";
-        return Err(Problem::new("verify", problem));
-    }
-    Ok(verify)
-}
-
 fn resolve_limit(
     written: &PhaseSpec,
     role: Role,
@@ -318,13 +271,6 @@ fn resolve_mix(operations: &BTreeMap<String, u32>) -> Result<Mix, Problem> {
         weights.push((kind, *weight));
     }
     Mix::new(&weights).map_err(|e| Problem::new("operations", e.to_string()))
-}
-
-pub(super) fn slots(field: &str, n: u64) -> Result<usize, Problem> {
-    match n {
-        n if (1..=MAX_SLOTS).contains(&n) => Ok(n as usize),
-        n => Err(Problem::new(field, format!("{field} = {n} must be between 1 and {MAX_SLOTS}"))),
-    }
 }
 
 fn stop_of(field: &str, text: Option<&str>) -> Result<Stop, Problem> {

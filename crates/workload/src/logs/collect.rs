@@ -28,7 +28,7 @@ pub struct Collected {
     pub resolution_ns: u64,
 }
 
-/// Maximum number of distinct names of operations that are left out.
+/// Maximum number of names of operations in `left_out`, so that a hostile log cannot fill the memory.
 const MAX_NAMES: usize = 200;
 /// Size that stands for an unknown one.
 const UNKNOWN: u64 = u64::MAX;

@@ -172,7 +172,8 @@ fn blocks(
     number: usize,
     store: usize,
     repeat: u32,
-    (block_ns, stores): (u64, usize),
+    block_ns: u64,
+    stores: usize,
 ) -> Vec<PhaseRun> {
     let phase_runs = whole(phase, number, store, repeat);
     let (true, None, Some(length)) = (phase.ramp.is_none(), phase.limit.operations, phase.limit.duration_ns)
@@ -225,7 +226,7 @@ pub fn plan(phases: &[Phase], layout: Layout, stores: usize) -> Vec<PhaseRun> {
     for repeat in 0..layout.repeats {
         for (number, phase) in numbered().filter(|(_, p)| p.role != Role::Prepare) {
             let of_store: Vec<Vec<PhaseRun>> = (0..stores)
-                .map(|store| blocks(phase, number, store, repeat, (layout.block_ns, stores)))
+                .map(|store| blocks(phase, number, store, repeat, layout.block_ns, stores))
                 .collect();
             let count = of_store.first().map_or(0, Vec::len);
             for block in 0..count {

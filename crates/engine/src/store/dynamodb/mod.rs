@@ -22,8 +22,8 @@ use super::{
 };
 use answer::{Item, listing_of, read};
 use plimsoll_base::clock::{SECOND, Timer, now_ns};
+use plimsoll_base::net::client_limits::MAX_RESPONSE_BYTES;
 use plimsoll_base::net::encode::hex;
-use plimsoll_base::net::limits::MAX_RESPONSE_BYTES;
 use plimsoll_base::provider::calls::Call as BilledCall;
 use plimsoll_recorder::store_facts::RelayFacts;
 use plimsoll_s3::checksum::base64;

@@ -24,7 +24,7 @@ use super::{
     Failure, Local, Observer, Reply, Request, Store, Timings,
 };
 use plimsoll_base::clock::now_ns;
-use plimsoll_base::net::limits::MAX_RESPONSE_BYTES;
+use plimsoll_base::net::client_limits::MAX_RESPONSE_BYTES;
 use plimsoll_base::provider::Profile;
 use plimsoll_recorder::store_facts::RelayFacts;
 use plimsoll_s3::url::gcs::{GcsUrl, UploadMethod};

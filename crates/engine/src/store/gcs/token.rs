@@ -15,7 +15,7 @@ use reqsign_google::{
 
 use plimsoll_base::clock::{now_ns, wall_now};
 use plimsoll_base::net::chain::context;
-use plimsoll_base::text::register_secret;
+use plimsoll_base::redaction::register_secret;
 use plimsoll_recorder::store_facts::BackgroundRequest;
 use plimsoll_recorder::store_facts::BackgroundRequestKind;
 

@@ -4,7 +4,7 @@ use hyper::header::{CONTENT_LENGTH, ETAG, HeaderName};
 
 use crate::store::http::reading::{Reading, SHORT_BODY};
 use crate::store::{Failure, Reply, Request};
-use plimsoll_base::net::limits::MAX_RESPONSE_BYTES;
+use plimsoll_base::net::client_limits::MAX_RESPONSE_BYTES;
 use plimsoll_s3::checksum::Algorithm;
 use plimsoll_s3::error::S3Error;
 use plimsoll_s3::message::{Listing, completed, delete_many_failure, upload_id, uploads, versions};

@@ -198,7 +198,7 @@ impl S3Connection {
             Some(by) if self.presigns(request) => self.presign(&by, &method, &extra),
             Some(by) => {
                 let in_session = self.sessions.is_some() && needs_session(request);
-                self.sign((&by, in_session), &method, body.as_ref(), &extra, &mut headers)?;
+                self.sign(&by, in_session, &method, body.as_ref(), &extra, &mut headers)?;
             }
             None => {}
         }
@@ -260,7 +260,8 @@ impl S3Connection {
 
     fn sign(
         &mut self,
-        (credentials, in_session): (&Credentials, bool),
+        credentials: &Credentials,
+        in_session: bool,
         method: &hyper::Method,
         body: Option<&Body>,
         extra: &[(HeaderName, String)],

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 
 use crate::store::Failure;
 use plimsoll_base::clock::{Timer, now_ns, wall_now};
+use plimsoll_base::net::client_limits;
 use plimsoll_base::net::connection::{HttpConnection, Payload, Target};
-use plimsoll_base::net::limits;
 use plimsoll_recorder::ErrorClass;
 use plimsoll_recorder::Timings;
 use plimsoll_recorder::store_facts::BackgroundRequest;
@@ -152,7 +152,7 @@ impl Inner {
     /// Creates one session and records the request.
     async fn create(&self) -> Result<(Credentials, Duration), Failure> {
         let began_ns = now_ns();
-        let time_limit = MAX_REQUEST_TIME.min(limits::timeout());
+        let time_limit = MAX_REQUEST_TIME.min(client_limits::timeout());
         let made = tokio::time::timeout(time_limit, self.request()).await;
         let slow = || no_session(format!("no response within {} s", time_limit.as_secs_f64()));
         let made = made.unwrap_or_else(|_| Err(slow()));
@@ -202,7 +202,7 @@ impl Inner {
         while let Some(piece) =
             connection.next_piece(&mut body).await.map_err(|e| no_session(e.to_string()))?
         {
-            if answer.len() + piece.len() > limits::MAX_CREDENTIAL_BYTES {
+            if answer.len() + piece.len() > client_limits::MAX_CREDENTIAL_BYTES {
                 return Err(no_session("the response is too large".into()));
             }
             answer.extend_from_slice(&piece);

@@ -220,7 +220,7 @@ fn compact(
             }
         });
         match step? {
-            Step::Copied => return compaction.reap(engine),
+            Step::Copied => return compaction.remove_segment(engine),
             Step::Copy(batch, keys) => {
                 let bytes = batch.bytes();
                 let work = batch.work(compaction.keep_removals());

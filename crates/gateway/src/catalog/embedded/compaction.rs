@@ -202,7 +202,7 @@ impl Compaction {
     ///
     /// # Errors
     /// If the disk fails.
-    pub fn reap(&self, engine: &Engine) -> Result<(), CatalogError> {
+    pub fn remove_segment(&self, engine: &Engine) -> Result<(), CatalogError> {
         let id = self.segment.id;
         assert!(self.is_copied, "log segment {id} is removed before all its records in use were copied");
         assert!(!self.is_unverified, "log segment {id} is removed before its copies were verified");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plimsoll_base::clock::now_ns;
 use plimsoll_base::net::tls::client_config;
-use plimsoll_base::text::register_secret;
+use plimsoll_base::redaction::register_secret;
 use tokio::runtime::Handle;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::{Error, SqlState};

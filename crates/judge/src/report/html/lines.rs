@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::summary::percentiles::samples_needed;
-use crate::summary::series::{LatencyKind, Second, Series};
+use crate::summary::series::{Block, LatencyKind, Second, Series};
 use plimsoll_recorder::sparse::{BUCKETS, Sparse, edges_us};
 use plimsoll_workload::schedule::Role;
 
@@ -147,7 +147,7 @@ pub fn bands(series: &[Series], subject: impl Fn(&Series) -> usize) -> Vec<Band>
     for s in series {
         let name = s.step.map_or_else(|| s.phase.clone(), |step| format!("{}_{}", s.phase, step + 1));
         let store = subject(s);
-        let mut blocks: BTreeMap<(u32, u32), (u64, u64)> = BTreeMap::new();
+        let mut blocks: BTreeMap<Block, (u64, u64)> = BTreeMap::new();
         for second in &s.seconds {
             let edges = blocks.entry(second.block).or_insert((second.second, second.second + 1));
             *edges = (edges.0.min(second.second), edges.1.max(second.second + 1));

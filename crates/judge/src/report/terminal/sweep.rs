@@ -51,7 +51,7 @@ fn matrices(group: &[&SweepFigures], title: &str, names: &[(&str, String)]) -> S
     let notes = [("; *: limited by this client", limited), ("; !: with failures", failed)];
     let note: String = notes.iter().filter(|(_, holds)| *holds).map(|(text, _)| *text).collect();
     let shown = figures.iter().filter(|(name, _)| moves || *name != "throughput");
-    shown.map(|(name, figure)| matrix(group, names, (&format!("{title}{name}"), &note), *figure)).collect()
+    shown.map(|(name, figure)| matrix(group, names, &format!("{title}{name}"), &note, *figure)).collect()
 }
 
 /// Renders a matrix with the load, or the only swept field, in its columns, and with a row for each store and value of
@@ -59,7 +59,8 @@ fn matrices(group: &[&SweepFigures], title: &str, names: &[(&str, String)]) -> S
 fn matrix(
     group: &[&SweepFigures],
     names: &[(&str, String)],
-    (title, note): (&str, &str),
+    title: &str,
+    note: &str,
     figure: fn(&SweepPoint) -> Option<String>,
 ) -> String {
     let fields = group[0].fields();

@@ -3,9 +3,10 @@
 use super::check_primary;
 use crate::cli::exit::Exit;
 use plimsoll_base::units::short_names;
-use plimsoll_judge::report::comparison::{Comparison, GroupPair, Subject, group_rows};
+use plimsoll_judge::report::comparison::{Comparison, Subject, group_rows};
 use plimsoll_judge::run_dir::comparable;
 use plimsoll_judge::run_dir::run::Run;
+use plimsoll_judge::summary::figures::{Choice, GroupPair};
 use plimsoll_judge::summary::objective::Target;
 use plimsoll_judge::summary::series::Series;
 use plimsoll_workload::schedule::Role;
@@ -89,7 +90,7 @@ pub fn compare_groups(
             "the groups have no measured phase in common; compare runs of the same experiment",
         ));
     }
-    let rows = group_rows(&pairs, primary, also);
+    let rows = group_rows(&pairs, Choice { primary, also });
     check_primary(primary, &rows)?;
     let short = short_names(&[&stores[0], &stores[1]]);
     let distinct = stores[0] != stores[1];

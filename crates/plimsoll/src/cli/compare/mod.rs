@@ -11,6 +11,7 @@ use super::out::{append, say};
 use super::runs::find;
 use plimsoll_judge::report::comparison::{Comparison, Row, rows};
 use plimsoll_judge::run_dir::run::{Run, read};
+use plimsoll_judge::summary::figures::{Choice, SeriesPair};
 use plimsoll_judge::summary::objective::{ChangeBound, ObjectiveResult, Target};
 use plimsoll_judge::summary::series::{LatencyKind, Series};
 
@@ -66,9 +67,11 @@ struct Check {
 }
 
 /// Returns the pairs of series with the same phase, step and operation.
-fn matching<'a>(base: &'a Side<'_>, other: &'a Side<'_>) -> Vec<(&'a Series, &'a Series)> {
+fn matching<'a>(base: &'a Side<'_>, other: &'a Side<'_>) -> Vec<SeriesPair<'a>> {
     let same = |a: &Series, b: &Series| (&a.phase, a.step, &a.operation) == (&b.phase, b.step, &b.operation);
-    base.series().filter_map(|a| other.series().find(|b| same(a, b)).map(|b| (a, b))).collect()
+    base.series()
+        .filter_map(|a| other.series().find(|b| same(a, b)).map(|other| SeriesPair { base: a, other }))
+        .collect()
 }
 
 /// Compares two sides.
@@ -76,7 +79,8 @@ fn matching<'a>(base: &'a Side<'_>, other: &'a Side<'_>) -> Vec<(&'a Series, &'a
 /// # Errors
 /// Exit code 2 if they are not comparable, or if one of them did not measure `primary`.
 fn compare_pair(
-    (base, other): (&Side<'_>, &Side<'_>),
+    base: &Side<'_>,
+    other: &Side<'_>,
     primary: Option<&Target>,
     also: &[Target],
 ) -> Result<Comparison, Exit> {
@@ -99,7 +103,7 @@ fn compare_pair(
             base.subject.name, other.subject.name
         )));
     }
-    let rows = rows(&series, primary, also, within);
+    let rows = rows(&series, Choice { primary, also }, within);
     check_primary(primary, &rows)?;
     Ok(Comparison {
         base: base.subject.clone(),
@@ -147,7 +151,7 @@ pub fn comparisons(
     primary: Option<&Target>,
     also: &[Target],
 ) -> Result<Vec<Comparison>, Exit> {
-    pairs(runs)?.iter().map(|(base, other)| compare_pair((base, other), primary, also)).collect()
+    pairs(runs)?.iter().map(|(base, other)| compare_pair(base, other, primary, also)).collect()
 }
 
 /// Judges the comparisons by the bounds.

@@ -47,14 +47,14 @@ impl<'a> Side<'a> {
 }
 
 /// Gives both sides the shortest names that differ.
-fn name<'a>(mut pair: (Side<'a>, Side<'a>), alone: bool) -> (Side<'a>, Side<'a>) {
-    let short = short_names(&[&pair.0.store, &pair.1.store]);
-    let (a, b) = (pair.0.names(&short[0], alone), pair.1.names(&short[1], alone));
+fn name<'a>(mut base: Side<'a>, mut other: Side<'a>, alone: bool) -> (Side<'a>, Side<'a>) {
+    let short = short_names(&[&base.store, &other.store]);
+    let (a, b) = (base.names(&short[0], alone), other.names(&short[1], alone));
     let distinct = a.into_iter().zip(b).find(|(a, b)| a != b);
     // The names are all equal only if a run is compared with itself.
-    (pair.0.subject.name, pair.1.subject.name) =
+    (base.subject.name, other.subject.name) =
         distinct.unwrap_or_else(|| (format!("{} (first)", short[0]), format!("{} (second)", short[1])));
-    pair
+    (base, other)
 }
 
 /// Returns the pairs to compare: with one run, the first store of the experiment and each other store; with
@@ -88,11 +88,11 @@ pub fn pairs<'a>(runs: &[&'a Run]) -> Result<Vec<(Side<'a>, Side<'a>)>, Exit> {
     let mut out = Vec::new();
     for (run, own) in runs.iter().zip(&all).skip(1) {
         if let ([a], [b]) = (all[0].as_slice(), own.as_slice()) {
-            out.push(name((Side::new(runs[0], a), Side::new(run, b)), true));
+            out.push(name(Side::new(runs[0], a), Side::new(run, b), true));
             continue;
         }
         for store in own.iter().filter(|s| all[0].contains(s)) {
-            out.push(name((Side::new(runs[0], store), Side::new(run, store)), false));
+            out.push(name(Side::new(runs[0], store), Side::new(run, store), false));
         }
     }
     if out.is_empty() {

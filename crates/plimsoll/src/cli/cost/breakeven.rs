@@ -115,7 +115,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
             "--between needs two different providers, such as --between aws-s3-express,cloudflare-r2",
         ));
     }
-    let found = breakeven(&tariffs, &request.workload, vary, (from, to));
+    let found = breakeven(&tariffs, &request.workload, vary, from..=to);
     let found = found.map_err(|e| Exit::input(format!("--vary {}: {e}", vary.name())))?;
     if found.points.iter().all(|p| p.totals_usd.iter().all(Option::is_none)) {
         let bills = Bills::of(&tariffs, &request.usage, Vec::new());

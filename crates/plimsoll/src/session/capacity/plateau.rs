@@ -14,7 +14,7 @@ const OUTLIER: f64 = 0.9;
 /// Gain of another concurrency over the upper end of the interval, as a share, above which it must be measured too.
 const BETTER: f64 = 0.05;
 /// Maximum number of disturbed steps that are left out.
-const MAX_LEFT_OUT: u32 = 4;
+const MAX_SKIPPED_STEPS: u32 = 4;
 
 /// Steps at the best concurrency of a survey.
 pub struct Plateau {
@@ -22,7 +22,7 @@ pub struct Plateau {
     pub concurrency: usize,
     /// Throughput of each step in operations per second.
     per_s: Vec<f64>,
-    left_out: u32,
+    skipped_steps: u32,
     /// Shares of the time for which the client paused in the recorded steps that it disturbed.
     disturbed: Vec<f64>,
 }
@@ -30,16 +30,16 @@ pub struct Plateau {
 impl Plateau {
     /// Creates a measurement without steps.
     pub fn new(concurrency: usize) -> Plateau {
-        Plateau { concurrency, per_s: Vec::new(), left_out: 0, disturbed: Vec::new() }
+        Plateau { concurrency, per_s: Vec::new(), skipped_steps: 0, disturbed: Vec::new() }
     }
 
     /// Records a step during which the client paused for a share of the time. Steps with a disturbed client are left
-    /// out, up to [`MAX_LEFT_OUT`] of them. Returns the mean if it shows that the step of the survey, with
+    /// out, up to [`MAX_SKIPPED_STEPS`] of them. Returns the mean if it shows that the step of the survey, with
     /// `surveyed_per_s`, was an outlier.
     pub fn note(&mut self, per_s: f64, paused_share: f64, surveyed_per_s: f64) -> Option<f64> {
         let disturbed = paused_share > DISTURBED_SHARE;
-        if disturbed && self.left_out < MAX_LEFT_OUT {
-            self.left_out += 1;
+        if disturbed && self.skipped_steps < MAX_SKIPPED_STEPS {
+            self.skipped_steps += 1;
             return None;
         }
         self.disturbed.extend(disturbed.then_some(paused_share));
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_client_that_is_disturbed_in_most_steps_hides_the_capacity() {
         let mut plateau = Plateau::new(8);
-        (0..MAX_LEFT_OUT).for_each(|_| assert_eq!(plateau.note(87.0, 0.13, 88.0), None));
+        (0..MAX_SKIPPED_STEPS).for_each(|_| assert_eq!(plateau.note(87.0, 0.13, 88.0), None));
         assert_eq!((plateau.mean(), plateau.paused_share()), (None, None));
         plateau.note(87.0, 0.13, 88.0);
         assert_eq!(plateau.paused_share(), Some(0.13));

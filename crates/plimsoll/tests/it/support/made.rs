@@ -136,7 +136,7 @@ impl Made {
         }
     }
 
-    fn shard_info(&self, (shard, of): (u64, u64)) -> ShardInfo {
+    fn shard_info(&self, shard: u64, of: u64) -> ShardInfo {
         ShardInfo {
             shard,
             of,
@@ -204,7 +204,7 @@ impl Made {
             experiment: "get".into(),
             seed: 1,
             imported: self.imported.then(|| "log of a tool".into()),
-            shards: self.shard.iter().map(|shard| self.shard_info(*shard)).collect(),
+            shards: self.shard.iter().map(|(shard, of)| self.shard_info(*shard, *of)).collect(),
             ..RunInfo::default()
         };
         let result = RunResult { schema: SCHEMA, run, windows, ..RunResult::default() };

@@ -19,10 +19,9 @@ use plimsoll_engine::store::{Ignore, Request, Store};
 use plimsoll_s3::credentials::{CredentialSource, Credentials};
 use plimsoll_s3::url::{StoreUrl, parse};
 use plimsoll_server::accounts::Accounts;
-use plimsoll_server::inject::{Injector, Spec};
-use plimsoll_server::memory::MemoryService;
-use plimsoll_server::memory::anomalies::Anomalies;
-use plimsoll_server::{Parts, Settings, Shared, run};
+use plimsoll_server::inject::Spec;
+use plimsoll_server::memory::serve::serve;
+use plimsoll_server::{Parts, Settings, Shared};
 use tokio::sync::watch;
 
 pub const ACCESS: &str = "test-access";
@@ -110,14 +109,12 @@ impl Server {
             settings: Settings { threads: 1, ..settings },
             accounts: Accounts::single(Credentials::new(ACCESS, SECRET, None)),
             tls: config,
-            injector: (!inject.is_empty()).then(|| Injector::new(Spec::parse(inject).unwrap())),
             access_log: None,
             observers: Vec::new(),
         };
         let shared = Shared::new(parts);
-        let anomalies = Anomalies::of(&Spec::parse(inject).unwrap());
-        let service = Arc::new(MemoryService::new(&shared.memory).with_anomalies(anomalies));
-        let thread = std::thread::spawn(move || run(listener, &shared, &service, &shutdown));
+        let faults = (!inject.is_empty()).then(|| Spec::parse(inject).unwrap());
+        let thread = std::thread::spawn(move || serve(listener, &shared, faults, &shutdown));
         Server { address, tls, stop, thread: Some(thread) }
     }
 

@@ -135,7 +135,8 @@ fn records(
     p: &Properties,
     family: Family,
     encoding: RecordEncoding,
-    (first, count): (u64, u64),
+    first: u64,
+    count: u64,
 ) -> Result<RecordsSpec, PropertyError> {
     let table = p.get("table").unwrap_or("usertable");
     if table.starts_with('/') || table.ends_with('/') {
@@ -288,7 +289,7 @@ pub fn to_spec(
     let threads = p.whole("threadcount", 1)?.max(1);
     let target = p.number("target", 0.0)?;
     let mut objects = ObjectsSpec {
-        records: Some(records(p, family, encoding, (first, count))?),
+        records: Some(records(p, family, encoding, first, count)?),
         size: Some(record_size(p)?),
         ..ObjectsSpec::default()
     };

@@ -60,14 +60,14 @@ pub fn forget(t: &mut dyn Transaction, location: &Location, blob: &BlobName) -> 
     let left: Vec<_> = head.locations.iter().filter(|other| *other != location).cloned().collect();
     let (name, is_read) = (text(blob), head.state == State::Complete);
     let keeps_first = left.first() == head.locations.first();
-    assert!(!is_read || keeps_first, "the reaper would delete the bytes from which blob {name} is read");
+    assert!(!is_read || keeps_first, "the deletion would remove the bytes from which blob {name} is read");
     if left.is_empty() {
         t.delete(key);
     } else if left != head.locations {
         let properties = t.value(&row)?.properties;
         let left = head.with_locations(left);
         // Else the entries of the other places would be outdated, and their bytes would stay.
-        assert!(!is_read || left.switched == head.switched, "the reaper switches the place of blob {name}");
+        assert!(!is_read || left.switched == head.switched, "the deletion switches the place of blob {name}");
         t.put(key, Value { head: left.encode(), properties, ..Value::default() });
     }
     Ok(true)
@@ -85,15 +85,15 @@ fn is_current(t: &mut dyn Transaction, location: &Location, garbage: &Garbage) -
 ///
 /// # Errors
 /// Returns the error of the catalog.
-pub async fn reap<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
-    reap_at(store, now_ms()).await
+pub async fn delete_due<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
+    delete_due_at(store, now_ms()).await
 }
 
 /// Deletes the bytes whose time has come at a time in Unix milliseconds.
 ///
 /// # Errors
 /// Returns the error of the catalog.
-pub async fn reap_at<C: Catalog>(store: &Store<C>, now_ms: u64) -> Result<(), ApiError> {
+pub async fn delete_due_at<C: Catalog>(store: &Store<C>, now_ms: u64) -> Result<(), ApiError> {
     let mut failed_tiers = BTreeSet::new();
     let mut from = Bound::Included(keys::GARBAGE.to_vec());
     loop {

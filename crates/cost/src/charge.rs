@@ -1,0 +1,285 @@
+//! Charges of a usage at a tariff: for each meter, the free allowance and then the price tiers in order.
+
+use super::money::Usd;
+use super::period::{DAY_S, Period};
+use super::tariff::{Free, Measure, Meter, Rules, Tariff};
+use super::usage::Usage;
+use plimsoll_base::units::format_size;
+
+/// Reason why no bill can be computed.
+#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
+pub enum BillError {
+    /// The usage contains an item without a price.
+    #[error("no price is known for {what} at {offer}; omit this item, or add its price with --prices FILE")]
+    Unpriced {
+        /// Name of the offer.
+        offer: String,
+        /// Item without a price.
+        what: String,
+    },
+    /// The provider does not accept the workload.
+    #[error("{offer} does not accept this workload: {reason}")]
+    Refused {
+        /// Name of the offer.
+        offer: String,
+        /// Limit of the provider that the workload exceeds.
+        reason: String,
+    },
+    /// The amount of an item is too large to compute.
+    #[error("{offer}: the amount of {item} is too large; reduce the workload")]
+    Overflow {
+        /// Name of the offer.
+        offer: String,
+        /// Item with that amount.
+        item: String,
+    },
+}
+
+/// A charge: `quantity / over` bytes, requests or seconds at one price.
+#[derive(Debug, Clone, Copy)]
+pub struct Charge<'a> {
+    /// Meter that is charged.
+    pub meter: &'a Meter,
+    /// Price of one unit.
+    pub price: Usd,
+    /// Numerator of the quantity.
+    pub quantity: u128,
+    /// Denominator of the quantity.
+    pub over: u128,
+    /// Amount of the charge.
+    pub amount: Usd,
+    /// True if the free allowance covers the quantity.
+    pub free: bool,
+}
+
+/// A quantity as a fraction. The denominator is needed for objects that are stored for a part of the month.
+#[derive(Clone, Copy)]
+struct Quantity {
+    value: u128,
+    over: u128,
+}
+
+impl Quantity {
+    fn whole(value: impl Into<u128>) -> Quantity {
+        Quantity { value: value.into(), over: 1 }
+    }
+
+    /// Multiplies the quantity by `times / by`. Returns `None` on overflow.
+    fn scaled(self, times: u64, by: u64) -> Option<Quantity> {
+        let common = gcd(u128::from(times), u128::from(by)).max(1);
+        Some(Quantity {
+            value: self.value.checked_mul(u128::from(times) / common)?,
+            over: self.over.checked_mul(u128::from(by) / common)?,
+        })
+    }
+
+    /// Adds two quantities. Returns `None` on overflow.
+    fn plus(self, other: Quantity) -> Option<Quantity> {
+        let common = gcd(self.over, other.over).max(1);
+        let (factor, other_factor) = (other.over / common, self.over / common);
+        let value = self.value.checked_mul(factor)?.checked_add(other.value.checked_mul(other_factor)?)?;
+        Some(Quantity { value, over: self.over.checked_mul(factor)? })
+    }
+
+    fn is_zero(self) -> bool {
+        self.value == 0
+    }
+}
+
+fn gcd(a: u128, b: u128) -> u128 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Returns the billed bytes, averaged over a month. If a rule continues to bill deleted bytes, that time counts
+/// towards minimum durations.
+fn stored(rules: &Rules, usage: &Usage) -> Option<Quantity> {
+    let bytes = if rules.daily_peak { usage.stored_peak } else { usage.stored };
+    let as_objects = |bytes: Quantity| match (usage.object_bytes, rules.paid_object(usage.object_bytes)) {
+        (0, _) => Some(bytes),
+        (own, paid) if own == paid => Some(bytes),
+        (own, paid) => bytes.scaled(paid, own),
+    };
+    let (least, month) = (rules.minimum_days * DAY_S, rules.month_hours * 3600);
+    let after = if usage.moves_on { 0 } else { rules.charged_after_deletion_s() };
+    let mut quantity = as_objects(Quantity::whole(bytes))?;
+    match (usage.period, usage.retention_days) {
+        // Objects are deleted immediately.
+        (Period::Month, Some(0)) => {
+            quantity = as_objects(Quantity::whole(usage.uploaded))?.scaled(least.max(after), month)?;
+        }
+        (Period::Month, Some(days)) => {
+            let lived = days * DAY_S;
+            quantity = quantity.scaled((lived + after).max(least), lived)?;
+        }
+        (Period::Month, None) => {
+            quantity = quantity.plus(as_objects(Quantity::whole(usage.deleted))?.scaled(after, month)?)?;
+        }
+        (Period::Seconds(seconds), _) => {
+            let counted = if rules.daily_peak { seconds.div_ceil(DAY_S) * DAY_S } else { seconds };
+            quantity = quantity.scaled((counted + after).max(least), month)?;
+        }
+    }
+    if usage.is_month() && quantity.value < u128::from(rules.minimum_billed).checked_mul(quantity.over)? {
+        quantity = Quantity::whole(rules.minimum_billed);
+    }
+    Some(quantity)
+}
+
+/// Returns the billed bytes of uploads or retrievals, given the number of requests. Applies the free bytes and
+/// the minimum bytes of each request.
+fn moved(meter: &Meter, usage: &Usage, bytes: u64, requests: u128) -> Option<Quantity> {
+    let free = u128::from(meter.free_bytes_per_request).saturating_mul(requests);
+    let quantity = Quantity::whole(u128::from(bytes).saturating_sub(free));
+    match usage.object_bytes {
+        own if own > 0 && own < meter.minimum_bytes_per_request => {
+            quantity.scaled(meter.minimum_bytes_per_request, own)
+        }
+        _ => Some(quantity),
+    }
+}
+
+fn quantity(meter: &Meter, tariff: &Tariff, usage: &Usage) -> Option<Quantity> {
+    Some(match meter.measure {
+        Measure::Storage => stored(&tariff.rules, usage)?,
+        Measure::Requests { calls, size_step: 0 } => Quantity::whole(usage.calls.sum(calls)),
+        Measure::Requests { calls, size_step } => {
+            let each = usage.object_bytes.div_ceil(size_step).max(1);
+            Quantity::whole(usage.calls.sum(calls)).scaled(each, 1)?
+        }
+        Measure::Upload => moved(meter, usage, usage.uploaded, usage.uploads())?,
+        Measure::Retrieval => moved(meter, usage, usage.downloaded, usage.downloads())?,
+        Measure::Egress => Quantity::whole(usage.egress_at(tariff)),
+        Measure::CrossZone => Quantity::whole(usage.cross_zone),
+        Measure::CrossRegion => Quantity::whole(usage.cross_region),
+        Measure::Instance => Quantity::whole(0u64),
+        Measure::Function(measure) => Quantity::whole(usage.functions.quantity(measure)),
+    })
+}
+
+/// Calls `each` with every charge of a tariff for a usage, in the order of the bill.
+///
+/// # Errors
+/// [`BillError`] if an item has no price, the provider does not accept the workload, or an amount is too large.
+pub fn charges<'a>(
+    tariff: &'a Tariff,
+    usage: &Usage,
+    mut each: impl FnMut(Charge<'a>),
+) -> Result<(), BillError> {
+    refuse(tariff, usage)?;
+    let mut counted = [false; 4];
+    for meter in &tariff.meters {
+        match meter.measure {
+            Measure::Storage => counted[0] = true,
+            Measure::Egress => counted[1] = true,
+            Measure::CrossZone => counted[2] = true,
+            Measure::CrossRegion => counted[3] = true,
+            _ => {}
+        }
+        charge(tariff, meter, usage, &mut each)
+            .ok_or_else(|| BillError::Overflow { offer: tariff.offer.clone(), item: meter.item.clone() })?;
+    }
+    let used = [usage.stored, usage.egress_at(tariff), usage.cross_zone, usage.cross_region];
+    let names =
+        ["storage", "egress to the internet", "transfer to another zone", "transfer to another region"];
+    for ((counted, used), name) in counted.into_iter().zip(used).zip(names) {
+        if used > 0 && !counted {
+            return Err(unpriced(tariff, name));
+        }
+    }
+    for (name, seconds) in &usage.instances {
+        let meter = tariff.instances.iter().find(|m| m.item == *name);
+        let meter = meter.ok_or_else(|| unpriced(tariff, &format!("machines of type {name}")))?;
+        emit(meter, Quantity::whole(*seconds), 0, &mut each)
+            .ok_or_else(|| BillError::Overflow { offer: tariff.offer.clone(), item: name.clone() })?;
+    }
+    if usage.functions.invocations > 0 && tariff.functions.is_empty() {
+        return Err(unpriced(tariff, "functions"));
+    }
+    for meter in &tariff.functions {
+        charge(tariff, meter, usage, &mut each)
+            .ok_or_else(|| BillError::Overflow { offer: tariff.offer.clone(), item: meter.item.clone() })?;
+    }
+    Ok(())
+}
+
+fn unpriced(tariff: &Tariff, what: &str) -> BillError {
+    BillError::Unpriced { offer: tariff.offer.clone(), what: what.into() }
+}
+
+/// Checks that every request has a price and that the workload is within the limits of the provider.
+fn refuse(tariff: &Tariff, usage: &Usage) -> Result<(), BillError> {
+    if let Some(call) = usage.calls.kinds().first_missing_in(tariff.priced) {
+        return Err(unpriced(tariff, &format!("{} requests", call.name())));
+    }
+    let rules = &tariff.rules;
+    let refused = |reason: String| Err(BillError::Refused { offer: tariff.offer.clone(), reason });
+    if usage.object_bytes > rules.largest_object {
+        return refused(format!(
+            "objects are limited to {}, but those of the workload are {}",
+            format_size(rules.largest_object),
+            format_size(usage.object_bytes)
+        ));
+    }
+    if rules.egress_within_stored && usage.is_month() && usage.egress_at(tariff) > usage.stored {
+        return refused("the egress of a month must not exceed the data stored".into());
+    }
+    Ok(())
+}
+
+/// Charges one meter: first the free allowance, then the tiers in order.
+fn charge<'a>(
+    tariff: &'a Tariff,
+    meter: &'a Meter,
+    usage: &Usage,
+    each: &mut impl FnMut(Charge<'a>),
+) -> Option<()> {
+    let mut quantity = quantity(meter, tariff, usage)?;
+    if quantity.is_zero() {
+        return Some(());
+    }
+    if !usage.is_month() {
+        return emit(meter, quantity, 0, each);
+    }
+    if tariff.rules.round_up {
+        let unit = u128::from(meter.unit_base).checked_mul(quantity.over)?;
+        quantity = Quantity::whole(quantity.value.div_ceil(unit) * u128::from(meter.unit_base));
+    }
+    let free = match meter.free {
+        _ if usage.without_allowances => 0,
+        Free::None => 0,
+        Free::Amount(amount) => u128::from(amount),
+        Free::TimesStored(times) => u128::from(times) * u128::from(usage.stored),
+    };
+    let covered = free.checked_mul(quantity.over)?.min(quantity.value);
+    if covered > 0 {
+        let over = quantity.over;
+        each(Charge { meter, price: Usd::ZERO, quantity: covered, over, amount: Usd::ZERO, free: true });
+        quantity.value -= covered;
+    }
+    let mut reached = if meter.free_inside_tiers { covered } else { 0 };
+    let end = quantity.value + reached;
+    for (number, tier) in meter.tiers.iter().enumerate() {
+        let bound = match tier.up_to {
+            u64::MAX => end,
+            up_to => u128::from(up_to).checked_mul(quantity.over)?.min(end),
+        };
+        if bound > reached {
+            emit(meter, Quantity { value: bound - reached, over: quantity.over }, number, each)?;
+            reached = bound;
+        }
+    }
+    Some(())
+}
+
+fn emit<'a>(
+    meter: &'a Meter,
+    quantity: Quantity,
+    tier: usize,
+    each: &mut impl FnMut(Charge<'a>),
+) -> Option<()> {
+    let tier = &meter.tiers[tier];
+    let amount = tier.amount(quantity.value, quantity.over, meter.unit_base)?;
+    let Quantity { value, over } = quantity;
+    each(Charge { meter, price: tier.price, quantity: value, over, amount, free: false });
+    Some(())
+}
