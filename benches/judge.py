@@ -147,13 +147,13 @@ def scale(quick):
         subprocess.run([*generator, f"{out}/hour", "1", "1", "3600", "1000"], check=True, cwd=ROOT)
         subprocess.run([*generator, f"{out}/large", "2", "1", "5000", "2000" if quick else "20000"], check=True, cwd=ROOT)
         many = sorted(Path(f"{out}/many").iterdir())
-        took = [timed("report", *many, "--out", f"{out}/many.html") for _ in range(3)]
+        took = [timed("report", *many, "--output", f"{out}/many.html") for _ in range(3)]
         size = Path(f"{out}/many.html").stat().st_size / 1e6
         subject = f"report of {runs} runs x {stores} stores x {seconds:,} s"
         show(f"{subject}: time", f"{statistics.median(t for t, _ in took):.2f} s", "5 s")
         show(f"{subject}: peak memory", f"{max(m for _, m in took):.0f} MB", "500 MB")
         show(f"{subject}: size of the page", f"{size:.1f} MB")
-        timed("report", f"{out}/hour/run-00", "--out", f"{out}/hour.html")
+        timed("report", f"{out}/hour/run-00", "--output", f"{out}/hour.html")
         size = Path(f"{out}/hour.html").stat().st_size / 1e6
         show("report of 1 run x 1 store x 3,600 s: size of the page", f"{size:.2f} MB", "3 MB")
         large = sorted(Path(f"{out}/large").iterdir())

@@ -129,7 +129,7 @@ def test_charts_have_tables_downloads_and_a_selection(runs, page):
 
 def test_one_report_shows_several_runs(runs, page, tmp_path):
     out = tmp_path / "both.html"
-    plimsoll("report", runs["mixed"], runs["ramp"], "--out", out, "--published", "tigris-ycsb")
+    plimsoll("report", runs["mixed"], runs["ramp"], "--output", out, "--published", "tigris-ycsb")
     page.open(out.as_uri())
     page.run("plimsoll.drawAll()")
     assert page.run("plimsoll.empty.length") == 0 and page.trouble == []
@@ -228,7 +228,7 @@ def test_runs_of_one_store_are_named_by_their_labels_or_their_start(runs, page, 
             result = json.loads((copy / "result.json").read_text())
             result["run"].update({name: values[number] for name, values in changed.items()})
             (copy / "result.json").write_text(json.dumps(result))
-        plimsoll("report", *copies, "--out", both)
+        plimsoll("report", *copies, "--output", both)
         page.open(both.as_uri())
         return page.run("data.subjects.map((s) => s.name)")
 

@@ -1,6 +1,5 @@
 //! Bill of a usage at a tariff: [`total`] adds the charges, and [`bill`] lists them.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::charge::{BillError, Charge, charges};
@@ -22,7 +21,8 @@ pub fn total(tariff: &Tariff, usage: &Usage) -> Result<Usd, BillError> {
 }
 
 /// One line of a bill. Amounts and quantities are decimal strings because they are exact.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Line {
     /// Name of the billed item.
     pub item: String,
@@ -50,7 +50,8 @@ pub struct Line {
 }
 
 /// Part of a bill.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
     /// Bytes stored over time.
@@ -93,7 +94,8 @@ impl Part {
 }
 
 /// Monthly bill of a workload at one provider, or the bill of a run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bill {
     /// Name of the offer, as in `plimsoll list prices`.
     pub provider: String,

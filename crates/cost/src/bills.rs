@@ -1,6 +1,5 @@
 //! Bills of several providers for one workload.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::bill::{Bill, bill};
@@ -9,7 +8,8 @@ use super::tariff::Tariff;
 use super::usage::Usage;
 
 /// A provider for which no bill can be computed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NotPriced {
     /// Name of the offer.
     pub provider: String,
@@ -18,7 +18,8 @@ pub struct NotPriced {
 }
 
 /// Bills for one workload, as `plimsoll cost --format json` prints them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bills {
     /// Bill of each provider.
     pub bills: Vec<Bill>,
@@ -57,9 +58,11 @@ impl Bills {
     }
 }
 
+#[cfg(feature = "schema")]
 /// Output of `plimsoll cost --format json`: a headline and the bills.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(title = "Bills")]
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(title = "Bills"))]
 struct HeadedBills {
     /// Answer in one sentence, with the assumption on which it rests.
     headline: String,
@@ -68,6 +71,7 @@ struct HeadedBills {
 }
 
 /// Returns the JSON schema of `plimsoll cost --format json`.
+#[cfg(feature = "schema")]
 pub fn schema() -> String {
     let mut text = serde_json::to_string_pretty(&schemars::schema_for!(HeadedBills)).unwrap_or_default();
     text.push('\n');

@@ -163,6 +163,7 @@ impl<'de> Deserialize<'de> for Usd {
     }
 }
 
+#[cfg(feature = "schema")]
 impl schemars::JsonSchema for Usd {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Usd".into()

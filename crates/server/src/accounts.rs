@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::error::ApiError;
+use super::error::{ApiError, ErrorCode};
 use super::route::{Operation, Route};
 use super::service::ObjectService;
 use plimsoll_s3::credentials::Credentials;
@@ -98,7 +98,7 @@ pub async fn check<S: ObjectService>(
 ) -> Result<(), ApiError> {
     use Operation as O;
     let is_authenticated = !client.is_empty();
-    let denied = || ApiError::new("AccessDenied");
+    let denied = || ApiError::new(ErrorCode::AccessDenied);
     if allow(rights, route) || (route.operation == O::ListBuckets && is_authenticated) {
         return Ok(());
     }

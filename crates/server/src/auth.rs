@@ -8,7 +8,7 @@ use aws_lc_rs::hmac;
 use http::request::Parts;
 
 use super::accounts::{Account, Accounts};
-use super::error::ApiError;
+use super::error::{ApiError, ErrorCode};
 use super::form::Fields;
 use super::payload::Payload;
 use plimsoll_base::net::encode::{decode, encode_path, hex, parse_query};
@@ -103,7 +103,7 @@ fn payload_of(declared: &str, signer: impl FnOnce() -> ChunkSigner) -> Result<Pa
             Ok(Payload::Sha256(hash.to_ascii_lowercase()))
         }
         _ => Err(ApiError::with(
-            "InvalidArgument",
+            ErrorCode::InvalidArgument,
             "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, STREAMING-UNSIGNED-PAYLOAD-TRAILER, \
              STREAMING-AWS4-HMAC-SHA256-PAYLOAD, STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER or a valid sha256 value.",
         )),
@@ -117,7 +117,9 @@ fn payload_of(declared: &str, signer: impl FnOnce() -> ChunkSigner) -> Result<Pa
 pub fn unsigned_payload(parts: &Parts) -> Result<Payload, ApiError> {
     match header(parts, "x-amz-content-sha256") {
         None => Ok(Payload::Unsigned),
-        Some(declared) if declared.starts_with("STREAMING-AWS4") => Err(ApiError::new("AccessDenied")),
+        Some(declared) if declared.starts_with("STREAMING-AWS4") => {
+            Err(ApiError::new(ErrorCode::AccessDenied))
+        }
         Some(declared) => payload_of(declared, || ChunkSigner {
             key: hmac::Key::new(hmac::HMAC_SHA256, &[]),
             date_time: String::new(),
@@ -147,7 +149,7 @@ pub fn verify(parts: &Parts, credentials: &Credentials, now_s: i64) -> Result<Pa
     let query = parts.uri.query().unwrap_or("");
     if parts.headers.contains_key("authorization") && (presigns(query) || repeated(parts, "authorization")) {
         return Err(ApiError::with(
-            "InvalidArgument",
+            ErrorCode::InvalidArgument,
             "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, Signature query string \
              parameter or the Authorization header should be specified",
         ));
@@ -155,7 +157,9 @@ pub fn verify(parts: &Parts, credentials: &Credentials, now_s: i64) -> Result<Pa
     match header(parts, "authorization") {
         Some(authorization) => verify_header(parts, authorization, query, credentials, now_s),
         None if query.contains("X-Amz-") => verify_presigned(parts, query, credentials, now_s),
-        None => Err(ApiError::with("AccessDenied", "Anonymous access is forbidden for this operation")),
+        None => {
+            Err(ApiError::with(ErrorCode::AccessDenied, "Anonymous access is forbidden for this operation"))
+        }
     }
 }
 
@@ -178,6 +182,16 @@ fn repeated(parts: &Parts, name: &str) -> bool {
     parts.headers.get_all(name).iter().nth(1).is_some()
 }
 
+/// Returns the error for an `Authorization` header of another scheme.
+fn unsupported(authorization: &str) -> ApiError {
+    if authorization.starts_with("AWS ") {
+        let text =
+            "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.";
+        return ApiError::with(ErrorCode::InvalidRequest, text);
+    }
+    ApiError::with(ErrorCode::InvalidArgument, "Unsupported Authorization Type")
+}
+
 fn verify_header(
     parts: &Parts,
     authorization: &str,
@@ -187,19 +201,12 @@ fn verify_header(
 ) -> Result<Payload, ApiError> {
     let malformed = |problem: &str| {
         ApiError::with(
-            "AuthorizationHeaderMalformed",
+            ErrorCode::AuthorizationHeaderMalformed,
             format!("The authorization header is malformed; {problem}"),
         )
     };
     let Some(fields) = authorization.strip_prefix(ALGORITHM) else {
-        return Err(ApiError::with(
-            if authorization.starts_with("AWS ") { "InvalidRequest" } else { "InvalidArgument" },
-            if authorization.starts_with("AWS ") {
-                "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256."
-            } else {
-                "Unsupported Authorization Type"
-            },
-        ));
+        return Err(unsupported(authorization));
     };
     if let Some(part) = fields.split(',').map(str::trim).find(|part| !part.contains('=')) {
         return Err(malformed(&format!("the authorization component \"{part}\" is malformed.")));
@@ -217,33 +224,36 @@ fn verify_header(
     let (credential, signed, given) = (field("Credential")?, field("SignedHeaders")?, field("Signature")?);
     let scope = Scope::parse(credential).map_err(|problem| malformed(&problem))?;
     if scope.access_key != credentials.access_key {
-        return Err(ApiError::new("InvalidAccessKeyId").detail("AWSAccessKeyId", scope.access_key));
+        return Err(ApiError::new(ErrorCode::InvalidAccessKeyId).detail("AWSAccessKeyId", scope.access_key));
     }
-    let date_time = header(parts, "x-amz-date").ok_or_else(|| {
-        ApiError::with("AccessDenied", "AWS authentication requires a valid Date or x-amz-date header.")
-    })?;
-    let at = parse_date_time(date_time).ok_or_else(|| {
-        ApiError::with("AccessDenied", "AWS authentication requires a valid Date or x-amz-date header.")
-    })?;
+    let no_date = || {
+        let text = "AWS authentication requires a valid Date or x-amz-date header.";
+        ApiError::with(ErrorCode::AccessDenied, text)
+    };
+    let date_time = header(parts, "x-amz-date").ok_or_else(no_date)?;
+    let at = parse_date_time(date_time).ok_or_else(no_date)?;
     if (at - now_s).abs() > SKEW_S {
-        return Err(ApiError::new("RequestTimeTooSkewed"));
+        return Err(ApiError::new(ErrorCode::RequestTimeTooSkewed));
     }
     if !date_time.starts_with(scope.date) {
         return Err(malformed("the credential date does not match x-amz-date."));
     }
     let declared = header(parts, "x-amz-content-sha256").ok_or_else(|| {
-        ApiError::with("InvalidRequest", "Missing required header for this request: x-amz-content-sha256")
+        ApiError::with(
+            ErrorCode::InvalidRequest,
+            "Missing required header for this request: x-amz-content-sha256",
+        )
     })?;
     let text = scope.text();
     let key = key_for(credentials, &scope, &text);
     let canonical_query = if query.is_empty() {
         String::new()
     } else {
-        canonical_query(&parse_query(query).ok_or_else(|| ApiError::new("InvalidURI"))?)
+        canonical_query(&parse_query(query).ok_or_else(|| ApiError::new(ErrorCode::InvalidURI))?)
     };
     let computed = compute(parts, &canonical_query, signed, declared, &key, date_time, &text)?;
     if verify_slices_are_equal(computed.as_bytes(), given.as_bytes()).is_err() {
-        return Err(ApiError::new("SignatureDoesNotMatch"));
+        return Err(ApiError::new(ErrorCode::SignatureDoesNotMatch));
     }
     let signer =
         || ChunkSigner { key, date_time: date_time.into(), scope: text.clone(), previous: computed.clone() };
@@ -256,8 +266,8 @@ fn verify_presigned(
     credentials: &Credentials,
     now_s: i64,
 ) -> Result<Payload, ApiError> {
-    let wrong = |problem: &str| ApiError::with("AuthorizationQueryParametersError", problem);
-    let mut pairs = parse_query(query).ok_or_else(|| ApiError::new("InvalidURI"))?;
+    let wrong = |problem: &str| ApiError::with(ErrorCode::AuthorizationQueryParametersError, problem);
+    let mut pairs = parse_query(query).ok_or_else(|| ApiError::new(ErrorCode::InvalidURI))?;
     let find = |pairs: &[(String, String)], name: &str| {
         let found = pairs.iter().find(|(n, v)| n == name && !v.is_empty()).map(|(_, v)| v.clone());
         found.ok_or_else(|| {
@@ -295,13 +305,13 @@ fn verify_presigned(
         return Err(wrong(&text));
     }
     if scope.access_key != credentials.access_key {
-        return Err(ApiError::new("InvalidAccessKeyId").detail("AWSAccessKeyId", scope.access_key));
+        return Err(ApiError::new(ErrorCode::InvalidAccessKeyId).detail("AWSAccessKeyId", scope.access_key));
     }
     if at - now_s > SKEW_S {
-        return Err(ApiError::with("AccessDenied", "Request is not valid yet"));
+        return Err(ApiError::with(ErrorCode::AccessDenied, "Request is not valid yet"));
     }
     if at + expires <= now_s {
-        return Err(ApiError::with("AccessDenied", "Request has expired."));
+        return Err(ApiError::with(ErrorCode::AccessDenied, "Request has expired."));
     }
     pairs.retain(|(name, _)| name != "X-Amz-Signature");
     let text = scope.text();
@@ -316,7 +326,7 @@ fn verify_presigned(
         // Some clients sign the hash that they declare instead of UNSIGNED-PAYLOAD.
         let other = compute(parts, &canonical_query(&pairs), &signed, &declared, &key, &date_time, &text)?;
         if verify_slices_are_equal(other.as_bytes(), given.as_bytes()).is_err() {
-            return Err(ApiError::new("SignatureDoesNotMatch"));
+            return Err(ApiError::new(ErrorCode::SignatureDoesNotMatch));
         }
     }
     payload_of(&declared, || ChunkSigner { key, date_time, scope: text.clone(), previous: computed })
@@ -333,8 +343,12 @@ fn value_text(value: &http::HeaderValue) -> String {
 
 /// Checks that the signature covers the host and every `x-amz-*` header.
 fn check_signed(parts: &Parts, signed_headers: &str) -> Result<(), ApiError> {
-    let error =
-        || ApiError::with("AccessDenied", "There were headers present in the request which were not signed");
+    let error = || {
+        ApiError::with(
+            ErrorCode::AccessDenied,
+            "There were headers present in the request which were not signed",
+        )
+    };
     let is_signed = |name: &str| signed_headers.split(';').any(|signed| signed == name);
     if !is_signed("host") {
         return Err(error().detail("HeadersNotSigned", "host"));
@@ -380,7 +394,7 @@ fn compute(
     let path = if raw.bytes().all(plain) {
         raw
     } else {
-        encoded = encode_path(&decode(raw, false).ok_or_else(|| ApiError::new("InvalidURI"))?);
+        encoded = encode_path(&decode(raw, false).ok_or_else(|| ApiError::new(ErrorCode::InvalidURI))?);
         &encoded
     };
     let headers: Vec<(&str, &str)> = owned.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -398,14 +412,14 @@ fn verify_policy_v2<'a>(
     policy: &str,
     given: &str,
 ) -> Result<&'a Account, ApiError> {
-    let unknown = || ApiError::new("InvalidAccessKeyId").detail("AWSAccessKeyId", access_key);
+    let unknown = || ApiError::new(ErrorCode::InvalidAccessKeyId).detail("AWSAccessKeyId", access_key);
     let account = accounts.find(access_key).ok_or_else(unknown)?;
     let secret = account.credentials.secret_key().as_bytes();
     let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret);
     let given = from_base64(given.trim()).unwrap_or_default();
     match hmac::verify(&key, policy.as_bytes(), &given) {
         Ok(()) => Ok(account),
-        Err(_) => Err(ApiError::new("SignatureDoesNotMatch")),
+        Err(_) => Err(ApiError::new(ErrorCode::SignatureDoesNotMatch)),
     }
 }
 
@@ -423,7 +437,7 @@ pub fn verify_policy<'a>(
             let text = format!(
                 "Bucket POST must contain a field named '{name}'. If it is specified, please check the order of the fields."
             );
-            ApiError::with("InvalidArgument", text)
+            ApiError::with(ErrorCode::InvalidArgument, text)
         };
         fields.get(name).ok_or_else(missing)
     };
@@ -431,20 +445,23 @@ pub fn verify_policy<'a>(
         return verify_policy_v2(accounts, access_key, policy, field("signature")?);
     }
     if field("x-amz-algorithm")? != ALGORITHM {
-        return Err(ApiError::with("InvalidArgument", "x-amz-algorithm must be AWS4-HMAC-SHA256"));
+        return Err(ApiError::with(ErrorCode::InvalidArgument, "x-amz-algorithm must be AWS4-HMAC-SHA256"));
     }
     let scope = Scope::parse(field("x-amz-credential")?)
-        .map_err(|problem| ApiError::with("InvalidArgument", problem))?;
-    let unknown = || ApiError::new("InvalidAccessKeyId").detail("AWSAccessKeyId", scope.access_key);
+        .map_err(|problem| ApiError::with(ErrorCode::InvalidArgument, problem))?;
+    let unknown = || ApiError::new(ErrorCode::InvalidAccessKeyId).detail("AWSAccessKeyId", scope.access_key);
     let account = accounts.find(scope.access_key).ok_or_else(unknown)?;
     let date_time = field("x-amz-date")?;
     if !date_time.starts_with(scope.date) {
-        return Err(ApiError::with("InvalidArgument", "x-amz-date does not match the credential date"));
+        return Err(ApiError::with(
+            ErrorCode::InvalidArgument,
+            "x-amz-date does not match the credential date",
+        ));
     }
     let key = key_for(&account.credentials, &scope, &scope.text());
     let computed = hex(hmac::sign(&key, policy.as_bytes()).as_ref());
     if verify_slices_are_equal(computed.as_bytes(), field("x-amz-signature")?.as_bytes()).is_err() {
-        return Err(ApiError::new("SignatureDoesNotMatch"));
+        return Err(ApiError::new(ErrorCode::SignatureDoesNotMatch));
     }
     Ok(account)
 }

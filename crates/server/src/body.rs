@@ -12,7 +12,7 @@ use hyper::body::{Body, Incoming};
 use md5::{Digest as _, Md5};
 
 use super::connections::Registration;
-use super::error::ApiError;
+use super::error::{ApiError, ErrorCode};
 use super::form::FormFile;
 use super::incoming::frame;
 use super::limits::{FRAMING_DIVISOR, MAX_XML_BYTES, payload_limit};
@@ -56,7 +56,7 @@ pub struct BodyReader<'a> {
     operation: Operation,
     least: u64,
     limit: u64,
-    too_large: &'static str,
+    too_large: ErrorCode,
     raw_limit: u64,
     raw_bytes: u64,
     bytes: u64,
@@ -130,7 +130,7 @@ impl<'a> BodyReader<'a> {
             operation: Operation::PutObject,
             least: 0,
             limit,
-            too_large: "EntityTooLarge",
+            too_large: ErrorCode::EntityTooLarge,
             raw_limit: u64::MAX,
             raw_bytes: 0,
             bytes: 0,
@@ -202,7 +202,7 @@ impl<'a> BodyReader<'a> {
         if let Some(name) = text(&self.headers, "x-amz-trailer") {
             let Some(algorithm) = Algorithm::from_header(name) else {
                 return Err(ApiError::with(
-                    "InvalidRequest",
+                    ErrorCode::InvalidRequest,
                     "The value specified in the x-amz-trailer header is not supported",
                 ));
             };
@@ -254,7 +254,7 @@ impl<'a> BodyReader<'a> {
                 Source::Object(content) => {
                     return match poll_fn(|cx| Pin::new(&mut *content).poll_frame(cx)).await {
                         Some(Ok(frame)) => Ok(frame.into_data().ok()),
-                        Some(Err(_)) => Err(ApiError::new("InternalError")),
+                        Some(Err(_)) => Err(ApiError::new(ErrorCode::InternalError)),
                         None => Ok(None),
                     };
                 }
@@ -302,7 +302,7 @@ impl<'a> BodyReader<'a> {
     /// Returns the S3 error for the declared value that does not match.
     pub fn finish(&mut self) -> Result<Digests, ApiError> {
         if self.bytes < self.least {
-            return Err(ApiError::new("EntityTooSmall"));
+            return Err(ApiError::new(ErrorCode::EntityTooSmall));
         }
         let mut trailers = Vec::new();
         if let Source::Chunked(_, decoder, _) = &mut self.source {
@@ -310,13 +310,13 @@ impl<'a> BodyReader<'a> {
             trailers = decoder.finish().map_err(framing_error)?;
             let has_length = self.headers.contains_key("x-amz-decoded-content-length");
             if has_length && self.length != Some(self.bytes) {
-                return Err(ApiError::new("IncompleteBody"));
+                return Err(ApiError::new(ErrorCode::IncompleteBody));
             }
         }
         if let Some((expected, hasher)) = self.sha256.take()
             && hex(&from_base64(&hasher.finish()).unwrap_or_default()) != expected
         {
-            return Err(ApiError::new("XAmzContentSHA256Mismatch"));
+            return Err(ApiError::new(ErrorCode::XAmzContentSHA256Mismatch));
         }
         let md5: [u8; 16] = std::mem::take(&mut self.md5).finalize().into();
         check_md5(&self.headers, md5)?;
@@ -339,11 +339,11 @@ impl<'a> BodyReader<'a> {
         &mut self,
         trailers: &[(String, String)],
     ) -> Result<Option<(Algorithm, String)>, ApiError> {
-        let invalid = |text: String| Err(ApiError::with("InvalidRequest", text));
+        let invalid = |text: String| Err(ApiError::with(ErrorCode::InvalidRequest, text));
         if let Some(name) = text(&self.headers, "x-amz-trailer")
             && !trailers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name))
         {
-            return Err(ApiError::new("MalformedTrailerError"));
+            return Err(ApiError::new(ErrorCode::MalformedTrailerError));
         }
         let in_trailers = trailers.iter().filter(|(n, _)| n.starts_with("x-amz-checksum-"));
         let in_trailers = in_trailers.map(|(name, value)| (name.as_str(), value.as_str()));
@@ -369,11 +369,11 @@ impl<'a> BodyReader<'a> {
         let hasher = self.hashers.iter().position(|(a, _)| *a == algorithm);
         let computed = hasher.map(|at| self.hashers.swap_remove(at).1.finish());
         // A trailer that the request does not announce cannot be verified while the body streams.
-        let Some(computed) = computed else { return Err(ApiError::new("MalformedTrailerError")) };
+        let Some(computed) = computed else { return Err(ApiError::new(ErrorCode::MalformedTrailerError)) };
         if computed != *value {
             let text =
                 format!("The {} you specified did not match the calculated checksum.", algorithm.name());
-            return Err(ApiError::with("BadDigest", text));
+            return Err(ApiError::with(ErrorCode::BadDigest, text));
         }
         Ok(Some((algorithm, value.to_string())))
     }
@@ -381,8 +381,8 @@ impl<'a> BodyReader<'a> {
 
 fn framing_error(error: ChunkError) -> ApiError {
     match error {
-        ChunkError::Signature => ApiError::new("SignatureDoesNotMatch"),
-        ChunkError::Incomplete | ChunkError::Malformed => ApiError::new("IncompleteBody"),
+        ChunkError::Signature => ApiError::new(ErrorCode::SignatureDoesNotMatch),
+        ChunkError::Incomplete | ChunkError::Malformed => ApiError::new(ErrorCode::IncompleteBody),
     }
 }
 
@@ -422,12 +422,12 @@ fn check_md5(headers: &HeaderMap, computed: [u8; 16]) -> Result<(), ApiError> {
     let Some(header) = headers.get("content-md5") else { return Ok(()) };
     let declared = header.to_str().ok().and_then(from_base64).filter(|d| d.len() == 16);
     let header_text = String::from_utf8_lossy(header.as_bytes());
-    let declared =
-        declared.ok_or_else(|| ApiError::new("InvalidDigest").detail("Content-MD5", &header_text))?;
+    let declared = declared
+        .ok_or_else(|| ApiError::new(ErrorCode::InvalidDigest).detail("Content-MD5", &header_text))?;
     if declared == computed {
         return Ok(());
     }
-    Err(ApiError::with("BadDigest", "The Content-MD5 you specified did not match what we received."))
+    Err(ApiError::with(ErrorCode::BadDigest, "The Content-MD5 you specified did not match what we received."))
 }
 
 /// Checks that the headers that name a checksum algorithm or type agree with the declared checksum.
@@ -436,7 +436,7 @@ fn check_algorithms(
     operation: Operation,
     declared: Option<&(Algorithm, String)>,
 ) -> Result<(), ApiError> {
-    let invalid = |text: &str| Err(ApiError::with("InvalidRequest", text));
+    let invalid = |text: &str| Err(ApiError::with(ErrorCode::InvalidRequest, text));
     let has_body =
         matches!(operation, Operation::PutObject | Operation::UploadPart | Operation::DeleteObjects);
     if !has_body {

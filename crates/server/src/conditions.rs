@@ -3,7 +3,7 @@
 
 use http::HeaderMap;
 
-use super::error::ApiError;
+use super::error::{ApiError, ErrorCode};
 use plimsoll_s3::number::decimal;
 
 /// Properties of an object that conditions are compared with.
@@ -35,13 +35,13 @@ fn date(text: &str) -> Option<i64> {
 pub fn for_read(headers: &HeaderMap, prefix: &str, object: Existing<'_>, now_s: i64) -> Result<(), ApiError> {
     let value = |name: &str| headers.get(format!("{prefix}{name}")).and_then(|v| v.to_str().ok());
     let past_date = |name: &str| value(name).and_then(date).filter(|s| *s <= now_s);
-    let failed = || ApiError::new("PreconditionFailed");
+    let failed = || ApiError::new(ErrorCode::PreconditionFailed);
     // A read ignores an invalid date, as RFC 9110 requires. A copy fails, so that it is not written unconditionally.
     let dates = ["if-modified-since", "if-unmodified-since"];
     if !prefix.is_empty() && dates.iter().any(|name| value(name).is_some_and(|text| date(text).is_none())) {
-        return Err(ApiError::with("InvalidArgument", "A condition has an invalid date"));
+        return Err(ApiError::with(ErrorCode::InvalidArgument, "A condition has an invalid date"));
     }
-    let unmodified = if prefix.is_empty() { ApiError::new("NotModified") } else { failed() };
+    let unmodified = if prefix.is_empty() { ApiError::new(ErrorCode::NotModified) } else { failed() };
     if let Some(list) = value("if-match") {
         if !matches(list, object.etag) {
             return Err(failed());
@@ -82,9 +82,9 @@ impl WriteConditions {
     pub fn check(&self, existing: Option<Existing<'_>>) -> Result<(), ApiError> {
         if let Some(list) = &self.if_match {
             match existing {
-                None => return Err(ApiError::new("NoSuchKey")),
+                None => return Err(ApiError::new(ErrorCode::NoSuchKey)),
                 Some(object) if !matches(list, object.etag) => {
-                    return Err(ApiError::new("PreconditionFailed"));
+                    return Err(ApiError::new(ErrorCode::PreconditionFailed));
                 }
                 Some(_) => {}
             }
@@ -92,7 +92,7 @@ impl WriteConditions {
         if let (Some(list), Some(object)) = (&self.if_none_match, existing)
             && matches(list, object.etag)
         {
-            return Err(ApiError::new("PreconditionFailed"));
+            return Err(ApiError::new(ErrorCode::PreconditionFailed));
         }
         Ok(())
     }
@@ -119,8 +119,9 @@ impl DeleteConditions {
         if *self == DeleteConditions::default() {
             return Ok(());
         }
-        let invalid =
-            |field: &str| ApiError::with("InvalidArgument", format!("A condition has an invalid {field}"));
+        let invalid = |field: &str| {
+            ApiError::with(ErrorCode::InvalidArgument, format!("A condition has an invalid {field}"))
+        };
         let size =
             self.size.as_deref().map(|s| decimal(s.trim()).ok_or_else(|| invalid("size"))).transpose()?;
         let modified =
@@ -129,7 +130,7 @@ impl DeleteConditions {
         let met = self.etag.as_deref().is_none_or(|list| matches(list, object.etag))
             && size.is_none_or(|size| size == bytes)
             && modified.is_none_or(|at| at == object.modified_s);
-        if met { Ok(()) } else { Err(ApiError::new("PreconditionFailed")) }
+        if met { Ok(()) } else { Err(ApiError::new(ErrorCode::PreconditionFailed)) }
     }
 }
 
@@ -156,7 +157,7 @@ mod tests {
     fn read(pairs: &[(&'static str, &'static str)]) -> Result<(), &'static str> {
         let headers: HeaderMap =
             pairs.iter().map(|(n, v)| (n.parse().unwrap(), http::HeaderValue::from_static(v))).collect();
-        for_read(&headers, "", OBJECT, 1_800_000_000).map_err(|e| e.code)
+        for_read(&headers, "", OBJECT, 1_800_000_000).map_err(|e| e.code.name())
     }
 
     #[test]
@@ -177,7 +178,7 @@ mod tests {
         let headers =
             [(name.parse().unwrap(), http::HeaderValue::from_static("yesterday"))].into_iter().collect();
         let result = for_read(&headers, "x-amz-copy-source-", OBJECT, 1_800_000_000);
-        assert_eq!(result.unwrap_err().code, "InvalidArgument");
+        assert_eq!(result.unwrap_err().code, ErrorCode::InvalidArgument);
     }
 
     #[test]
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn conditions_of_deletes() {
-        let check = |c: DeleteConditions| c.check(Some((OBJECT, 5))).map_err(|e| e.code);
+        let check = |c: DeleteConditions| c.check(Some((OBJECT, 5))).map_err(|e| e.code.name());
         let none = DeleteConditions::default();
         assert_eq!(none.check(None), Ok(()));
         assert_eq!(
@@ -234,7 +235,7 @@ mod tests {
         let check = |n: &str, v: &'static str, existing| {
             let headers: HeaderMap =
                 [(n.parse().unwrap(), http::HeaderValue::from_static(v))].into_iter().collect();
-            WriteConditions::of(&headers).check(existing).map_err(|e| e.code)
+            WriteConditions::of(&headers).check(existing).map_err(|e| e.code.name())
         };
         assert_eq!(check("if-none-match", "*", None), Ok(()));
         assert_eq!(check("if-none-match", "*", Some(OBJECT)), Err("PreconditionFailed"));

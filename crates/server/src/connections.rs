@@ -78,6 +78,8 @@ pub struct Connections {
     tick: AtomicU32,
     origin_ns: u64,
     list: Mutex<(u64, HashMap<u64, Arc<Watch>>)>,
+    /// Notification that a connection has left the registry.
+    left: Notify,
 }
 
 /// Registry entry of a connection; dropping it removes the connection from the registry.
@@ -91,6 +93,7 @@ pub struct Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         self.connections.lock().1.remove(&self.id);
+        self.connections.left.notify_one();
     }
 }
 
@@ -188,6 +191,7 @@ impl Connections {
             tick: AtomicU32::new(1),
             origin_ns: now_ns(),
             list: Mutex::default(),
+            left: Notify::new(),
         })
     }
 
@@ -251,6 +255,19 @@ impl Connections {
         }
         *candidates = self.idle_longest();
         pop(candidates)
+    }
+
+    /// Returns true if a connection was selected for closing and is still open.
+    pub fn is_closing(&self) -> bool {
+        let doomed = |watch: &Arc<Watch>| {
+            watch.wait_for_close.load(Ordering::Relaxed) == watch.word.load(Ordering::Relaxed)
+        };
+        self.lock().1.values().any(doomed)
+    }
+
+    /// Waits until a connection has left the registry since the last call.
+    pub async fn wait_until_one_left(&self) {
+        self.left.notified().await;
     }
 
     /// Returns up to 256 connections to close; the last of them is to be closed first.
@@ -342,6 +359,21 @@ mod tests {
         assert!(is_doomed(&one));
         one.read();
         assert!(!is_doomed(&one));
+    }
+
+    #[test]
+    fn a_full_server_waits_for_connections_that_are_about_to_close() {
+        let connections = Connections::new(Timeouts::default(), 2);
+        let (idle, busy) = (connections.register(), connections.register());
+        busy.works();
+        let mut candidates = Candidates::new();
+        assert!(connections.is_full() && !connections.is_closing());
+        assert!(connections.evict(&mut candidates) && connections.is_closing());
+        assert!(!connections.evict(&mut candidates), "the only idle connection was selected before");
+        drop(idle);
+        assert!(!connections.is_full() && !connections.is_closing());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(connections.wait_until_one_left());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::request::Parts;
 
-use super::error::ApiError;
+use super::error::{ApiError, ErrorCode};
 use super::reserve::OVERHEAD;
 use super::reserve::{Memory, Reservation};
 use super::response::{ServerResponse, xml};
@@ -97,12 +97,12 @@ impl Session {
         };
         let token = header.map(str::to_string).or_else(in_query);
         if token.is_none() || token != self.credentials.session_token {
-            return Err(ApiError::new("InvalidToken"));
+            return Err(ApiError::new(ErrorCode::InvalidToken));
         }
         if wall_now() >= self.ends {
-            return Err(ApiError::new("ExpiredToken"));
+            return Err(ApiError::new(ErrorCode::ExpiredToken));
         }
-        let denied = |reason: &str| Err(ApiError::with("AccessDenied", reason));
+        let denied = |reason: &str| Err(ApiError::with(ErrorCode::AccessDenied, reason));
         if route.bucket != self.bucket {
             return denied("The session belongs to another bucket");
         }
@@ -187,7 +187,7 @@ pub fn without_session(route: &Route) -> Result<(), ApiError> {
         return Ok(());
     }
     Err(ApiError::with(
-        "AccessDenied",
+        ErrorCode::AccessDenied,
         "Object requests to a directory bucket require a session; call CreateSession first",
     ))
 }
@@ -200,7 +200,7 @@ pub fn check(parts: &Parts, route: &Route) -> Result<(), ApiError> {
     if !is_directory(&route.bucket) {
         return match route.operation {
             Operation::CreateSession => Err(ApiError::with(
-                "InvalidRequest",
+                ErrorCode::InvalidRequest,
                 "CreateSession is supported only for directory buckets (base--zone--x-s3)",
             )),
             _ => Ok(()),
@@ -211,24 +211,24 @@ pub fn check(parts: &Parts, route: &Route) -> Result<(), ApiError> {
         route.operation,
         Operation::ListObjects | Operation::ListVersions | Operation::GetBucketLocation
     ) {
-        return refuse("MethodNotAllowed", "This operation is not supported for directory buckets");
+        return refuse(ErrorCode::MethodNotAllowed, "This operation is not supported for directory buckets");
     }
     if parts.headers.contains_key("content-md5") {
         return refuse(
-            "InvalidRequest",
+            ErrorCode::InvalidRequest,
             "Content-MD5 is not supported for directory buckets; use a checksum",
         );
     }
     if matches!(route.operation, Operation::ListObjectsV2 | Operation::ListUploads) {
         let parameter = |name| route.parameter(name).unwrap_or("");
         if !parameter("start-after").is_empty() {
-            return refuse("InvalidArgument", "start-after is not supported for directory buckets");
+            return refuse(ErrorCode::InvalidArgument, "start-after is not supported for directory buckets");
         }
         if !matches!(parameter("delimiter"), "" | "/") {
-            return refuse("InvalidArgument", "The delimiter must be / for directory buckets");
+            return refuse(ErrorCode::InvalidArgument, "The delimiter must be / for directory buckets");
         }
         if !parameter("prefix").is_empty() && !parameter("prefix").ends_with('/') {
-            return refuse("InvalidArgument", "The prefix must end in / for directory buckets");
+            return refuse(ErrorCode::InvalidArgument, "The prefix must end in / for directory buckets");
         }
     }
     Ok(())
@@ -249,7 +249,10 @@ pub fn create_session(
         None | Some("ReadWrite") => false,
         Some("ReadOnly") => true,
         Some(_) => {
-            return Err(ApiError::with("InvalidArgument", "The session mode must be ReadWrite or ReadOnly"));
+            return Err(ApiError::with(
+                ErrorCode::InvalidArgument,
+                "The session mode must be ReadWrite or ReadOnly",
+            ));
         }
     };
     let session = sessions.make(bucket, reads_only, memory.reserve(OVERHEAD)?);

@@ -11,7 +11,7 @@ use http::Request;
 use hyper::body::Incoming;
 
 use super::Shared;
-use super::error::ApiError;
+use super::error::{ApiError, ErrorCode};
 use super::handler::{Exchange, Handler};
 use super::inject::{Fault, Injector};
 use super::response::{ResponseBody, ServerResponse};
@@ -42,7 +42,7 @@ impl<S: ObjectService> Handler for Faulty<S> {
         let plan = self.injector.as_ref().map(|injector| injector.plan(exchange.received_ns));
         let fault = plan.map_or(Fault::None, |plan| plan.fault);
         let mut answer = match fault {
-            Fault::SlowDown => exchange.refuse(ApiError::new("SlowDown")).await,
+            Fault::SlowDown => exchange.refuse(ApiError::new(ErrorCode::SlowDown)).await,
             _ => exchange.execute(shared, &*self.service, stamps).await,
         };
         match fault {

@@ -6,7 +6,7 @@ use http::request::Parts;
 use hyper::body::Incoming;
 use serde_json::Value;
 
-use super::error::ApiError;
+use super::error::{ApiError, ErrorCode};
 use super::incoming::frame;
 use plimsoll_s3::checksum::from_base64;
 
@@ -32,7 +32,7 @@ pub struct Fields {
 
 fn malformed() -> ApiError {
     ApiError::with(
-        "MalformedPOSTRequest",
+        ErrorCode::MalformedPOSTRequest,
         "The body of your POST request is not well-formed multipart/form-data.",
     )
 }
@@ -89,7 +89,7 @@ impl FormFile<'_> {
                 return Ok(found);
             }
             if self.buffer.len() > MAX_FIELDS {
-                return Err(ApiError::new("MaxPostPreDataLengthExceededError"));
+                return Err(ApiError::new(ErrorCode::MaxPostPreDataLengthExceededError));
             }
             self.fill().await?;
         }
@@ -115,7 +115,10 @@ pub async fn read<'a>(parts: &Parts, incoming: &'a mut Incoming) -> Result<(Fiel
     let boundary =
         boundary.and_then(|kind| parameter(kind, "boundary")).filter(|b| (1..=70).contains(&b.len()));
     let boundary = boundary.ok_or_else(|| {
-        ApiError::with("PreconditionFailed", "Bucket POST must be of the enclosure-type multipart/form-data")
+        ApiError::with(
+            ErrorCode::PreconditionFailed,
+            "Bucket POST must be of the enclosure-type multipart/form-data",
+        )
     })?;
     let end = format!("\r\n--{boundary}").into_bytes();
     let mut file = FormFile { incoming, buffer: BytesMut::from(&b"\r\n"[..]), end, complete: false };
@@ -127,7 +130,7 @@ pub async fn read<'a>(parts: &Parts, incoming: &'a mut Incoming) -> Result<(Fiel
         let rest_of_line = file.until(b"\r\n").await?;
         if rest_of_line.starts_with(b"--") {
             return Err(ApiError::with(
-                "InvalidArgument",
+                ErrorCode::InvalidArgument,
                 "POST requires exactly one file upload per request.",
             ));
         }
@@ -151,7 +154,7 @@ pub async fn read<'a>(parts: &Parts, incoming: &'a mut Incoming) -> Result<(Fiel
         let value = file.until(&end).await?;
         size += name.len() + value.len();
         if size > MAX_FIELDS {
-            return Err(ApiError::new("MaxPostPreDataLengthExceededError"));
+            return Err(ApiError::new(ErrorCode::MaxPostPreDataLengthExceededError));
         }
         let value = String::from_utf8(value.to_vec()).map_err(|_| malformed())?;
         fields.pairs.retain(|(name, _)| name != "\0content-type");
@@ -176,7 +179,7 @@ impl Fields {
     /// Returns `InvalidArgument` if the form has no key.
     pub fn key(&self) -> Result<String, ApiError> {
         let key = self.get("key").filter(|key| !key.is_empty()).ok_or_else(|| {
-            ApiError::with("InvalidArgument", "Bucket POST must contain a field named 'key'.")
+            ApiError::with(ErrorCode::InvalidArgument, "Bucket POST must contain a field named 'key'.")
         })?;
         Ok(key.replace("${filename}", &self.file_name))
     }
@@ -193,9 +196,11 @@ impl Fields {
         key: &str,
         now: jiff::Timestamp,
     ) -> Result<(u64, u64), ApiError> {
-        let invalid = |text: &str| ApiError::with("InvalidPolicyDocument", format!("Invalid Policy: {text}"));
-        let denied =
-            |text: String| ApiError::with("AccessDenied", format!("Invalid according to Policy: {text}"));
+        let invalid =
+            |text: &str| ApiError::with(ErrorCode::InvalidPolicyDocument, format!("Invalid Policy: {text}"));
+        let denied = |text: String| {
+            ApiError::with(ErrorCode::AccessDenied, format!("Invalid according to Policy: {text}"))
+        };
         let policy = self.get("policy").and_then(from_base64).ok_or_else(|| invalid("Invalid base64."))?;
         let policy: Value = serde_json::from_slice(&policy).map_err(|_| invalid("Invalid JSON."))?;
         let expires = policy.get("expiration").and_then(Value::as_str).and_then(|text| text.parse().ok());
@@ -271,8 +276,9 @@ mod tests {
         let policy = r#"{"expiration":"2030-01-01T00:00:00Z","conditions":[{"bucket":"b"},
             ["starts-with","$key","user/"],["content-length-range",1,10],["eq","$X-Amz-Meta-A","1"]]}"#;
         let now = jiff::Timestamp::from_second(1_700_000_000).unwrap();
-        let check =
-            |form: &Fields, bucket: &str, key: &str| form.check_policy(bucket, key, now).map_err(|e| e.code);
+        let check = |form: &Fields, bucket: &str, key: &str| {
+            form.check_policy(bucket, key, now).map_err(|e| e.code.name())
+        };
         let form = fields(policy, &[("key", "user/${filename}"), ("x-amz-meta-a", "1")]);
         assert_eq!(form.key().unwrap(), "user/f.txt");
         assert_eq!(check(&form, "b", "user/f.txt"), Ok((1, 10)));

@@ -10,10 +10,9 @@ use http::{HeaderValue, Method, Request, Version};
 use hyper::body::{Body, Incoming};
 
 use super::Shared;
-use super::access_log::{Entry, TAG_HEADER};
 use super::accounts::{Accounts, Rights};
 use super::body::{BodyReader, discard};
-use super::error::ApiError;
+use super::error::{ApiError, ErrorCode};
 use super::express::Session;
 use super::features::Features;
 use super::incoming::frame;
@@ -24,6 +23,7 @@ use super::response::{ServerResponse, set};
 use super::route::{Operation, Route};
 use super::service::ObjectService;
 use super::timestamps::ConnectionTimestamps;
+use super::timing_log::{Entry, TAG_HEADER};
 use super::{accepts, accounts, auth, express, route};
 use plimsoll_base::clock::{now_ns, wall_now};
 use plimsoll_s3::sign::EMPTY_SHA256;
@@ -129,7 +129,7 @@ impl Exchange {
         answer.headers_mut().insert("server", HeaderValue::from_static("plimsoll"));
     }
 
-    /// Tells the observers and the access log about the answer, which is about to be sent.
+    /// Tells the observers and the timing log about the answer, which is about to be sent.
     pub fn finish(&self, shared: &Shared, stamps: &ConnectionTimestamps, answer: &ServerResponse) {
         let Exchange { parts, progress, received_ns, .. } = self;
         if !shared.observers.is_empty() {
@@ -147,7 +147,7 @@ impl Exchange {
             };
             shared.observers.iter().for_each(|observer| observer.finished(&finished));
         }
-        let entry = shared.access_log.as_ref().map(|_| Entry {
+        let entry = shared.timing_log.as_ref().map(|_| Entry {
             tag: parts.headers.get(TAG_HEADER).and_then(|v| v.to_str().ok()).unwrap_or("").to_string(),
             method: parts.method.to_string(),
             status: answer.status().as_u16(),
@@ -198,7 +198,7 @@ async fn process<S: ObjectService>(
             session = key.as_deref().and_then(|key| shared.sessions.find(key));
             account = accounts.find(&accounts.owner);
         }
-        let owner = account.ok_or_else(|| ApiError::new("AccessDenied"))?;
+        let owner = account.ok_or_else(|| ApiError::new(ErrorCode::AccessDenied))?;
         let by = session.as_ref().map_or(&owner.credentials, |s| &s.credentials);
         let payload = auth::verify(parts, by, now_s)?;
         client = key.unwrap_or_default();

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use bytes::Bytes;
 use hyper::body::{Body, Incoming};
 
-use super::error::ApiError;
+use super::error::{ApiError, ErrorCode};
 
 /// Returns the next piece of a request body; `None` at its end.
 pub(super) async fn frame(body: &mut Incoming) -> Option<Result<Bytes, ApiError>> {
@@ -18,7 +18,7 @@ pub(super) async fn frame(body: &mut Incoming) -> Option<Result<Bytes, ApiError>
                     return Some(Ok(piece));
                 }
             }
-            Err(_) => return Some(Err(ApiError::new("IncompleteBody"))),
+            Err(_) => return Some(Err(ApiError::new(ErrorCode::IncompleteBody))),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Each connection stays on one thread. [`route`] maps a request to an operation, [`auth`] verifies its signature and
 //! [`body`] its body, and [`ops`] executes it on the service. [`memory`] is the service of `plimsoll serve`: it keeps
 //! objects in memory, gives a machine without an object store something to measure, and `calibrate` compares the
-//! client's figures with its [`access_log`]. [`inject`] decides the faults, and [`faults`] injects them. The engine
+//! client's figures with its [`timing_log`]. [`inject`] decides the faults, and [`faults`] injects them. The engine
 //! cannot import this crate: the instrument shares only the wire format with the server that it measures.
 
 use std::io;
@@ -21,7 +21,6 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
 pub mod accepts;
-pub mod access_log;
 pub mod accounts;
 pub mod auth;
 pub mod body;
@@ -29,6 +28,7 @@ pub mod conditions;
 pub mod config;
 pub mod connections;
 pub mod error;
+pub mod error_code;
 pub mod express;
 pub mod faults;
 pub mod features;
@@ -49,8 +49,8 @@ pub mod route;
 pub mod service;
 pub mod shutdown;
 pub mod timestamps;
+pub mod timing_log;
 
-use access_log::AccessLog;
 use accounts::Accounts;
 use connections::{Candidates, Connections, Registration, TICK_NS, Timeouts};
 use handler::{Handler, Plain};
@@ -61,6 +61,7 @@ use plimsoll_base::net::socket::TimedSocket;
 use reserve::Memory;
 use service::ObjectService;
 use timestamps::{ConnectionTimestamps, Stamped};
+use timing_log::TimingLog;
 
 /// Settings of a server.
 #[derive(Debug, Clone)]
@@ -105,7 +106,7 @@ pub struct Parts {
     /// TLS configuration; `None` for plain HTTP.
     pub tls: Option<Arc<ServerConfig>>,
     /// Access log; `None` if requests are not logged.
-    pub access_log: Option<AccessLog>,
+    pub timing_log: Option<TimingLog>,
     /// Observers of finished requests.
     pub observers: Vec<Arc<dyn RequestObserver>>,
 }
@@ -120,7 +121,7 @@ pub struct Shared {
     /// Sessions of directory buckets.
     pub sessions: express::Sessions,
     /// Access log; `None` if requests are not logged.
-    pub access_log: Option<AccessLog>,
+    pub timing_log: Option<TimingLog>,
     /// Observers of finished requests.
     pub observers: Vec<Arc<dyn RequestObserver>>,
     tls: RwLock<Option<TlsAcceptor>>,
@@ -137,7 +138,7 @@ impl Shared {
             tls: RwLock::new(parts.tls.map(TlsAcceptor::from)),
             accounts: RwLock::new(Arc::new(parts.accounts)),
             settings: parts.settings,
-            access_log: parts.access_log,
+            timing_log: parts.timing_log,
             observers: parts.observers,
             requests: AtomicU64::new(0),
         })
@@ -172,7 +173,7 @@ impl Shared {
 /// open requests.
 ///
 /// # Errors
-/// Returns an error if the listener, a timer or a thread cannot be set up, or if the access log cannot be written.
+/// Returns an error if the listener, a timer or a thread cannot be set up, or if the timing log cannot be written.
 pub fn run<S: ObjectService>(
     listener: TcpListener,
     shared: &Arc<Shared>,
@@ -209,8 +210,8 @@ pub fn run_with<H: Handler>(
     for thread in threads {
         let _ = thread.join();
     }
-    if let Some(access_log) = &shared.access_log {
-        access_log.finish()?;
+    if let Some(timing_log) = &shared.timing_log {
+        timing_log.finish()?;
     }
     result
 }
@@ -271,8 +272,23 @@ fn accept(
             };
             pause_ns = 0;
             if connections.is_full() && !connections.evict(&mut candidates) {
-                drop(stream);
-                continue;
+                // Connections that were selected before need a moment to close, unless they become active. If there are
+                // none, all connections are inside a request.
+                while connections.is_full() && connections.is_closing() {
+                    tokio::select! {
+                        _ = shutdown.wait_for(|stop| *stop) => return Ok(()),
+                        () = connections.wait_until_one_left() => {}
+                        swept = tick.until(next_sweep) => {
+                            swept?;
+                            connections.sweep(now_ns());
+                            next_sweep = now_ns() + TICK_NS;
+                        }
+                    }
+                }
+                if connections.is_full() {
+                    drop(stream);
+                    continue;
+                }
             }
             if let Ok(stream) = stream.into_std() {
                 let _ = queues[turn % queues.len()].send((stream, connections.register()));

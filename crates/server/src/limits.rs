@@ -1,5 +1,6 @@
 //! Limits on the sizes of requests.
 
+use super::error_code::ErrorCode;
 use super::route::Operation;
 
 /// Maximum size of a request head in bytes; a larger one gets status 431 (S3 itself allows 8 KiB).
@@ -19,11 +20,13 @@ const MAX_DELETE_BYTES: u64 = 2 << 20;
 pub const FRAMING_DIVISOR: u64 = 8;
 
 /// Returns the maximum size of the payload of an operation in bytes and the error code for a larger one.
-pub fn payload_limit(operation: Operation, max_body: u64) -> (u64, &'static str) {
+pub fn payload_limit(operation: Operation, max_body: u64) -> (u64, ErrorCode) {
     match operation {
-        Operation::PutObject | Operation::UploadPart | Operation::PostObject => (max_body, "EntityTooLarge"),
-        Operation::CompleteUpload => (MAX_COMPLETE_BYTES, "MaxMessageLengthExceeded"),
-        Operation::DeleteObjects => (MAX_DELETE_BYTES, "MaxMessageLengthExceeded"),
-        _ => (MAX_XML_BYTES, "MaxMessageLengthExceeded"),
+        Operation::PutObject | Operation::UploadPart | Operation::PostObject => {
+            (max_body, ErrorCode::EntityTooLarge)
+        }
+        Operation::CompleteUpload => (MAX_COMPLETE_BYTES, ErrorCode::MaxMessageLengthExceeded),
+        Operation::DeleteObjects => (MAX_DELETE_BYTES, ErrorCode::MaxMessageLengthExceeded),
+        _ => (MAX_XML_BYTES, ErrorCode::MaxMessageLengthExceeded),
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::error::ApiError;
+use super::error::{ApiError, ErrorCode};
 
 /// Upper estimate, in bytes, of the memory of an object, upload, part or bucket without its content, key and headers.
 pub const OVERHEAD: u64 = 512;
@@ -54,7 +54,7 @@ impl Memory {
     fn exhausted(&self) -> ApiError {
         let text =
             format!("The request would exceed the memory limit of {} bytes; delete objects", self.limit);
-        ApiError::with("SlowDown", text)
+        ApiError::with(ErrorCode::SlowDown, text)
     }
 }
 
@@ -174,7 +174,7 @@ mod tests {
         let slice = bytes.slice(1..3);
         drop(bytes);
         assert!(memory.used() >= 40, "a slice keeps the whole buffer reserved");
-        assert_eq!(memory.reserve(100).unwrap_err().code, "SlowDown");
+        assert_eq!(memory.reserve(100).unwrap_err().code, ErrorCode::SlowDown);
         drop(slice);
         assert_eq!(memory.used(), 0);
         assert!(memory.reserve(100).is_ok());
@@ -187,10 +187,10 @@ mod tests {
         let mut buffer = Buffer::new(&memory, 0).unwrap();
         let error =
             std::iter::repeat_with(|| buffer.push(&[0; 64], usize::MAX)).take(100).find_map(Result::err);
-        assert_eq!(error.unwrap().code, "SlowDown");
+        assert_eq!(error.unwrap().code, ErrorCode::SlowDown);
         assert!(buffer.len() >= 500 && memory.used() <= 1000, "{} {}", buffer.len(), memory.used());
         assert!(Buffer::new(&memory, usize::MAX / 2).is_err());
-        assert_eq!(memory.check(1000).unwrap_err().code, "SlowDown");
+        assert_eq!(memory.check(1000).unwrap_err().code, ErrorCode::SlowDown);
         drop(buffer);
         assert_eq!(memory.check(1000), Ok(()));
     }

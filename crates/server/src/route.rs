@@ -3,7 +3,7 @@
 use http::Method;
 use http::request::Parts;
 
-use super::error::ApiError;
+use super::error::{ApiError, ErrorCode};
 use super::features::Features;
 use plimsoll_base::net::encode::{decode, parse_query};
 
@@ -148,7 +148,7 @@ const KEY_LIMIT: usize = 1024;
 /// the target, `InvalidURI` for invalid percent-encoding, `InvalidBucketName` for an empty bucket name, and
 /// `KeyTooLongError` for a key above the limit.
 pub fn route(parts: &Parts) -> Result<Route, ApiError> {
-    let invalid = || ApiError::new("InvalidURI");
+    let invalid = || ApiError::new(ErrorCode::InvalidURI);
     let path = decode(parts.uri.path(), false).ok_or_else(invalid)?;
     let query = parse_query(parts.uri.query().unwrap_or("")).ok_or_else(invalid)?;
     let path = path.strip_prefix('/').unwrap_or(&path);
@@ -160,10 +160,10 @@ pub fn route(parts: &Parts) -> Result<Route, ApiError> {
         }
     };
     if bucket.is_empty() && !path.is_empty() {
-        return Err(ApiError::new("InvalidBucketName"));
+        return Err(ApiError::new(ErrorCode::InvalidBucketName));
     }
     if key.len() > KEY_LIMIT {
-        return Err(ApiError::new("KeyTooLongError"));
+        return Err(ApiError::new(ErrorCode::KeyTooLongError));
     }
     let operation = operation(parts, &query, bucket.is_empty(), key.is_empty())?;
     Ok(Route { operation, key: key.to_string(), bucket, query })
@@ -209,10 +209,13 @@ fn operation(
         (&Method::DELETE, false, false) if has("uploadId") => Operation::AbortUpload,
         (&Method::DELETE, false, false) => Operation::DeleteObject,
         (&Method::POST, false, _) if !query.is_empty() => {
-            return Err(ApiError::with("NotImplemented", "This server does not implement this operation"));
+            return Err(ApiError::with(
+                ErrorCode::NotImplemented,
+                "This server does not implement this operation",
+            ));
         }
         (&Method::POST, false, true) => Operation::PostObject,
-        _ => return Err(ApiError::new("MethodNotAllowed")),
+        _ => return Err(ApiError::new(ErrorCode::MethodNotAllowed)),
     })
 }
 
@@ -272,7 +275,7 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        route(&parts).map(|r| (r.operation, r.bucket, r.key)).map_err(|e| e.code)
+        route(&parts).map(|r| (r.operation, r.bucket, r.key)).map_err(|e| e.code.name())
     }
 
     #[test]

@@ -12,9 +12,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
 use super::Shared;
-use super::access_log::Entry;
 use super::connections::Registration;
 use super::reserve::Reservation;
+use super::timing_log::Entry;
 use plimsoll_base::net::socket::{SocketTimes, TimedSocket};
 
 /// Timestamps and other state of one connection. It keeps the log entry of the last request until the next
@@ -43,10 +43,10 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const USUAL_HEAD: usize = 16 * 1024;
 
 impl ConnectionTimestamps {
-    /// Creates the state of a new connection. Takes timestamps only if the handler, the access log or an observer needs
+    /// Creates the state of a new connection. Takes timestamps only if the handler, the timing log or an observer needs
     /// them.
     pub fn new(shared: Arc<Shared>, registered: Registration, needed: bool) -> ConnectionTimestamps {
-        let watched = needed || shared.access_log.is_some() || !shared.observers.is_empty();
+        let watched = needed || shared.timing_log.is_some() || !shared.observers.is_empty();
         ConnectionTimestamps {
             shared,
             watched,
@@ -137,10 +137,10 @@ impl ConnectionTimestamps {
 
     fn settle(&self) {
         if let Some(mut entry) = self.pending.borrow_mut().take()
-            && let Some(access_log) = &self.shared.access_log
+            && let Some(timing_log) = &self.shared.timing_log
         {
             entry.last_byte_ns = self.last_write_ns.get();
-            access_log.write(&entry);
+            timing_log.write(&entry);
         }
     }
 }

@@ -1,12 +1,10 @@
 //! Kinds of operations.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Kinds of operations in a workload.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OperationKind {
     /// Write of one object.

@@ -1,7 +1,7 @@
 //! The clocks of Plimsoll. No other module reads a clock directly.
 //!
 //! Instants and durations are whole nanoseconds of `CLOCK_MONOTONIC` ([`now_ns`]). All processes of a machine share
-//! this clock, so the access log of the embedded server and the measurements of the client are comparable. Workers
+//! this clock, so the timing log of the embedded server and the measurements of the client are comparable. Workers
 //! wait on a timerfd ([`Timer`]), because the timer of the runtime has a resolution of one millisecond and would add
 //! up to that to every open-loop latency.
 

@@ -7,9 +7,8 @@ pub const KINDS: usize = 17;
 
 /// A kind of request, named as in the S3 API. Requests of other APIs count as the S3 request that does the same.
 /// `LifecycleTransition` moves an object to another storage class under a lifecycle rule of its bucket.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub enum Call {
     PutObject,

@@ -8,7 +8,6 @@ pub use matrix::Row;
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::units::parse_size;
@@ -111,7 +110,8 @@ pub struct Limits {
 }
 
 /// Confidence in a stated fact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
     /// Stated in the provider's own documentation, which was read for this entry.

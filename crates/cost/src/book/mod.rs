@@ -10,6 +10,7 @@ mod select;
 pub mod spec;
 
 pub use select::{OfferFacts, PriceFacts, StoreTariff, usual};
+#[cfg(feature = "schema")]
 pub use spec::schema;
 
 use jiff::civil::Date;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::money::Usd;
@@ -10,7 +9,8 @@ use plimsoll_base::provider::Confidence;
 use plimsoll_base::provider::calls::Call;
 
 /// A price book file.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BookSpec {
     /// Title of the book, for people.
@@ -30,7 +30,8 @@ pub struct BookSpec {
 }
 
 /// Something that a provider sells: a storage class, network traffic, machines, or functions.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OfferSpec {
     /// Name on the command line.
@@ -67,7 +68,8 @@ pub struct OfferSpec {
 }
 
 /// Quantity that a price applies to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum MeterName {
     /// Bytes stored, per month.
@@ -97,7 +99,8 @@ pub enum MeterName {
 }
 
 /// Price tier: a unit price, and the quantity up to which it applies.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TierSpec {
     /// Upper end of the tier, not counting the free amount (unless `free_inside_tiers` is set). Absent in the
@@ -109,7 +112,8 @@ pub struct TierSpec {
 }
 
 /// A price and its period of validity.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PriceSpec {
     /// Offers that the price applies to.
@@ -170,7 +174,8 @@ pub struct PriceSpec {
 }
 
 /// A billing rule and its period of validity. All settings of one rule have the same source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RuleSpec {
     /// Offers that the rule applies to.
@@ -226,6 +231,7 @@ pub struct RuleSpec {
 }
 
 /// Returns the JSON schema of price books.
+#[cfg(feature = "schema")]
 pub fn schema() -> String {
     let mut text = serde_json::to_string_pretty(&schemars::schema_for!(BookSpec)).unwrap_or_default();
     text.push('\n');

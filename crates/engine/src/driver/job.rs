@@ -64,7 +64,7 @@ pub struct Job {
     pub workers: usize,
     /// Block from which object contents are cut.
     pub block: Block,
-    /// True if each request carries the number of its operation into the server's access log.
+    /// True if each request carries the number of its operation into the server's timing log.
     pub tag: bool,
     /// True if every operation is logged.
     pub log: bool,

@@ -56,7 +56,7 @@ pub struct OperationObserver<'a> {
     pub kind: OperationKind,
     /// Deadline of each request, in nanoseconds from the start of the operation or the last [`Self::extend`].
     pub timeout_ns: u64,
-    /// Tag for the server's access log; `None` sends no tag.
+    /// Tag for the server's timing log; `None` sends no tag.
     pub tag: Option<String>,
     /// Start of the operation as announced to the recorder, in nanoseconds on the monotonic clock; 0 before the
     /// start.

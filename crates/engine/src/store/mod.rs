@@ -229,7 +229,7 @@ pub trait Observer {
         None
     }
 
-    /// Returns the tag that the request carries into the server's access log, so that the log can be compared
+    /// Returns the tag that the request carries into the server's timing log, so that the log can be compared
     /// with the run.
     fn tag(&self) -> Option<&str> {
         None

@@ -261,9 +261,7 @@ impl Place {
         let price = |(name, backend): (&String, &Backend)| {
             let found = of_tier(&books, &config.tiers[name], backend, date);
             // The messages name the options of `plimsoll cost`.
-            let renamed = |e: String| {
-                e.replace("--as-of", "--date").replace("with --prices FILE", "in a file of [prices]")
-            };
+            let renamed = |e: String| e.replace("with --prices FILE", "in a file of [prices]");
             found.map(|found| (name.clone(), found)).map_err(|e| format!("tier {name}: {}", renamed(e)))
         };
         let (found, failed): (Vec<_>, Vec<_>) = backends.iter().map(price).partition(Result::is_ok);

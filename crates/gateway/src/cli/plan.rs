@@ -47,12 +47,12 @@ pub struct Arguments {
     /// Name of the bucket of the listing, for rules that depend on it
     #[arg(long, value_name = "NAME", requires = "listing", default_value = "listed")]
     listing_bucket: String,
-    /// Replace a setting and show the difference, such as pack.file_size=128MiB or "move.0.when=age > 30d"
+    /// Replace a setting and show the difference, such as pack.file_size=128MiB or "move.1.when=age > 30d"
     #[arg(long, value_name = "NAME=VALUE")]
     what_if: Vec<String>,
     /// Use the prices of this date [default: today]
     #[arg(long, value_name = "DATE")]
-    date: Option<Date>,
+    as_of: Option<Date>,
     /// Format of the output
     #[arg(long, value_enum, default_value = "table")]
     format: Form,
@@ -216,7 +216,7 @@ impl Existing<'_> {
 /// # Errors
 /// Exit code 2 for invalid settings or unknown prices, 3 if the catalog cannot be used.
 pub fn plan(arguments: &Arguments) -> Result<(), Exit> {
-    let date = arguments.date.unwrap_or_else(|| wall_now().to_zoned(jiff::tz::TimeZone::UTC).date());
+    let date = arguments.as_of.unwrap_or_else(|| wall_now().to_zoned(jiff::tz::TimeZone::UTC).date());
     let current = compute_bill(arguments, &[], date)?;
     let changed = match arguments.what_if.as_slice() {
         [] => None,

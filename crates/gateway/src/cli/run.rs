@@ -256,7 +256,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let requests = Arc::new(RequestMetrics::default());
     let observers = observers(arguments, &requests)?;
     let settings = server_settings(arguments, catalog.is_shared());
-    let shared = Shared::new(Parts { settings, accounts, tls, access_log: None, observers });
+    let shared = Shared::new(Parts { settings, accounts, tls, timing_log: None, observers });
     let reads = bodies.reads.clone();
     let store = Store::open(Arc::clone(&catalog), bodies, Arc::clone(&shared.memory));
     let store = Arc::new(store.map_err(|e| place.fail(&e))?);

@@ -135,7 +135,8 @@ impl Config {
         })
     }
 
-    /// Parses a file in which some values are replaced: `pack.file_size=128MiB`, `move.0.when=age > 30d`.
+    /// Parses a file in which some values are replaced: `pack.file_size=128MiB`, `move.1.when=age > 30d`.
+    /// Moves are counted from 1, as in messages.
     ///
     /// # Errors
     /// A message with the name of the file, or the change that is invalid.
@@ -164,7 +165,7 @@ impl Config {
 
 /// Replaces a value of a document.
 fn apply(document: &mut Value, change: &str) -> Result<(), String> {
-    const FORM: &str = "write NAME=VALUE, such as pack.pack file=128MiB or move.0.when=age > 30d";
+    const FORM: &str = "write NAME=VALUE, such as pack.file_size=128MiB or move.1.when=age > 30d";
     let (name, text) = change.split_once('=').ok_or(FORM)?;
     let keys: Vec<&str> = name.trim().split('.').collect();
     let (last, path) = keys.split_last().ok_or(FORM)?;
@@ -174,7 +175,9 @@ fn apply(document: &mut Value, change: &str) -> Result<(), String> {
             Value::Table(table) => {
                 Some(table.entry(key.to_string()).or_insert_with(|| Value::Table(Default::default())))
             }
-            Value::Array(list) => key.parse().ok().and_then(|index: usize| list.get_mut(index)),
+            Value::Array(list) => {
+                key.parse().ok().and_then(|number: usize| list.get_mut(number.checked_sub(1)?))
+            }
             _ => None,
         };
         at = next.ok_or_else(|| format!("there is no {key}"))?;
@@ -373,16 +376,19 @@ when = "age > 7d"
     fn values_of_a_file_are_replaced() {
         let mut document = toml::from_str(GOOD).unwrap();
         for change in
-            ["pack.file_size=128MiB", "pack.tier=hot", "move.0.when=age > 30d", "write.tier=[\"hot\"]"]
+            ["pack.file_size=128MiB", "pack.tier=hot", "move.1.when=age > 30d", "write.tier=[\"hot\"]"]
         {
             apply(&mut document, change).unwrap();
         }
         let config = Config::parse(&toml::to_string(&document).unwrap()).unwrap();
         assert_eq!(config.pack.as_ref().map(|pack| pack.file_size), Some(128 << 20));
         assert_eq!((config.moves[0].text.as_str(), config.write.len()), ("age > 30d", 1));
-        for (change, problem) in
-            [("pack", "write NAME=VALUE"), ("move.7.when=x", "there is no 7"), ("a.b.c.d", "write NAME")]
-        {
+        for (change, problem) in [
+            ("pack", "write NAME=VALUE"),
+            ("move.7.when=x", "there is no 7"),
+            ("move.0.when=x", "there is no 0"),
+            ("a.b.c.d", "write NAME"),
+        ] {
             assert!(apply(&mut document, change).unwrap_err().contains(problem), "{change}");
         }
     }

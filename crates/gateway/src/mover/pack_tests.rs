@@ -5,6 +5,8 @@ use super::pack::{Packed, close_unfinished, pack};
 use super::pass::{Batch, Pass};
 use super::rules::{Packing, Rule, Rules};
 use super::*;
+use plimsoll_server::error::ErrorCode;
+
 use crate::background::deletion::delete_due_at;
 use crate::object::live::Live;
 use crate::testing::World;
@@ -263,7 +265,7 @@ async fn a_damaged_pack_file_is_not_read_and_not_rewritten() {
         match fresh.get(&format!("k{number:03}")).await {
             Ok(found) => assert_eq!(found, *expected),
             Err(error) => {
-                assert_eq!(error.code, "InternalError");
+                assert_eq!(error.code, ErrorCode::InternalError);
                 failed += 1;
             }
         }

@@ -10,7 +10,7 @@ use plimsoll_server::config::acl::CannedAcl;
 use plimsoll_server::config::cors::Cors;
 use plimsoll_server::config::lifecycle::Lifecycle;
 use plimsoll_server::config::tags::Tags;
-use plimsoll_server::error::ApiError;
+use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::service::{BucketChange, BucketInfo, NewBucket, Versioning};
 use serde::{Deserialize, Serialize};
 
@@ -111,7 +111,7 @@ impl Bucket {
         let Some(row) = t.get(&keys::bucket(&self.name))? else { return Ok(Err(no_bucket())) };
         let is_same = t.value(&row)?.properties == self.encoded;
         let text = "The settings of the bucket have changed during the request. Try again.";
-        Ok(if is_same { Ok(()) } else { Err(ApiError::with("ServiceUnavailable", text)) })
+        Ok(if is_same { Ok(()) } else { Err(ApiError::with(ErrorCode::ServiceUnavailable, text)) })
     }
 
     /// Returns true if responses contain version ids.
@@ -121,7 +121,7 @@ impl Bucket {
 }
 
 fn no_bucket() -> ApiError {
-    ApiError::new("NoSuchBucket")
+    ApiError::new(ErrorCode::NoSuchBucket)
 }
 
 /// All buckets by name.
@@ -221,7 +221,7 @@ impl<C: Catalog> Store<C> {
         let encoded = self
             .transact(1024, move |t| {
                 if t.get(&key)?.is_some() {
-                    return Ok(Err(ApiError::new("BucketAlreadyOwnedByYou")));
+                    return Ok(Err(ApiError::new(ErrorCode::BucketAlreadyOwnedByYou)));
                 }
                 let next = t.get(keys::NEXT_BUCKET)?;
                 let number = next.and_then(|row| row.head[..].try_into().ok()).map_or(1, u32::from_be_bytes);
@@ -253,7 +253,7 @@ impl<C: Catalog> Store<C> {
                 }
                 let prefix = keys::objects(of_transaction.number, "");
                 if t.first(&prefix, &prefix)?.is_some() {
-                    return Ok(Err(ApiError::new("BucketNotEmpty")));
+                    return Ok(Err(ApiError::new(ErrorCode::BucketNotEmpty)));
                 }
                 t.delete(key);
                 of_transaction.deleted.store(true, Ordering::Release);
@@ -262,7 +262,8 @@ impl<C: Catalog> Store<C> {
             .await;
         match &result {
             Ok(()) => self.remember(name, None),
-            Err(error) if error.code == "BucketNotEmpty" || error.code == "NoSuchBucket" => {}
+            Err(error)
+                if error.code == ErrorCode::BucketNotEmpty || error.code == ErrorCode::NoSuchBucket => {}
             // The deletion is not durable, so the bucket still exists.
             Err(_) => bucket.deleted.store(false, Ordering::Release),
         }
@@ -277,13 +278,13 @@ impl<C: Catalog> Store<C> {
             None => Ok(()),
             Some(_) if self.classes.is_empty() => {
                 let text = "This server has no tiers with storage classes for transitions";
-                Err(ApiError::with("NotImplemented", text))
+                Err(ApiError::with(ErrorCode::NotImplemented, text))
             }
             Some(transition) => {
                 let known: Vec<&str> = self.classes.keys().map(String::as_str).collect();
                 let (class, known) = (&transition.storage_class, known.join(", "));
                 let text = format!("No tier has the storage class {class}; the classes are {known}");
-                Err(ApiError::with("InvalidArgument", text))
+                Err(ApiError::with(ErrorCode::InvalidArgument, text))
             }
         }
     }

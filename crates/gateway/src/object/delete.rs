@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use plimsoll_server::conditions::{DeleteConditions, Existing};
-use plimsoll_server::error::ApiError;
+use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::service::{Deleted, Versioning};
 
 use super::discard::discard_row;
@@ -19,7 +19,7 @@ fn check(conditions: &DeleteConditions, head: Option<&Head>) -> Result<(), ApiEr
         || conditions.modified.is_some()
         || conditions.size.is_some();
     if head.is_some_and(|head| head.marker) && needs_object {
-        return Err(ApiError::new("PreconditionFailed"));
+        return Err(ApiError::new(ErrorCode::PreconditionFailed));
     }
     let etag = head.map(Head::etag).unwrap_or_default();
     let existing = head.map(|h| (Existing { etag: &etag, modified_s: h.modified().as_second() }, h.size));

@@ -22,12 +22,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use plimsoll_server::error::ApiError;
+use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::reserve::Memory;
 
 use self::buckets::Buckets;
 pub use self::buckets::{Bucket, Document};
-use self::error::report;
+use self::error::TransactionError;
 use self::reads::Reads;
 use crate::ambient::now_ms;
 use crate::body::blob::Blobs;
@@ -149,7 +149,7 @@ impl<C: Catalog> Store<C> {
         self.transact(bytes, move |t| {
             if guard::is_made(Guard::Epoch) && lease::leader(t)?.epoch != epoch {
                 let text = "Another gateway has taken over the work in the background.";
-                return Ok(Err(ApiError::with("OperationAborted", text)));
+                return Ok(Err(ApiError::with(ErrorCode::OperationAborted, text)));
             }
             operation(t)
         })
@@ -165,6 +165,18 @@ impl<C: Catalog> Store<C> {
         bytes: usize,
         operation: impl FnOnce(&mut dyn Transaction) -> Outcome<T> + Send + 'static,
     ) -> Result<T, ApiError> {
+        Ok(self.try_transact(bytes, operation).await?)
+    }
+
+    /// Does the same as [`Store::transact`], for callers that must know whether a failed transaction has an effect.
+    ///
+    /// # Errors
+    /// Returns the S3 error of the operation, or the error of the catalog.
+    pub async fn try_transact<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        operation: impl FnOnce(&mut dyn Transaction) -> Outcome<T> + Send + 'static,
+    ) -> Result<T, TransactionError> {
         let result = Arc::new(Mutex::new(None));
         let of_transaction = Arc::clone(&result);
         let work = Box::new(move |transaction: &mut dyn Transaction| {
@@ -173,8 +185,10 @@ impl<C: Catalog> Store<C> {
             *of_transaction.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
             Ok(commits)
         });
-        self.catalog.commit(work, bytes).await.map_err(|error| report(&error))?;
+        self.catalog.commit(work, bytes).await.map_err(TransactionError::Catalog)?;
         let outcome = result.lock().unwrap_or_else(PoisonError::into_inner).take();
-        outcome.unwrap_or_else(|| Err(ApiError::new("InternalError")))
+        // The catalog has committed, so the operation has left its outcome.
+        let outcome = outcome.unwrap_or_else(|| Err(ApiError::new(ErrorCode::InternalError)));
+        outcome.map_err(TransactionError::Refused)
     }
 }

@@ -8,7 +8,7 @@ use plimsoll_base::net::encode::hex;
 use plimsoll_s3::checksum::Algorithm;
 use plimsoll_server::body::BodyReader;
 use plimsoll_server::conditions::WriteConditions;
-use plimsoll_server::error::ApiError;
+use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::service::{
     Completion, NewObject, ObjectInfo, ObjectPart, PartInfo, UploadInfo, UploadName,
 };
@@ -27,7 +27,7 @@ use crate::catalog::intact;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 
 fn no_upload() -> ApiError {
-    ApiError::new("NoSuchUpload")
+    ApiError::new(ErrorCode::NoSuchUpload)
 }
 
 /// Returns the bytes of an upload id; `None` if it is malformed.
@@ -180,14 +180,14 @@ impl<C: Catalog> Store<C> {
             let value = part.encode(stored.inline);
             let upload_key = keys::upload(target.bucket.number, &target.key, &id);
             let new_blob = stored.blob;
-            self.transact(value.body.len() + 256, move |t| {
+            self.try_transact(value.body.len() + 256, move |t| {
                 if t.get(&upload_key)?.is_none() {
                     return Ok(Err(no_upload()));
                 }
                 if let Some(blob) = new_blob
                     && !blob.record(t)?
                 {
-                    return Ok(Err(ApiError::new("InternalError")));
+                    return Ok(Err(ApiError::new(ErrorCode::InternalError)));
                 }
                 let key = keys::part(&id, number);
                 if let Some(row) = t.get(&key)? {
@@ -203,7 +203,7 @@ impl<C: Catalog> Store<C> {
         if let (Err(error), Some(blob)) = (&result, blob) {
             self.abandon_after(error, &blob.name).await;
         }
-        result
+        Ok(result?)
     }
 
     pub(super) fn all_parts(&self, bucket: &Bucket, name: UploadName<'_>) -> Result<Vec<PartInfo>, ApiError> {
@@ -242,7 +242,7 @@ impl<C: Catalog> Store<C> {
                     let row = t.get(&keys::part(&id, wanted.number))?;
                     let part = row.as_ref().and_then(|row| StoredPart::decode(&row.head));
                     let (Some(row), Some(part)) = (row, part.filter(|part| part.info == *wanted)) else {
-                        return Ok(Err(ApiError::new("InvalidPart")));
+                        return Ok(Err(ApiError::new(ErrorCode::InvalidPart)));
                     };
                     if let Piece::Inline(_) = part.piece {
                         inline.extend_from_slice(&t.value(&row)?.body);

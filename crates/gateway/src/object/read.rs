@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
-use plimsoll_server::error::ApiError;
+use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::response::ResponseBody;
 use plimsoll_server::service::ObjectInfo;
 
@@ -57,10 +57,10 @@ fn unreadable(error: &BodyError) -> ApiError {
         BodyError::Catalog(error) => report(error),
         BodyError::Unknown(_) | BodyError::Blob(BlobError::Damaged { .. }) => {
             crate::log::warn(&error.to_string());
-            ApiError::with("InternalError", "The stored data of this object is damaged.")
+            ApiError::with(ErrorCode::InternalError, "The stored data of this object is damaged.")
         }
         BodyError::Blob(_) => {
-            ApiError::with("ServiceUnavailable", "The storage tier of this object does not answer.")
+            ApiError::with(ErrorCode::ServiceUnavailable, "The storage tier of this object does not answer.")
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_server::error::ApiError;
+use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::service::Versioning;
 
 use super::discard::discard_row;
@@ -134,16 +134,16 @@ pub fn find_version(
 
 /// Returns the error for a key without versions.
 pub fn no_key() -> ApiError {
-    ApiError::new("NoSuchKey")
+    ApiError::new(ErrorCode::NoSuchKey)
 }
 
 /// Returns the error for a version that does not exist.
 pub fn no_version() -> ApiError {
-    ApiError::new("NoSuchVersion")
+    ApiError::new(ErrorCode::NoSuchVersion)
 }
 
 /// Returns the error for a read that finds a delete marker.
 pub fn hidden(head: &Head, by_version: bool) -> ApiError {
-    let error = ApiError::new(if by_version { "MethodNotAllowed" } else { "NoSuchKey" });
+    let error = ApiError::new(if by_version { ErrorCode::MethodNotAllowed } else { ErrorCode::NoSuchKey });
     error.hidden_by(head.version(), head.modified())
 }

@@ -3,9 +3,10 @@
 use bytes::{Bytes, BytesMut};
 use plimsoll_server::body::BodyReader;
 use plimsoll_server::conditions::Existing;
-use plimsoll_server::error::ApiError;
+use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::service::{NewObject, ObjectChange, ObjectInfo};
 
+use super::error::TransactionError;
 use super::garbage::discard_blob;
 use super::row::{Body, Head, Piece, Properties};
 use super::version::{Target, next_generation};
@@ -63,10 +64,10 @@ impl StoredBody {
 
 fn blob_error(error: &BlobError) -> ApiError {
     if error.is_full() {
-        return ApiError::new("InsufficientStorage");
+        return ApiError::new(ErrorCode::InsufficientStorage);
     }
     crate::log::warn(&format!("blobs: {error}"));
-    ApiError::new("InternalError")
+    ApiError::new(ErrorCode::InternalError)
 }
 
 /// Reads a version of an object as a condition sees it: a delete marker does not exist.
@@ -177,11 +178,10 @@ impl<C: Catalog> Store<C> {
         }
     }
 
-    /// Gives up a blob after a failed transaction. After an internal error, the transaction may be durable
-    /// nevertheless, so the blob stays: the next start deletes it if no row refers to it. A database knows whether the
-    /// transaction is durable.
-    pub(super) async fn abandon_after(&self, error: &ApiError, name: &keys::BlobName) {
-        if error.code != "InternalError" || self.catalog.is_shared() {
+    /// Gives up a blob after a failed transaction. If the transaction may be durable nevertheless, the blob stays: the
+    /// next start deletes it if no row refers to it. A database knows whether the transaction is durable.
+    pub(super) async fn abandon_after(&self, error: &TransactionError, name: &keys::BlobName) {
+        if error.is_undone() || self.catalog.is_shared() {
             self.abandon(name).await;
         }
     }
@@ -213,7 +213,7 @@ impl<C: Catalog> Store<C> {
         if let (Err(error), Some(name)) = (&result, blob) {
             self.abandon_after(error, &name).await;
         }
-        result
+        Ok(result?)
     }
 
     async fn finish_put(
@@ -222,7 +222,7 @@ impl<C: Catalog> Store<C> {
         new: NewObject,
         body: &mut BodyReader<'_>,
         stored: StoredBody,
-    ) -> Result<ObjectInfo, ApiError> {
+    ) -> Result<ObjectInfo, TransactionError> {
         let digests = body.finish()?;
         let checksum = digests.checksum.map(|(algorithm, value)| {
             let bytes = plimsoll_s3::checksum::from_base64(&value).unwrap_or_default();
@@ -246,11 +246,11 @@ impl<C: Catalog> Store<C> {
         let (conditions, blob) = (new.conditions, stored.blob);
         let with_version = target.bucket.is_versioned();
         let head = self
-            .transact(bytes, move |t| {
+            .try_transact(bytes, move |t| {
                 if let Some(blob) = blob
                     && !blob.record(t)?
                 {
-                    return Ok(Err(ApiError::new("InternalError")));
+                    return Ok(Err(ApiError::new(ErrorCode::InternalError)));
                 }
                 write_object(t, &target, head, value, |existing| conditions.check(existing))
             })

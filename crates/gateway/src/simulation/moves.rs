@@ -17,6 +17,8 @@ use super::backend::{Faults, Shared, SimulatedTier, land, lock, pause};
 use super::catalog::{KEEP_MS, SimulatedCatalog, User, object, rows};
 use super::history::History;
 use super::{Random, time};
+use plimsoll_server::error::ErrorCode;
+
 use crate::ambient::now_ms;
 use crate::background::{deletion, execute};
 use crate::body::blob::Blobs;
@@ -96,7 +98,7 @@ fn rules(random: &mut Random) -> Rules {
 
 /// Returns the status of a failed request that is no violation: the tier or the catalog did not answer.
 fn is_allowed(error: &plimsoll_server::error::ApiError) -> bool {
-    matches!(error.code, "ServiceUnavailable" | "InternalError" | "NoSuchBucket")
+    matches!(error.code, ErrorCode::ServiceUnavailable | ErrorCode::InternalError | ErrorCode::NoSuchBucket)
 }
 
 impl World {
@@ -368,7 +370,7 @@ impl World {
 async fn read(store: &SimulatedStore, key: &str) -> Result<Option<(String, Vec<u8>)>, String> {
     match get(&**store, key).await {
         Ok(found) => Ok(Some(found)),
-        Err(error) if error.code == "NoSuchKey" => Ok(None),
+        Err(error) if error.code == ErrorCode::NoSuchKey => Ok(None),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -1,7 +1,6 @@
 //! Objectives for a run (`get.p99 < 10ms`, `errors < 0.1%`, `throughput > 5 Gbit/s`) and bounds on a change
 //! between two runs (`get.p99 > +5%`).
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::confidence::{Confidence, MIN_INDEPENDENT, Share, WIDEST};
@@ -60,7 +59,8 @@ pub struct Objective {
 }
 
 /// Result of judging an objective.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ObjectiveResult {
     /// The whole interval meets the objective.

@@ -7,7 +7,6 @@ use plimsoll_cost::bill::Bill;
 use plimsoll_cost::money::Usd;
 use plimsoll_workload::OperationKind;
 use plimsoll_workload::schedule::{Role, SweepPlace};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 mod disturbances;
@@ -25,7 +24,8 @@ pub use sweep::{SweepFigures, SweepPoint, UploadFigures};
 pub const SCHEMA: u32 = 2;
 
 /// Results of a run.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunResult {
     /// Schema number: 1.
     pub schema: u32,
@@ -85,7 +85,8 @@ impl RunResult {
 
 /// Cost of a run at one store. Includes every request sent there, also those of preparation and clean-up.
 /// Amounts are decimal strings because they are exact.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CostFigures {
     /// URL of the store as the user wrote it, without credentials.
     pub store: String,
@@ -101,7 +102,8 @@ pub struct CostFigures {
 
 /// A place in which a relay executed operations, such as a data centre of Cloudflare. The latencies of these
 /// operations are those in this place.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlaceFigures {
     /// URL of the store as the user wrote it, without credentials.
     pub store: String,
@@ -114,7 +116,8 @@ pub struct PlaceFigures {
 }
 
 /// Requests that Plimsoll sends besides the operations, such as those for sessions.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BackgroundRequests {
     /// URL of the store as the user wrote it, without credentials.
     pub store: String,
@@ -134,7 +137,8 @@ pub struct BackgroundRequests {
 }
 
 /// One loop of `plimsoll run sync`: one client transfers all files once.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SyncLoop {
     /// URL of the store as the user wrote it, without credentials.
     pub store: String,
@@ -159,7 +163,8 @@ pub struct SyncLoop {
 }
 
 /// Plateau and knee of one ramp.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RampFigures {
     /// URL of the store as the user wrote it, without credentials.
     pub store: String,
@@ -187,7 +192,8 @@ pub struct RampFigures {
 }
 
 /// One host's part of a run.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShardInfo {
     /// Number of the shard, from 1.
     pub shard: u64,
@@ -212,7 +218,8 @@ pub struct ShardInfo {
 }
 
 /// Identity and provenance of a run.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunInfo {
     /// Id of the run, and name of its directory.
     pub id: String,
@@ -247,7 +254,8 @@ pub struct RunInfo {
 }
 
 /// Resources that Plimsoll itself used.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClientInfo {
     /// Location of the client, from `--vantage`; may be empty.
     pub vantage: String,
@@ -262,7 +270,8 @@ pub struct ClientInfo {
 }
 
 /// Kind of the loop that issues operations.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum LoopKind {
     /// Closed loop: the next operation starts when one ends.
@@ -283,7 +292,8 @@ impl LoopKind {
 }
 
 /// Results of one kind of operation in one window of a phase on one store.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Window {
     /// URL of the store as the user wrote it, without credentials.
     pub store: String,
@@ -405,7 +415,8 @@ impl Window {
 
 /// Percentiles in milliseconds. A percentile is the upper bound of its histogram bucket, at most 0.1% too high.
 /// It is null if it has too few samples, or if censored operations make it uncertain.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Percentiles {
     /// Number of samples.
     pub n: u64,
@@ -452,6 +463,7 @@ impl Percentiles {
 }
 
 /// Returns the JSON schema of [`RunResult`], as published in `schema/result.schema.json`.
+#[cfg(feature = "schema")]
 pub fn schema() -> String {
     let mut text = serde_json::to_string_pretty(&schemars::schema_for!(RunResult)).unwrap_or_default();
     text.push('\n');

@@ -1,4 +1,4 @@
-//! Measures a server with faults, and compares the figures with its access log.
+//! Measures a server with faults, and compares the figures with its timing log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use plimsoll_recorder::collector::{Listener, SecondRow, WindowState};
 use plimsoll_recorder::histogram::Latencies;
 use plimsoll_recorder::latency::Latency;
 use plimsoll_recorder::log::{LogRecord, LoggedResult};
-use plimsoll_server::access_log::read;
+use plimsoll_server::timing_log::read;
 use plimsoll_workload::OperationKind;
 use plimsoll_workload::experiment::resolve::parse;
 use plimsoll_workload::payload::Block;
@@ -55,7 +55,7 @@ impl Listener for KeepLog {
 /// `repeating` is called before each repetition with the result so far.
 ///
 /// # Errors
-/// Fails if the server cannot be started, its access log cannot be read, or nothing was measured.
+/// Fails if the server cannot be started, its timing log cannot be read, or nothing was measured.
 pub fn run(
     scenario: &Scenario,
     attempts: u32,
@@ -76,7 +76,7 @@ pub fn run(
 }
 
 fn attempt(scenario: &Scenario) -> Result<Measured, RunError> {
-    let name = format!("plimsoll-access-log-{}-{}.csv", std::process::id(), scenario.name);
+    let name = format!("plimsoll-timing-log-{}-{}.csv", std::process::id(), scenario.name);
     let log = std::env::temp_dir().join(name);
     let measured = measure(scenario, &log);
     let _ = std::fs::remove_file(&log);
@@ -104,8 +104,7 @@ fn measure(scenario: &Scenario, log: &Path) -> Result<Measured, RunError> {
     let phases = phases(scenario)?;
     let layout = Layout { repeats: 1, order: Order::Sequential, block_ns: 1, rewarm_ns: 0, seed: 42 };
     let phase_runs: Arc<[PhaseRun]> = plan(&phases, layout, 1).into();
-    let server =
-        EmbeddedServer::start(&["--inject", scenario.inject, "--access-log", &log.to_string_lossy()])?;
+    let server = EmbeddedServer::start(&["--inject", scenario.inject, "--timings", &log.to_string_lossy()])?;
     let store = server.store("calibrate")?;
     create_bucket(store.as_ref())?;
     // One worker is enough for every scenario and leaves the other cores to the server.
@@ -126,7 +125,7 @@ fn measure(scenario: &Scenario, log: &Path) -> Result<Measured, RunError> {
     drop(job);
     server.stop();
     let log =
-        read(log).map_err(|e| RunError::store(format!("cannot read the access log of the server: {e}")))?;
+        read(log).map_err(|e| RunError::store(format!("cannot read the timing log of the server: {e}")))?;
     let means = Means { usable_cores: usable_cores(), workers };
     let (Some(phase_run), Some(state)) = (phase_runs.last(), states.last()) else {
         return Err(RunError::check("the scenario has no phase"));

@@ -1,6 +1,6 @@
-//! Compares measurements with the true values in a server's access log.
+//! Compares measurements with the true values in a server's timing log.
 //!
-//! Each scenario starts `plimsoll serve` as a child process with known faults and an access log, and measures it
+//! Each scenario starts `plimsoll serve` as a child process with known faults and a timing log, and measures it
 //! like any other store. The true service time is the logged time from the arrival of the first byte to the
 //! sending of the last one, not the configured time; both processes use the same clock. The true response time is
 //! the logged end minus the intended time, which the schedule reproduces from its seed.
@@ -25,7 +25,7 @@ pub struct Row {
     pub name: String,
     /// Name of the figure, such as `response p99` or `start lag p99`.
     pub metric: String,
-    /// True value from the server's access log, in milliseconds.
+    /// True value from the server's timing log, in milliseconds.
     pub true_ms: f64,
     /// Measured value, in milliseconds; if censoring hides it, the bound that it exceeds.
     pub measured_ms: f64,

@@ -1,4 +1,4 @@
-//! Compares durations that a relay measured with the true ones in the access log of a server with known latencies.
+//! Compares durations that a relay measured with the true ones in the timing log of a server with known latencies.
 //!
 //! A duration at a relay contains the network path between relay and server and the overhead of its platform, which
 //! the server's log does not contain. What they add should not depend on the latency: the constant is the median of the
@@ -19,7 +19,7 @@ use plimsoll_engine::store::body::Body;
 use plimsoll_engine::store::http::Route;
 use plimsoll_engine::store::http::relay::Relay;
 use plimsoll_engine::store::{Ignore, Request, Store};
-use plimsoll_server::access_log::read;
+use plimsoll_server::timing_log::read;
 
 /// Bound of the error of the median after the correction, in milliseconds.
 pub const P50_BOUND_MS: f64 = 1.0;
@@ -139,10 +139,10 @@ impl Drop for Temporary {
 
 /// Measures one latency. Returns the percentiles, and the share of the time that pauses of the server's machine cover.
 fn measure(relay: &Arc<Relay>, settings: &RelaySettings, delay_ms: u64) -> Result<(Quartet, f64), RunError> {
-    let name = format!("plimsoll-access-log-{}-relay-{delay_ms}.csv", std::process::id());
+    let name = format!("plimsoll-timing-log-{}-relay-{delay_ms}.csv", std::process::id());
     let log = Temporary(std::env::temp_dir().join(name));
     let latency = format!("latency={delay_ms}ms");
-    let mut arguments = vec!["--access-log", log.0.to_str().unwrap_or_default()];
+    let mut arguments = vec!["--timings", log.0.to_str().unwrap_or_default()];
     if delay_ms > 0 {
         arguments.extend(["--inject", &latency]);
     }

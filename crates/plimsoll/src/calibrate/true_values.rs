@@ -1,8 +1,8 @@
-//! Computes the true latencies of a phase from the server's access log, and their quantiles.
+//! Computes the true latencies of a phase from the server's timing log, and their quantiles.
 
 use std::collections::HashMap;
 
-use plimsoll_server::access_log::Entry;
+use plimsoll_server::timing_log::Entry;
 use plimsoll_workload::schedule::arrival::Arrivals;
 use plimsoll_workload::schedule::{Load, Phase};
 

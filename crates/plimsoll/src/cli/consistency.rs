@@ -17,9 +17,8 @@ use crate::fleet::coordinator::{self, FleetObserver};
 use crate::fleet::launcher::Launcher;
 use crate::fleet::live::Live;
 use crate::fleet::message::Job;
+use crate::session::lifecycle::{reach, require_writes};
 use crate::session::open;
-use crate::session::preflight::preflight;
-use crate::session::runtime::block_on;
 use plimsoll_base::clock::{MILLISECOND, SECOND, now_ns, wall_now};
 use plimsoll_base::net::client_limits;
 use plimsoll_base::units::{format_count, format_ms, parse_duration, parse_size};
@@ -27,8 +26,6 @@ use plimsoll_engine::consistency::clients::{Event, MAX_CLIENTS, MIN_SIZE};
 use plimsoll_engine::consistency::findings::{Findings, Guarantee, Violation};
 use plimsoll_engine::consistency::run::{receive, run};
 use plimsoll_engine::driver::Control;
-use plimsoll_engine::driver::background::Background;
-use plimsoll_engine::driver::clean::{CleanupScope, clean};
 use plimsoll_engine::store::Store;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
 use plimsoll_workload::experiment::spec::{DEFAULT_SEED, NamedStore};
@@ -124,19 +121,14 @@ pub fn consistency(arguments: &Arguments) -> Result<(), Exit> {
     timeout::apply(arguments.timeout.as_deref())?;
     let opened = open::open(&arguments.store, arguments.ca_bundle.as_deref())?;
     let store = &opened.store;
-    if !store.capabilities().writes {
-        return Err(Exit::input(format!(
-            "{}: the store is read-only, so there is nothing to check",
-            opened.written
-        )));
-    }
+    require_writes(std::slice::from_ref(&opened))?;
     let conditions = store.capabilities().conditions && !arguments.no_conditions;
     let id = RunId::generate();
     let check = arguments.job(&id, opened.named.clone(), conditions)?;
     let launcher = arguments.on.as_deref().map(|on| arguments.nodes.launcher(on)).transpose()?;
     let space = KeySpace::of_run(store.prefix(), &id);
-    let facts = preflight(&opened, &space, arguments.create_bucket)?;
-    let record = Record::create(&arguments.out, &id, facts)?;
+    let reached = reach(std::slice::from_ref(&opened), &id, arguments.create_bucket)?;
+    let record = Record::create(&arguments.out, &id, reached)?;
     let mut noted_s = 0;
     let began_ns = now_ns();
     let progress = |findings: &Findings| {
@@ -151,16 +143,12 @@ pub fn consistency(arguments: &Arguments) -> Result<(), Exit> {
             ));
         }
     };
-    let control = record.shared_control();
+    let control = Arc::clone(record.control());
     let ran = match launcher {
         Some(launcher) => on_nodes(arguments, launcher.as_ref(), check, &space, &control, progress),
         None => here(&check, store, &space, &control, progress),
     };
-    let cleaned = block_on(async {
-        let mut background = Background::new(store.as_ref());
-        clean(store.as_ref(), &mut background, &space, &CleanupScope::everything(), |_| {}).await
-    })?;
-    let finished = record.finish(&opened.written, cleaned.map(|_| ()));
+    let finished = record.finish();
     let findings = ran?;
     if arguments.json {
         say(&(serde_json::to_string_pretty(&findings).map_err(Exit::store)? + "\n"))?;

@@ -26,7 +26,7 @@ pub struct Arguments {
     format: Format,
     /// Directory for the files of one run [default: the run directory; Markdown goes to standard output]
     #[arg(long, value_name = "DIR")]
-    to: Option<PathBuf>,
+    out: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -49,12 +49,12 @@ enum Format {
 /// Exit code 2 if a run cannot be read or a file cannot be written.
 pub fn export(arguments: &Arguments) -> Result<(), Exit> {
     let runs = find(&arguments.runs)?;
-    if arguments.to.is_some() && runs.len() > 1 {
-        return Err(Exit::input("--to accepts only one run; specify one run or omit --to"));
+    if arguments.out.is_some() && runs.len() > 1 {
+        return Err(Exit::input("--out accepts only one run; specify one run or omit --out"));
     }
     for path in &runs {
         let run = Run { path: path.clone(), result: json::read(path).map_err(Exit::input)? };
-        if arguments.format == Format::Markdown && arguments.to.is_none() {
+        if arguments.format == Format::Markdown && arguments.out.is_none() {
             say(&render(&run.result))?;
             continue;
         }
@@ -65,9 +65,9 @@ pub fn export(arguments: &Arguments) -> Result<(), Exit> {
             Format::Hlog => &Hlog,
             Format::Requests => &Requests,
         };
-        let to = arguments.to.as_ref().unwrap_or(path);
-        std::fs::create_dir_all(to).map_err(|e| Exit::input(format!("--to {}: {e}", to.display())))?;
-        for file in exporter.export(&run, to).map_err(Exit::input)? {
+        let out = arguments.out.as_ref().unwrap_or(path);
+        std::fs::create_dir_all(out).map_err(|e| Exit::input(format!("--out {}: {e}", out.display())))?;
+        for file in exporter.export(&run, out).map_err(Exit::input)? {
             say(&format!("{}\n", file.display()))?;
         }
     }

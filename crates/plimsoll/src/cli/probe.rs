@@ -12,11 +12,10 @@ use super::record::Record;
 use super::timeout::TimeoutArgument;
 use crate::probe::policy::policy;
 use crate::probe::{Finding, Findings, checks, connection, writing};
+use crate::session::lifecycle::reach;
 use crate::session::open;
-use crate::session::preflight::preflight;
 use crate::session::runtime::block_on;
 use plimsoll_engine::driver::background::Background;
-use plimsoll_engine::driver::clean::{CleanupScope, clean};
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
 
 /// Arguments of `plimsoll probe`.
@@ -57,21 +56,17 @@ pub fn probe(arguments: &Arguments) -> Result<(), Exit> {
     let opened = open::open(&arguments.store, arguments.ca_bundle.as_deref())?;
     let id = RunId::generate();
     let space = KeySpace::of_run(opened.store.prefix(), &id);
-    let facts = preflight(&opened, &space, arguments.create_bucket)?;
+    let reached = reach(std::slice::from_ref(&opened), &id, arguments.create_bucket)?;
     let store = opened.store.as_ref();
     let mut findings = Findings::default();
-    connection(&facts, store, &mut findings);
+    connection(&reached.facts[0], store, &mut findings);
     let mut background = Background::new(store);
     if store.capabilities().writes {
-        let record = Record::create(&arguments.out, &id, facts)?;
+        let record = Record::create(&arguments.out, &id, reached)?;
         let root = format!("{}probe/", space.root());
         let work = writing(&mut background, &opened, &space, &root, &mut findings);
         block_on(record.control().unless_stopped(work))?;
-        let cleaned = block_on(async {
-            let mut background = Background::new(store);
-            clean(store, &mut background, &space, &CleanupScope::everything(), |_| {}).await
-        })?;
-        record.finish(&opened.written, cleaned.map(|_| ()))?;
+        record.finish()?;
     } else {
         block_on(checks::reading(&mut background, store, &mut findings))?;
     }

@@ -1,15 +1,17 @@
-//! The record of the objects that a command is about to create. It is written first, so that `plimsoll clean`
-//! can delete the objects if the command is killed. Commands without results, such as `probe`, delete the
-//! record after a clean-up.
+//! The record of the objects that a command without results is about to create, such as `probe`. The command deletes
+//! the objects and the record at its end; if it was killed, `plimsoll clean` does.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::exit::Exit;
 use super::signals;
+use crate::session::RunError;
+use crate::session::lifecycle::{Reached, delete_written};
+use crate::session::observer::Silent;
 use plimsoll_base::machine::Machine;
-use plimsoll_engine::driver::Control;
-use plimsoll_engine::store::Failure;
+use plimsoll_engine::driver::clean::CleanupScope;
+use plimsoll_engine::driver::{Control, Site};
 use plimsoll_engine::store::ownership::RunId;
 use plimsoll_judge::run_dir::environment::{Environment, Ownership, StoreFacts, write_environment};
 
@@ -18,25 +20,28 @@ pub struct Record {
     path: PathBuf,
     /// True if this record created the parent directory.
     made_out: bool,
+    sites: Vec<Site>,
+    facts: Vec<StoreFacts>,
     control: Arc<Control>,
 }
 
 impl Record {
-    /// Creates the record for a store in which the command owns the whole key space of `id`, and starts
-    /// to handle Ctrl-C.
+    /// Creates the record for stores in which the command owns the whole key space of `id`, and starts to handle
+    /// Ctrl-C.
     ///
     /// # Errors
     /// Exit code 2 if the record cannot be written.
-    pub fn create(out: &Path, id: &RunId, facts: StoreFacts) -> Result<Record, Exit> {
+    pub fn create(out: &Path, id: &RunId, reached: Reached) -> Result<Record, Exit> {
         let path = out.join(id.as_str());
         let made_out = !out.exists();
+        let Reached { sites, facts } = reached;
         let environment = Environment {
             version: env!("CARGO_PKG_VERSION").into(),
             run: id.to_string(),
             owns: Ownership::Everything,
             pid: std::process::id(),
             machine: Machine::default(),
-            stores: vec![facts],
+            stores: facts.clone(),
             ..Environment::default()
         };
         let result = std::fs::create_dir_all(out)
@@ -45,30 +50,22 @@ impl Record {
         result.map_err(|e| Exit::input(format!("--out {}: {e}; choose another directory", out.display())))?;
         let control = Arc::new(Control::default());
         signals::listen(Arc::clone(&control));
-        Ok(Record { path, made_out, control })
+        Ok(Record { path, made_out, sites, facts, control })
     }
 
     /// Returns the control that Ctrl-C stops.
-    pub fn control(&self) -> &Control {
+    pub fn control(&self) -> &Arc<Control> {
         &self.control
     }
 
-    /// Returns a shared handle of the control, for other threads.
-    pub fn shared_control(&self) -> Arc<Control> {
-        Arc::clone(&self.control)
-    }
-
-    /// Deletes the record if the clean-up succeeded.
+    /// Deletes everything that the command wrote, and then the record.
     ///
     /// # Errors
     /// Exit code 3 if the clean-up failed, 130 after Ctrl-C.
-    pub fn finish(self, store: &str, cleaned: Result<(), Failure>) -> Result<(), Exit> {
-        if let Err(failure) = cleaned {
-            let run = self.path.display();
-            return Err(Exit::store(format!(
-                "{store}: clean-up failed ({failure}); try `plimsoll clean {run}`"
-            )));
-        }
+    pub fn finish(mut self) -> Result<(), Exit> {
+        let (owned, facts) = (CleanupScope::everything(), &mut self.facts);
+        let failed = delete_written(&self.sites, &owned, facts, &Silent, &self.path, &self.control);
+        failed.map_or(Ok(()), |problem: RunError| Err(Exit::from(problem)))?;
         let _ = std::fs::remove_file(self.path.join("environment.json"));
         let _ = std::fs::remove_dir(&self.path);
         if let Some(out) = self.path.parent().filter(|_| self.made_out) {

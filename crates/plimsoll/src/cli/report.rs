@@ -27,11 +27,11 @@ pub struct Arguments {
     runs: Vec<PathBuf>,
     /// Write a static site with an index, trends and a page for each run into this directory [default: all runs of
     /// plimsoll-runs]
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "published", "primary"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "published", "primary"])]
     publish: Option<PathBuf>,
     /// File for the report [default: report.html in the run directory; plimsoll-report.html for several runs]
     #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    output: Option<PathBuf>,
     /// Published document whose figures are drawn as reference lines: a name from `plimsoll list published`; may be
     /// repeated
     #[arg(long, value_name = "NAME")]
@@ -87,7 +87,7 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
         }
     })?;
     documents.iter().for_each(|document| report.refer(document));
-    let out = arguments.out.clone().unwrap_or_else(|| match paths.as_slice() {
+    let out = arguments.output.clone().unwrap_or_else(|| match paths.as_slice() {
         [run] => run.join("report.html"),
         _ => PathBuf::from("plimsoll-report.html"),
     });
@@ -96,7 +96,7 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
 }
 
 fn write(report: Report, out: &Path) -> Result<(), Exit> {
-    write_whole(out, &rendered(report)?).map_err(|e| Exit::input(format!("--out {}: {e}", out.display())))
+    write_whole(out, &rendered(report)?).map_err(|e| Exit::input(format!("--output {}: {e}", out.display())))
 }
 
 /// Writes the report of a finished run into its directory.

@@ -15,7 +15,6 @@ use plimsoll_base::metrics::listen;
 use plimsoll_base::net::tls::server_config;
 use plimsoll_base::units::{parse_duration, parse_size};
 use plimsoll_s3::credentials::Credentials;
-use plimsoll_server::access_log::AccessLog;
 use plimsoll_server::accounts::Accounts;
 use plimsoll_server::connections::Timeouts;
 use plimsoll_server::inject::Spec;
@@ -23,6 +22,7 @@ use plimsoll_server::memory::serve::serve as serve_memory;
 use plimsoll_server::metrics::ServerMetrics;
 use plimsoll_server::observer::RequestObserver;
 use plimsoll_server::shutdown::{listen_on, watch_for_end};
+use plimsoll_server::timing_log::TimingLog;
 use plimsoll_server::{Parts, Settings, Shared};
 
 /// Arguments of `plimsoll serve`.
@@ -73,8 +73,8 @@ pub struct Arguments {
     #[arg(long, value_name = "FAULTS")]
     inject: Option<String>,
     /// Write the arrival and completion times of each request to this file, as CSV
-    #[arg(long, value_name = "FILE", alias = "truth")]
-    access_log: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    timings: Option<PathBuf>,
     /// Serve Prometheus metrics on this address at /metrics; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS")]
     metrics_listen: Option<String>,
@@ -131,8 +131,8 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
     };
     let scheme = if tls.is_some() { "https" } else { "http" };
     let spec = arguments.inject.as_deref().map(Spec::parse).transpose().map_err(Exit::input)?;
-    let access_log = arguments.access_log.as_ref().map(|path| {
-        AccessLog::create(path).map_err(|e| Exit::input(format!("--access-log {}: {e}", path.display())))
+    let timing_log = arguments.timings.as_ref().map(|path| {
+        TimingLog::create(path).map_err(|e| Exit::input(format!("--timings {}: {e}", path.display())))
     });
     let life =
         parse_duration(&arguments.session_life).map_err(|e| Exit::input(format!("--session-life: {e}")))?;
@@ -162,7 +162,7 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
         settings,
         accounts: Accounts::single(credentials),
         tls,
-        access_log: access_log.transpose()?,
+        timing_log: timing_log.transpose()?,
         observers: metrics.into_iter().map(|metrics| Arc::new(metrics) as Arc<dyn RequestObserver>).collect(),
     };
     let shared = Shared::new(parts);

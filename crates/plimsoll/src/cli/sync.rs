@@ -19,23 +19,22 @@ use super::progress::Terminal;
 use super::report::conclude;
 use super::timeout;
 use crate::session::budget::{Budget, Planned};
+use crate::session::lifecycle::{Reached, begin, delete_written, end, open_stores, reach, require_writes};
 use crate::session::observer::RunObserver;
-use crate::session::open::{self, Opened};
-use crate::session::preflight::preflight;
-use crate::session::renewal::renew;
+use crate::session::open::{Named, Opened};
 use crate::session::{self, RunError, RunSummary, Settings};
 use crate::sync::contender::{self, Contender, Log, run_loop};
 use crate::sync::files::{self, Ground};
 use crate::sync::scratch;
 use plimsoll_base::clock::{SECOND, now_ns, wall_now};
-use plimsoll_base::machine::{Machine, peak_rss_bytes};
+use plimsoll_base::machine::Machine;
 use plimsoll_base::provider::calls::{Call, Calls};
 use plimsoll_base::units::{parse_duration, parse_size};
-use plimsoll_engine::driver::Control;
-use plimsoll_engine::store::ownership::{KeySpace, RunId};
+use plimsoll_engine::driver::clean::CleanupScope;
+use plimsoll_engine::driver::{Control, Shard, Site};
+use plimsoll_engine::store::ownership::RunId;
 use plimsoll_judge::report::terminal::{self, cost};
 use plimsoll_judge::run_dir::directory::RunDirectory;
-use plimsoll_judge::run_dir::environment::StoreFacts;
 use plimsoll_judge::run_dir::json;
 use plimsoll_judge::summary::result::{CostFigures, RunResult};
 use plimsoll_workload::experiment::to_toml::to_toml;
@@ -232,32 +231,25 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     timeout::apply(arguments.timeout.as_deref())?;
     let settings = arguments.settings();
     let id = RunId::generate();
-    let ca_bundle = settings.ca_bundle.as_deref();
-    let opened: Result<Vec<Opened>, RunError> =
-        arguments.store.iter().map(|store| open::open(store, ca_bundle)).collect();
-    let mut opened = opened?;
+    let mut opened = open_stores(&arguments.store, &Named::new(), settings.ca_bundle.as_deref(), None)?;
+    require_writes(&opened)?;
     let mut environment = session::environment(&settings, id.as_str());
     let path = settings.out.join(id.as_str());
     let files = scratch::place(arguments.dir.as_deref().unwrap_or(&path), id.as_str());
     let ground = arguments.ground(&files, bytes, part_size);
     let budget = arguments.budget(&ground, &mut opened, &environment.machine)?;
-    let spaces: Vec<KeySpace> =
-        opened.iter().map(|store| KeySpace::of_run(store.store.prefix(), &id)).collect();
-    environment.stores = reach(&opened, &spaces, settings.create_bucket)?;
-    let out_error = |e: std::io::Error| Exit::input(format!("--out {}: {e}", settings.out.display()));
-    let recorded = to_toml(&contender::recorded(&ground, arguments.loops, &opened)?);
-    let mut directory =
-        RunDirectory::create(&settings.out, id.as_str(), &recorded, false).map_err(out_error)?;
-    environment.files = Some(std::path::absolute(&files).map_err(out_error)?);
-    directory.environment(&environment).map_err(out_error)?;
+    let Reached { sites, facts } = reach(&opened, &id, settings.create_bucket)?;
+    environment.stores = facts;
+    environment.files = Some(std::path::absolute(&files).map_err(|e| settings.out_error(&e))?);
+    let recorded = contender::recorded(&ground, arguments.loops, &opened)?;
+    let observer: Arc<dyn RunObserver> = Arc::new(Terminal::new(arguments.json));
+    let mut directory = begin(&settings, &to_toml(&recorded), &environment, &opened, &observer)?;
     budget.arm(&ground.control);
     super::signals::listen(Arc::clone(&ground.control));
-    let observer: Arc<dyn RunObserver> = Arc::new(Terminal::new(arguments.json));
-    renew(opened.iter().filter_map(|o| o.credentials.clone()).collect(), &observer);
     let mut result = session::blank(&settings, id.as_str(), "sync", arguments.seed);
     environment.origin_unix_s =
         wall_now().as_nanosecond() as f64 / 1e9 - (now_ns() - ground.origin_ns) as f64 / 1e9;
-    let contenders = contenders(&opened, &spaces, &arguments.client);
+    let contenders = contenders(&opened, &sites, &arguments.client);
     let written = scratch::create(&files, id.as_str()).and_then(|()| files::write(&ground));
     let written =
         written.map_err(|e| RunError::input(format!("{}: {e}; choose another --dir", files.display())));
@@ -265,23 +257,23 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
         written.and_then(|()| loops(arguments, &ground, &budget, &contenders, &mut result, &mut directory));
     budget.lift();
     let removed = scratch::remove(&files, id.as_str());
-    let mut problem = outcome.err().map(|error| budget.ended().unwrap_or(error));
-    for ((store, space), facts) in opened.iter().zip(&spaces).zip(&mut environment.stores) {
-        match contender::empty(&ground, store.store.as_ref(), space) {
-            Ok(()) => facts.uncleaned = false,
-            Err(exit) => problem = Some(problem.unwrap_or(exit).with_left_behind(true, &path)),
-        }
-    }
-    result.cost = arguments.spent(&budget);
+    let problem = outcome.err().map(|error| budget.ended().unwrap_or(error));
+    let owned = CleanupScope::of_phases(&recorded.phases, Shard::default());
+    let (facts, control) = (&mut environment.stores, &ground.control);
+    let failed = delete_written(&sites, &owned, facts, observer.as_ref(), &path, control);
+    observer.ended();
+    let problem = match (problem, failed) {
+        (Some(problem), Some(_)) => Some(problem.with_left_behind(&path)),
+        (problem, failed) => problem.or(failed),
+    };
     result.run.partial = problem.is_some();
-    result.client.peak_rss_bytes = peak_rss_bytes();
     environment.workers = result.client.workers;
     if was_removed(removed, &files) {
         environment.files = None;
     }
-    let (run, unwritten) = directory.finish(result, environment);
-    let unwritten = unwritten.map(|e| RunError::results_kept(&e.to_string(), &path));
-    let (run, problem) = conclude(RunSummary { run, problem: problem.or(unwritten) }, true);
+    result.cost = arguments.spent(&budget);
+    let (run, problem) = end(directory, result, environment, problem);
+    let (run, problem) = conclude(RunSummary { run, problem }, true);
     let text = if arguments.json {
         json::to_string(&run.result)
     } else {
@@ -290,21 +282,6 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     };
     let printed = say(&text);
     problem.map_or(printed, Err)
-}
-
-/// Checks that all stores accept writes and can be reached, and returns the facts about them.
-fn reach(opened: &[Opened], spaces: &[KeySpace], create_bucket: bool) -> Result<Vec<StoreFacts>, Exit> {
-    let mut facts = Vec::new();
-    for (store, space) in opened.iter().zip(spaces) {
-        if !store.store.capabilities().writes {
-            return Err(Exit::input(format!(
-                "--store {}: the store is read-only; use a store that accepts writes",
-                store.written
-            )));
-        }
-        facts.push(preflight(store, space, create_bucket)?);
-    }
-    Ok(facts)
 }
 
 /// Returns true if the local files were removed. Otherwise, prints why they remain.
@@ -322,20 +299,16 @@ fn was_removed(removed: std::io::Result<bool>, files: &Path) -> bool {
 }
 
 /// Returns the contenders: Plimsoll on every store, then each tool on every store.
-fn contenders<'a>(opened: &'a [Opened], spaces: &[KeySpace], clients: &[String]) -> Vec<Contender<'a>> {
-    let ours = opened.iter().zip(spaces).map(|(store, space)| Contender {
-        store,
-        space: space.clone(),
-        client: None,
-    });
-    let others = clients.iter().flat_map(|client| {
-        opened.iter().zip(spaces).map(|(store, space)| Contender {
+fn contenders<'a>(opened: &'a [Opened], sites: &[Site], clients: &[String]) -> Vec<Contender<'a>> {
+    let each = |client: Option<&String>| {
+        let contender = |(store, site): (&'a Opened, &Site)| Contender {
             store,
-            space: space.clone(),
-            client: Some(client.clone()),
-        })
-    });
-    ours.chain(others).collect()
+            space: site.space.clone(),
+            client: client.cloned(),
+        };
+        opened.iter().zip(sites).map(contender).collect::<Vec<_>>()
+    };
+    std::iter::once(None).chain(clients.iter().map(Some)).flat_map(each).collect()
 }
 
 fn loops(

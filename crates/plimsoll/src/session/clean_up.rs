@@ -6,51 +6,44 @@ use std::time::Duration;
 use super::error::RunError;
 use super::observer::RunObserver;
 use super::runtime::block_on;
+use plimsoll_engine::driver::Site;
 use plimsoll_engine::driver::background::Background;
 use plimsoll_engine::driver::clean::{CleanupCounts, CleanupScope, clean};
-use plimsoll_engine::driver::{Job, Shard};
 use plimsoll_engine::store::ownership::KeySpace;
 use plimsoll_engine::store::{Failure, Store};
-use plimsoll_judge::run_dir::environment::Environment;
-use plimsoll_workload::experiment::Experiment;
+use plimsoll_judge::run_dir::environment::StoreFacts;
 
 /// Deadline of each clean-up request after the user interrupted the run.
 pub const INTERRUPTED_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Deletes the objects that one shard wrote to all stores, or all shards, and returns the first problem.
+/// Deletes the objects that `owned` describes from all stores, and returns the first problem. Each request has at most
+/// `timeout`.
 ///
-/// Marks the stores that were cleaned up in `environment`.
+/// Marks the stores that were cleaned up in `facts`, which are in the order of `sites`.
 pub fn clean_up(
-    experiment: &Experiment,
-    shard: Shard,
-    job: &Job,
-    environment: &mut Environment,
+    sites: &[Site],
+    owned: &CleanupScope,
+    facts: &mut [StoreFacts],
     observer: &dyn RunObserver,
     run: &Path,
     timeout: Duration,
 ) -> Option<RunError> {
     let mut problem = None;
     observer.activity("cleaning up");
-    let owned = CleanupScope::of_phases(&experiment.phases, shard);
-    let written = job.sites.iter().zip(&mut environment.stores);
-    for (site, facts) in written.filter(|(site, _)| site.store.capabilities().writes) {
+    for (site, facts) in sites.iter().zip(facts).filter(|(site, _)| site.store.capabilities().writes) {
         let progress = |n| observer.activity(&format!("cleaning up: {n} objects"));
         let store = site.store.as_ref();
         let work = async {
             let mut background = Background::new(store).with_max_timeout(timeout);
-            clean(store, &mut background, &site.space, &owned, progress).await
+            clean(store, &mut background, &site.space, owned, progress).await
         };
         match block_on(work) {
             Ok(Ok(_)) => facts.uncleaned = false,
             // If the bucket has been deleted in the meantime, so have the objects.
             Ok(Err(failure)) if failure.is_missing_container() => facts.uncleaned = false,
             Ok(Err(failure)) => {
-                let text = format!(
-                    "{}: clean-up failed: {failure}; run `plimsoll clean {}`",
-                    facts.url,
-                    run.display()
-                );
-                problem = problem.or(Some(RunError::store(text)));
+                let error = RunError::store(format!("{}: clean-up failed: {failure}", facts.url));
+                problem = problem.or(Some(error.with_left_behind(run)));
             }
             Err(error) => problem = problem.or(Some(error)),
         }

@@ -114,7 +114,7 @@ impl EmbeddedServer {
         Ok(Arc::new(store))
     }
 
-    /// Stops the server and waits until it has exited, so that its access log is complete.
+    /// Stops the server and waits until it has exited, so that its timing log is complete.
     pub fn stop(mut self) {
         drop(self.child.stdin.take());
         let _ = self.child.wait();

@@ -11,6 +11,7 @@ pub mod clean_up;
 pub mod compatibility;
 pub mod embedded;
 pub mod error;
+pub mod lifecycle;
 pub mod live;
 pub mod objectives;
 pub mod observer;
@@ -29,21 +30,21 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use self::budget::{Budget, Planned};
-use self::clean_up::{INTERRUPTED_TIMEOUT, clean_up};
 use self::compatibility::check_compatibility;
 pub use self::error::RunError;
+use self::lifecycle::{Reached, begin, delete_written, end, open_stores, reach};
 use self::observer::RunStart;
 use self::open::Opened;
-use self::preflight::{find_objects, preflight};
+use self::preflight::find_objects;
 use self::reporter::Reporter;
 pub use self::settings::{Components, Settings};
 use plimsoll_base::clock::{now_ns, wall_now};
-use plimsoll_base::machine::{Machine, peak_rss_bytes, usable_cores};
+use plimsoll_base::machine::{Machine, usable_cores};
+use plimsoll_engine::driver::clean::CleanupScope;
 use plimsoll_engine::driver::{Control, DriverError, Job, Shard, Site, run, workers_for};
-use plimsoll_engine::store::ownership::{KeySpace, RunId};
+use plimsoll_engine::store::ownership::RunId;
 use plimsoll_judge::run_dir::directory::RunDirectory;
 use plimsoll_judge::run_dir::environment::Environment;
 use plimsoll_judge::run_dir::run::Run;
@@ -111,30 +112,10 @@ struct Ready {
     opened: Vec<Opened>,
     notes: Vec<String>,
     id: String,
-    spaces: Vec<KeySpace>,
+    sites: Vec<Site>,
     environment: Environment,
     phase_runs: Vec<PhaseRun>,
     budget: Arc<Budget>,
-}
-
-/// Opens the stores of an experiment. Fails if a store occurs twice.
-fn open_all(
-    experiment: &Experiment,
-    settings: &Settings,
-    components: &Components,
-) -> Result<Vec<Opened>, RunError> {
-    let stores = &experiment.stores;
-    let mut seen = std::collections::HashSet::new();
-    if let Some(twice) = stores.iter().find(|store| !seen.insert(*store)) {
-        return Err(RunError::input(format!(
-            "--store {twice}: the store is specified twice; specify each store once"
-        )));
-    }
-    let open = |store: &String| {
-        let (named, credentials) = (&experiment.named, components.credentials.clone());
-        open::open_as(store, named, settings.ca_bundle.as_deref(), credentials)
-    };
-    stores.iter().map(open).collect()
 }
 
 /// Opens and checks the stores, and plans the first pass.
@@ -150,7 +131,8 @@ fn ready(
     if let Some(sharding) = sharding {
         shard::check(&experiment, sharding.shard, components.rendezvous.is_some())?;
     }
-    let mut opened = open_all(&experiment, settings, components)?;
+    let (named, ca_bundle) = (&experiment.named, settings.ca_bundle.as_deref());
+    let mut opened = open_stores(&experiment.stores, named, ca_bundle, components.credentials.as_ref())?;
     // From here on, the experiment contains redacted URLs only.
     experiment.stores = opened.iter().map(|o| o.written.clone()).collect();
     // The run directory records the URLs of named stores, so that `plimsoll run RUN` works on other machines.
@@ -164,24 +146,19 @@ fn ready(
     let budget = Budget::of(&settings.cost, planned, &opened, &environment.machine)?;
     budget.wrap(&mut opened);
     budget.announce().iter().for_each(|line| components.observer.estimate(line));
-    let mut spaces = Vec::new();
-    for store in &opened {
-        let space = KeySpace::of_run(store.store.prefix(), &group);
-        environment.stores.push(preflight(store, &space, settings.create_bucket)?);
-        spaces.push(space);
-    }
+    let Reached { sites, facts } = reach(&opened, &group, settings.create_bucket)?;
+    environment.stores = facts;
     components.observer.reached(&environment.stores);
     let phase_runs = passes.first(phase_runs_of(&experiment, &opened)?);
     budget.check(&phase_runs)?;
     let shard = settings.shard();
     environment.workers =
         settings.workers.unwrap_or_else(|| workers_for(&phase_runs, usable_cores() as usize, shard));
-    Ok(Ready { experiment, opened, notes, id, spaces, environment, phase_runs, budget: Arc::new(budget) })
+    Ok(Ready { experiment, opened, notes, id, sites, environment, phase_runs, budget: Arc::new(budget) })
 }
 
-/// Job of the last pass, result of all passes, and first error.
+/// Result of all passes, and the first error.
 struct Driven {
-    job: Arc<Job>,
     result: RunResult,
     problem: Option<RunError>,
     /// Shard whose objects this process deletes.
@@ -199,10 +176,8 @@ fn drive(
 ) -> Driven {
     let (experiment, environment, sharding) =
         (&ready.experiment, &mut ready.environment, settings.sharding.as_ref());
-    let stores = ready.opened.iter().zip(ready.spaces.iter().cloned());
-    let sites: Vec<Site> =
-        stores.map(|(opened, space)| Site { store: Arc::clone(&opened.store), space }).collect();
-    let prepared = sharding.map(|s| shard::Prepared::new(s, experiment, &sites, control, components));
+    let sites = &ready.sites;
+    let prepared = sharding.map(|s| shard::Prepared::new(s, experiment, sites, control, components));
     let workers = environment.workers;
     let job_of = |phase_runs: Vec<PhaseRun>| {
         let announce =
@@ -256,7 +231,7 @@ fn drive(
             owned = Shard::default();
         }
     }
-    Driven { job, result, problem, owned }
+    Driven { result, problem, owned }
 }
 
 /// Runs an experiment pass by pass.
@@ -270,15 +245,10 @@ pub fn execute_passes(
     passes: &mut dyn Passes,
 ) -> Result<RunSummary, RunError> {
     let mut ready = ready(experiment, settings, components, passes)?;
-    let (id, recorded) = (&ready.id, to_toml(&ready.experiment));
-    let created = RunDirectory::create(&settings.out, id, &recorded, settings.record_operations);
-    let mut directory = created.map_err(|e| settings.out_error(&e))?;
-    directory.objectives.clone_from(&settings.objectives);
-    directory.environment(&ready.environment).map_err(|e| settings.out_error(&e))?;
+    let (recorded, observer) = (to_toml(&ready.experiment), &components.observer);
+    let mut directory = begin(settings, &recorded, &ready.environment, &ready.opened, observer)?;
     let control = Arc::new(Control::default());
     ready.budget.arm(&control);
-    let renewable = ready.opened.iter().filter_map(|o| o.credentials.clone()).collect();
-    renewal::renew(renewable, &components.observer);
     let (stores, phase_runs) = (&ready.experiment.stores, &ready.phase_runs);
     components.observer.started(&RunStart { stores, phase_runs, control: &control });
     let driven = drive(&mut ready, settings, components, passes, &mut directory, &control);
@@ -294,7 +264,7 @@ fn conclude(
     components: &Components,
     control: &Control,
 ) -> RunSummary {
-    let Driven { job, mut result, mut problem, owned } = driven;
+    let Driven { mut result, mut problem, owned } = driven;
     let observer = &components.observer;
     let path = directory.path().to_path_buf();
     let interrupted = control.stopped_at().is_some();
@@ -304,9 +274,9 @@ fn conclude(
     let others_read = interrupted && settings.shard().of > 1 && components.rendezvous.is_none();
     let mut left_behind = false;
     if !settings.keep && !others_read {
-        let timeout = if interrupted { INTERRUPTED_TIMEOUT } else { Duration::MAX };
-        let environment = &mut ready.environment;
-        let failed = clean_up(&ready.experiment, owned, &job, environment, observer.as_ref(), &path, timeout);
+        let owned = CleanupScope::of_phases(&ready.experiment.phases, owned);
+        let facts = &mut ready.environment.stores;
+        let failed = delete_written(&ready.sites, &owned, facts, observer.as_ref(), &path, control);
         left_behind = failed.is_some();
         problem = problem.or(failed);
     }
@@ -316,17 +286,15 @@ fn conclude(
         let aborted = components.abort.as_ref().and_then(|rules| rules.ended());
         problem = Some(aborted.unwrap_or_else(|| interruption(&ready.budget, others_read, &path)));
     }
-    problem = problem.map(|error| error.with_left_behind(left_behind, &path));
-    result.cost = ready.budget.figures();
+    if left_behind {
+        problem = problem.map(|error| error.with_left_behind(&path));
+    }
     result.run.partial = partial;
     result.run.shards.iter_mut().for_each(|shard| shard.partial = partial);
-    result.client.peak_rss_bytes = peak_rss_bytes();
-    let (run, unwritten) = directory.finish(result, ready.environment);
-    let unwritten = unwritten.map(|e| RunError::results_kept(&e.to_string(), &path));
-    let problem = problem
-        .or(unwritten)
-        .or_else(|| judge(&run.result))
-        .or_else(|| objectives::problem(&run.result.objectives));
+    result.cost = ready.budget.figures();
+    let (run, problem) = end(directory, result, ready.environment, problem);
+    let problem =
+        problem.or_else(|| judge(&run.result)).or_else(|| objectives::problem(&run.result.objectives));
     RunSummary { run, problem }
 }
 
@@ -425,6 +393,6 @@ fn of_driver(error: &DriverError) -> RunError {
     match error {
         DriverError::Prepare { .. } => RunError::store(error),
         DriverError::System(_) => RunError::input(error),
-        DriverError::Panic => RunError::Defect(error.to_string()),
+        DriverError::Panic => RunError::defect(error),
     }
 }

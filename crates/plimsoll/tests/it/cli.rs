@@ -388,7 +388,7 @@ fn a_report_is_written_through_a_symbolic_link() {
     let (target, link) = (dir.join("page.html"), dir.join("link.html"));
     std::fs::write(&target, "").unwrap();
     std::os::unix::fs::symlink(&target, &link).unwrap();
-    let output = plimsoll(&["report"]).arg(only_run(&out)).arg("--out").arg(&link).output().unwrap();
+    let output = plimsoll(&["report"]).arg(only_run(&out)).arg("--output").arg(&link).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(std::fs::read_to_string(&target).unwrap().contains("<html"));

@@ -91,7 +91,7 @@ fn an_imported_run_can_be_shown_and_exported() {
     let mut sizes = BTreeMap::new();
     for format in ["parquet", "csv", "markdown", "hlog"] {
         let exported =
-            plimsoll(&["export", "--format", format, "--to"]).arg(&to).arg(&path).output().unwrap();
+            plimsoll(&["export", "--format", format, "--out"]).arg(&to).arg(&path).output().unwrap();
         assert_eq!(exported.status.code(), Some(0), "{}", text(&exported.stderr));
         for line in text(&exported.stdout).lines() {
             sizes

@@ -192,7 +192,7 @@ fn recorded_operations_are_replayed() {
     let first = run(&[&["run", "mixed", "--record", "operations"], &options[..]].concat());
     let recorded = out.join(&first.run.id);
     let listed =
-        good(&["export", "--format", "requests", recorded.to_str().unwrap(), "--to", dir.to_str().unwrap()]);
+        good(&["export", "--format", "requests", recorded.to_str().unwrap(), "--out", dir.to_str().unwrap()]);
     let second = run(&["replay", listed.trim()]);
     let sums = |result: &RunResult| -> Vec<(String, u64, u64)> {
         let measured = result.windows.iter().filter(|w| w.role == plimsoll_workload::schedule::Role::Measure);

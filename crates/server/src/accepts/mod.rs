@@ -8,7 +8,7 @@
 use http::HeaderValue;
 use http::request::Parts;
 
-use super::error::ApiError;
+use super::error::{ApiError, ErrorCode};
 use super::features::Features;
 use super::route::{Operation, Route};
 
@@ -34,7 +34,7 @@ fn repeats(name: &str) -> bool {
 }
 
 fn not_implemented(feature: &str) -> ApiError {
-    ApiError::with("NotImplemented", format!("This server does not implement {feature}"))
+    ApiError::with(ErrorCode::NotImplemented, format!("This server does not implement {feature}"))
 }
 
 /// Returns the storage class of every object in the request's bucket, which supports no other class.
@@ -88,7 +88,10 @@ pub fn check(parts: &Parts, route: &Route, owner: &str, features: &Features) -> 
     let accepted = parameters(route.operation);
     for (index, (name, _)) in route.query.iter().enumerate() {
         if route.query[..index].iter().any(|(earlier, _)| earlier == name) {
-            return Err(ApiError::with("InvalidArgument", format!("The parameter {name} is repeated")));
+            return Err(ApiError::with(
+                ErrorCode::InvalidArgument,
+                format!("The parameter {name} is repeated"),
+            ));
         }
         if !accepted.contains(&name.as_str()) && !is_harmless(name) {
             return Err(not_implemented(&format!("the query parameter '{name}' with this operation")));
@@ -97,7 +100,7 @@ pub fn check(parts: &Parts, route: &Route, owner: &str, features: &Features) -> 
     match route.parameter("versionId") {
         None | Some("null") => Ok(()),
         Some(version) if features.versions && !version.is_empty() => Ok(()),
-        Some(_) => Err(ApiError::with("InvalidArgument", "Invalid version id specified")),
+        Some(_) => Err(ApiError::with(ErrorCode::InvalidArgument, "Invalid version id specified")),
     }
 }
 
@@ -139,7 +142,8 @@ fn is_hoisted(name: &str) -> bool {
 /// value.
 pub fn hoist(parts: &mut Parts, route: &Route) -> Result<(), ApiError> {
     for (name, value) in route.query.iter().filter(|(name, _)| is_hoisted(name)) {
-        let invalid = || ApiError::with("InvalidArgument", format!("The parameter {name} is invalid"));
+        let invalid =
+            || ApiError::with(ErrorCode::InvalidArgument, format!("The parameter {name} is invalid"));
         let header: http::HeaderName = name.parse().map_err(|_| invalid())?;
         let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| invalid())?;
         match parts.headers.get(&header) {
@@ -165,7 +169,7 @@ fn rejected(name: &str, value: &str) -> ApiError {
         "",
     ];
     if name == "x-amz-acl" && !ACLS.contains(&value) {
-        return ApiError::new("InvalidArgument");
+        return ApiError::new(ErrorCode::InvalidArgument);
     }
     not_implemented(&format!("{name}: {value}"))
 }
@@ -177,21 +181,24 @@ fn check_values(parts: &Parts, name: &str, values: &Values, owner: &str) -> Resu
         return Ok(());
     }
     if found.next().is_some() && !repeats(name) {
-        return Err(ApiError::with("InvalidArgument", format!("The header {name} is repeated")));
+        return Err(ApiError::with(ErrorCode::InvalidArgument, format!("The header {name} is repeated")));
     }
     // A copy source may contain UTF-8; all other values are ASCII.
     let text = match name {
         "x-amz-copy-source" => std::str::from_utf8(first.as_bytes()).ok(),
         _ => first.to_str().ok(),
     };
-    let text = text
-        .ok_or_else(|| ApiError::with("InvalidArgument", format!("The header {name} is not valid text")))?;
+    let text = text.ok_or_else(|| {
+        ApiError::with(ErrorCode::InvalidArgument, format!("The header {name} is not valid text"))
+    })?;
     match values {
         Any => Ok(()),
         Only(accepted) if accepted.contains(&text.trim()) => Ok(()),
         Only(_) => Err(rejected(name, text)),
         Owner if text == owner => Ok(()),
-        Owner => Err(ApiError::with("AccessDenied", format!("{name} is not the owner of the bucket"))),
+        Owner => {
+            Err(ApiError::with(ErrorCode::AccessDenied, format!("{name} is not the owner of the bucket")))
+        }
     }
 }
 
@@ -222,7 +229,7 @@ fn check_storage_class(parts: &Parts, route: &Route) -> Result<(), ApiError> {
         class if OTHERS.contains(&class) || class == "STANDARD" => {
             Err(not_implemented(&format!("the storage class {class}")))
         }
-        _ => Err(ApiError::new("InvalidStorageClass")),
+        _ => Err(ApiError::new(ErrorCode::InvalidStorageClass)),
     }
 }
 
@@ -236,9 +243,9 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (mut parts, ()) = request.body(()).unwrap().into_parts();
-        let route = super::super::route::route(&parts).map_err(|e| e.code)?;
-        hoist(&mut parts, &route).map_err(|e| e.code)?;
-        check(&parts, &route, "owner", &Features::default()).map_err(|e| e.code)
+        let route = super::super::route::route(&parts).map_err(|e| e.code.name())?;
+        hoist(&mut parts, &route).map_err(|e| e.code.name())?;
+        check(&parts, &route, "owner", &Features::default()).map_err(|e| e.code.name())
     }
 
     const NOT_IMPLEMENTED: Result<(), &str> = Err("NotImplemented");

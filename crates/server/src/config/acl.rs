@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use plimsoll_s3::xml::{Element, XmlWriter};
 
 /// Group of all clients, also those without a signature.
@@ -45,9 +45,9 @@ impl CannedAcl {
             "authenticated-read" => CannedAcl::AuthenticatedRead,
             "aws-exec-read" | "log-delivery-write" => {
                 let text = format!("This server does not implement x-amz-acl: {name}");
-                return Err(ApiError::with("NotImplemented", text));
+                return Err(ApiError::with(ErrorCode::NotImplemented, text));
             }
-            _ => return Err(ApiError::new("InvalidArgument")),
+            _ => return Err(ApiError::new(ErrorCode::InvalidArgument)),
         })
     }
 
@@ -92,7 +92,7 @@ impl CannedAcl {
     /// # Errors
     /// Returns `MalformedACLError`, or `NotImplemented` for any other list.
     pub fn parse(document: &[u8], owner: &str) -> Result<CannedAcl, ApiError> {
-        let malformed = || ApiError::new("MalformedACLError");
+        let malformed = || ApiError::new(ErrorCode::MalformedACLError);
         let root = Element::parse(document).map_err(|_| malformed())?;
         let list = root.child("AccessControlList").filter(|_| root.name == "AccessControlPolicy");
         let mut grants = Vec::new();
@@ -114,7 +114,10 @@ impl CannedAcl {
         };
         let found = CannedAcl::ALL.into_iter().find(equals).filter(|_| owner_controls);
         found.ok_or_else(|| {
-            ApiError::with("NotImplemented", "This server implements only canned access control lists")
+            ApiError::with(
+                ErrorCode::NotImplemented,
+                "This server implements only canned access control lists",
+            )
         })
     }
 }
@@ -129,8 +132,8 @@ mod tests {
             assert_eq!(CannedAcl::parse(acl.to_xml("me").as_bytes(), "me"), Ok(acl));
         }
         let other = CannedAcl::Private.to_xml("other");
-        assert_eq!(CannedAcl::parse(other.as_bytes(), "me").unwrap_err().code, "NotImplemented");
-        assert_eq!(CannedAcl::parse(b"<x/>", "me").unwrap_err().code, "MalformedACLError");
+        assert_eq!(CannedAcl::parse(other.as_bytes(), "me").unwrap_err().code, ErrorCode::NotImplemented);
+        assert_eq!(CannedAcl::parse(b"<x/>", "me").unwrap_err().code, ErrorCode::MalformedACLError);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use http::{HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::response::set;
 use plimsoll_s3::xml::{Element, XmlWriter};
 
@@ -53,13 +53,13 @@ impl Cors {
     /// # Errors
     /// Returns `MalformedXML`, or `InvalidRequest` for a rule that S3 does not accept.
     pub fn parse(document: &[u8]) -> Result<Cors, ApiError> {
-        let malformed = || ApiError::new("MalformedXML");
+        let malformed = || ApiError::new(ErrorCode::MalformedXML);
         let root = Element::parse(document).map_err(|_| malformed())?;
         let rules: Vec<&Element> = root.all("CORSRule").collect();
         if root.name != "CORSConfiguration" || rules.is_empty() || rules.len() > MAX_RULES {
             return Err(malformed());
         }
-        let invalid = |text: String| Err(ApiError::with("InvalidRequest", text));
+        let invalid = |text: String| Err(ApiError::with(ErrorCode::InvalidRequest, text));
         let mut out = Cors::default();
         for element in rules {
             let list = |name: &str| element.all(name).map(|e| e.text.trim().to_string()).collect::<Vec<_>>();
@@ -177,11 +177,11 @@ mod tests {
             let rule =
                 format!("<AllowedOrigin>{origin}</AllowedOrigin><AllowedMethod>{method}</AllowedMethod>");
             let document = format!("<CORSConfiguration><CORSRule>{rule}</CORSRule></CORSConfiguration>");
-            Cors::parse(document.as_bytes()).map(|_| ()).map_err(|e| e.code)
+            Cors::parse(document.as_bytes()).map(|_| ()).map_err(|e| e.code.name())
         };
         assert_eq!(code("*", "GET"), Ok(()));
         assert_eq!(code("*.*", "GET"), Err("InvalidRequest"));
         assert_eq!(code("*", "PATCH"), Err("InvalidRequest"));
-        assert_eq!(Cors::parse(b"<CORSConfiguration/>").unwrap_err().code, "MalformedXML");
+        assert_eq!(Cors::parse(b"<CORSConfiguration/>").unwrap_err().code, ErrorCode::MalformedXML);
     }
 }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::tags::Tags;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::response::{http_date, iso_date};
 use plimsoll_base::rng::{entropy, mix};
 use plimsoll_s3::xml::{Element, XmlWriter};
@@ -84,14 +84,14 @@ pub struct NoncurrentExpiration {
 }
 
 fn malformed() -> ApiError {
-    ApiError::new("MalformedXML")
+    ApiError::new(ErrorCode::MalformedXML)
 }
 
 /// Parses a positive number.
 fn positive(text: &str) -> Result<u32, ApiError> {
     let number = text.trim().parse::<u32>().map_err(|_| malformed())?;
     match number {
-        0 => Err(ApiError::with("InvalidArgument", "The number must be a positive integer")),
+        0 => Err(ApiError::with(ErrorCode::InvalidArgument, "The number must be a positive integer")),
         number => Ok(number),
     }
 }
@@ -180,7 +180,7 @@ impl Expiration {
         let midnight = || format!("{text}T00:00:00Z").parse().ok();
         let at: jiff::Timestamp = text.parse().ok().or_else(midnight).ok_or_else(malformed)?;
         if at.as_second() % 86_400 != 0 {
-            return Err(ApiError::with("InvalidArgument", "'Date' must be at midnight GMT"));
+            return Err(ApiError::with(ErrorCode::InvalidArgument, "'Date' must be at midnight GMT"));
         }
         Ok(Expiration::Date(at.as_second()))
     }
@@ -234,7 +234,7 @@ impl Rule {
         if let Some(other) = element.children.iter().find(|c| !KNOWN.contains(&c.name.as_str())) {
             let text = format!("This server does not implement {} in a lifecycle rule", other.name);
             return Err(match other.name.as_str() {
-                "NoncurrentVersionTransition" => ApiError::with("NotImplemented", text),
+                "NoncurrentVersionTransition" => ApiError::with(ErrorCode::NotImplemented, text),
                 _ => malformed(),
             });
         }
@@ -260,7 +260,7 @@ impl Rule {
         };
         if rule.id.len() > 255 {
             return Err(ApiError::with(
-                "InvalidArgument",
+                ErrorCode::InvalidArgument,
                 "ID length should not exceed allowed limit of 255",
             ));
         }
@@ -334,7 +334,7 @@ impl Lifecycle {
             }
             let (before, this) = rules.split_at(index);
             if before.iter().any(|rule| rule.id == this[0].id) {
-                return Err(ApiError::with("InvalidArgument", "Rule ID must be unique"));
+                return Err(ApiError::with(ErrorCode::InvalidArgument, "Rule ID must be unique"));
             }
         }
         Ok(Lifecycle { rules })
@@ -354,7 +354,7 @@ mod tests {
 
     fn parsed(rule: &str) -> Result<Lifecycle, &'static str> {
         let document = format!("<LifecycleConfiguration><Rule>{rule}</Rule></LifecycleConfiguration>");
-        Lifecycle::parse(document.as_bytes()).map_err(|e| e.code)
+        Lifecycle::parse(document.as_bytes()).map_err(|e| e.code.name())
     }
 
     #[test]

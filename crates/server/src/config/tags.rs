@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use plimsoll_base::net::encode::parse_query;
 use plimsoll_s3::xml::{Element, XmlWriter};
 
@@ -40,7 +40,7 @@ impl Tags {
     /// # Errors
     /// Returns `MalformedXML`, or `InvalidTag` for tags that break the rules of S3.
     pub fn parse(document: &[u8], of_bucket: bool) -> Result<Tags, ApiError> {
-        let malformed = || ApiError::new("MalformedXML");
+        let malformed = || ApiError::new(ErrorCode::MalformedXML);
         let root = Element::parse(document).map_err(|_| malformed())?;
         if root.name != "Tagging" {
             return Err(malformed());
@@ -61,18 +61,18 @@ impl Tags {
             return Ok(Tags::default());
         }
         let pairs = parse_query(&text.replace('+', "%20"));
-        Tags(pairs.ok_or_else(|| ApiError::with("InvalidArgument", wrong))?).checked(false)
+        Tags(pairs.ok_or_else(|| ApiError::with(ErrorCode::InvalidArgument, wrong))?).checked(false)
     }
 
     fn checked(mut self, of_bucket: bool) -> Result<Tags, ApiError> {
         self.0.sort();
-        let invalid = |text: &str| Err(ApiError::with("InvalidTag", text));
+        let invalid = |text: &str| Err(ApiError::with(ErrorCode::InvalidTag, text));
         let most = if of_bucket { MAX_BUCKET_TAGS } else { MAX_OBJECT_TAGS };
         if self.len() > most {
             if of_bucket {
                 return invalid("A bucket cannot have more than 50 tags");
             }
-            return Err(ApiError::with("BadRequest", "Object tags cannot be greater than 10"));
+            return Err(ApiError::with(ErrorCode::BadRequest, "Object tags cannot be greater than 10"));
         }
         for (index, (key, value)) in self.0.iter().enumerate() {
             if key.is_empty() || key.chars().count() > MAX_KEY {
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn tags_that_break_the_rules_are_rejected() {
-        let code = |text: &str| Tags::parse_header(text).unwrap_err().code;
+        let code = |text: &str| Tags::parse_header(text).unwrap_err().code.name();
         assert_eq!(code("a=1&a=2"), "InvalidTag");
         assert_eq!(code("=1"), "InvalidTag");
         assert_eq!(code("aws:x=1"), "InvalidTag");
@@ -125,6 +125,6 @@ mod tests {
         assert_eq!(code(&format!("k={}", "v".repeat(257))), "InvalidTag");
         let eleven: Vec<String> = (0..11).map(|i| format!("k{i}=v")).collect();
         assert_eq!(code(&eleven.join("&")), "BadRequest");
-        assert_eq!(Tags::parse(b"<Tags/>", false).unwrap_err().code, "MalformedXML");
+        assert_eq!(Tags::parse(b"<Tags/>", false).unwrap_err().code, ErrorCode::MalformedXML);
     }
 }

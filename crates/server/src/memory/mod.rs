@@ -16,7 +16,7 @@ use self::object::{Object, Stored, headers_size};
 use self::state::{Bucket, Part, State, Upload};
 use super::body::BodyReader;
 use super::conditions::{DeleteConditions, WriteConditions};
-use super::error::ApiError;
+use super::error::{ApiError, ErrorCode};
 use super::features::Features;
 use super::ops::existing;
 use super::reserve::{Memory, OVERHEAD};
@@ -47,11 +47,11 @@ impl AsRef<super::service::BucketInfo> for Handle {
 }
 
 fn no_upload() -> ApiError {
-    ApiError::new("NoSuchUpload")
+    ApiError::new(ErrorCode::NoSuchUpload)
 }
 
 fn not_implemented() -> ApiError {
-    ApiError::new("NotImplemented")
+    ApiError::new(ErrorCode::NotImplemented)
 }
 
 impl MemoryService {
@@ -128,7 +128,7 @@ impl ObjectService for MemoryService {
         let Some(stale_ns) = self.stale_ns() else { return bucket.0.object(key).map(Stored) };
         let current = bucket.0.objects().get(key).cloned();
         let object = bucket.0.past().object(key, current, stale_ns);
-        object.map(Stored).ok_or_else(|| ApiError::new("NoSuchKey"))
+        object.map(Stored).ok_or_else(|| ApiError::new(ErrorCode::NoSuchKey))
     }
 
     async fn read(&self, object: Stored, range: Range<u64>) -> Result<ResponseBody, ApiError> {
@@ -256,7 +256,7 @@ impl ObjectService for MemoryService {
         let current = |part: &PartInfo| upload.parts.get(&part.number).filter(|p| p.info == *part);
         let pieces: Option<Vec<Bytes>> =
             completion.parts.iter().map(|part| Some(current(part)?.data.clone())).collect();
-        let pieces = pieces.ok_or_else(|| ApiError::new("InvalidPart"))?;
+        let pieces = pieces.ok_or_else(|| ApiError::new(ErrorCode::InvalidPart))?;
         let headers = upload.info.object.headers.clone();
         let mut object = Object::new(&self.memory, name.key, pieces, &completion.etag, headers)?;
         object.info.parts = Some(completion.parts.into_iter().map(ObjectPart::from).collect());

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::anomalies::Past;
 use super::object::{Object, Objects};
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::express::{is_directory, tag};
 use crate::reserve::{Memory, OVERHEAD, Reservation};
 use crate::service::{BucketInfo, PartInfo, UploadInfo};
@@ -75,7 +75,11 @@ impl Bucket {
     /// Returns `NoSuchBucket` if the bucket was deleted after it was looked up.
     pub fn objects_mut(&self) -> Result<RwLockWriteGuard<'_, Objects>, ApiError> {
         let objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-        if self.deleted.load(Ordering::Relaxed) { Err(ApiError::new("NoSuchBucket")) } else { Ok(objects) }
+        if self.deleted.load(Ordering::Relaxed) {
+            Err(ApiError::new(ErrorCode::NoSuchBucket))
+        } else {
+            Ok(objects)
+        }
     }
 
     /// Locks the unfinished uploads. Take this lock before the lock of the objects.
@@ -93,7 +97,7 @@ impl Bucket {
     /// # Errors
     /// Returns `NoSuchKey` if there is no such object.
     pub fn object(&self, key: &str) -> Result<Arc<Object>, ApiError> {
-        self.objects().get(key).cloned().ok_or_else(|| ApiError::new("NoSuchKey"))
+        self.objects().get(key).cloned().ok_or_else(|| ApiError::new(ErrorCode::NoSuchKey))
     }
 }
 
@@ -117,7 +121,7 @@ impl State {
     /// Returns `NoSuchBucket` if there is no such bucket.
     pub fn bucket(&self, name: &str) -> Result<Arc<Bucket>, ApiError> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
-        buckets.get(name).cloned().ok_or_else(|| ApiError::new("NoSuchBucket"))
+        buckets.get(name).cloned().ok_or_else(|| ApiError::new(ErrorCode::NoSuchBucket))
     }
 
     /// Returns all buckets with their names, sorted by name.
@@ -136,7 +140,7 @@ impl State {
     pub fn create_bucket(&self, name: &str, region: &str) -> Result<(), ApiError> {
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
         if buckets.contains_key(name) {
-            return Err(ApiError::new("BucketAlreadyOwnedByYou"));
+            return Err(ApiError::new(ErrorCode::BucketAlreadyOwnedByYou));
         }
         let bucket = Bucket {
             info: BucketInfo {
@@ -161,10 +165,10 @@ impl State {
     /// Returns `NoSuchBucket` if there is no such bucket, or `BucketNotEmpty` if it contains objects.
     pub fn delete_bucket(&self, name: &str) -> Result<(), ApiError> {
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
-        let bucket = Arc::clone(buckets.get(name).ok_or_else(|| ApiError::new("NoSuchBucket"))?);
+        let bucket = Arc::clone(buckets.get(name).ok_or_else(|| ApiError::new(ErrorCode::NoSuchBucket))?);
         let objects = bucket.objects_mut()?;
         if !objects.is_empty() {
-            return Err(ApiError::new("BucketNotEmpty"));
+            return Err(ApiError::new(ErrorCode::BucketNotEmpty));
         }
         bucket.deleted.store(true, Ordering::Relaxed);
         buckets.remove(name);
@@ -193,12 +197,12 @@ mod tests {
         // A PUT has looked the bucket up when another client deletes it.
         let found = state.bucket("bkt").unwrap();
         state.delete_bucket("bkt").unwrap();
-        assert_eq!(found.objects_mut().unwrap_err().code, "NoSuchBucket");
+        assert_eq!(found.objects_mut().unwrap_err().code, ErrorCode::NoSuchBucket);
         state.create_bucket("bkt", "r").unwrap();
         assert!(found.objects_mut().is_err(), "a new bucket of the same name is a different bucket");
         let found = state.bucket("bkt").unwrap();
         found.objects_mut().unwrap().insert("k".into(), object(&state));
-        assert_eq!(state.delete_bucket("bkt").unwrap_err().code, "BucketNotEmpty");
+        assert_eq!(state.delete_bucket("bkt").unwrap_err().code, ErrorCode::BucketNotEmpty);
     }
 
     #[test]

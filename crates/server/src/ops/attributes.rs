@@ -4,7 +4,7 @@ use http::header::LAST_MODIFIED;
 
 use super::{Call, set_version};
 use crate::accepts::storage_class;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, xml};
 use crate::service::{ObjectInfo, ObjectService};
 use plimsoll_s3::message::checksum_element;
@@ -17,7 +17,7 @@ const PAGE: u64 = 1000;
 
 /// Returns the attributes that the request names, in one header or in several.
 fn requested_attributes<'a, S: ObjectService>(call: &'a Call<'_, S>) -> Result<Vec<&'a str>, ApiError> {
-    let invalid = || ApiError::with("InvalidArgument", "Invalid attribute name specified.");
+    let invalid = || ApiError::with(ErrorCode::InvalidArgument, "Invalid attribute name specified.");
     let mut out = Vec::new();
     for value in call.parts.headers.get_all("x-amz-object-attributes") {
         let text = value.to_str().map_err(|_| invalid())?;
@@ -25,14 +25,15 @@ fn requested_attributes<'a, S: ObjectService>(call: &'a Call<'_, S>) -> Result<V
     }
     if out.is_empty() {
         let text = "The x-amz-object-attributes header specifying the attributes to be retrieved is either missing or empty";
-        return Err(ApiError::with("InvalidRequest", text));
+        return Err(ApiError::with(ErrorCode::InvalidRequest, text));
     }
     if out.iter().all(|name| KNOWN.contains(name)) { Ok(out) } else { Err(invalid()) }
 }
 
 fn number<S: ObjectService>(call: &Call<'_, S>, name: &str, default: u64) -> Result<u64, ApiError> {
     let Some(text) = call.header(name) else { return Ok(default) };
-    decimal(text.trim()).ok_or_else(|| ApiError::with("InvalidArgument", format!("{name} is not a number")))
+    decimal(text.trim())
+        .ok_or_else(|| ApiError::with(ErrorCode::InvalidArgument, format!("{name} is not a number")))
 }
 
 pub async fn get<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {

@@ -1,7 +1,7 @@
 //! The bucket operations: ListBuckets, CreateBucket, HeadBucket, DeleteBucket, GetBucketLocation and CreateSession.
 
 use super::Call;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::express;
 use crate::response::{ServerResponse, empty, iso_date, set, xml};
 use crate::service::{NewBucket, ObjectService};
@@ -17,7 +17,7 @@ pub async fn list<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse
         Some(Some(most)) if (1..=10_000).contains(&most) => most as usize,
         Some(_) => {
             return Err(ApiError::with(
-                "InvalidArgument",
+                ErrorCode::InvalidArgument,
                 "Argument max-buckets must be an integer between 1 and 10000",
             ));
         }
@@ -65,31 +65,31 @@ pub fn may_be_created(name: &str) -> bool {
 
 pub async fn create<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
     if !may_be_created(&call.route.bucket) {
-        return Err(ApiError::new("InvalidBucketName"));
+        return Err(ApiError::new(ErrorCode::InvalidBucketName));
     }
     let mut region = call.shared.settings.region.clone();
     if !call.document.is_empty() {
-        let root = Element::parse(&call.document).map_err(|_| ApiError::new("MalformedXML"))?;
+        let root = Element::parse(&call.document).map_err(|_| ApiError::new(ErrorCode::MalformedXML))?;
         if root.name != "CreateBucketConfiguration" {
-            return Err(ApiError::new("MalformedXML"));
+            return Err(ApiError::new(ErrorCode::MalformedXML));
         }
         let known =
             |child: &&Element| matches!(child.name.as_str(), "LocationConstraint" | "Location" | "Bucket");
         if let Some(other) = root.children.iter().find(|child| !known(child)) {
             let text = format!("This server does not implement {} in CreateBucketConfiguration", other.name);
-            return Err(ApiError::with("NotImplemented", text));
+            return Err(ApiError::with(ErrorCode::NotImplemented, text));
         }
         if let Some(constraint) = root.text_of("LocationConstraint").filter(|c| !c.is_empty()) {
             let name = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
             if constraint.len() > 64 || !constraint.bytes().all(name) {
-                return Err(ApiError::new("InvalidLocationConstraint"));
+                return Err(ApiError::new(ErrorCode::InvalidLocationConstraint));
             }
             region = constraint.to_string();
         }
     }
     if express::is_directory(&call.route.bucket) {
         if !call.service.features().directory_buckets {
-            return Err(ApiError::new("InvalidBucketName"));
+            return Err(ApiError::new(ErrorCode::InvalidBucketName));
         }
         check_zone(&call.route.bucket, &call.document)?;
     }
@@ -107,16 +107,16 @@ pub async fn session<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerRespo
 
 /// Checks that the body of a CreateBucket request for a directory bucket names the same zone as the bucket's name.
 fn check_zone(bucket: &str, body: &[u8]) -> Result<(), ApiError> {
-    let root = Element::parse(body).map_err(|_| ApiError::new("MalformedXML"))?;
+    let root = Element::parse(body).map_err(|_| ApiError::new(ErrorCode::MalformedXML))?;
     let text = |outer: &str, inner: &str| root.child(outer).and_then(|e| e.text_of(inner));
     let zone = bucket.strip_suffix(express::SUFFIX).and_then(|b| b.rsplit_once("--")).map(|(_, zone)| zone);
     if zone.is_none_or(str::is_empty) {
-        return Err(ApiError::new("InvalidBucketName"));
+        return Err(ApiError::new(ErrorCode::InvalidBucketName));
     }
     if text("Location", "Name") != zone || text("Bucket", "Type") != Some("Directory") {
         let text =
             "A directory bucket requires Bucket.Type Directory and the zone of its name in Location.Name";
-        return Err(ApiError::with("InvalidRequest", text));
+        return Err(ApiError::with(ErrorCode::InvalidRequest, text));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::config::acl::CannedAcl;
 use crate::config::cors::Cors;
 use crate::config::lifecycle::Lifecycle;
 use crate::config::tags::Tags;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, empty, xml};
 use crate::route::Operation;
 use crate::service::{BucketChange, ObjectChange, ObjectService, Versioning};
@@ -20,16 +20,18 @@ pub async fn dispatch<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResp
     let bucket = call.bucket().await?;
     let info = bucket.as_ref();
     let document =
-        |text: Option<String>, missing: &'static str| text.map(xml).ok_or_else(|| ApiError::new(missing));
+        |text: Option<String>, missing: ErrorCode| text.map(xml).ok_or_else(|| ApiError::new(missing));
     let (change, status) = match call.route.operation {
         Operation::GetBucketVersioning => return Ok(xml(versioning_document(info.versioning))),
-        Operation::GetBucketTags => return document(info.tags.as_ref().map(Tags::to_xml), "NoSuchTagSet"),
+        Operation::GetBucketTags => {
+            return document(info.tags.as_ref().map(Tags::to_xml), ErrorCode::NoSuchTagSet);
+        }
         Operation::GetBucketCors => {
-            return document(info.cors.as_ref().map(Cors::to_xml), "NoSuchCORSConfiguration");
+            return document(info.cors.as_ref().map(Cors::to_xml), ErrorCode::NoSuchCORSConfiguration);
         }
         Operation::GetBucketLifecycle => {
             let rules = info.lifecycle.as_ref().map(Lifecycle::to_xml);
-            return document(rules, "NoSuchLifecycleConfiguration");
+            return document(rules, ErrorCode::NoSuchLifecycleConfiguration);
         }
         Operation::GetBucketAcl => return Ok(xml(info.acl.to_xml(&info.owner))),
         Operation::GetObjectAcl => {
@@ -51,7 +53,7 @@ pub async fn dispatch<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResp
         Operation::DeleteBucketTags => (BucketChange::Tags(None), 204),
         Operation::DeleteBucketCors => (BucketChange::Cors(None), 204),
         Operation::DeleteBucketLifecycle => (BucketChange::Lifecycle(None), 204),
-        _ => return Err(ApiError::new("NotImplemented")),
+        _ => return Err(ApiError::new(ErrorCode::NotImplemented)),
     };
     call.service.configure_bucket(&call.route.bucket, change).await?;
     Ok(empty(status))
@@ -81,13 +83,13 @@ fn versioning_document(versioning: Versioning) -> String {
 
 /// Parses a `VersioningConfiguration` document; true means that versioning is enabled.
 fn enabled(document: &[u8]) -> Result<bool, ApiError> {
-    let malformed = || ApiError::new("MalformedXML");
+    let malformed = || ApiError::new(ErrorCode::MalformedXML);
     let root = Element::parse(document).map_err(|_| malformed())?;
     if root.name != "VersioningConfiguration" {
         return Err(malformed());
     }
     if root.text_of("MfaDelete").is_some_and(|text| text.trim() == "Enabled") {
-        return Err(ApiError::with("NotImplemented", "This server does not implement MfaDelete"));
+        return Err(ApiError::with(ErrorCode::NotImplemented, "This server does not implement MfaDelete"));
     }
     match root.text_of("Status").map(str::trim) {
         Some("Enabled") => Ok(true),

@@ -5,7 +5,7 @@ use super::multipart::{part_number, upload_name};
 use super::{Call, existing, set_version};
 use crate::body::BodyReader;
 use crate::conditions::{WriteConditions, for_read};
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, iso_date, set, xml};
 use crate::service::{NewObject, ObjectService};
 use plimsoll_base::net::encode::{decode, hex};
@@ -25,21 +25,21 @@ struct CopySource<O> {
 /// Returns the object that `x-amz-copy-source` names after checking the copy conditions.
 async fn source<S: ObjectService>(call: &Call<'_, S>) -> Result<CopySource<S::Object>, ApiError> {
     let header = call.header("x-amz-copy-source").unwrap_or("");
-    let invalid = || ApiError::with("InvalidArgument", "Invalid copy source object key");
+    let invalid = || ApiError::with(ErrorCode::InvalidArgument, "Invalid copy source object key");
     let (path, version) = match header.split_once("?versionId=") {
         Some((path, version)) => (path, Some(version)),
         None => (header, None),
     };
     if version.is_some_and(|version| version != "null") && !call.service.features().versions {
-        return Err(ApiError::with("NoSuchVersion", "The specified version does not exist."));
+        return Err(ApiError::with(ErrorCode::NoSuchVersion, "The specified version does not exist."));
     }
-    let encoding = || ApiError::with("InvalidArgument", "Invalid copy source encoding");
+    let encoding = || ApiError::with(ErrorCode::InvalidArgument, "Invalid copy source encoding");
     // The header is form-encoded: `+` is a space.
     let path = decode(path, true).ok_or_else(encoding)?;
     let path = path.strip_prefix('/').unwrap_or(&path);
     let (bucket, key) = path.split_once('/').ok_or_else(|| {
         ApiError::with(
-            "InvalidArgument",
+            ErrorCode::InvalidArgument,
             "Copy Source must mention the source bucket and key: sourcebucket/sourcekey",
         )
     })?;
@@ -51,7 +51,7 @@ async fn source<S: ObjectService>(call: &Call<'_, S>) -> Result<CopySource<S::Ob
     let is_authenticated = !call.client.is_empty();
     let owns = call.rights.cover(bucket) || (is_authenticated && from.as_ref().owner == call.client);
     if !owns && !object.as_ref().acl.allows(false, is_authenticated) {
-        return Err(ApiError::new("AccessDenied"));
+        return Err(ApiError::new(ErrorCode::AccessDenied));
     }
     for_read(&call.parts.headers, "x-amz-copy-source-", existing(object.as_ref()), call.now_s)?;
     let (bucket, key) = (bucket.to_string(), key.to_string());
@@ -63,7 +63,7 @@ fn replaces<S: ObjectService>(call: &Call<'_, S>, header: &str, what: &str) -> R
     match call.header(header).unwrap_or("COPY") {
         "COPY" => Ok(false),
         "REPLACE" => Ok(true),
-        _ => Err(ApiError::with("InvalidArgument", format!("Unknown {what} directive."))),
+        _ => Err(ApiError::with(ErrorCode::InvalidArgument, format!("Unknown {what} directive."))),
     }
 }
 
@@ -76,13 +76,13 @@ pub async fn object<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerRespon
     let itself = from.bucket == call.route.bucket && from.key == call.route.key && !from.has_version;
     if itself && !replace && !(replace_tags && call.header("x-amz-tagging").is_some()) {
         return Err(ApiError::with(
-            "InvalidRequest",
+            ErrorCode::InvalidRequest,
             "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes.",
         ));
     }
     let algorithm = match call.header("x-amz-checksum-algorithm") {
         Some(name) => Some(Algorithm::from_name(name).ok_or_else(|| {
-            ApiError::with("InvalidRequest", "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]")
+            ApiError::with(ErrorCode::InvalidRequest, "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]")
         })?),
         None => object.checksum.as_ref().map(|c| c.algorithm),
     };
@@ -130,7 +130,7 @@ pub async fn part<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse
         Some(text) => {
             let invalid = || {
                 ApiError::with(
-                    "InvalidArgument",
+                    ErrorCode::InvalidArgument,
                     "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the zero-based offsets of the first and last bytes to copy",
                 )
             };
@@ -142,7 +142,7 @@ pub async fn part<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse
             }
             if last >= size {
                 let text = format!("Range specified is not valid for source object of size: {size}");
-                return Err(ApiError::with("InvalidArgument", text));
+                return Err(ApiError::with(ErrorCode::InvalidArgument, text));
             }
             match parse_range(text, size) {
                 ByteSelection::Range(start, end) => (start, end),

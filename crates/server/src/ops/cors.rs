@@ -4,7 +4,7 @@ use http::HeaderMap;
 use http::request::Parts;
 
 use super::Call;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, empty, set};
 use crate::route;
 use crate::service::ObjectService;
@@ -16,7 +16,10 @@ fn header<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
 /// Handles a preflight request: returns the permissions of the first rule that allows the announced request.
 pub async fn preflight<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
     let missing = |name: &str| {
-        ApiError::with("BadRequest", format!("Insufficient information. {name} request header needed."))
+        ApiError::with(
+            ErrorCode::BadRequest,
+            format!("Insufficient information. {name} request header needed."),
+        )
     };
     let origin = call.header("origin").ok_or_else(|| missing("Origin"))?;
     let method = call.header("access-control-request-method");
@@ -27,7 +30,7 @@ pub async fn preflight<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerRes
     let cors = bucket.as_ref().cors.as_ref();
     let rule = cors.and_then(|cors| cors.find(origin, method, &names)).ok_or_else(|| {
         let text = "CORSResponse: This CORS request is not allowed. This is usually because the evalution of Origin, request method / Access-Control-Request-Method or Access-Control-Request-Headers are not whitelisted by the resource's CORS spec.";
-        ApiError::with("AccessDenied", text)
+        ApiError::with(ErrorCode::AccessDenied, text)
     })?;
     let mut answer = empty(200);
     let headers = answer.headers_mut();

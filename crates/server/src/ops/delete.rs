@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 
 use super::{Call, set_version};
 use crate::conditions::DeleteConditions;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, empty, set, xml};
 use crate::service::ObjectService;
 use plimsoll_s3::xml::{Element, XmlWriter};
@@ -54,11 +54,11 @@ pub async fn many<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse
     let bucket = call.bucket().await?;
     if !call.protected {
         return Err(ApiError::with(
-            "InvalidRequest",
+            ErrorCode::InvalidRequest,
             "Missing required header for this request: Content-MD5 OR x-amz-checksum-*",
         ));
     }
-    let malformed = || ApiError::new("MalformedXML");
+    let malformed = || ApiError::new(ErrorCode::MalformedXML);
     let root = Element::parse(&call.document).map_err(|_| malformed())?;
     if root.name != "Delete" || root.children.iter().any(|c| !matches!(c.name.as_str(), "Object" | "Quiet")) {
         return Err(malformed());
@@ -73,7 +73,7 @@ pub async fn many<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse
     let deletes = entries.iter().map(|entry| async move {
         match entry.version {
             Some(version) if version != "null" && !versions => {
-                Err(ApiError::with("NoSuchVersion", "The specified version does not exist."))
+                Err(ApiError::with(ErrorCode::NoSuchVersion, "The specified version does not exist."))
             }
             version => service.delete(bucket, entry.key, version, entry.conditions.clone()).await,
         }
@@ -94,7 +94,7 @@ pub async fn many<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse
             }
             Ok(_) => {}
             Err(error) => {
-                writer.text("Code", error.code).text("Message", &error.message);
+                writer.text("Code", error.code.name()).text("Message", &error.message);
             }
         }
         writer.close();

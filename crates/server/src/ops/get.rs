@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue};
 
 use super::{Call, existing, set_expiry, set_version};
 use crate::conditions::{for_read, range_applies};
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, empty, set};
 use crate::service::{ObjectInfo, ObjectService};
 use plimsoll_s3::number::decimal;
@@ -75,14 +75,14 @@ async fn answer<S: ObjectService>(call: &Call<'_, S>, with_body: bool) -> Result
     let handle = call.service.open(&bucket, &call.route.key, call.version()).await?;
     let object = handle.as_ref();
     match for_read(&call.parts.headers, "", existing(object), call.now_s) {
-        Err(error) if error.code == "NotModified" => return Ok(not_modified(object)),
+        Err(error) if error.code == ErrorCode::NotModified => return Ok(not_modified(object)),
         other => other?,
     }
     let selected = select(call, object, part)?;
     let (start, end) = match selected {
         ByteSelection::Whole => (0, object.size),
         ByteSelection::Range(start, end) => (start, end),
-        ByteSelection::Unsatisfiable => return Err(ApiError::new("InvalidRange")),
+        ByteSelection::Unsatisfiable => return Err(ApiError::new(ErrorCode::InvalidRange)),
     };
     let mut answer = empty(200);
     describe(call, object, &mut answer, selected == ByteSelection::Whole);
@@ -121,7 +121,7 @@ fn part_number<S: ObjectService>(call: &Call<'_, S>) -> Result<Option<usize>, Ap
     let Some(text) = call.route.parameter("partNumber") else { return Ok(None) };
     let number = decimal(text).filter(|p| (1..=10_000).contains(p)).map(|p| p as usize);
     let wrong = "Part number must be an integer between 1 and 10000, inclusive.";
-    number.map(Some).ok_or_else(|| ApiError::with("InvalidArgument", wrong))
+    number.map(Some).ok_or_else(|| ApiError::with(ErrorCode::InvalidArgument, wrong))
 }
 
 fn select<S: ObjectService>(
@@ -135,12 +135,12 @@ fn select<S: ObjectService>(
     };
     if range.is_some() {
         return Err(ApiError::with(
-            "InvalidRequest",
+            ErrorCode::InvalidRequest,
             "Cannot specify both Range header and partNumber query parameter",
         ));
     }
     if part > object.parts.as_ref().map_or(1, Vec::len) {
-        return Err(ApiError::new("InvalidPartNumber"));
+        return Err(ApiError::new(ErrorCode::InvalidPartNumber));
     }
     let Some(parts) = &object.parts else {
         return Ok(if object.size == 0 {

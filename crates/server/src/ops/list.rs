@@ -3,7 +3,7 @@
 use super::Call;
 use super::multipart::upload_name;
 use crate::accepts::storage_class;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, iso_date, xml};
 use crate::service::{ListPage, ListQuery, Listed, ObjectService, UploadInfo, UploadName};
 use plimsoll_base::net::encode::{encode_path, hex};
@@ -24,7 +24,10 @@ impl KeyWriter {
         match call.route.parameter("encoding-type") {
             None | Some("") => Ok(KeyWriter { encode: false }),
             Some("url") => Ok(KeyWriter { encode: true }),
-            Some(_) => Err(ApiError::with("InvalidArgument", "Invalid Encoding Method specified in Request")),
+            Some(_) => Err(ApiError::with(
+                ErrorCode::InvalidArgument,
+                "Invalid Encoding Method specified in Request",
+            )),
         }
     }
 
@@ -171,7 +174,7 @@ pub async fn uploads<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerRespo
         call.service
             .upload(&bucket, marker)
             .await
-            .map_err(|_| ApiError::with("InvalidArgument", "Invalid uploadId marker"))?;
+            .map_err(|_| ApiError::with(ErrorCode::InvalidArgument, "Invalid uploadId marker"))?;
     }
     let after_marker = |key: &str, id: &str| match key.cmp(key_marker) {
         std::cmp::Ordering::Greater => true,

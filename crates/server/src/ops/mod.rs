@@ -27,7 +27,7 @@ use super::body::BodyReader;
 use super::conditions::{Existing, WriteConditions};
 use super::config::acl::CannedAcl;
 use super::config::tags::Tags;
-use super::error::ApiError;
+use super::error::{ApiError, ErrorCode};
 use super::response::{ServerResponse, set};
 use super::route::{Operation, Route};
 use super::service::{BucketInfo, NewObject, ObjectInfo, ObjectService};
@@ -74,11 +74,11 @@ impl<S: ObjectService> Call<'_, S> {
                 let negative = text.strip_prefix('-').is_some_and(|rest| decimal(rest).is_some());
                 if negative {
                     let text = format!("Argument {text} must be an integer between 0 and 2147483647");
-                    return Err(ApiError::with("InvalidArgument", text));
+                    return Err(ApiError::with(ErrorCode::InvalidArgument, text));
                 }
                 let number = decimal(text).ok_or_else(|| {
                     ApiError::with(
-                        "InvalidArgument",
+                        ErrorCode::InvalidArgument,
                         format!("Provided {text} not an integer or within integer range"),
                     )
                 })?;
@@ -170,7 +170,7 @@ impl<S: ObjectService> Call<'_, S> {
             }
         }
         if user_bytes > 2048 {
-            return Err(ApiError::new("MetadataTooLarge"));
+            return Err(ApiError::new(ErrorCode::MetadataTooLarge));
         }
         if !out.iter().any(|(name, _)| name == "content-type") {
             out.push((http::header::CONTENT_TYPE, HeaderValue::from_static("binary/octet-stream")));
@@ -252,7 +252,7 @@ pub async fn dispatch<S: ObjectService>(
 }
 
 fn missing_body() -> ApiError {
-    ApiError::new("InternalError")
+    ApiError::new(ErrorCode::InternalError)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use http::header::ETAG;
 use super::{Call, set_version};
 use crate::body::BodyReader;
 use crate::conditions::WriteConditions;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, empty, set, xml};
 use crate::service::{
     Completion, ObjectInfo, ObjectService, PartInfo, StoredChecksum, UploadInfo, UploadName,
@@ -27,13 +27,13 @@ fn requested_checksum<S: ObjectService>(call: &Call<'_, S>) -> Result<Option<(Al
         return match kind {
             None => Ok(None),
             Some(_) => Err(ApiError::with(
-                "InvalidRequest",
+                ErrorCode::InvalidRequest,
                 "The x-amz-checksum-type header can only be used with the x-amz-checksum-algorithm header.",
             )),
         };
     };
     let algorithm = Algorithm::from_name(name).ok_or_else(|| {
-        ApiError::with("InvalidRequest", "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]")
+        ApiError::with(ErrorCode::InvalidRequest, "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]")
     })?;
     let full = match kind.map(str::to_ascii_uppercase).as_deref() {
         None => algorithm == Algorithm::Crc64Nvme,
@@ -44,10 +44,13 @@ fn requested_checksum<S: ObjectService>(call: &Call<'_, S>) -> Result<Option<(Al
                 "The {kind} checksum type cannot be used with the {} checksum algorithm.",
                 algorithm.name().to_lowercase()
             );
-            return Err(ApiError::with("InvalidRequest", text));
+            return Err(ApiError::with(ErrorCode::InvalidRequest, text));
         }
         Some(_) => {
-            return Err(ApiError::with("InvalidRequest", "Value for x-amz-checksum-type header is invalid."));
+            return Err(ApiError::with(
+                ErrorCode::InvalidRequest,
+                "Value for x-amz-checksum-type header is invalid.",
+            ));
         }
     };
     Ok(Some((algorithm, full)))
@@ -72,7 +75,10 @@ pub async fn create<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerRespon
 fn number_of_part(text: Option<&str>) -> Result<u32, ApiError> {
     let number = text.and_then(decimal).filter(|n| (1..=10_000).contains(n));
     number.map(|number| number as u32).ok_or_else(|| {
-        ApiError::with("InvalidArgument", "Part number must be an integer between 1 and 10000, inclusive.")
+        ApiError::with(
+            ErrorCode::InvalidArgument,
+            "Part number must be an integer between 1 and 10000, inclusive.",
+        )
     })
 }
 
@@ -103,7 +109,7 @@ pub async fn part<S: ObjectService>(
             expected.name(),
             given.name()
         );
-        return Err(ApiError::with("InvalidRequest", text));
+        return Err(ApiError::with(ErrorCode::InvalidRequest, text));
     }
     body.want(algorithm);
     body.want_crc64();
@@ -124,7 +130,7 @@ pub async fn abort<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerRespons
 
 /// Returns the parts that a CompleteMultipartUpload lists, in its order, after checking them against the upload.
 fn listed_parts(body: &[u8], stored: &[PartInfo], consecutive: bool) -> Result<Vec<PartInfo>, ApiError> {
-    let malformed = || ApiError::new("MalformedXML");
+    let malformed = || ApiError::new(ErrorCode::MalformedXML);
     let root = Element::parse(body).map_err(|_| malformed())?;
     if root.name != "CompleteMultipartUpload" {
         return Err(malformed());
@@ -135,31 +141,31 @@ fn listed_parts(body: &[u8], stored: &[PartInfo], consecutive: bool) -> Result<V
         let number = named.text_of("PartNumber").ok_or_else(malformed)?;
         let number = number.trim();
         if number.strip_prefix('-').map_or(number == "0", |rest| decimal(rest).is_some()) {
-            return Err(ApiError::with("InvalidArgument", "PartNumber must be >= 1"));
+            return Err(ApiError::with(ErrorCode::InvalidArgument, "PartNumber must be >= 1"));
         }
         let number = number_of_part(Some(number))?;
         if number <= previous {
-            return Err(ApiError::new("InvalidPartOrder"));
+            return Err(ApiError::new(ErrorCode::InvalidPartOrder));
         }
         if consecutive && number != previous + 1 {
             let text = "Part numbers must begin with 1 and be consecutive for directory buckets";
-            return Err(ApiError::with("InvalidRequest", text));
+            return Err(ApiError::with(ErrorCode::InvalidRequest, text));
         }
         previous = number;
         let etag = named.text_of("ETag").ok_or_else(malformed)?.trim().trim_matches('"').to_string();
         let part = stored.iter().find(|p| p.number == number && hex(&p.md5) == etag);
-        let part = part.ok_or_else(|| ApiError::new("InvalidPart"))?;
+        let part = part.ok_or_else(|| ApiError::new(ErrorCode::InvalidPart))?;
         for algorithm in Algorithm::ALL {
             let Some(given) = named.text_of(checksum_element(algorithm)) else { continue };
             match &part.checksum {
                 Some((stored, value)) if *stored == algorithm => {
                     if value != given {
-                        return Err(ApiError::new("InvalidPart"));
+                        return Err(ApiError::new(ErrorCode::InvalidPart));
                     }
                 }
                 _ => {
                     return Err(ApiError::with(
-                        "BadDigest",
+                        ErrorCode::BadDigest,
                         format!(
                             "The {} you specified for part {number} did not match what we received.",
                             algorithm.name().to_lowercase()
@@ -175,7 +181,7 @@ fn listed_parts(body: &[u8], stored: &[PartInfo], consecutive: bool) -> Result<V
     }
     let all_but_last = &parts[..parts.len() - 1];
     if all_but_last.iter().any(|p| p.size < SMALLEST_PART) {
-        return Err(ApiError::new("EntityTooSmall"));
+        return Err(ApiError::new(ErrorCode::EntityTooSmall));
     }
     Ok(parts)
 }
@@ -208,7 +214,7 @@ pub async fn complete<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResp
     let bucket = call.bucket().await?;
     let name = upload_name(call);
     let upload = match call.service.upload(&bucket, name).await {
-        Err(error) if error.code == "NoSuchUpload" => {
+        Err(error) if error.code == ErrorCode::NoSuchUpload => {
             // A client that did not receive the first response repeats the request.
             let earlier = call.service.open(&bucket, name.key, None).await.ok();
             let earlier = earlier.filter(|o| o.as_ref().upload_id.as_deref() == Some(name.id));
@@ -223,7 +229,7 @@ pub async fn complete<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResp
         && decimal(declared) != Some(size)
     {
         return Err(ApiError::with(
-            "InvalidRequest",
+            ErrorCode::InvalidRequest,
             "The provided 'x-amz-mp-object-size' header value does not match what was computed",
         ));
     }
@@ -247,7 +253,7 @@ fn check_declared<S: ObjectService>(
     computed: &StoredChecksum,
     parts: usize,
 ) -> Result<(), ApiError> {
-    let invalid = |text: &str| Err(ApiError::with("InvalidRequest", text));
+    let invalid = |text: &str| Err(ApiError::with(ErrorCode::InvalidRequest, text));
     let kind = computed.kind();
     for (name, value) in &call.parts.headers {
         let Some(suffix) = name.as_str().strip_prefix("x-amz-checksum-") else { continue };
@@ -267,7 +273,7 @@ fn check_declared<S: ObjectService>(
         {
             let name = algorithm.name().to_lowercase();
             let text = format!("The {name} you specified did not match the calculated checksum.");
-            return Err(ApiError::with("BadDigest", text));
+            return Err(ApiError::with(ErrorCode::BadDigest, text));
         }
     }
     Ok(())

@@ -10,7 +10,7 @@ use crate::body::BodyReader;
 use crate::conditions::WriteConditions;
 use crate::config::acl::CannedAcl;
 use crate::config::tags::Tags;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::form::{Fields, read};
 use crate::response::{ServerResponse, empty, set, xml};
 use crate::service::{NewObject, ObjectInfo, ObjectService};
@@ -31,7 +31,7 @@ pub async fn object<S: ObjectService>(
     let (fields, file) = read(call.parts, incoming).await?;
     let key = fields.key()?;
     if key.len() > 1024 {
-        return Err(ApiError::new("KeyTooLongError"));
+        return Err(ApiError::new(ErrorCode::KeyTooLongError));
     }
     let (least, most) = match fields.get("policy") {
         Some(policy) => {
@@ -68,13 +68,14 @@ fn new_object(fields: &Fields) -> Result<NewObject, ApiError> {
     let mut new = NewObject { checksum: Some(Algorithm::Crc64Nvme), ..NewObject::default() };
     for (name, value) in fields.iter() {
         if KEPT.contains(&name) || name.starts_with("x-amz-meta-") {
-            let invalid = || ApiError::with("InvalidArgument", format!("The field {name} is invalid"));
+            let invalid =
+                || ApiError::with(ErrorCode::InvalidArgument, format!("The field {name} is invalid"));
             let name: HeaderName = name.parse().map_err(|_| invalid())?;
             let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| invalid())?;
             new.headers.push((name, value));
         } else if name.starts_with("x-amz-") && !OTHER.contains(&name) {
             let text = format!("This server does not implement the field {name} in a form");
-            return Err(ApiError::with("NotImplemented", text));
+            return Err(ApiError::with(ErrorCode::NotImplemented, text));
         }
     }
     if !new.headers.iter().any(|(name, _)| name == "content-type") {

@@ -4,7 +4,7 @@ use http::header::ETAG;
 
 use super::{Call, set_expiry, set_version};
 use crate::body::BodyReader;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, empty, set};
 use crate::service::ObjectService;
 
@@ -15,7 +15,7 @@ pub async fn put<S: ObjectService>(
     if !call.parts.headers.contains_key("content-length")
         && !call.parts.headers.contains_key("transfer-encoding")
     {
-        return Err(ApiError::new("MissingContentLength"));
+        return Err(ApiError::new(ErrorCode::MissingContentLength));
     }
     let bucket = call.bucket().await?;
     let new = call.new_object()?;

@@ -2,7 +2,7 @@
 
 use super::Call;
 use super::list::{KeyWriter, PAGE, begin, facts, prefixes};
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, xml};
 use crate::service::{ListQuery, ObjectService};
 
@@ -14,7 +14,7 @@ pub async fn list<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse
     let (key_marker, version_marker) = (parameter("key-marker"), parameter("version-id-marker"));
     let known = matches!(version_marker, "" | "null") || call.service.features().versions;
     if !known || (key_marker.is_empty() && !version_marker.is_empty()) {
-        return Err(ApiError::with("InvalidArgument", "Invalid version id specified"));
+        return Err(ApiError::with(ErrorCode::InvalidArgument, "Invalid version id specified"));
     }
     let query = ListQuery {
         prefix: parameter("prefix"),

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::Value;
 
 /// Object size: a fixed size, or a distribution of sizes.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum SizeSpec {
     /// Fixed size, such as `"1 MiB"`.
@@ -42,7 +42,8 @@ pub enum SizeSpec {
 }
 
 /// Sum of several sizes, each drawn independently.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SumSpec {
     /// Number of sizes to add.
@@ -52,7 +53,8 @@ pub struct SumSpec {
 }
 
 /// Parameters of a lognormal size distribution.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LognormalSpec {
     /// Median of the distribution before `min` and `max` apply, such as `1 MiB`.
@@ -68,7 +70,8 @@ pub struct LognormalSpec {
 }
 
 /// Distribution of reads over the objects: a name, or a table with parameters.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum PopularitySpec {
     /// Name of a distribution: `uniform`, `sequential`, `zipfian`, `latest`, `hotspot` or `ycsb_latest`.
@@ -84,7 +87,7 @@ pub enum PopularitySpec {
         latest: f64,
     },
     /// Hotspot distribution, in which a share of the objects receives a share of the operations:
-    /// `{ hotspot = { objects = 0.2, operations = 0.8 } }`.
+    /// `{ hotspot = { object_share = 0.2, operation_share = 0.8 } }`.
     Hotspot {
         /// Shares of the hotspot.
         hotspot: HotspotSpec,
@@ -94,14 +97,14 @@ pub enum PopularitySpec {
         /// Modulus and hash of the distribution.
         ycsb_zipfian: YcsbZipfianSpec,
     },
-    /// Shares of the operations for shares of the objects: `{ shares = { operations = 1000, points = [[0.0, 0.0],
+    /// Shares of the operations for shares of the objects: `{ shares = { period = 1000, points = [[0.0, 0.0],
     /// [0.8, 0.2], [1.0, 1.0]] } }`.
     Shares {
         /// Shares of the distribution.
         shares: SharesSpec,
     },
     /// Exponential distribution that favours the most recently written objects:
-    /// `{ exponential = { percentile = 95, objects = 0.86 } }`.
+    /// `{ exponential = { percentile = 95, object_share = 0.86 } }`.
     Exponential {
         /// Shares of the distribution.
         exponential: ExponentialSpec,
@@ -109,17 +112,19 @@ pub enum PopularitySpec {
 }
 
 /// Shares of the operations for shares of the objects.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SharesSpec {
     /// Number of operations in which the shares are exact.
-    pub operations: u64,
+    pub period: u64,
     /// Share of the operations, from 0 to 1, for the share of the most popular objects, from 0 to 1.
     pub points: Vec<(f64, f64)>,
 }
 
 /// Modulus and hash of YCSB's scrambled zipfian distribution.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct YcsbZipfianSpec {
     /// Modulus of the hash: the number of existing keys, plus the keys that inserts are expected to add, plus one.
@@ -129,27 +134,30 @@ pub struct YcsbZipfianSpec {
 }
 
 /// Shares of an exponential distribution of reads.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ExponentialSpec {
-    /// Share of the operations that address the most recent `objects`, in percent.
+    /// Share of the operations that address the most recent `object_share`, in percent.
     pub percentile: f64,
     /// Share of the objects, counted from the most recent, that receives these operations: above 0 and at most 1.
-    pub objects: f64,
+    pub object_share: f64,
 }
 
 /// Shares of a hotspot: its objects and its operations.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HotspotSpec {
     /// Share of the objects that are hot, between 0 and 1.
-    pub objects: f64,
+    pub object_share: f64,
     /// Share of the operations that address the hot objects, between 0 and 1.
-    pub operations: f64,
+    pub operation_share: f64,
 }
 
 /// Naming scheme of the keys: a name, or a table with prefixes or a template.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum NamingSpec {
     /// `sequential` (one prefix) or `hex` (a random 8-hex prefix per object).
@@ -166,7 +174,8 @@ pub enum NamingSpec {
 }
 
 /// Distribution of the intended start times of an open loop.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum ArrivalSpec {
     /// `constant` or `poisson`.
@@ -179,7 +188,8 @@ pub enum ArrivalSpec {
 }
 
 /// Number of operations in flight: fixed, or a ramp.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum ConcurrencySpec {
     /// Fixed number of operations in flight.
@@ -189,7 +199,8 @@ pub enum ConcurrencySpec {
 }
 
 /// Ramp of the number of operations in flight.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ConcurrencyRamp {
     /// Number of operations in flight in the first step.
@@ -208,7 +219,8 @@ pub struct ConcurrencyRamp {
 }
 
 /// Intended rate of operations: fixed, or a ramp.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum RateSpec {
     /// Fixed rate, such as `"500/s"`.
@@ -218,7 +230,8 @@ pub enum RateSpec {
 }
 
 /// Ramp of the intended rate of operations.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RateRamp {
     /// Rate in the first step, such as `100/s`.
@@ -238,7 +251,7 @@ pub struct RateRamp {
 const SIZE: &str = "write a size, such as \"1 MiB\", or { uniform = [\"1 KiB\", \"1 MiB\"] }, { lognormal = { median = \"1 MiB\", sigma = 1.0 } } \
                     or { weighted = { \"4 KiB\" = 70, \"1 MiB\" = 30 } }";
 const POPULARITY: &str = "write \"uniform\", \"sequential\", \"zipfian\", \"latest\" or \"hotspot\", or { zipfian = 0.99 }, { latest = 0.99 } or \
-                          { hotspot = { objects = 0.2, operations = 0.8 } }";
+                          { hotspot = { object_share = 0.2, operation_share = 0.8 } }";
 const NAMING: &str =
     "write \"sequential\" or \"hex\", or { prefixes = 16 } or { template = \"logs/{hex}/{index}.bin\" }";
 const ARRIVAL: &str =

@@ -426,7 +426,7 @@ fn resolve_popularity(written: Option<&PopularitySpec>) -> Result<Popularity, Pr
             Ok(Popularity::YcsbZipfian { items: ycsb_zipfian.items, order })
         }
         Some(PopularitySpec::Zipfian { zipfian }) => Ok(Popularity::Zipfian { theta: exponent(*zipfian)? }),
-        Some(PopularitySpec::Shares { shares: SharesSpec { operations, points } }) => {
+        Some(PopularitySpec::Shares { shares: SharesSpec { period: operations, points } }) => {
             if *operations == 0 {
                 return Err(problem("shares: operations must be above 0".into()));
             }
@@ -437,10 +437,10 @@ fn resolve_popularity(written: Option<&PopularitySpec>) -> Result<Popularity, Pr
             Ok(Popularity::Shares { operations: *operations, shares })
         }
         Some(PopularitySpec::Exponential { exponential }) => {
-            let (percentile, objects) = (exponential.percentile, exponential.objects);
+            let (percentile, objects) = (exponential.percentile, exponential.object_share);
             if !(percentile > 0.0 && percentile < 100.0 && objects > 0.0 && objects <= 1.0) {
                 return Err(problem(
-                    "exponential: percentile must be between 0 and 100, and objects above 0 and at most 1"
+                    "exponential: percentile must be between 0 and 100, and object_share above 0 and at most 1"
                         .into(),
                 ));
             }
@@ -449,13 +449,13 @@ fn resolve_popularity(written: Option<&PopularitySpec>) -> Result<Popularity, Pr
         Some(PopularitySpec::Latest { latest }) => Ok(Popularity::Latest { theta: exponent(*latest)? }),
         Some(PopularitySpec::Hotspot { hotspot }) => {
             let inside = |share: f64| share > 0.0 && share < 1.0;
-            if !inside(hotspot.objects) || !inside(hotspot.operations) {
+            if !inside(hotspot.object_share) || !inside(hotspot.operation_share) {
                 return Err(problem(
-                    "the shares of a hotspot must be between 0 and 1, such as { objects = 0.2, operations = 0.8 }"
+                    "the shares of a hotspot must be between 0 and 1, such as { object_share = 0.2, operation_share = 0.8 }"
                         .into(),
                 ));
             }
-            Ok(Popularity::Hotspot { objects: hotspot.objects, operations: hotspot.operations })
+            Ok(Popularity::Hotspot { objects: hotspot.object_share, operations: hotspot.operation_share })
         }
     }
 }

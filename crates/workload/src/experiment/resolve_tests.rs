@@ -76,7 +76,11 @@ const WRONG_PHASES: &[(&str, u32, &str)] = &[
     ("objects = { popularity = 'uniform' }", 6, "applies only to phases that read"),
     ("objects = { popularity = 'zipf' }", 6, "use uniform, sequential, zipfian, latest or hotspot"),
     ("objects = { popularity = { zipfian = 0.0 } }", 6, "must be above 0 and at most 10"),
-    ("objects = { popularity = { hotspot = { objects = 2.0, operations = 0.5 } } }", 6, "between 0 and 1"),
+    (
+        "objects = { popularity = { hotspot = { object_share = 2.0, operation_share = 0.5 } } }",
+        6,
+        "between 0 and 1",
+    ),
     ("objects = { naming = 'uuid' }", 6, "use sequential, hex or a table"),
     ("objects = { naming = { template = 'a' } }", 6, "{index} exactly once"),
     ("objects = { naming = { template = '{prefix}/{index}' } }", 6, "prefixes = 16"),
@@ -192,7 +196,7 @@ fn every_kind_of_field_survives_a_round_trip() {
         ("size = { uniform = ['1 KiB', '3 KiB'] }", "'sequential'"),
         ("size = { lognormal = { median = '10 KiB', sigma = 0.7, max = '1 MiB' } }", "{ zipfian = 1.2 }"),
         ("size = { weighted = { '4 KiB' = 3, '1 MiB' = 1 } }, naming = 'hex'", "'latest'"),
-        ("naming = { prefixes = 7 }", "{ hotspot = { objects = 0.1, operations = 0.9 } }"),
+        ("naming = { prefixes = 7 }", "{ hotspot = { object_share = 0.1, operation_share = 0.9 } }"),
         ("naming = { template = 'a-{hex}/{prefix}/{index}.x', prefixes = 3 }", "'uniform'"),
         ("size = '20 MiB', part_size = '6 MiB', parts_in_flight = 3, checksum = 'auto'", "'zipfian'"),
     ] {

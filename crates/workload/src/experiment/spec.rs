@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use super::field_specs::{ArrivalSpec, ConcurrencySpec, NamingSpec, PopularitySpec, RateSpec, SizeSpec};
 
 /// An experiment file: the stores, the order of execution and the phases.
-#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentSpec {
     /// Name of the experiment.
@@ -45,7 +45,8 @@ pub struct ExperimentSpec {
 }
 
 /// A `[store.NAME]` table. It names the environment variables that contain the credentials, never the credentials.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NamedStore {
     /// URL of the store.
@@ -73,7 +74,8 @@ fn default_seed() -> u64 {
 }
 
 /// A phase: one workload under one load.
-#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PhaseSpec {
     /// Name of the phase, unique in the file: 1 to 64 letters, digits, `-`, `_` or `.`.
@@ -139,7 +141,8 @@ pub struct PhaseSpec {
 
 /// Recorded requests that a phase repeats at their recorded times, instead of `operations`, `rate` and `duration`. A
 /// prepare phase writes the objects that existed before the first request.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TraceSpec {
     /// Logs: files, and directories with files.
@@ -156,7 +159,8 @@ pub struct TraceSpec {
 }
 
 /// YCSB records: the objects of a table that is kept from run to run.
-#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RecordsSpec {
     /// Name of the table, ending in `/`, such as `usertable/`. The keys of its records begin with
@@ -183,7 +187,8 @@ pub struct RecordsSpec {
 }
 
 /// Encoding of a record as a msgpack map of fields, as go-ycsb writes it.
-#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EncodingSpec {
     /// Number of fields in a record.
@@ -195,7 +200,8 @@ pub struct EncodingSpec {
 }
 
 /// Number of objects that a `scan` reads: a random number from `min` to `max`.
-#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ScanSpec {
     /// Minimum number of objects (default: 1).
@@ -209,7 +215,8 @@ pub struct ScanSpec {
 }
 
 /// The values of a sweep, which runs every combination of them: one or two fields, each with its values.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SweepSpec {
     /// Sizes of the objects, such as `["1 KiB", "1 MiB"]`.
@@ -230,7 +237,8 @@ pub struct SweepSpec {
 }
 
 /// The objects that a phase reads, writes or deletes.
-#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ObjectsSpec {
     /// Name of the earlier prepare phase whose objects this phase reads. A measured phase that puts each of its
@@ -283,6 +291,7 @@ pub struct ObjectsSpec {
 }
 
 /// Returns the JSON schema of an experiment file, as published in `schema/experiment.schema.json`.
+#[cfg(feature = "schema")]
 pub fn schema() -> String {
     let mut text = serde_json::to_string_pretty(&schemars::schema_for!(ExperimentSpec)).unwrap_or_default();
     text.push('\n');

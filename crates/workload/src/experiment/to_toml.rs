@@ -197,15 +197,15 @@ fn popularity(popularity: &Popularity) -> PopularitySpec {
             PopularitySpec::YcsbZipfian { ycsb_zipfian: YcsbZipfianSpec { items, order } }
         }
         Popularity::YcsbLatest => PopularitySpec::Name("ycsb_latest".into()),
-        Popularity::Shares { operations, ref shares } => {
-            PopularitySpec::Shares { shares: SharesSpec { operations, points: shares.points().to_vec() } }
-        }
+        Popularity::Shares { operations, ref shares } => PopularitySpec::Shares {
+            shares: SharesSpec { period: operations, points: shares.points().to_vec() },
+        },
         Popularity::Exponential { percentile, objects } => {
-            PopularitySpec::Exponential { exponential: ExponentialSpec { percentile, objects } }
+            PopularitySpec::Exponential { exponential: ExponentialSpec { percentile, object_share: objects } }
         }
-        Popularity::Hotspot { objects, operations } => {
-            PopularitySpec::Hotspot { hotspot: HotspotSpec { objects, operations } }
-        }
+        Popularity::Hotspot { objects, operations } => PopularitySpec::Hotspot {
+            hotspot: HotspotSpec { object_share: objects, operation_share: operations },
+        },
     }
 }
 

@@ -103,7 +103,7 @@ fn popularity(reads: &[f64]) -> Option<PopularitySpec> {
     let last = points.len() - 1;
     let kept = (0..=last).filter(|index| *index == 0 || *index == last || is_corner(*index));
     let points = kept.map(|index| points[index]).collect();
-    Some(PopularitySpec::Shares { shares: SharesSpec { operations: total as u64, points } })
+    Some(PopularitySpec::Shares { shares: SharesSpec { period: total as u64, points } })
 }
 
 fn experiment(trace: &Trace, features: &Features, seed: u64) -> (ExperimentSpec, Vec<String>) {

@@ -13,7 +13,6 @@ pub mod survey;
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use arrival::Arrival;
@@ -23,9 +22,8 @@ use crate::Workload;
 use crate::cdf::Cdf;
 
 /// Purpose of a phase.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Phase that writes objects for later phases; not measured.
@@ -145,7 +143,8 @@ pub struct Phase {
 }
 
 /// Place of a phase in a sweep.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepPlace {
     /// Name of the sweep: that of the phase in the experiment file.
     pub of: String,

@@ -1,12 +1,12 @@
 //! The clock of a window's figures and the disturbances of the client during the window.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Percentiles;
 
 /// Clock that took the arrival times of responses.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ReceiveClock {
     /// The kernel: a busy or paused client does not change the times.
@@ -19,7 +19,8 @@ pub enum ReceiveClock {
 }
 
 /// Pause of one core of the client.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PauseFigures {
     /// Number of the core.
     pub core: u64,
@@ -30,7 +31,8 @@ pub struct PauseFigures {
 }
 
 /// Clock of a window's figures, and disturbances of the client during the window.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Disturbances {
     /// Clock that took the arrival times of responses.

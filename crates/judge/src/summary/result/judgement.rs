@@ -2,11 +2,11 @@
 
 use crate::summary::objective::ObjectiveResult;
 use plimsoll_workload::OperationKind;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Load that a search for the capacity varied.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CapacityBy {
     /// Rate of an open loop: the capacity is the highest rate that meets the objectives.
@@ -17,7 +17,8 @@ pub enum CapacityBy {
 }
 
 /// Capacity of a store, and the steps of the search for it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CapacityFigures {
     /// Load that the search varied.
     #[serde(default)]
@@ -60,7 +61,8 @@ pub struct CapacityFigures {
 }
 
 /// Rate at which the client became the bottleneck.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClientLimit {
     /// Successful operations per second in that step.
     pub per_s: f64,
@@ -69,7 +71,8 @@ pub struct ClientLimit {
 }
 
 /// One step of the search: one load and its result.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CapacityStep {
     /// Number of the step, from 0.
     pub step: u32,
@@ -97,7 +100,8 @@ pub struct CapacityStep {
 }
 
 /// Result of judging one objective by the figures of one store and phase.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ObjectiveFigures {
     /// Objective as the user wrote it.
     pub objective: String,
@@ -126,7 +130,8 @@ pub struct ObjectiveFigures {
 }
 
 /// Question of a run that measured until its answer, with the answer.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UntilFigures {
     /// Question as the user wrote it.
     pub question: String,
@@ -143,7 +148,8 @@ pub struct UntilFigures {
 }
 
 /// A figure with its 95% confidence interval.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfidenceInterval {
     /// URL of the store as the user wrote it, without credentials.
     pub store: String,

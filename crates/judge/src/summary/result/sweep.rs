@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use plimsoll_workload::OperationKind;
 
 /// Settings of multipart uploads.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UploadFigures {
     /// Size of an object in bytes. Null if sizes differ.
     pub object_bytes: Option<u64>,
@@ -23,7 +23,8 @@ pub struct UploadFigures {
 }
 
 /// One point of a sweep.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepPoint {
     /// Swept fields and their values, such as `size` and `64 KiB`.
     #[serde(default)]
@@ -67,7 +68,8 @@ pub struct SweepPoint {
 }
 
 /// Results of a sweep: one operation on one store at every point.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepFigures {
     /// URL of the store as the user wrote it, without credentials.
     pub store: String,

@@ -109,7 +109,7 @@ impl Server {
             settings: Settings { threads: 1, ..settings },
             accounts: Accounts::single(Credentials::new(ACCESS, SECRET, None)),
             tls: config,
-            access_log: None,
+            timing_log: None,
             observers: Vec::new(),
         };
         let shared = Shared::new(parts);

@@ -116,15 +116,15 @@ fn popularity(p: &Properties, family: Family, count: u64) -> Result<PopularitySp
         "latest" => PopularitySpec::Name("ycsb_latest".into()),
         "hotspot" => {
             let hotspot = HotspotSpec {
-                objects: share("hotspotdatafraction", 0.2)?.min(0.999_999),
-                operations: share("hotspotopnfraction", 0.8)?.min(0.999_999),
+                object_share: share("hotspotdatafraction", 0.2)?.min(0.999_999),
+                operation_share: share("hotspotopnfraction", 0.8)?.min(0.999_999),
             };
             PopularitySpec::Hotspot { hotspot }
         }
         "exponential" => {
             let percentile = p.number("exponential.percentile", 95.0)?;
             let exponential =
-                ExponentialSpec { percentile, objects: share("exponential.frac", 0.857_142_857_1)? };
+                ExponentialSpec { percentile, object_share: share("exponential.frac", 0.857_142_857_1)? };
             PopularitySpec::Exponential { exponential }
         }
         name => PopularitySpec::Name(name.into()),

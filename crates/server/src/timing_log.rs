@@ -1,4 +1,4 @@
-//! The access log: one line per request, timed on the monotonic clock that client and server share.
+//! The timing log: one line per request, timed on the monotonic clock that client and server share.
 //!
 //! `calibrate` compares the client's figures with it. The columns are
 //! `tag,method,status,received_ns,last_byte_ns,bytes`: `tag` is the request's `x-plimsoll-tag` header, `received_ns`
@@ -17,7 +17,7 @@ use plimsoll_base::machine::pauses::{Pause, PauseWatch};
 /// Name of the header that links a log line to the client operation that caused it.
 pub const TAG_HEADER: &str = "x-plimsoll-tag";
 
-/// One request in the access log.
+/// One request in the timing log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
     /// Value of [`TAG_HEADER`]; empty if the request has no such header.
@@ -34,13 +34,13 @@ pub struct Entry {
     pub bytes: u64,
 }
 
-/// Writer of the access log file.
-pub struct AccessLog {
+/// Writer of the timing log file.
+pub struct TimingLog {
     file: Mutex<BufWriter<File>>,
     watch: PauseWatch,
 }
 
-/// Content of an access log.
+/// Content of a timing log.
 #[derive(Debug, Default)]
 pub struct Log {
     /// Requests, in the order in which they were finished.
@@ -52,15 +52,15 @@ pub struct Log {
 /// Method of the lines that are pauses.
 const PAUSE: &str = "PAUSE";
 
-impl AccessLog {
+impl TimingLog {
     /// Creates the log file, replacing an existing one.
     ///
     /// # Errors
     /// Returns an error if the file cannot be created or written.
-    pub fn create(path: &Path) -> io::Result<AccessLog> {
+    pub fn create(path: &Path) -> io::Result<TimingLog> {
         let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
         writeln!(file, "tag,method,status,received_ns,last_byte_ns,bytes")?;
-        Ok(AccessLog { file: Mutex::new(file), watch: PauseWatch::start(usize::MAX) })
+        Ok(TimingLog { file: Mutex::new(file), watch: PauseWatch::start(usize::MAX) })
     }
 
     /// Appends a line. A write error, such as a full disk, is reported at the end.
@@ -92,7 +92,7 @@ impl AccessLog {
     }
 }
 
-/// Reads an access log file.
+/// Reads a timing log file.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read or a line is malformed; the message names the file and the line.
@@ -114,7 +114,7 @@ pub fn read(path: &Path) -> io::Result<Log> {
     let malformed = |i: usize| {
         let columns = "tag,method,status,received_ns,last_byte_ns,bytes";
         io::Error::other(format!(
-            "{}:{}: malformed access log line; expected {columns}",
+            "{}:{}: malformed timing log line; expected {columns}",
             path.display(),
             i + 1
         ))
