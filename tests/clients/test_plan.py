@@ -9,7 +9,7 @@ import urllib.request
 import pytest
 
 from support import GATEWAY, PLIMSOLL, Server
-from test_tiers import BLOB, PACK, client, files, settings, wait
+from test_tiers import BLOB, PACK, client, files, run, settings, wait, wait_for_visits
 
 pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY), reason="plimsoll-gateway is not built")
 
@@ -121,13 +121,13 @@ def test_moves_that_do_not_pay_are_not_made(tmp_path):
     # S3 Express to S3 saves 0.087 per GiB and month; the requests of a move cost 0.000006.
     rules = "[[move]]" + RULES.split("[[move]]")[1].replace("300 KB", "1 B") + 'only_if_cheaper = true\npayback_period = "30d"\n'
     path = priced(tmp_path, rules, hot="aws-s3-express", cold="aws-s3")
-    with Server(path, "--move-every", "50ms", command=(GATEWAY, "run")) as server:
+    with run(path) as server:
         s3 = client(server)
         s3.create_bucket(Bucket="tiers")
         s3.put_object(Bucket="tiers", Key="small", Body=b"x" * 20_000)
         s3.put_object(Bucket="tiers", Key="large", Body=b"x" * BLOB)
         wait(lambda: len(files(tmp_path, "cold")) == len(files(tmp_path, "hot")) == 1, "the large blob is moved")
-        time.sleep(1)
+        wait_for_visits(server)
         assert len(files(tmp_path, "hot")) == 1 and os.path.getsize(files(tmp_path, "cold")[0]) == BLOB
     failed = subprocess.run([GATEWAY, "run", priced(tmp_path, RULES + "only_if_cheaper = true\n", hot=None)],
                             capture_output=True, text=True,
@@ -145,8 +145,8 @@ def test_moves_wait_for_the_budget_of_the_next_day(tmp_path):
             s3.put_object(Bucket="tiers", Key=str(number), Body=b"x" * BLOB)
         wait(lambda: len(files(tmp_path, "cold")) == len(files(tmp_path, "hot")) == 2, "two blobs are moved")
     # A restart on the same day does not begin a new budget.
-    with Server(path, "--move-every", "50ms", command=(GATEWAY, "run")):
-        time.sleep(1)
+    with run(path) as server:
+        wait_for_visits(server)
         assert len(files(tmp_path, "cold")) == 2 and len(files(tmp_path, "hot")) == 2
     for text, problem in (("dollars_per_day = \"ten\"", "budget.dollars_per_day: 'ten'"), ("bytes = 1", "unknown field")):
         failed = plan(priced(tmp_path, rules.replace('bytes_per_day = "700 KB"', text)))

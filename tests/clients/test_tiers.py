@@ -2,9 +2,11 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
+import urllib.request
 
 import boto3
 import pytest
@@ -57,14 +59,27 @@ def files(directory, tier):
 
 
 def wait(condition, what):
-    end = time.time() + 60
+    """Waits for an event; the deadline only ends a test whose event never happens."""
+    end = time.time() + 300
     while not condition():
         assert time.time() < end, what
         time.sleep(0.05)
 
 
+def wait_for_visits(server):
+    """Waits until the gateway has visited all objects twice from now on, so that it has made every move that is due."""
+    def age():
+        text = urllib.request.urlopen(server.metrics).read().decode()
+        found = re.search(r"^plimsoll_gateway_survey_age_seconds ([\d.e+-]+)$", text, re.M)
+        return float(found[1]) if found else float("inf")
+
+    for _ in range(2):
+        began = time.time()
+        wait(lambda: age() < time.time() - began, "all objects are visited")
+
+
 def run(path):
-    return Server(path, "--move-every", "50ms", command=(GATEWAY, "run"))
+    return Server(path, "--move-every", "50ms", "--metrics-listen", "127.0.0.1:0", command=(GATEWAY, "run"))
 
 
 def described(s3, key):
@@ -106,7 +121,7 @@ def test_only_the_blobs_that_the_condition_names_move(tmp_path):
             s3.put_object(Bucket="tiers", Key=key, Body=b"x" * size)
         counts = lambda: (len(files(tmp_path, "hot")), len(files(tmp_path, "cold")))
         wait(lambda: counts() == (2, 1), "the blob is moved")
-        time.sleep(1.5)
+        wait_for_visits(server)
         assert counts() == (2, 1)
 
 
@@ -140,7 +155,7 @@ def test_the_source_stays_for_the_rollback_window(tmp_path):
         s3.create_bucket(Bucket="tiers")
         s3.put_object(Bucket="tiers", Key="a", Body=b"x" * BLOB)
         wait(lambda: files(tmp_path, "cold"), "the blob is moved")
-        time.sleep(2)
+        wait_for_visits(server)
         assert len(files(tmp_path, "hot")) == 1
         os.remove(files(tmp_path, "cold")[0])
         assert s3.get_object(Bucket="tiers", Key="a")["Body"].read() == b"x" * BLOB
