@@ -30,13 +30,13 @@ pub enum Reads {
         /// Decay rate per day; negative if old objects are read more often than young ones.
         rate: f64,
     },
-    /// Shares of reads that go to objects below some ages, in days and ascending. Linear between the ages.
+    /// Ages in days, ascending, each with the share of reads that go to younger objects. Linear between the ages.
     Known(Vec<(f64, f64)>),
 }
 
 impl Reads {
-    /// Fits the exponential curve so that `share` of the reads go to objects below `days`, if objects live for
-    /// `keep` days.
+    /// Returns the exponential distribution in which a share `share` of the reads goes to objects younger than `days`
+    /// days, if objects live for `keep` days.
     pub fn through(days: f64, share: f64, keep: f64) -> Reads {
         // The share increases with the rate, so bisection finds the rate.
         let (mut low, mut high) = (-50.0 / (keep - days), 50.0 / days);
@@ -47,7 +47,7 @@ impl Reads {
         Reads::Exponential { rate: f64::midpoint(low, high) }
     }
 
-    /// Returns the share of reads that go to objects below `days`, if objects live for `keep` days.
+    /// Returns the share of reads that go to objects younger than `days` days, if objects live for `keep` days.
     pub fn share(&self, days: f64, keep: f64) -> f64 {
         if days >= keep {
             return 1.0;

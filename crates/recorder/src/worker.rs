@@ -14,7 +14,7 @@ const KINDS: usize = OperationKind::ALL.len();
 
 /// Number of operations in flight, and the time up to which it has been integrated.
 #[derive(Debug, Clone, Copy, Default)]
-struct Flow {
+struct InFlightIntegral {
     in_flight: i64,
     at_ns: u64,
 }
@@ -25,7 +25,7 @@ pub struct WorkerRecorder {
     first: usize,
     edges: Vec<Edges>,
     tallies: Vec<Option<Box<Tally>>>,
-    flows: [Flow; KINDS],
+    in_flight_integrals: [InFlightIntegral; KINDS],
     log: Option<Vec<LogRecord>>,
     paused: Option<PausedOperations>,
 }
@@ -38,9 +38,9 @@ impl WorkerRecorder {
     /// `log` enables the operation log.
     pub fn new(first: usize, edges: Vec<Edges>, log: bool) -> WorkerRecorder {
         let start = edges.first().map_or(0, |e| e.start_ns);
-        let flows = [Flow { in_flight: 0, at_ns: start }; KINDS];
+        let in_flight_integrals = [InFlightIntegral { in_flight: 0, at_ns: start }; KINDS];
         let tallies = (0..edges.len() * KINDS).map(|_| None).collect();
-        WorkerRecorder { first, edges, tallies, flows, log: log.then(Vec::new), paused: None }
+        WorkerRecorder { first, edges, tallies, in_flight_integrals, log: log.then(Vec::new), paused: None }
     }
 
     /// Makes the recorder find the operations that overlap a pause.
@@ -55,8 +55,8 @@ impl WorkerRecorder {
     /// Advances the in-flight integral of a kind to `now`. Time stamps arrive slightly out of order (an end is
     /// taken at the socket, a start in the task), so a step may be negative; the sum is the same.
     fn advance(&mut self, kind: OperationKind, now: u64) {
-        let Flow { in_flight, at_ns } = self.flows[kind.index()];
-        self.flows[kind.index()].at_ns = now;
+        let InFlightIntegral { in_flight, at_ns } = self.in_flight_integrals[kind.index()];
+        self.in_flight_integrals[kind.index()].at_ns = now;
         if in_flight == 0 || now == at_ns {
             return;
         }
@@ -92,7 +92,7 @@ impl WorkerRecorder {
     /// Records the start of an operation.
     pub fn started(&mut self, kind: OperationKind, at_ns: u64) {
         self.advance(kind, at_ns);
-        self.flows[kind.index()].in_flight += 1;
+        self.in_flight_integrals[kind.index()].in_flight += 1;
         if let Some(window) = self.window_of(at_ns) {
             self.tally(window, kind).begun += 1;
         }
@@ -103,7 +103,7 @@ impl WorkerRecorder {
         let (start, end) = (op.timings.start_ns, op.timings.end_ns.max(op.timings.start_ns));
         self.advance(op.kind, end);
         self.postpone(op.kind, op.announced_ns, start);
-        self.flows[op.kind.index()].in_flight -= 1;
+        self.in_flight_integrals[op.kind.index()].in_flight -= 1;
         let own = op.phase - self.first;
         for window in own..self.edges.len() {
             if self.edges[window].start_ns >= end.max(start + 1) {

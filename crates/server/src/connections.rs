@@ -93,7 +93,7 @@ pub struct Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         self.connections.lock().1.remove(&self.id);
-        self.connections.left.notify_one();
+        self.connections.left.notify_waiters();
     }
 }
 
@@ -265,9 +265,9 @@ impl Connections {
         self.lock().1.values().any(doomed)
     }
 
-    /// Waits until a connection has left the registry since the last call.
-    pub async fn wait_until_one_left(&self) {
-        self.left.notified().await;
+    /// Waits until a connection leaves the registry after this call.
+    pub fn one_leaves(&self) -> impl Future<Output = ()> + '_ {
+        self.left.notified()
     }
 
     /// Returns up to 256 connections to close; the last of them is to be closed first.
@@ -370,10 +370,10 @@ mod tests {
         assert!(connections.is_full() && !connections.is_closing());
         assert!(connections.evict(&mut candidates) && connections.is_closing());
         assert!(!connections.evict(&mut candidates), "the only idle connection was selected before");
+        let leaves = connections.one_leaves();
         drop(idle);
         assert!(!connections.is_full() && !connections.is_closing());
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(connections.wait_until_one_left());
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(leaves);
     }
 
     #[test]

@@ -271,24 +271,26 @@ fn accept(
                 continue;
             };
             pause_ns = 0;
-            if connections.is_full() && !connections.evict(&mut candidates) {
-                // Connections that were selected before need a moment to close, unless they become active. If there are
-                // none, all connections are inside a request.
-                while connections.is_full() && connections.is_closing() {
-                    tokio::select! {
-                        _ = shutdown.wait_for(|stop| *stop) => return Ok(()),
-                        () = connections.wait_until_one_left() => {}
-                        swept = tick.until(next_sweep) => {
-                            swept?;
-                            connections.sweep(now_ns());
-                            next_sweep = now_ns() + TICK_NS;
-                        }
+            // A connection that was selected needs a moment to close. Without waiting for it, a burst of connections
+            // would take all file descriptors.
+            while connections.is_full() {
+                let one_leaves = connections.one_leaves();
+                if !connections.evict(&mut candidates) && !connections.is_closing() {
+                    break;
+                }
+                tokio::select! {
+                    _ = shutdown.wait_for(|stop| *stop) => return Ok(()),
+                    () = one_leaves => {}
+                    swept = tick.until(next_sweep) => {
+                        swept?;
+                        connections.sweep(now_ns());
+                        next_sweep = now_ns() + TICK_NS;
                     }
                 }
-                if connections.is_full() {
-                    drop(stream);
-                    continue;
-                }
+            }
+            if connections.is_full() {
+                drop(stream);
+                continue;
             }
             if let Ok(stream) = stream.into_std() {
                 let _ = queues[turn % queues.len()].send((stream, connections.register()));

@@ -95,12 +95,12 @@ fn span(from: &str, until: Option<&str>) -> Result<Span, String> {
     }
 }
 
-fn volume(field: &str, text: &str) -> Result<u64, String> {
+fn parse_volume_field(field: &str, text: &str) -> Result<u64, String> {
     parse_volume(text).map_err(|e| format!("{field}: {e}"))
 }
 
-/// Parses an amount in the base unit of the meter: bytes or a count.
-fn amount(meter: MeterName, field: &str, text: &str) -> Result<u64, String> {
+/// Parses a quantity in the base unit of the meter: bytes or a count.
+fn parse_quantity(meter: MeterName, field: &str, text: &str) -> Result<u64, String> {
     let count = |base: u64| {
         let count = parse_count(text).map_err(|e| format!("{field}: {e}"))?;
         count.checked_mul(base).ok_or_else(|| format!("{field}: {text} is too large"))
@@ -111,7 +111,7 @@ fn amount(meter: MeterName, field: &str, text: &str) -> Result<u64, String> {
         MeterName::MemoryTime => count(GB_SECOND),
         MeterName::Instance => Err(format!("{field} is not valid for machines")),
         MeterName::Subscription => Err(format!("{field} is not valid for a subscription")),
-        _ => volume(field, text),
+        _ => parse_volume_field(field, text),
     }
 }
 
@@ -125,7 +125,7 @@ fn tiers(price: &PriceSpec, unit_base: u64) -> Result<Vec<Tier>, String> {
         let last = number + 1 == price.tiers.len();
         let up_to = match (&tier.up_to, last) {
             (None, true) => u64::MAX,
-            (Some(text), false) => amount(price.meter, "up_to", text)?,
+            (Some(text), false) => parse_quantity(price.meter, "up_to", text)?,
             _ => {
                 return Err(
                     "every tier except the last must set up_to =, and the last must not set it".into()
@@ -153,7 +153,8 @@ fn tiers(price: &PriceSpec, unit_base: u64) -> Result<Vec<Tier>, String> {
 }
 
 fn measure(price: &PriceSpec) -> Result<Measure, String> {
-    let size_step = price.size_step.as_deref().map(|text| volume("size_step", text)).transpose()?;
+    let size_step =
+        price.size_step.as_deref().map(|text| parse_volume_field("size_step", text)).transpose()?;
     if (size_step.is_some() || !price.calls.is_empty()) && price.meter != MeterName::Requests {
         return Err("calls = and size_step = are valid only with meter = \"requests\"".into());
     }
@@ -201,7 +202,7 @@ fn item(price: &PriceSpec) -> Result<String, String> {
 fn free(price: &PriceSpec) -> Result<Free, String> {
     match (&price.free, price.free_times_stored) {
         (None, None) => Ok(Free::None),
-        (Some(text), None) => Ok(Free::Amount(amount(price.meter, "free", text)?)),
+        (Some(text), None) => Ok(Free::Amount(parse_quantity(price.meter, "free", text)?)),
         (None, Some(times)) if price.meter == MeterName::Egress => Ok(Free::TimesStored(times)),
         _ => Err("use free = alone, or free_times_stored = alone with meter = \"egress\"".into()),
     }
@@ -253,11 +254,11 @@ fn price(sources: &Sources, price: &PriceSpec) -> Result<Price, String> {
         free_bytes_per_request: price
             .free_bytes_per_request
             .as_deref()
-            .map_or(Ok(0), |text| volume("free_bytes_per_request", text))?,
+            .map_or(Ok(0), |text| parse_volume_field("free_bytes_per_request", text))?,
         minimum_bytes_per_request: price
             .minimum_bytes_per_request
             .as_deref()
-            .map_or(Ok(0), |text| volume("minimum_bytes_per_request", text))?,
+            .map_or(Ok(0), |text| parse_volume_field("minimum_bytes_per_request", text))?,
         free: free(price)?,
         free_inside_tiers: price.free_inside_tiers,
         provenance: provenance(sources, &price.source, &price.as_of, price.confidence)?,
@@ -289,7 +290,9 @@ fn statuses(codes: &[String]) -> Result<Vec<String>, String> {
 }
 
 fn rule(sources: &Sources, rule: &RuleSpec) -> Result<Rule, String> {
-    let size = |field: &str, text: &Option<String>| text.as_deref().map(|t| volume(field, t)).transpose();
+    let size = |field: &str, text: &Option<String>| {
+        text.as_deref().map(|t| parse_volume_field(field, t)).transpose()
+    };
     Ok(Rule {
         offers: rule.offers.clone(),
         span: span(&rule.from, rule.until.as_deref())?,

@@ -102,8 +102,8 @@ impl Prices {
     }
 
     /// Returns the prices of a store, by its provider, its region and the storage class that it writes. If the
-    /// offer does not list the region, returns the prices of the offer's first region, with a note unless these
-    /// apply to the store as well. Returns `None` if the prices of the provider are unknown.
+    /// offer does not list the region, returns the prices of the offer's first region, with a note if those of the
+    /// store's region may differ. Returns `None` if the prices of the provider are unknown.
     ///
     /// # Errors
     /// [`BookError`] if an item has no price on that date.

@@ -1,4 +1,5 @@
-//! Deletes discarded bytes, and gives up the blobs of processes that have ended.
+//! Deletes discarded bytes, such as the sources of moves after `keep_source`, and gives up the blobs of processes that
+//! have ended.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;

@@ -55,7 +55,7 @@ pub struct Arguments {
     as_of: Option<Date>,
     /// Format of the output
     #[arg(long, value_enum, default_value = "table")]
-    format: Form,
+    format: Format,
     /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
@@ -66,7 +66,7 @@ pub struct Arguments {
 
 /// Formats of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum Format {
     /// Tables for the terminal
     Table,
     /// JSON, with amounts as decimal strings
@@ -229,14 +229,14 @@ pub fn plan(arguments: &Arguments) -> Result<(), Exit> {
 }
 
 fn print(arguments: &Arguments, page: &Document, value: &Bill) -> Result<(), Exit> {
-    let text = match if arguments.json { Form::Json } else { arguments.format } {
-        Form::Table => page.terminal(),
-        Form::Json => {
+    let text = match if arguments.json { Format::Json } else { arguments.format } {
+        Format::Table => page.terminal(),
+        Format::Json => {
             let json = serde_json::to_string_pretty(&page.headed(value)).map_err(Exit::input)?;
             format!("{json}\n")
         }
-        Form::Markdown => page.markdown(),
-        Form::Html => page.html().map_err(|e| Exit::input(format!("--format html: {e}")))?,
+        Format::Markdown => page.markdown(),
+        Format::Html => page.html().map_err(|e| Exit::input(format!("--format html: {e}")))?,
     };
     match &arguments.output {
         Some(path) => std::fs::write(path, &*outgoing(&text))

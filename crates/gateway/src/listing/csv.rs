@@ -1,4 +1,4 @@
-//! Tables of objects: files of S3 Inventory, whose columns are in the manifest, or files whose first line names them.
+//! CSV listings of objects: S3 Inventory files, whose manifest names the columns, and files with a header line.
 
 use std::io::BufRead;
 use std::path::Path;

@@ -63,19 +63,19 @@ pub enum Condition {
     Any(Vec<Condition>),
     /// The condition is false.
     Not(Box<Condition>),
-    /// The time since the object was written, in milliseconds.
+    /// The time since the object was written, in milliseconds, satisfies the comparison.
     Age(Comparison, u64),
-    /// The size in bytes.
+    /// The size in bytes satisfies the comparison.
     Size(Comparison, u64),
-    /// The recent reads per day.
+    /// The recent reads per day satisfy the comparison.
     Reads(Comparison, f64),
-    /// The name of the bucket.
+    /// The bucket has this name.
     Bucket(String),
-    /// The start of the key.
+    /// The key starts with this text.
     Prefix(String),
-    /// The end of the key.
+    /// The key ends with this text.
     Suffix(String),
-    /// The value of a tag.
+    /// The tag with this key has this value.
     Tag(String, String),
 }
 

@@ -35,7 +35,7 @@ fn fill(random: &mut Random, engine: &Arc<Engine>, writer: &mut Writer) -> Model
 }
 
 /// Damages a random file. Returns what was done.
-fn injure(random: &mut Random, disk: &SimulatedDisk, is_clean: bool) -> String {
+fn damage_random_file(random: &mut Random, disk: &SimulatedDisk, is_clean: bool) -> String {
     let all = disk.files();
     let last = all.iter().filter(|(d, ..)| d == "log").map(|(_, name, _)| name.clone()).max();
     // After a crash, the end of the last segments cannot be told from a write that was cut off.
@@ -113,7 +113,7 @@ fn simulate(seed: u64) {
     }
     assert_eq!(content(&engine), model, "seed {seed}");
     let disk = disk.killed();
-    let injury = injure(&mut random, &disk, is_clean);
+    let injury = damage_random_file(&mut random, &disk, is_clean);
     let (engine, _, recovery) = open(Arc::new(disk), limits).unwrap();
     let found = read_all(&engine, &model);
     for (key, expected) in &model {

@@ -3,8 +3,8 @@
 use plimsoll_judge::report::comparison::rows;
 use plimsoll_judge::summary::comparison::{Verdict, compare};
 use plimsoll_judge::summary::estimates::{Estimator, Metric};
-use plimsoll_judge::summary::figures::{Choice, SeriesPair};
 use plimsoll_judge::summary::power::detectable;
+use plimsoll_judge::summary::primary_figure::{Choice, SeriesPair};
 use plimsoll_judge::summary::sequential::{Difference, error_of_look, judge_difference, looks, precision};
 use plimsoll_judge::summary::series::{LatencyKind, Series};
 

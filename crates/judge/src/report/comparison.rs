@@ -5,10 +5,10 @@ use serde::Serialize;
 
 use crate::summary::comparison::Verdict;
 use crate::summary::estimates::Estimate;
-use crate::summary::figures::{Choice, Figure, GroupPair, SeriesPair, figures, group_figures};
+use crate::summary::primary_figure::{Choice, Figure, GroupPair, SeriesPair, figures, group_figures};
 use crate::summary::series::Series;
+use crate::summary::unit::Unit;
 use crate::summary::verdict::{self, Compared};
-use plimsoll_base::units::{format_ms, format_per_s, format_throughput};
 use plimsoll_document::terminal::{lines, plain};
 use plimsoll_document::{Document, Table as Figures};
 
@@ -50,7 +50,7 @@ pub struct Row {
     /// Name of the metric, such as `p99` or `throughput`.
     pub metric: String,
     /// Unit of the figures: `ms`, `per_s`, `bytes_per_s` or `share`.
-    pub unit: &'static str,
+    pub unit: Unit,
     /// True for the primary figure, which is declared before the comparison. The others are corrected for
     /// multiple comparisons.
     pub primary: bool,
@@ -160,17 +160,15 @@ impl Row {
 
     fn value(&self, value: f64) -> String {
         match self.unit {
-            "ms" => format!("{} ms", format_ms(value)),
-            "per_s" => format!("{}/s", format_per_s(value)),
-            "bytes_per_s" => format_throughput(value),
-            _ => format!("{:.3}%", 100.0 * value),
+            Unit::Share => format!("{:.3}%", 100.0 * value),
+            unit => unit.text(value),
         }
     }
 
     fn compared(&self, label: String) -> Compared {
         Compared {
             label,
-            less_is_better: self.unit == "ms",
+            less_is_better: self.unit == Unit::Milliseconds,
             change: self
                 .change
                 .zip(self.change_low)
@@ -186,7 +184,7 @@ impl Row {
         let (Some(change), Some(low), Some(high)) = (self.change, self.change_low, self.change_high) else {
             return "-".into();
         };
-        if self.unit == "share" {
+        if self.unit == Unit::Share {
             return format!("{:+.3}% [{:+.3}..{:+.3}]", 100.0 * change, 100.0 * low, 100.0 * high);
         }
         format!("x {change:.3} [{low:.3}..{high:.3}]")
@@ -205,14 +203,14 @@ impl Row {
             return "inconclusive; needs more runs".into();
         }
         let lost = self.change_low.zip(self.change_high).is_some_and(|(low, high)| low > 1.0 || high < 1.0);
-        let note = match (self.verdict == Verdict::NoDifference, lost && self.unit != "share", self.smallest)
-        {
-            (true, true, _) => " (not significant among this many figures)".into(),
-            (true, false, Some(smallest)) => {
-                format!(" (a change of {:.1}% would be found in 80% of the cases)", 100.0 * smallest)
-            }
-            _ => String::new(),
-        };
+        let note =
+            match (self.verdict == Verdict::NoDifference, lost && self.unit != Unit::Share, self.smallest) {
+                (true, true, _) => " (not significant among this many figures)".into(),
+                (true, false, Some(smallest)) => {
+                    format!(" (a change of {:.1}% would be found in 80% of the cases)", 100.0 * smallest)
+                }
+                _ => String::new(),
+            };
         format!("{}{note}", self.verdict.describe())
     }
 
@@ -244,7 +242,7 @@ impl Comparison {
             return "no figure was measured on both sides".into();
         };
         let (a, b) = (&self.base.name, &self.other.name);
-        if row.unit == "share" {
+        if row.unit == Unit::Share {
             return match row.change.filter(|_| matches!(row.verdict, Verdict::Faster | Verdict::Slower)) {
                 Some(change) => {
                     format!(

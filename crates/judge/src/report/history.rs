@@ -8,7 +8,8 @@ use crate::history::changes::{Change, changes};
 use crate::history::entry::Entry;
 use crate::summary::objective::Target;
 use crate::summary::result::ConfidenceInterval;
-use plimsoll_base::units::{format_ms, format_per_s, format_throughput, short_names};
+use crate::summary::unit::Unit;
+use plimsoll_base::units::{format_per_s, short_names};
 use plimsoll_document::{Document, Table};
 
 /// Formats a figure in its unit.
@@ -17,12 +18,7 @@ fn value(figure: &ConfidenceInterval) -> String {
 }
 
 fn amount(unit: &str, value: f64) -> String {
-    match unit {
-        "ms" => format!("{} ms", format_ms(value)),
-        "per_s" => format!("{}/s", format_per_s(value)),
-        "bytes_per_s" => format_throughput(value),
-        _ => format!("{:.2}%", 100.0 * value),
-    }
+    Unit::of(unit).unwrap_or(Unit::Share).text(value)
 }
 
 /// Returns the start without fractions and with a space, which fits narrow terminals.

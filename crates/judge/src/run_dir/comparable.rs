@@ -3,8 +3,8 @@
 
 use super::run::Run;
 use crate::summary::arrangement::Arrangement;
-use crate::summary::figures::SeriesPair;
 use crate::summary::merge::merge;
+use crate::summary::primary_figure::SeriesPair;
 use crate::summary::result::{RunResult, Window};
 use crate::summary::series::Series;
 use plimsoll_base::machine::Machine;

@@ -71,7 +71,7 @@ pub struct StoreFacts {
     pub storage_class: Option<String>,
     /// IP addresses in use.
     pub addresses: Vec<String>,
-    /// Part of the request that signatures cover, for people.
+    /// Authentication of the requests in words, such as `none`, `signed payload` or `unsigned payload`.
     pub signing: String,
     /// Prefix of all keys that the run creates.
     pub root: String,

@@ -4,6 +4,7 @@ use super::confidence::{Confidence, LongRun, Ratio, Share, long_run, quantile, r
 use super::percentiles::{PERCENTILES, samples_needed};
 use super::result::ConfidenceInterval;
 use super::series::{Latency, LatencyKind, Of, Series};
+use super::unit::Unit;
 use plimsoll_workload::schedule::Role;
 
 /// A metric that can be estimated, compared and bounded.
@@ -65,12 +66,12 @@ fn percentile_name(q: f64) -> String {
 
 impl Metric {
     /// Returns the unit used in files, and the factor that converts an estimate to it.
-    pub fn unit(self) -> (&'static str, f64) {
+    pub fn unit(self) -> (Unit, f64) {
         match self {
-            Metric::Percentile(..) => ("ms", 1e-6),
-            Metric::Rate => ("per_s", 1.0),
-            Metric::Throughput => ("bytes_per_s", 1.0),
-            Metric::Errors => ("share", 1.0),
+            Metric::Percentile(..) => (Unit::Milliseconds, 1e-6),
+            Metric::Rate => (Unit::PerSecond, 1.0),
+            Metric::Throughput => (Unit::BytesPerSecond, 1.0),
+            Metric::Errors => (Unit::Share, 1.0),
         }
     }
 }
@@ -229,7 +230,7 @@ fn entry(series: &Series, estimate: &Estimate) -> ConfidenceInterval {
         step: series.step,
         operation: series.operation,
         metric: estimate.metric.name(series.clocked()),
-        unit: unit.into(),
+        unit: unit.name().to_string(),
         value: estimate.value.map(round),
         low: ends.map(|(low, _)| round(low)),
         high: ends.map(|(_, high)| round(high)),

@@ -25,7 +25,7 @@ pub struct Arguments {
     page: Option<PathBuf>,
     /// Format of the comparison that is printed
     #[arg(long, value_enum, default_value = "table")]
-    print: Form,
+    print: Format,
     /// Seed of the experiment
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     seed: u64,
@@ -33,7 +33,7 @@ pub struct Arguments {
 
 /// Formats of the printed comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum Format {
     /// Tables for the terminal
     Table,
     /// Markdown for comments and pages
@@ -62,8 +62,8 @@ pub fn fit(arguments: &Arguments) -> Result<(), Exit> {
         write("--page", path, &page.html().map_err(|e| Exit::input(format!("--page: {e}")))?)?;
     }
     say(&match arguments.print {
-        Form::Table => format!("{}experiment: {}\n", page.terminal(), arguments.output.display()),
-        Form::Markdown => page.markdown(),
-        Form::Csv => page.csv(),
+        Format::Table => format!("{}experiment: {}\n", page.terminal(), arguments.output.display()),
+        Format::Markdown => page.markdown(),
+        Format::Csv => page.csv(),
     })
 }

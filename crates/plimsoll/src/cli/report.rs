@@ -46,7 +46,7 @@ pub struct Arguments {
 ///
 /// # Errors
 /// Exit code 2 if a run cannot be read.
-fn others(paths: &[PathBuf], mut consume: impl FnMut(Run)) -> Result<(), Exit> {
+fn for_each_run(paths: &[PathBuf], mut consume: impl FnMut(Run)) -> Result<(), Exit> {
     std::thread::scope(|scope| {
         let (sender, receiver) = std::sync::mpsc::sync_channel(0);
         // Sending fails after the receiver has stopped at a run that could not be read.
@@ -78,7 +78,7 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
     if paths.len() == 1 && several_stores(&first) {
         report.compare(comparisons(&[&first], primary.as_ref(), &[])?);
     }
-    others(&paths[1..], |run| {
+    for_each_run(&paths[1..], |run| {
         add(&mut report, &run);
         match comparisons(&[&first, &run], primary.as_ref(), &[]) {
             Ok(comparisons) => report.compare(comparisons),

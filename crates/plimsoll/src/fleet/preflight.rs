@@ -18,13 +18,13 @@ pub struct NodeFacts {
 
 /// Clock offset in nanoseconds above which a node is reported. The start is corrected for it; time stamps in the run
 /// directories of the nodes are not.
-const FAR_CLOCK_NS: i64 = 50_000_000;
+const MAX_CLOCK_OFFSET_NS: i64 = 50_000_000;
 /// Error of a clock offset in nanoseconds above which the common start is not exact.
-const UNSURE_CLOCK_NS: i64 = 10_000_000;
+const MAX_CLOCK_ERROR_NS: i64 = 10_000_000;
 /// Ratio of a node's round-trip time to the median above which it is reported.
-const FAR_RTT: f64 = 2.0;
+const MAX_RTT: f64 = 2.0;
 /// Number of open files below which a node is reported.
-const FEW_FILES: u64 = 4_096;
+const MIN_OPEN_FILES: u64 = 4_096;
 
 fn numbers(nodes: &[u64]) -> String {
     nodes.iter().map(|node| (node + 1).to_string()).collect::<Vec<_>>().join(", ")
@@ -50,11 +50,11 @@ pub fn findings(nodes: &BTreeMap<u64, NodeFacts>) -> Vec<String> {
     };
     let offset = |f: &NodeFacts| f.offset.map_or(0, |offset| offset.offset_ns.abs());
     add(
-        which(nodes, |f| offset(f) > FAR_CLOCK_NS),
+        which(nodes, |f| offset(f) > MAX_CLOCK_OFFSET_NS),
         "the clock differs by more than 50 ms; the start is corrected, but the times of its files are not",
     );
     add(
-        which(nodes, |f| f.offset.is_none_or(|offset| offset.error_ns > UNSURE_CLOCK_NS)),
+        which(nodes, |f| f.offset.is_none_or(|offset| offset.error_ns > MAX_CLOCK_ERROR_NS)),
         "the clock offset is known to more than 10 ms only, so the start is not exact",
     );
     let cores: BTreeSet<u64> = nodes.values().map(|f| f.hello.machine.usable_cores as u64).collect();
@@ -75,12 +75,12 @@ pub fn findings(nodes: &BTreeMap<u64, NodeFacts>) -> Vec<String> {
         add(which(nodes, |f| speed(f) == Some(*least)), "a slower network link than other nodes");
     }
     add(
-        which(nodes, |f| f.hello.open_files.is_some_and(|files| files < FEW_FILES)),
-        &format!("fewer than {FEW_FILES} open files allowed; raise the limit (ulimit -n)"),
+        which(nodes, |f| f.hello.open_files.is_some_and(|files| files < MIN_OPEN_FILES)),
+        &format!("fewer than {MIN_OPEN_FILES} open files allowed; raise the limit (ulimit -n)"),
     );
     let rtt = |f: &NodeFacts| f.reached.iter().filter_map(|store| store.rtt_ms).reduce(f64::max);
     if let Some(typical) = median(nodes.values().filter_map(rtt).collect()) {
-        let far = which(nodes, |f| rtt(f).is_some_and(|ms| ms > FAR_RTT * typical && ms > typical + 0.5));
+        let far = which(nodes, |f| rtt(f).is_some_and(|ms| ms > MAX_RTT * typical && ms > typical + 0.5));
         add(far, &format!("the round trip to the store takes more than twice the median of {typical:.2} ms"));
     }
     let addresses: BTreeSet<&String> =

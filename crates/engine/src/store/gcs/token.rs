@@ -45,7 +45,7 @@ struct Token {
 pub struct Tokens {
     current: RwLock<Arc<Token>>,
     renewing: AtomicBool,
-    calls: Mutex<Vec<BackgroundRequest>>,
+    background_requests: Mutex<Vec<BackgroundRequest>>,
 }
 
 /// Time before expiry at which a token is renewed, in seconds.
@@ -68,7 +68,7 @@ impl Tokens {
         Ok(Arc::new(Tokens {
             current: RwLock::new(Arc::new(token)),
             renewing: AtomicBool::new(false),
-            calls: Mutex::new(vec![first]),
+            background_requests: Mutex::new(vec![first]),
         }))
     }
 
@@ -106,13 +106,13 @@ impl Tokens {
             took_ns: now_ns() - began_ns,
             error,
         };
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+        self.background_requests.lock().unwrap_or_else(PoisonError::into_inner).push(call);
         self.renewing.store(false, Ordering::Release);
     }
 
     /// Returns the requests made for tokens so far.
     pub fn calls(&self) -> Vec<BackgroundRequest> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.background_requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -127,7 +127,7 @@ impl S3Connection {
     }
 
     /// Returns the headers of a request other than host and authentication. All of them are signed.
-    fn extra(
+    fn operation_headers(
         &self,
         request: &Request<'_>,
         body: Option<&Body>,
@@ -184,7 +184,7 @@ impl S3Connection {
         let mut headers = HeaderMap::with_capacity(8);
         headers.insert(HOST, self.host.clone());
         let value = |text: &str| HeaderValue::from_str(text).map_err(|e| e.to_string());
-        let extra = self.extra(request, body.as_ref(), observer);
+        let extra = self.operation_headers(request, body.as_ref(), observer);
         self.declared = match (request, observer.checksum().or(self.url.checksum)) {
             (Request::UploadPart { .. }, Some(checksum)) => {
                 extra.first().map(|(_, value)| (checksum, value.clone()))

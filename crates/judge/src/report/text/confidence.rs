@@ -1,28 +1,18 @@
 //! Confidence intervals in words.
 
 use crate::summary::result::ConfidenceInterval;
-use plimsoll_base::units::{format_ms, format_per_s, format_throughput};
+use crate::summary::unit::Unit;
 
-/// Formats a value of a figure, without the unit for latencies and rates.
-fn value(judged: &ConfidenceInterval, value: f64) -> String {
-    match judged.unit.as_str() {
-        "ms" => format_ms(value),
-        "per_s" => format_per_s(value),
-        "bytes_per_s" => format_throughput(value),
-        _ => format!("{:.2}%", 100.0 * value),
-    }
+/// Returns the unit of a figure. Results of other versions may contain units that are shown as shares.
+fn unit(judged: &ConfidenceInterval) -> Unit {
+    Unit::of(&judged.unit).unwrap_or(Unit::Share)
 }
 
 /// Formats a figure with its interval: `p50 5.1 ms [4.9..5.3]`. Returns `None` if it has no value or no interval.
 pub fn figure(judged: &ConfidenceInterval) -> Option<String> {
-    let shown = value(judged, judged.value?);
-    let (low, high) = (value(judged, judged.low?), value(judged, judged.high?));
-    let unit = match judged.unit.as_str() {
-        "ms" => " ms",
-        "per_s" => "/s",
-        _ => "",
-    };
-    Some(format!("{} {shown}{unit} [{low}..{high}]", judged.metric))
+    let unit = unit(judged);
+    let (shown, low, high) = (unit.text(judged.value?), unit.number(judged.low?), unit.number(judged.high?));
+    Some(format!("{} {shown} [{low}..{high}]", judged.metric))
 }
 
 /// Describes the scope of intervals: the seconds that they are about, and the events that the run may have missed.

@@ -6,8 +6,8 @@ use plimsoll_base::units::short_names;
 use plimsoll_judge::report::comparison::{Comparison, Subject, group_rows};
 use plimsoll_judge::run_dir::comparable;
 use plimsoll_judge::run_dir::run::Run;
-use plimsoll_judge::summary::figures::{Choice, GroupPair};
 use plimsoll_judge::summary::objective::Target;
+use plimsoll_judge::summary::primary_figure::{Choice, GroupPair};
 use plimsoll_judge::summary::series::Series;
 use plimsoll_workload::schedule::Role;
 
@@ -61,7 +61,7 @@ fn measured(run: &Run) -> impl Iterator<Item = &Series> {
 }
 
 /// Returns the series of the group that have the phase, step and operation of `model`, one per run.
-fn like<'a>(group: &'a [Run], model: &Series) -> Vec<&'a Series> {
+fn matching_series<'a>(group: &'a [Run], model: &Series) -> Vec<&'a Series> {
     let same = |s: &&Series| (&s.phase, s.step, s.operation) == (&model.phase, model.step, model.operation);
     group.iter().filter_map(|run| measured(run).find(same)).collect()
 }
@@ -82,7 +82,7 @@ pub fn compare_groups(
     };
     check_comparable(first, base.iter().skip(1).chain(other))?;
     let pairs: Vec<GroupPair<'_>> = measured(first)
-        .map(|model| GroupPair { base: like(base, model), other: like(other, model) })
+        .map(|model| GroupPair { base: matching_series(base, model), other: matching_series(other, model) })
         .filter(|pair| !pair.other.is_empty())
         .collect();
     if pairs.is_empty() {

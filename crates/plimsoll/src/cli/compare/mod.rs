@@ -11,8 +11,8 @@ use super::out::{append, say};
 use super::runs::find;
 use plimsoll_judge::report::comparison::{Comparison, Row, rows};
 use plimsoll_judge::run_dir::run::{Run, read};
-use plimsoll_judge::summary::figures::{Choice, SeriesPair};
 use plimsoll_judge::summary::objective::{ChangeBound, ObjectiveResult, Target};
+use plimsoll_judge::summary::primary_figure::{Choice, SeriesPair};
 use plimsoll_judge::summary::series::{LatencyKind, Series};
 
 use plimsoll_judge::run_dir::comparable;

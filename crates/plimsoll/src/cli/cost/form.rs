@@ -15,7 +15,7 @@ use plimsoll_document::Document;
 pub struct FormArguments {
     /// Format of the output
     #[arg(long, value_enum, default_value = "table")]
-    format: Form,
+    format: Format,
     /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
@@ -26,7 +26,7 @@ pub struct FormArguments {
 
 /// Output formats of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Form {
+pub enum Format {
     /// Tables for the terminal
     Table,
     /// JSON, with amounts as decimal strings
@@ -42,7 +42,7 @@ pub enum Form {
 impl FormArguments {
     /// Returns true if the output is an HTML page, which has room for all details.
     pub fn is_page(&self) -> bool {
-        self.format == Form::Html
+        self.format == Format::Html
     }
 
     /// Prints the document, or `value` with the head of the document if the format is JSON.
@@ -50,12 +50,12 @@ impl FormArguments {
     /// # Errors
     /// Exit code 2 if the page cannot be rendered or the output cannot be written.
     pub fn print(&self, document: &Document, value: &impl Serialize) -> Result<(), Exit> {
-        let text = match if self.json { Form::Json } else { self.format } {
-            Form::Table => document.terminal(),
-            Form::Json => super::json(&document.headed(value)),
-            Form::Csv => document.csv(),
-            Form::Markdown => document.markdown(),
-            Form::Html => document.html().map_err(|e| Exit::input(format!("--format html: {e}")))?,
+        let text = match if self.json { Format::Json } else { self.format } {
+            Format::Table => document.terminal(),
+            Format::Json => super::json(&document.headed(value)),
+            Format::Csv => document.csv(),
+            Format::Markdown => document.markdown(),
+            Format::Html => document.html().map_err(|e| Exit::input(format!("--format html: {e}")))?,
         };
         match &self.output {
             Some(path) => std::fs::write(path, &*outgoing(&text))
