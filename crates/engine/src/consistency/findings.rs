@@ -335,15 +335,13 @@ mod tests {
 
     #[test]
     fn a_read_of_the_state_before_a_lost_conditional_write_does_not_blame_the_write_before_it() {
-        // The conditional write of v2 is lost. The store then accepts v3 in place of v1, and the client that is told so
-        // reads v1, which v3 replaced.
+        // v3 takes effect before v1, and the conditional write of v2 is lost. So v1 is read although v3 was acknowledged
+        // last.
         let history = [
             operation(0, Action::Put(value(1)), Answer::Done, 0, 10),
-            operation(1, Action::PutIfUnchanged(value(1), value(2)), Answer::Done, 20, 30),
-            operation(0, Action::Put(value(3)), Answer::Done, 25, 35),
-            operation(1, Action::Delete, Answer::Done, 40, 50),
-            operation(1, Action::PutIfAbsent(value(4)), Answer::Done, 60, 70),
-            operation(1, Action::Get, Answer::Saw(None), 80, 90),
+            operation(1, Action::Put(value(3)), Answer::Done, 5, 40),
+            operation(0, Action::PutIfUnchanged(value(1), value(2)), Answer::Done, 20, 30),
+            operation(2, Action::Get, Answer::Saw(Some(value(1))), 50, 60),
         ];
         let mut findings = Findings::default();
         findings.add("key", &history);

@@ -104,7 +104,7 @@ fn write_file(batches: &[RecordBatch], file: File) -> Result<()> {
             rows += batch.num_rows();
             rows <= GROUP_ROWS
         });
-        // A batch that is larger than a group is a group of its own.
+        // A batch with more rows than that is the only one in its group.
         let (group, after) = rest.split_at(more.count().max(1));
         rest = after;
         let mut groups = writer.next_row_group()?;
