@@ -179,6 +179,15 @@ def test_a_sweep_of_two_stores_compares_all_points_and_names_the_stores(runs, pa
     assert len(set(options)) == len(options) and {o.split(" ")[0] for o in options} == set(names), options
 
 
+def test_the_label_of_a_knee_is_readable_wherever_the_knee_is(runs, page):
+    """Regression test: a label over a point of the curve had too little contrast in the dark page."""
+    for knee in (1.2, 2, 2.8, 3, 3.2, 5, 7, 9):
+        page.open((runs["ramp"] / "report.html").as_uri(), dark=True)
+        page.run(f"data.runs.forEach((run) => run.ramps.forEach((ramp, i) => {{ ramp.knee_in_flight = {knee} + 0.9 * i; }}))")
+        page.run("plimsoll.drawAll()")
+        assert [problem for problem in page.run(READABLE) if "knee" in problem] == [], knee
+
+
 def test_each_knee_is_marked_once(runs, page):
     """Regression test: every curve of a chart had the labels of all knees, one above the other."""
     page.open((runs["ramp"] / "report.html").as_uri())

@@ -17,9 +17,9 @@ if (ramped.length && !searches.length) {
   const moves = ramped.some((r) => r.bytes_per_s > 0);
   const throughput = (r) => (moves ? r.bytes_per_s / 1e6 : r.per_s);
   const unit = moves ? "MB/s" : "operations/s";
-  /* Knees of all runs: equal ones once, and their labels at different heights, so that those of close knees do not overlap. */
+  /* Knees of all runs: equal ones once, and their labels at different heights, so that those of close knees do not overlap. A background keeps them readable on curves and points. */
   const kneeMarks = () => [...new Map(data.runs.flatMap((run) => run.ramps.filter((r) => r.knee_in_flight).map((r) => [num(r.knee_in_flight), r.knee_in_flight])))]
-    .map(([text, at], i) => ({ xAxis: at, label: { formatter: "knee " + text, position: ["insideEndTop", "insideMiddleTop", "insideStartTop"][i % 3] } }));
+    .map(([text, at], i) => ({ xAxis: at, label: { formatter: "knee " + text, backgroundColor: css("--card"), padding: [1, 3], position: ["insideEndTop", "insideMiddleTop", "insideStartTop"][i % 3] } }));
   const withKnees = (series) => { const marks = kneeMarks(); if (series.length && marks.length) series[0].markLine = mark(marks); return series; };
   /* Published ramps, by machine and store. */
   const others = data.references.filter((r) => moves && r.in_flight && r.mb_per_s && ramped.some((x) => x.operation === r.operation));
