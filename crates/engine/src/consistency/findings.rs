@@ -335,8 +335,8 @@ mod tests {
 
     #[test]
     fn a_read_of_the_state_before_a_lost_conditional_write_does_not_blame_the_write_before_it() {
-        // v3 takes effect before v1, and the conditional write of v2 is lost. So v1 is read although v3 was acknowledged
-        // last.
+        // v3 takes effect before v1, and the conditional write of v2 is lost. So v1 is read although v3 was
+        // acknowledged last.
         let history = [
             operation(0, Action::Put(value(1)), Answer::Done, 0, 10),
             operation(1, Action::Put(value(3)), Answer::Done, 5, 40),
