@@ -13,7 +13,7 @@ pub enum LoggedResult {
     /// The operation had no response by the end of the drain.
     Undrained,
     /// The operation was due and never started.
-    NeverBegun,
+    NeverStarted,
 }
 
 /// Record of one operation. Times are on the monotonic clock in nanoseconds; 0 if there is none.

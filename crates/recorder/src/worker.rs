@@ -261,7 +261,7 @@ impl WorkerRecorder {
 
     /// Records an operation that was intended and never started. It had waited since `intended_ns` when the
     /// phase stopped waiting at `now_ns`.
-    pub fn never_begun(
+    pub fn never_started(
         &mut self,
         phase: usize,
         number: u64,
@@ -281,7 +281,7 @@ impl WorkerRecorder {
                 client_delay_ns: 0,
                 bytes: 0,
                 attempts: 0,
-                ended: LoggedResult::NeverBegun,
+                ended: LoggedResult::NeverStarted,
             });
         }
         let tally = self.tally(phase - self.first, kind);
@@ -458,7 +458,7 @@ mod tests {
     fn an_operation_that_never_started_is_censored_at_its_wait() {
         let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000]), false);
         recorder.intended(0, GET);
-        recorder.never_begun(0, 7, GET, 1, 5_000_001);
+        recorder.never_started(0, 7, GET, 1, 5_000_001);
         let placed = recorder.take(1000);
         let tally = &placed[0].2;
         assert_eq!(

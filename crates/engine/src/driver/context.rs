@@ -8,9 +8,9 @@ use std::sync::mpsc::Sender;
 
 use tokio::sync::Notify;
 
+use super::never_started::NeverStartedOperations;
 use super::segment::Segment;
 use super::slots::Slots;
-use super::unissued::UnissuedOperations;
 use super::{Control, Job};
 use plimsoll_base::clock::now_ns;
 use plimsoll_base::machine::pauses::PauseLog;
@@ -63,6 +63,35 @@ pub struct Task {
     pub ready_ns: u64,
 }
 
+/// Operations that the dispatcher offers to the connection slots of a worker.
+#[derive(Default)]
+pub struct Offer {
+    /// Operations of open loops that are due and wait for a connection slot.
+    pub backlog: RefCell<VecDeque<Task>>,
+    /// Operations of open loops that were due before their phase ended but did not reach the backlog in time.
+    pub never_started: RefCell<Vec<NeverStartedOperations>>,
+    /// Index in the segment of the closed loop from which connection slots take operations; `None` while none
+    /// is active.
+    pub closed_loop: Cell<Option<usize>>,
+    /// Notification of a change for which the dispatcher may be waiting.
+    pub changed: Notify,
+    /// True if the dispatcher waits for the connection slots to finish.
+    pub draining: Cell<bool>,
+}
+
+/// Results of the operations of a worker in a segment.
+#[derive(Default)]
+pub struct Progress {
+    /// End of the last operation, in nanoseconds on the monotonic clock; 0 before the first.
+    pub last_end_ns: Cell<u64>,
+    /// True if the kernel took the arrival times of the last response.
+    pub kernel_clock: Cell<bool>,
+    /// Number of failed operations.
+    pub failed: Cell<u64>,
+    /// Error classes of which a failure has been sent to the collector.
+    pub reported_classes: RefCell<HashSet<String>>,
+}
+
 /// State that the tasks of one worker share during one segment. They all run on one thread, so cells suffice.
 pub struct Context {
     /// State that the worker keeps from segment to segment.
@@ -75,29 +104,14 @@ pub struct Context {
     pub recorder: RefCell<WorkerRecorder>,
     /// Connection slots of the worker, waiting and working.
     pub slots: Slots,
-    /// Operations of open loops that are due and wait for a connection slot.
-    pub backlog: RefCell<VecDeque<Task>>,
-    /// Operations of open loops that were due before their phase ended but did not reach the backlog in time.
-    pub unissued: RefCell<Vec<UnissuedOperations>>,
-    /// Index in the segment of the closed loop from which connection slots take operations; `None` while none
-    /// is active.
-    pub closed_loop: Cell<Option<usize>>,
+    /// Operations that are offered to the connection slots.
+    pub offer: Offer,
     /// Operations by number, one sequence per phase run.
     pub sequences: RefCell<Vec<Sequence>>,
-    /// Notification of a change for which the dispatcher may be waiting.
-    pub changed: Notify,
-    /// True if the dispatcher waits for the connection slots to finish.
-    pub draining: Cell<bool>,
-    /// End of the last operation, in nanoseconds on the monotonic clock; 0 before the first.
-    pub last_end_ns: Cell<u64>,
     /// True if every operation of the segment is one request with a small response; see [`super::nap`].
     pub naps_possible: bool,
-    /// True if the kernel took the arrival times of the last response.
-    pub kernel_clock: Cell<bool>,
-    /// Number of failed operations.
-    pub failed: Cell<u64>,
-    /// Error classes of which a failure has been sent to the collector.
-    pub reported_classes: RefCell<HashSet<String>>,
+    /// Results of the operations so far.
+    pub progress: Progress,
 }
 
 impl Context {

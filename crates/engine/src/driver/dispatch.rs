@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::context::{Context, Task};
 use super::nap;
-use super::unissued::UnissuedOperations;
+use super::never_started::NeverStartedOperations;
 use plimsoll_base::clock::{MILLISECOND, Timer, now_ns, process_cpu_ns, thread_cpu_ns};
 use plimsoll_recorder::Edges;
 use plimsoll_recorder::collector::Message;
@@ -62,12 +62,12 @@ fn interrupted(context: &Context) -> bool {
 /// Waits until `at_ns` on the monotonic clock or the next notification of a change, whichever is first.
 async fn wait_until_or_change(context: &Context, timer: &mut Timer, at_ns: u64) -> io::Result<()> {
     if at_ns == u64::MAX {
-        context.changed.notified().await;
+        context.offer.changed.notified().await;
         return Ok(());
     }
     tokio::select! {
         result = timer.until(at_ns) => result,
-        () = context.changed.notified() => Ok(()),
+        () = context.offer.changed.notified() => Ok(()),
     }
 }
 
@@ -85,12 +85,13 @@ async fn run_closed_loop(
         // A worker without a connection slot would never notice that the others have taken all operations.
         return Ok(());
     }
-    context.closed_loop.set(Some(index));
+    context.offer.closed_loop.set(Some(index));
     context.slots.wake_all(context.share(concurrency));
-    while now_ns() < by_time && context.ended_at(index).is_none() && context.closed_loop.get().is_some() {
+    while now_ns() < by_time && context.ended_at(index).is_none() && context.offer.closed_loop.get().is_some()
+    {
         wait_until_or_change(context, timer, by_time).await?;
     }
-    context.closed_loop.set(None);
+    context.offer.closed_loop.set(None);
     Ok(())
 }
 
@@ -131,11 +132,12 @@ async fn run_open_loop(
         if context.ended_at(index).is_some() {
             continue;
         }
-        if now_ns() >= end && (context.backlog.borrow().len() >= MAX_BACKLOG || now_ns() >= end + MAX_LAG_NS)
+        if now_ns() >= end
+            && (context.offer.backlog.borrow().len() >= MAX_BACKLOG || now_ns() >= end + MAX_LAG_NS)
         {
             // The client is behind its own schedule: the remaining operations are due, but it cannot start
             // them.
-            let unissued = UnissuedOperations {
+            let never_started = NeverStartedOperations {
                 phase: index,
                 number,
                 offset,
@@ -146,14 +148,14 @@ async fn run_open_loop(
                 remainder,
                 divisor,
             };
-            next = unissued.end();
-            context.unissued.borrow_mut().push(unissued);
+            next = never_started.end();
+            context.offer.never_started.borrow_mut().push(never_started);
             break;
         }
         let kind = context.sequences.borrow_mut()[index].at(number).kind;
         context.recorder.borrow_mut().intended(context.number(index), kind);
         let task = Task { phase: index, number, intended_ns: Some(intended), ready_ns: intended };
-        context.backlog.borrow_mut().push_back(task);
+        context.offer.backlog.borrow_mut().push_back(task);
         context.slots.wake_one(slots);
     }
     context.worker.numbers.borrow_mut().insert(place, next);
@@ -193,11 +195,13 @@ async fn wait_for_turn(
             wait_until_or_change(context, timer, intended).await?;
         }
     }
-    let waiting = context.backlog.borrow().len();
+    let waiting = context.offer.backlog.borrow().len();
     if waiting > 0 && waiting.is_multiple_of(YIELD_INTERVAL) {
         tokio::task::yield_now().await;
     }
-    while context.backlog.borrow().len() >= MAX_BACKLOG && now_ns() < end && context.ended_at(index).is_none()
+    while context.offer.backlog.borrow().len() >= MAX_BACKLOG
+        && now_ns() < end
+        && context.ended_at(index).is_none()
     {
         wait_until_or_change(context, timer, end.min(now_ns() + MILLISECOND)).await?;
     }
@@ -210,18 +214,19 @@ async fn wait_for_turn(
 async fn drain(context: &Context, timer: &mut Timer, drain_ns: u64) -> io::Result<()> {
     let timeout_ns = if interrupted(context) { drain_ns.min(2_000 * MILLISECOND) } else { drain_ns };
     let deadline = now_ns() + timeout_ns;
-    context.draining.set(true);
-    let busy =
-        || context.slots.working() > 0 || (!interrupted(context) && !context.backlog.borrow().is_empty());
+    context.offer.draining.set(true);
+    let busy = || {
+        context.slots.working() > 0 || (!interrupted(context) && !context.offer.backlog.borrow().is_empty())
+    };
     while busy() && now_ns() < deadline {
         wait_until_or_change(context, timer, deadline).await?;
     }
     let now = now_ns();
-    let waiting: Vec<Task> = context.backlog.borrow_mut().drain(..).collect();
+    let waiting: Vec<Task> = context.offer.backlog.borrow_mut().drain(..).collect();
     for task in waiting {
         let kind = context.sequences.borrow_mut()[task.phase].at(task.number).kind;
         let intended = task.intended_ns.unwrap_or(now);
-        context.recorder.borrow_mut().never_begun(
+        context.recorder.borrow_mut().never_started(
             context.number(task.phase),
             task.number,
             kind,
@@ -229,22 +234,23 @@ async fn drain(context: &Context, timer: &mut Timer, drain_ns: u64) -> io::Resul
             now,
         );
     }
-    for unissued in context.unissued.take() {
-        for (number, offset) in
-            unissued.iter().filter(|(number, _)| number % unissued.divisor == unissued.remainder)
+    for never_started in context.offer.never_started.take() {
+        for (number, offset) in never_started
+            .iter()
+            .filter(|(number, _)| number % never_started.divisor == never_started.remainder)
         {
-            if number % 65_536 < unissued.divisor && interrupted(context) {
+            if number % 65_536 < never_started.divisor && interrupted(context) {
                 break;
             }
-            let kind = context.sequences.borrow_mut()[unissued.phase].at(number).kind;
-            let (mut recorder, phase) = (context.recorder.borrow_mut(), context.number(unissued.phase));
+            let kind = context.sequences.borrow_mut()[never_started.phase].at(number).kind;
+            let (mut recorder, phase) = (context.recorder.borrow_mut(), context.number(never_started.phase));
             recorder.intended(phase, kind);
-            recorder.never_begun(phase, number, kind, unissued.start_ns + offset, now);
+            recorder.never_started(phase, number, kind, never_started.start_ns + offset, now);
         }
     }
     context.slots.cancel_all();
     while context.slots.working() > 0 {
-        context.changed.notified().await;
+        context.offer.changed.notified().await;
     }
     Ok(())
 }
@@ -253,7 +259,7 @@ async fn drain(context: &Context, timer: &mut Timer, drain_ns: u64) -> io::Resul
 /// `None` if none is due. `free_since_ns` is the time since which the slot has been free, on the monotonic
 /// clock, or 0 if the slot was waiting.
 pub fn next_task(context: &Context, id: usize, free_since_ns: u64) -> Option<Task> {
-    if let Some(task) = context.backlog.borrow_mut().pop_front() {
+    if let Some(task) = context.offer.backlog.borrow_mut().pop_front() {
         let phase = context.phase(task.phase);
         // If another connection slot is idle, the operation could have started when it was due. In that case
         // the client causes the delay, not the store.
@@ -262,15 +268,15 @@ pub fn next_task(context: &Context, id: usize, free_since_ns: u64) -> Option<Tas
         let ready_ns = if idle { task.ready_ns } else { task.ready_ns.max(free_since_ns) };
         return Some(Task { ready_ns, ..task });
     }
-    let index = context.closed_loop.get()?;
+    let index = context.offer.closed_loop.get()?;
     let phase = context.phase(index);
     if id >= context.share(phase.load.slots()) {
         return None;
     }
     // The run cannot continue without all of its objects.
-    if phase.role == Role::Prepare && context.failed.get() > 0 {
-        context.closed_loop.set(None);
-        context.changed.notify_one();
+    if phase.role == Role::Prepare && context.progress.failed.get() > 0 {
+        context.offer.closed_loop.set(None);
+        context.offer.changed.notify_one();
         return None;
     }
     let edges = context.edges(index);
@@ -284,8 +290,8 @@ pub fn next_task(context: &Context, id: usize, free_since_ns: u64) -> Option<Tas
     let shard = context.worker.job.shard;
     let number = shard.index + shard.of * context.segment.counters[index].fetch_add(1, Ordering::Relaxed);
     if context.segment.limits[index].is_some_and(|limit| number >= limit) {
-        context.closed_loop.set(None);
-        context.changed.notify_one();
+        context.offer.closed_loop.set(None);
+        context.offer.changed.notify_one();
         return None;
     }
     let ready_ns = if free_since_ns > edges.start_ns { free_since_ns } else { now };

@@ -19,13 +19,13 @@ pub mod error;
 pub mod job;
 pub mod multipart;
 mod nap;
+pub mod never_started;
 pub mod operation;
 pub mod records;
 mod request;
 pub mod retry;
 pub mod segment;
 pub mod slots;
-pub mod unissued;
 pub mod worker;
 
 pub use control::{Control, RampId};

@@ -45,7 +45,7 @@ pub async fn until(context: &Context, at_ns: u64) -> bool {
     // The first yield runs the connection slots and then reads what has arrived; the second one processes it.
     tokio::task::yield_now().await;
     tokio::task::yield_now().await;
-    if !context.kernel_clock.get() || handshakes() > 0 {
+    if !context.progress.kernel_clock.get() || handshakes() > 0 {
         return false;
     }
     sleep_until(at_ns);

@@ -34,6 +34,8 @@ pub async fn slot_loop(
 ) -> Box<dyn Connection> {
     let mut state = SlotState::default();
     let mut free_since_ns = 0;
+    // Number of consecutive operations that could not connect.
+    let mut refusals: u32 = 0;
     loop {
         let task = poll_fn(|cx| {
             if context.slots.stopped() {
@@ -51,27 +53,32 @@ pub async fn slot_loop(
         });
         let Some(task) = task.await else { return connection };
         context.slots.start_work(id);
-        free_since_ns = execute_operation(&context, id, connection.as_mut(), task, &mut state).await;
+        let ended = execute_operation(&context, id, connection.as_mut(), task, &mut state).await;
+        free_since_ns = ended.end_ns;
         context.slots.finish_work(id);
         // The dispatcher needs this notification only during a drain. Each one costs a system call.
-        if context.draining.get() && context.slots.working() == 0 {
-            context.changed.notify_one();
+        if context.offer.draining.get() && context.slots.working() == 0 {
+            context.offer.changed.notify_one();
         }
         let think_time_ns = context.phase(task.phase).think_time_ns;
-        if think_time_ns > 0 && !context.draining.get() {
+        if think_time_ns > 0 && !context.offer.draining.get() {
             wait_until(&mut state.timer, now_ns() + think_time_ns).await;
         }
-        if think_time_ns > 0 || std::mem::take(&mut state.busy_after_end) {
+        if think_time_ns > 0 || ended.busy_after_end {
             free_since_ns = now_ns();
         }
-        if std::mem::take(&mut state.hit_cost_limit) {
+        refusals = if ended.next == Next::AfterRefusal { refusals + 1 } else { 0 };
+        match ended.next {
             // The run is about to stop. The pause keeps the slot from spinning until then.
-            wait_until(&mut state.timer, now_ns() + 10 * MILLISECOND).await;
-            free_since_ns = now_ns();
-        }
-        if state.refusals > 0 && task.intended_ns.is_none() {
-            pause_after_refusal(&mut state).await;
-            free_since_ns = now_ns();
+            Next::AfterCostLimit => {
+                wait_until(&mut state.timer, now_ns() + 10 * MILLISECOND).await;
+                free_since_ns = now_ns();
+            }
+            Next::AfterRefusal if task.intended_ns.is_none() => {
+                pause_after_refusal(refusals, &mut state.timer).await;
+                free_since_ns = now_ns();
+            }
+            Next::AfterRefusal | Next::AtOnce => {}
         }
         // A store in memory never waits, so its slots would keep the others and the reports from running.
         tokio::task::coop::consume_budget().await;
@@ -84,24 +91,51 @@ struct SlotState {
     keys: Keys,
     /// Timer for pauses; `None` before the first pause.
     timer: Option<Timer>,
-    /// Number of consecutive operations that could not connect.
-    refusals: u32,
     /// Additional connections, for parts that are sent in parallel.
     extra: Vec<Box<dyn Connection>>,
     /// Path and content of the last file that was opened; `None` before the first.
     file: Option<(PathBuf, Rc<FileContent>)>,
-    /// True if the slot verified the last operation after its end.
+}
+
+/// When a connection slot takes its next operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// At once.
+    AtOnce,
+    /// After a pause, because the cost limit withheld a request.
+    AfterCostLimit,
+    /// After a pause, because the store refused the connection.
+    AfterRefusal,
+}
+
+impl Next {
+    fn after(result: &Result<Reply, AttemptError>) -> Next {
+        let Err(AttemptError::Failed(failure)) = result else { return Next::AtOnce };
+        match failure.class {
+            ErrorClass::Withheld => Next::AfterCostLimit,
+            ErrorClass::Connect | ErrorClass::Tls => Next::AfterRefusal,
+            _ => Next::AtOnce,
+        }
+    }
+}
+
+/// An operation that has ended.
+#[derive(Debug, Clone, Copy)]
+struct Ended {
+    /// End of the operation, in nanoseconds on the monotonic clock.
+    end_ns: u64,
+    /// True if the slot verified the operation after its end.
     busy_after_end: bool,
-    /// True if a request of the last operation was not sent because of the cost limit.
-    hit_cost_limit: bool,
+    /// When the slot takes its next operation.
+    next: Next,
 }
 
 /// Pauses after a failure to connect: 10 ms after the first, and twice as long after each further consecutive
 /// one, up to 640 ms. Without the pause, a closed loop against a dead server would produce 100,000 failures
 /// per second.
-async fn pause_after_refusal(state: &mut SlotState) {
-    let pause = ((10 * MILLISECOND) << state.refusals.min(7)) / 2;
-    wait_until(&mut state.timer, now_ns() + pause.min(1_000 * MILLISECOND)).await;
+async fn pause_after_refusal(refusals: u32, timer: &mut Option<Timer>) {
+    let pause = ((10 * MILLISECOND) << refusals.min(7)) / 2;
+    wait_until(timer, now_ns() + pause.min(1_000 * MILLISECOND)).await;
 }
 
 /// Returns a failure of class [`ErrorClass::File`] at the current time.
@@ -158,14 +192,14 @@ fn sink_of(phase: &Phase, dataset: &Dataset, index: u64) -> Result<Option<File>,
     File::create(&path).map(Some).map_err(|e| file_failure(format!("cannot create {}: {e}", path.display())))
 }
 
-/// Executes and records one operation. Returns its end, in nanoseconds on the monotonic clock.
+/// Executes and records one operation.
 async fn execute_operation(
     context: &Context,
     id: usize,
     connection: &mut dyn Connection,
     task: Task,
     state: &mut SlotState,
-) -> u64 {
+) -> Ended {
     let phase = context.phase(task.phase);
     let operation = context.sequences.borrow_mut()[task.phase].at(task.number);
     let dataset = phase.workload.dataset(operation.target);
@@ -183,8 +217,9 @@ async fn execute_operation(
                 counts: AttemptCounts::default(),
                 announced_ns: start_ns,
                 start_ns,
+                verified: false,
             };
-            return record_result(context, id, task, &operation, execution, state);
+            return record_result(context, id, task, &operation, execution);
         }
     };
     let mut keys = std::mem::take(&mut state.keys);
@@ -206,20 +241,21 @@ async fn execute_operation(
     };
     let mut counts = AttemptCounts::default();
     let prepared = PreparedOperation { operation: &operation, dataset, content: &content };
-    let mut result = send_requests(prepared, connection, request, &mut observer, &mut counts, state).await;
+    let sent = send_requests(prepared, connection, request, &mut observer, &mut counts, state).await;
+    let verified = matches!(&sent, Ok(sent) if sent.to_verify);
+    let mut result = match sent {
+        Ok(Sent { reply, to_verify: true }) => {
+            verify_upload(connection, &keys.key, &content, &observer, reply, &mut state.timer).await
+        }
+        sent => sent.map(|sent| sent.reply),
+    };
     if let (Err(AttemptError::Failed(failure)), Some(message)) = (&mut result, content.read_error()) {
         (failure.class, failure.message) = (ErrorClass::File, message);
     }
     let (announced_ns, start_ns) = (observer.announced_ns, observer.start_ns);
     state.keys = keys;
-    record_result(
-        context,
-        id,
-        task,
-        &operation,
-        ExecutionResult { result, counts, announced_ns, start_ns },
-        state,
-    )
+    let execution = ExecutionResult { result, counts, announced_ns, start_ns, verified };
+    record_result(context, id, task, &operation, execution)
 }
 
 /// An operation with its dataset and content.
@@ -230,7 +266,20 @@ struct PreparedOperation<'a> {
     content: &'a Content,
 }
 
-/// Sends the requests of one operation, starting with `request`, and verifies uploads.
+/// The reply to the last request of an operation.
+struct Sent {
+    reply: Reply,
+    /// True if the phase verifies the upload.
+    to_verify: bool,
+}
+
+impl From<Reply> for Sent {
+    fn from(reply: Reply) -> Sent {
+        Sent { reply, to_verify: false }
+    }
+}
+
+/// Sends the requests of one operation, starting with `request`.
 ///
 /// # Errors
 /// Returns the error of the first request that does not succeed.
@@ -241,11 +290,12 @@ async fn send_requests(
     observer: &mut OperationObserver<'_>,
     counts: &mut AttemptCounts,
     state: &mut SlotState,
-) -> Result<Reply, AttemptError> {
+) -> Result<Sent, AttemptError> {
     let PreparedOperation { operation, dataset, content } = prepared;
     let site = observer.site();
     let upload = &dataset.upload;
-    match request {
+    let verify = observer.phase().verify;
+    let reply = match request {
         Request::Get { key, .. } if operation.kind == OperationKind::ReadModifyWrite => {
             let checksum = upload_checksum_of(dataset, site);
             let timer = &mut state.timer;
@@ -269,20 +319,21 @@ async fn send_requests(
             let connections = Connections { own: connection, extra: &mut state.extra[..connections - 1] };
             let put = multipart::put(connections, key, content, upload, observer, counts, &mut state.timer);
             let uploaded = put.await?;
-            verify_upload(connection, key, content, uploaded.checked, observer, uploaded.reply, state).await
+            let to_verify = verify == Verify::Readback || verify == Verify::On && !uploaded.checked;
+            return Ok(Sent { reply: uploaded.reply, to_verify });
         }
-        Request::Put { key, body } if observer.phase().verify == Verify::Readback => {
-            let put = Request::Put { key, body };
-            let reply = send_with_retries(connection, put, observer, counts, &mut state.timer).await?;
-            verify_upload(connection, key, content, true, observer, reply, state).await
+        request => {
+            let to_verify = verify == Verify::Readback && matches!(request, Request::Put { .. });
+            let reply = send_with_retries(connection, request, observer, counts, &mut state.timer).await?;
+            return Ok(Sent { reply, to_verify });
         }
-        request => send_with_retries(connection, request, observer, counts, &mut state.timer).await,
-    }
+    };
+    reply.map(Sent::from)
 }
 
 /// Verifies an upload outside the time of the operation, and deletes the object if it is wrong.
-/// [`Verify::Readback`] compares the whole content, and [`Verify::On`] the size, unless `checked` is true
-/// because a checksum has been compared. `put` is the observer of the upload and `reply` its reply.
+/// [`Verify::Readback`] compares the whole content, and [`Verify::On`] the size. `put` is the observer of the upload
+/// and `reply` its reply.
 ///
 /// # Errors
 /// Returns a failure if the verification fails, or the reason for the cancellation of the operation.
@@ -290,31 +341,19 @@ async fn verify_upload(
     connection: &mut dyn Connection,
     key: &str,
     content: &Content,
-    checked: bool,
     put: &OperationObserver<'_>,
     reply: Reply,
-    state: &mut SlotState,
+    timer: &mut Option<Timer>,
 ) -> Result<Reply, AttemptError> {
-    let phase = put.phase();
-    let readback = phase.verify == Verify::Readback;
-    if phase.verify == Verify::Off || (checked && !readback) {
-        return Ok(reply);
-    }
-    state.busy_after_end = true;
+    let readback = put.phase().verify == Verify::Readback;
     let mut expected = Expected::length(content.total());
     expected.content = readback.then(|| content.clone());
     let mut observer =
         OperationObserver { expected: &expected, at: 0, tag: None, condition: Vec::new(), ..*put };
     observer.extend();
     let request = if readback { Request::Get { key, range: None } } else { Request::Head { key } };
-    let verified = send_with_retries(
-        connection,
-        request,
-        &mut observer,
-        &mut AttemptCounts::default(),
-        &mut state.timer,
-    )
-    .await;
+    let mut counts = AttemptCounts::default();
+    let verified = send_with_retries(connection, request, &mut observer, &mut counts, timer).await;
     let Err(AttemptError::Failed(failure)) = verified else { return verified.map(|_| reply) };
     if failure.class == ErrorClass::Corrupt {
         let owned = put.site().space_of(&put.phase().workload.written);
@@ -335,22 +374,24 @@ struct ExecutionResult {
     announced_ns: u64,
     /// Start of the operation, in nanoseconds on the monotonic clock; 0 if it was not started.
     start_ns: u64,
+    /// True if the upload was verified after its end.
+    verified: bool,
 }
 
-/// Records the result of an operation. Returns its end, in nanoseconds on the monotonic clock.
+/// Records the result of an operation.
 fn record_result(
     context: &Context,
     id: usize,
     task: Task,
     operation: &Operation,
     execution: ExecutionResult,
-    state: &mut SlotState,
-) -> u64 {
-    let ExecutionResult { result, counts, announced_ns, start_ns } = execution;
+) -> Ended {
+    let ExecutionResult { result, counts, announced_ns, start_ns, verified } = execution;
     let AttemptCounts { attempts, retries, earlier } = counts;
-    state.hit_cost_limit = matches!(&result, Err(AttemptError::Failed(f)) if f.class == ErrorClass::Withheld);
-    if state.hit_cost_limit && start_ns == 0 {
-        return never_begun(context, task, operation.kind);
+    let next = Next::after(&result);
+    if next == Next::AfterCostLimit && start_ns == 0 {
+        let end_ns = never_started(context, task, operation.kind);
+        return Ended { end_ns, busy_after_end: verified, next };
     }
     let timeout = ErrorClass::Timeout;
     let mut timings = match &result {
@@ -363,13 +404,10 @@ fn record_result(
     if timings.end_ns == 0 {
         timings.end_ns = now_ns();
     }
-    let refused = matches!(&result, Err(AttemptError::Failed(f)) if matches!(f.class, ErrorClass::Connect | ErrorClass::Tls));
-    // The pause doubles with each consecutive refusal.
-    state.refusals = if refused { state.refusals + 1 } else { 0 };
     let outcome = match &result {
         Ok(reply) => OperationResult::Done(reply.bytes),
         // An operation that the cost limit stops between two of its requests counts as unfinished.
-        Err(AttemptError::Failed(_)) if state.hit_cost_limit => OperationResult::Undrained,
+        Err(AttemptError::Failed(_)) if next == Next::AfterCostLimit => OperationResult::Undrained,
         Err(AttemptError::Failed(failure)) => {
             report_failure(context, &failure.class, &failure.message);
             OperationResult::Failed(&failure.class)
@@ -381,10 +419,10 @@ fn record_result(
         Err(AttemptError::Cancelled(CancelReason::DrainEnded)) => OperationResult::Undrained,
     };
     if matches!(outcome, OperationResult::Failed(_)) {
-        context.failed.set(context.failed.get() + 1);
+        context.progress.failed.set(context.progress.failed.get() + 1);
     }
-    context.kernel_clock.set(timings.by_kernel);
-    context.last_end_ns.set(context.last_end_ns.get().max(timings.end_ns));
+    context.progress.kernel_clock.set(timings.by_kernel);
+    context.progress.last_end_ns.set(context.progress.last_end_ns.get().max(timings.end_ns));
     let completed = Completed {
         phase: context.number(task.phase),
         number: task.number,
@@ -400,16 +438,16 @@ fn record_result(
         retries,
     };
     context.recorder.borrow_mut().completed(&completed);
-    timings.end_ns
+    Ended { end_ns: timings.end_ns, busy_after_end: verified, next }
 }
 
 /// Records an operation of which no request was sent, if an open loop intended it. Returns the current time,
 /// in nanoseconds on the monotonic clock.
-fn never_begun(context: &Context, task: Task, kind: OperationKind) -> u64 {
+fn never_started(context: &Context, task: Task, kind: OperationKind) -> u64 {
     let now = now_ns();
     if let Some(intended) = task.intended_ns {
         let phase = context.number(task.phase);
-        context.recorder.borrow_mut().never_begun(phase, task.number, kind, intended, now);
+        context.recorder.borrow_mut().never_started(phase, task.number, kind, intended, now);
     }
     now
 }
@@ -417,7 +455,7 @@ fn never_begun(context: &Context, task: Task, kind: OperationKind) -> u64 {
 /// Sends the first failure of each class in the segment to the collector.
 fn report_failure(context: &Context, class: &ErrorClass, message: &str) {
     let class = class.to_string();
-    if context.reported_classes.borrow_mut().insert(class.clone()) {
+    if context.progress.reported_classes.borrow_mut().insert(class.clone()) {
         let _ = context.worker.messages.send(Message::Failure(class, message.to_string()));
     }
 }

@@ -1,15 +1,14 @@
 //! The main loop of a worker: an OS thread with its own runtime, connections and recorder.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
-use tokio::sync::Notify;
 use tokio::task::LocalSet;
 
-use super::context::{Context, Worker};
+use super::context::{Context, Offer, Progress, Worker};
 use super::segment::{Segment, SegmentReport};
 use super::slots::Slots;
 use super::{dispatch, nap, operation};
@@ -70,17 +69,10 @@ async fn run_segment(
                 .with_pauses(Arc::clone(&worker.pauses)),
         ),
         slots: Slots::new(count),
-        backlog: RefCell::default(),
-        unissued: RefCell::default(),
-        closed_loop: Cell::new(None),
+        offer: Offer::default(),
         sequences: RefCell::new(phase_runs.iter().map(|s| s.phase.workload.sequence()).collect()),
-        changed: Notify::new(),
-        draining: Cell::new(false),
-        last_end_ns: Cell::new(0),
         naps_possible: nap::are_possible(&phase_runs),
-        kernel_clock: Cell::new(false),
-        failed: Cell::new(0),
-        reported_classes: RefCell::default(),
+        progress: Progress::default(),
         phase_runs,
         segment,
     });
@@ -104,7 +96,11 @@ async fn run_segment(
     context.recorder.borrow_mut().settle_pauses(true);
     context.report(now_ns());
     dispatched?;
-    Ok(SegmentReport { last_end_ns: context.last_end_ns.get(), failed: context.failed.get(), error: None })
+    Ok(SegmentReport {
+        last_end_ns: context.progress.last_end_ns.get(),
+        failed: context.progress.failed.get(),
+        error: None,
+    })
 }
 
 /// Maximum interval between two checks of deadlines and interruptions. A twentieth of the shortest deadline
@@ -129,7 +125,7 @@ async fn tick(context: Rc<Context>) -> io::Result<()> {
         if now >= next {
             context.slots.expire(now);
             if context.ended_at(context.phase_runs.len() - 1).is_some() {
-                context.changed.notify_one();
+                context.offer.changed.notify_one();
             }
             next = now + step;
         }

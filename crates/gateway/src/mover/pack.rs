@@ -10,7 +10,8 @@ use bytes::{Bytes, BytesMut};
 
 use super::candidate::Candidate;
 use super::pack_reader::Sources;
-use super::{MoveError, verify_blob};
+use super::planned_move::MoveError;
+use super::verify::verify_blob;
 use crate::body::blob::{BlobWriter, new_name};
 use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, BlobName, Location};

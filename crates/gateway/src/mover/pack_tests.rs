@@ -1,13 +1,18 @@
 use object_store::ObjectStoreExt;
 
 use super::condition::Condition;
+use super::execute;
 use super::pack::{Packed, close_unfinished, pack};
 use super::pass::{Batch, Pass};
+use super::planned_move::Outcome;
 use super::rules::{Packing, Rule, Rules};
-use super::*;
 use plimsoll_server::error::ErrorCode;
 
+use crate::ambient::now_ms;
 use crate::background::deletion::delete_due_at;
+use crate::body::location::BlobHead;
+use crate::catalog::embedded::head_only;
+use crate::object::keys;
 use crate::object::live::Live;
 use crate::testing::World;
 

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::Move;
 use super::candidate::Candidate;
 use super::pack::PackJob;
+use super::planned_move::Move;
 use super::rewrite::{MAX_RECORDS, PackFile, count_blob, load_pack_files};
 use super::rules::{Packing, Rule, Rules};
 use super::scan::{Visited, complete_blob, visit_rows};

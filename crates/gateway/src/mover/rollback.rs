@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use super::planned_move::{Move, MoveError, Outcome};
 use super::scan::{Stored, visit_blobs};
-use super::{Move, MoveError, Outcome, unchanged};
+use super::switch::unchanged;
 use crate::ambient::now_ms;
 use crate::body::blob::text;
 use crate::body::location::{Garbage, Location, Reason};

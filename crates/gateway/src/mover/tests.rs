@@ -6,13 +6,26 @@ use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt};
 use plimsoll_server::reserve::Memory;
 
-use super::*;
+use super::planned_move::{Move, MoveError, Outcome};
+use super::switch::switch;
+use super::{execute, give_up_unfinished};
 use crate::body::blob::Blobs;
+use crate::body::blob::new_name;
 use crate::body::cache::{Cache, CacheSettings};
+use crate::body::error::BlobError;
+use crate::body::location::BlobHead;
+use crate::body::location::Garbage;
+use crate::body::location::Location;
 use crate::body::location::Reason;
+use crate::catalog::embedded::head_only;
 use crate::catalog::memory::MemoryCatalog;
+use crate::catalog::{Catalog, Value};
 use crate::object::Bodies;
+use crate::object::Store;
+use crate::object::keys;
+use crate::object::keys::BlobName;
 use crate::tier::{Backend, Tier, Tiers};
+use std::ops::Bound;
 
 const SIZE: usize = 300_000;
 

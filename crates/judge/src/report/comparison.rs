@@ -1,6 +1,5 @@
 //! Comparison of two sides, rendered for a terminal, as JSON and in the HTML report.
 
-use comfy_table::CellAlignment;
 use serde::Serialize;
 
 use crate::summary::comparison::Verdict;
@@ -9,8 +8,7 @@ use crate::summary::primary_figure::{Choice, Figure, GroupPair, SeriesPair, figu
 use crate::summary::series::Series;
 use crate::summary::unit::Unit;
 use crate::summary::verdict::{self, Compared};
-use plimsoll_document::terminal::{lines, plain};
-use plimsoll_document::{Document, Table as Figures};
+use plimsoll_document::{Column, Document, Table, terminal};
 
 /// One side of a comparison.
 #[derive(Debug, Clone, Serialize)]
@@ -325,7 +323,7 @@ impl Comparison {
     pub fn document(&self) -> Document {
         let (base, other) = (format!("{}#", self.base.name), format!("{}#", self.other.name));
         let verdict = format!("{} is", self.other.name);
-        let mut table = Figures::new("", &["figure", &base, &other, "change (95%)#", &verdict]);
+        let mut table = Table::new("", &["figure", &base, &other, "change (95%)#", &verdict]);
         for row in &self.rows {
             let side = |side: &Side| side.value.map_or("-".into(), |value| row.value(value));
             table.row([
@@ -352,18 +350,21 @@ impl Comparison {
         for subject in [&self.base, &self.other] {
             out.push_str(&format!("{}: {} (run {})\n", subject.name, subject.store, subject.run));
         }
-        let mut table = plain();
-        table.set_header([
-            "",
-            &self.base.name,
-            &self.other.name,
-            "change [95%]",
-            &format!("{} is", self.other.name),
-        ]);
+        let verdict = format!("{} is", self.other.name);
+        let number = |name: &str| Column { name: name.into(), number: true };
+        let text = |name: &str| Column { name: name.into(), number: false };
+        let columns = vec![
+            text(""),
+            number(&self.base.name),
+            number(&self.other.name),
+            number("change [95%]"),
+            text(&verdict),
+        ];
+        let mut table = Table { columns, ..Table::default() };
         for row in &self.rows {
             let side = |side: &Side| side.value.map_or("-".into(), |v| row.value(v));
             let primary = if row.primary { " *" } else { "" };
-            table.add_row([
+            table.row([
                 format!("{}{primary}", row.label()),
                 side(&row.base),
                 side(&row.other),
@@ -371,12 +372,9 @@ impl Comparison {
                 row.verdict_text(),
             ]);
         }
-        for column in table.column_iter_mut().skip(1).take(3) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
         out.push_str(&format!(
             "\n{}\n* main figure; the others have to pass a stricter test, because one of many may differ by chance",
-            lines(&table)
+            terminal::plain(&table)
         ));
         if let Some(pairs) = self.rows.iter().map(|r| r.pairs).max().filter(|p| *p > 0) {
             out.push_str(&format!("; {pairs} pairs of interleaved blocks"));

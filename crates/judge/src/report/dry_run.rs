@@ -1,12 +1,11 @@
 //! `plimsoll run --dry-run`: prints the resolved plan with operations, bytes and time, without contacting a
 //! store.
 
-use comfy_table::{CellAlignment, Table, presets};
-
 use crate::run_dir::run::Run;
 use crate::summary::estimates::Metric;
 use crate::summary::power::detectable;
 use plimsoll_base::units::{format_bytes, format_count, format_duration, format_size, short_names};
+use plimsoll_document::{Table, terminal};
 use plimsoll_workload::experiment::Experiment;
 use plimsoll_workload::experiment::estimate::{duration_ns, of_phase};
 use plimsoll_workload::popularity::Popularity;
@@ -90,9 +89,8 @@ pub fn render(experiment: &Experiment) -> String {
     if !experiment.description.is_empty() {
         out.push_str(&format!("{}\n", experiment.description));
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["phase", "role", "operations", "load", "objects", "count", "written", "read", "time"]);
+    let columns = ["phase", "role", "operations", "load", "objects", "count#", "written#", "read#", "time#"];
+    let mut table = Table::new("", &columns);
     for phase in &experiment.phases {
         let estimate = of_phase(phase, experiment.repeats);
         let replayed = phase.workload.recording.as_ref().filter(|recording| recording.repeats);
@@ -101,7 +99,7 @@ pub fn render(experiment: &Experiment) -> String {
             None => phase.workload.mix.shares().iter().map(|(kind, n)| format!("{kind} {n}")).collect(),
         };
         let known = |n: Option<u64>, format: fn(u64) -> String| n.map_or("unknown".into(), format);
-        table.add_row([
+        table.row([
             phase.name.clone(),
             phase.role.name().into(),
             mix.join(" "),
@@ -113,11 +111,8 @@ pub fn render(experiment: &Experiment) -> String {
             estimate.duration_ns.map_or("until done".into(), format_duration),
         ]);
     }
-    for column in table.column_iter_mut().skip(5) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
     out.push('\n');
-    table.to_string().lines().for_each(|line| out.push_str(&format!("{}\n", line.trim_end())));
+    out.push_str(&terminal::unwrapped(&table));
     out.push('\n');
     out.push_str(&format!(
         "{} repeat{} on {} store{}: {} of timed phases per store",

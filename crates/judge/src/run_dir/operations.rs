@@ -104,7 +104,7 @@ impl OperationLog {
             LoggedResult::Ok => "ok",
             LoggedResult::Failed(class) => class,
             LoggedResult::Undrained => "undrained",
-            LoggedResult::NeverBegun => "never begun",
+            LoggedResult::NeverStarted => "never started",
         });
         if self.rows.count >= BATCH { self.flush() } else { Ok(()) }
     }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::exit::Exit;
@@ -13,6 +12,7 @@ use crate::calibrate::scenario::SCENARIOS;
 use crate::calibrate::{DetectedPauses, Row};
 use plimsoll_base::net::socket::use_process_clock;
 use plimsoll_base::units::format_ms;
+use plimsoll_document::{Table, terminal};
 
 /// Arguments of `plimsoll calibrate`.
 #[derive(Debug, Args)]
@@ -114,12 +114,11 @@ fn verdict(row: &Row) -> &'static str {
 }
 
 fn render(report: &Report) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["scenario", "figure", "true ms", "measured ms", "error ms", "allowed", ""]);
+    let columns = ["scenario", "figure", "true ms#", "measured ms#", "error ms#", "allowed#", ""];
+    let mut table = Table::new("", &columns);
     for row in &report.scenarios {
         let bound = if row.bound { "> " } else { "" };
-        table.add_row([
+        table.row([
             row.name.clone(),
             row.metric.clone(),
             if row.true_ms > 0.0 { format_ms(row.true_ms) } else { "-".into() },
@@ -129,10 +128,7 @@ fn render(report: &Report) -> String {
             verdict(row).into(),
         ]);
     }
-    for column in table.column_iter_mut().skip(2).take(4) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    let mut text: String = table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    let mut text = terminal::unwrapped(&table);
     for (name, pauses) in &report.pauses {
         text += &format!(
             "\n{name}: {} pause{} of the machine, longest {} ms, {:.2}% of the time",

@@ -10,8 +10,7 @@ use super::inconclusive::Inconclusive;
 use super::out::{append, say};
 use super::runs::find;
 use plimsoll_base::text::outgoing;
-use plimsoll_document::terminal::{lines, plain};
-use plimsoll_document::{Document, Table};
+use plimsoll_document::{Document, Table, terminal};
 use plimsoll_judge::report::junit;
 use plimsoll_judge::report::text::objectives::{detail, place, sentence};
 use plimsoll_judge::run_dir::run::{Run, read};
@@ -114,12 +113,12 @@ fn check_run(run: &Run, objectives: &[Objective]) -> Result<Suite, Exit> {
 }
 
 fn render(suite: &Suite) -> String {
-    let mut table = plain();
+    let mut table = Table::new("", &["", "", "", ""]);
     for figures in &suite.found {
         let (place, detail) = (suite.place(figures), detail(figures));
-        table.add_row([figures.outcome.describe(), &figures.objective, &place, &detail]);
+        table.row([figures.outcome.describe(), &figures.objective, &place, &detail]);
     }
-    format!("{}\n{}", suite.path.display(), lines(&table))
+    format!("{}\n{}", suite.path.display(), terminal::plain(&table))
 }
 
 /// Returns the answer for all runs in a sentence.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use clap::Args;
-use comfy_table::{ContentArrangement, Table, presets};
 
 use super::exit::Exit;
 use super::fleet::NodesArguments;
@@ -22,6 +21,7 @@ use crate::session::open;
 use plimsoll_base::clock::{MILLISECOND, SECOND, now_ns, wall_now};
 use plimsoll_base::net::client_limits;
 use plimsoll_base::units::{format_count, format_ms, parse_duration, parse_size};
+use plimsoll_document::{Table, terminal};
 use plimsoll_engine::consistency::clients::{Event, MAX_CLIENTS, MIN_SIZE};
 use plimsoll_engine::consistency::findings::{Findings, Guarantee, Violation};
 use plimsoll_engine::consistency::run::{receive, run};
@@ -276,17 +276,17 @@ fn text(store: &str, findings: &Findings, conditions: bool) -> String {
     if !conditions {
         out += "writes with conditions are not checked\n";
     }
-    let mut counts = rows(&["guarantee", "checked", "keys with violations"]);
+    let mut counts = Table::new("", &["guarantee", "checked", "keys with violations"]);
     for guarantee in Guarantee::ALL {
         if let Some(found) = findings.guarantees.get(&guarantee) {
-            counts.add_row([
-                guarantee.name().into(),
+            counts.row([
+                guarantee.name().to_string(),
                 format_count(found.checked),
                 format_count(found.violations),
             ]);
         }
     }
-    out += &format!("\n{}\n", plimsoll_document::terminal::lines(&counts));
+    out += &format!("\n{}\n", terminal::unwrapped(&counts));
     let lag = &findings.lag;
     out += &match lag.late {
         0 => {
@@ -307,18 +307,11 @@ fn text(store: &str, findings: &Findings, conditions: bool) -> String {
     out
 }
 
-fn rows(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(header);
-    table
-}
-
 /// Describes the shortest violating history.
 fn history(violation: &Violation) -> String {
-    let mut table = rows(&["client", "start", "end", "request", "answer"]);
+    let mut table = Table::new("", &["client", "start", "end", "request", "answer"]);
     for line in &violation.operations {
-        table.add_row([
+        table.row([
             line.client.to_string(),
             format!("{:.3} ms", line.start_ms),
             line.end_ms.map_or("-".into(), |end| format!("{end:.3} ms")),
@@ -327,8 +320,5 @@ fn history(violation: &Violation) -> String {
         ]);
     }
     let (guarantee, key) = (violation.guarantee.name(), &violation.key);
-    format!(
-        "\n{guarantee}: no order explains these answers (key {key})\n{}",
-        plimsoll_document::terminal::lines(&table)
-    )
+    format!("\n{guarantee}: no order explains these answers (key {key})\n{}", terminal::unwrapped(&table))
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use comfy_table::{CellAlignment, Table, presets};
 
 use super::exit::Exit;
 use super::out::{note, say};
@@ -14,6 +13,7 @@ use crate::session::open::relay_at;
 use crate::session::relays::Relays;
 use plimsoll_base::clock::MILLISECOND;
 use plimsoll_base::units::{format_ms, parse_duration};
+use plimsoll_document::{Table, terminal};
 
 /// Arguments of `plimsoll edge`.
 #[derive(Debug, Args)]
@@ -106,12 +106,11 @@ fn calibrate(arguments: &CalibrateArguments) -> Result<(), Exit> {
 }
 
 fn render(calibration: &RelayCalibration) -> String {
-    let mut out = Table::new();
-    out.load_style(presets::NOTHING);
-    out.set_header(["latency", "true p50", "p50", "error", "true p99", "p99", "error"]);
+    let columns = ["latency#", "true p50#", "p50#", "error#", "true p99#", "p99#", "error#"];
+    let mut table = Table::new("", &columns);
     for row in &calibration.rows {
         let error = |ms: f64| format!("{ms:+.2} ms");
-        out.add_row([
+        table.row([
             format!("{} ms", row.delay_ms),
             format_ms(row.true_p50_ms),
             format_ms(row.p50_ms),
@@ -121,10 +120,7 @@ fn render(calibration: &RelayCalibration) -> String {
             error(row.p99_error_ms),
         ]);
     }
-    for column in out.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    let text: String = out.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    let text = terminal::unwrapped(&table);
     format!(
         "{text}\nThe network path to the server and the platform add {:.2} ms to every operation; the errors are without \
          them.\nThe clock of the relay advances in steps of {} ms.\n",

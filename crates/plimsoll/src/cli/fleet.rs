@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use super::command_line;
 use super::exit::Exit;
@@ -27,6 +26,7 @@ use plimsoll_base::clock::{SECOND, wall_now};
 use plimsoll_base::net::client_limits;
 use plimsoll_base::rng::entropy;
 use plimsoll_base::units::{format_count, format_ms, format_throughput, parse_duration};
+use plimsoll_document::Table;
 use plimsoll_engine::driver::{Control, Shard};
 use plimsoll_judge::report::terminal;
 use plimsoll_judge::run_dir::json;
@@ -384,9 +384,8 @@ fn verdict(names: &[String], collected: &Collected, merged: &Run) -> Result<(), 
 }
 
 fn nodes_table(names: &[String], collected: &Collected) -> String {
-    let mut rows = Table::new();
-    rows.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    rows.set_header(["node", "name", "cores", "RTT ms", "clock ms", "per second", "p50", "p99", ""]);
+    let columns = ["node", "name", "cores#", "RTT ms#", "clock ms#", "per second#", "p50#", "p99#", "#"];
+    let mut table = Table::new("", &columns);
     let (figures, slow) = (collected.live.by_node(), collected.live.slow());
     let of_number = |ms: Option<f64>| ms.map_or("-".into(), format_ms);
     for (node, name) in (0..).zip(names) {
@@ -397,7 +396,7 @@ fn nodes_table(names: &[String], collected: &Collected) -> String {
             format!("{:+.2} +-{:.2}", o.offset_ns as f64 / 1e6, o.error_ns as f64 / 1e6)
         });
         let lost = collected.ends.get(&node).is_none_or(|end| end.code.is_none());
-        rows.add_row([
+        table.row([
             (node + 1).to_string(),
             name.clone(),
             format!("{}", facts.hello.machine.usable_cores),
@@ -416,11 +415,11 @@ fn nodes_table(names: &[String], collected: &Collected) -> String {
             .to_string(),
         ]);
     }
-    for column in rows.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
     let launch = collected.launch_ns.map_or(String::new(), |ns| {
         format!(", started together {:.1} s after the first process", ns as f64 / SECOND as f64)
     });
-    format!("nodes (last seconds of the last phase{launch})\n{}", plimsoll_document::terminal::lines(&rows))
+    format!(
+        "nodes (last seconds of the last phase{launch})\n{}",
+        plimsoll_document::terminal::unwrapped(&table)
+    )
 }

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use comfy_table::{CellAlignment, Table, presets};
 
 use super::command_line;
 use super::exit::Exit;
 use super::out::{note, say};
 use super::report::of_run;
 use plimsoll_base::machine::Machine;
+use plimsoll_document::Table;
 use plimsoll_engine::store::ownership::RunId;
 use plimsoll_judge::import::r2_bench::PhaseRow;
 use plimsoll_judge::import::{Imported, Log, r2_bench, replay, warp};
@@ -155,20 +155,19 @@ fn write_rows(log: &Log, imported: &Imported, directory: &mut RunDirectory) {
 
 /// Builds the table that R2-bench prints.
 fn as_published(rows: &[PhaseRow]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header([
+    let columns = [
         "Phase",
-        "Duration",
-        "Requests",
-        "Data (GB)",
-        "Throughput",
-        "Req/s",
-        "Latency (ms)",
-        "Concurrency",
-    ]);
+        "Duration#",
+        "Requests#",
+        "Data (GB)#",
+        "Throughput#",
+        "Req/s#",
+        "Latency (ms)#",
+        "Concurrency#",
+    ];
+    let mut table = Table::new("", &columns);
     for row in rows {
-        table.add_row([
+        table.row([
             row.phase.clone(),
             format!("{:.1}", row.duration_s),
             row.requests.to_string(),
@@ -178,9 +177,6 @@ fn as_published(rows: &[PhaseRow]) -> Table {
             format!("{:.1}", row.latency_ms),
             format!("{:.0}", row.concurrency),
         ]);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     table
 }
@@ -198,7 +194,7 @@ fn tables(
              bytes of requests that began in the phase; concurrency is averaged over requests. GB means \
              GiB; throughput is in Mbit/s.\n\n",
         );
-        out.push_str(&plimsoll_document::terminal::lines(&as_published(rows)));
+        out.push_str(&plimsoll_document::terminal::unwrapped(&as_published(rows)));
         out.push_str(
             "\nAs Plimsoll computes it: a phase lasts from its first start to the first start of the next \
              phase; bytes are prorated over their transfer; concurrency is the time average of requests in \

@@ -1,9 +1,6 @@
 //! `plimsoll list`: lists built-in experiments, providers, prices and published documents.
 
-use std::io::IsTerminal;
-
 use clap::{Args, ValueEnum};
-use comfy_table::{ContentArrangement, Table, presets};
 
 use super::cost::request::PriceArguments;
 use super::exit::Exit;
@@ -12,6 +9,7 @@ use super::prices;
 use plimsoll_base::provider::{self, Addressing, Confidence, Profile, Row};
 use plimsoll_base::units::{format_bytes, format_count};
 use plimsoll_cost::published;
+use plimsoll_document::{Table, terminal};
 use plimsoll_workload::experiment::short::{FORMS, describe};
 use plimsoll_workload::experiment::{BUILT_IN, SEARCHES, load};
 
@@ -141,12 +139,8 @@ fn matrix(profiles: &[Profile]) -> String {
     let mut out = String::new();
     let mut sources: Vec<String> = Vec::new();
     for group in profiles.chunks(3) {
-        let mut table = Table::new();
-        if !std::io::stdout().is_terminal() {
-            table.set_width(PLAIN_WIDTH);
-        }
-        table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_header(std::iter::once("").chain(group.iter().map(|p| p.title.as_str())));
+        let columns: Vec<&str> = std::iter::once("").chain(group.iter().map(|p| p.title.as_str())).collect();
+        let mut table = Table::new("", &columns);
         for row in Row::ALL {
             let cell = |p: &Profile| {
                 p.fact
@@ -154,12 +148,12 @@ fn matrix(profiles: &[Profile]) -> String {
                     .find(|f| f.key == row)
                     .map_or("not known".into(), |f| with_confidence(&f.value, f.confidence))
             };
-            table.add_row(std::iter::once(row.name().to_string()).chain(group.iter().map(cell)));
+            table.row(std::iter::once(row.name().to_string()).chain(group.iter().map(cell)));
         }
         for (name, cell) in COMPUTED {
-            table.add_row(std::iter::once((*name).to_string()).chain(group.iter().map(cell)));
+            table.row(std::iter::once((*name).to_string()).chain(group.iter().map(cell)));
         }
-        out.push_str(&format!("{table}\n\n"));
+        out.push_str(&format!("{}\n", terminal::ruled(&table, PLAIN_WIDTH)));
         for profile in group {
             let facts = profile.fact.iter().map(|f| (f.key.name(), &f.source, &f.as_of));
             let rates = profile.rate.iter().map(|r| (r.what.as_str(), &r.source, &r.as_of));

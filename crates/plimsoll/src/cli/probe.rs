@@ -4,7 +4,6 @@
 //! than the tested one reports that reason.
 
 use clap::Args;
-use comfy_table::{ContentArrangement, Table, presets};
 
 use super::exit::Exit;
 use super::out::say;
@@ -15,6 +14,7 @@ use crate::probe::{Finding, Findings, checks, connection, writing};
 use crate::session::lifecycle::reach;
 use crate::session::open;
 use crate::session::runtime::block_on;
+use plimsoll_document::{Table, terminal};
 use plimsoll_engine::driver::background::Background;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
 
@@ -78,10 +78,9 @@ pub fn probe(arguments: &Arguments) -> Result<(), Exit> {
 }
 
 fn table(findings: &[Finding]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    let mut table = Table::new("", &["", "", ""]);
     for finding in findings {
-        table.add_row([&finding.check, &finding.answer, &finding.detail]);
+        table.row([&finding.check, &finding.answer, &finding.detail]);
     }
-    plimsoll_document::terminal::lines(&table)
+    terminal::unwrapped(&table)
 }

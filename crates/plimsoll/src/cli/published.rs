@@ -1,13 +1,11 @@
 //! `plimsoll published`: shows published documents and checks whether their figures are consistent.
 
-use clap::{Args, Subcommand};
-use comfy_table::{CellAlignment, Table, presets};
-
 use super::exit::Exit;
 use super::out::say;
+use clap::{Args, Subcommand};
 use plimsoll_cost::published::check::{RelationCheck, check};
 use plimsoll_cost::published::{Published, all, named};
-use plimsoll_document::terminal::lines;
+use plimsoll_document::{Table, terminal};
 
 /// Arguments of `plimsoll published`.
 #[derive(Debug, Args)]
@@ -72,12 +70,10 @@ fn head(document: &Published) -> String {
 
 fn check_text(document: &Published, every: bool) -> String {
     let checks = check(document);
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["", "relation", "rows", "printed", "computed"]);
+    let mut table = Table::new("", &["", "relation", "rows", "printed#", "computed#"]);
     let verdict = |c: &RelationCheck| if c.holds { "holds" } else { "DOES NOT HOLD" };
     for check in checks.iter().filter(|c| every || !c.holds) {
-        table.add_row([
+        table.row([
             verdict(check).to_string(),
             check.says.clone(),
             check.place.clone(),
@@ -85,11 +81,8 @@ fn check_text(document: &Published, every: bool) -> String {
             number(check.computed),
         ]);
     }
-    for column in table.column_iter_mut().skip(3) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
     let holding = checks.iter().filter(|c| c.holds).count();
-    let rows = if holding == checks.len() && !every { String::new() } else { lines(&table) };
+    let rows = if holding == checks.len() && !every { String::new() } else { terminal::unwrapped(&table) };
     format!("{}{rows}{holding} of {} relations hold\n\n", head(document), checks.len())
 }
 

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::CellAlignment;
-
 use crate::report::text::capacity::load;
 use crate::report::text::percentile::cell;
 use crate::summary::result::{CapacityFigures, CapacityStep, Percentiles, Window};
 use plimsoll_base::units::{format_ms, format_per_s};
-use plimsoll_document::terminal::{lines, plain};
+use plimsoll_document::{Table, terminal};
 use plimsoll_workload::schedule::Role;
 
 /// Maximum length of a bar, in characters.
@@ -50,8 +48,7 @@ fn remarks(steps: &[&CapacityStep]) -> String {
 
 /// Renders one row for each load: the mean throughput of its steps, and their percentiles.
 pub fn render(found: &CapacityFigures, windows: &[Window]) -> String {
-    let mut table = plain();
-    table.set_header(["load", "steps", "achieved", "", "p50", "p99", ""]);
+    let mut table = Table::new("", &["load#", "steps#", "achieved#", "", "p50#", "p99#", ""]);
     let mut loads: BTreeMap<(u64, u64), Vec<&CapacityStep>> = BTreeMap::new();
     for step in &found.steps {
         loads.entry(order(step)).or_default().push(step);
@@ -73,7 +70,7 @@ pub fn render(found: &CapacityFigures, windows: &[Window]) -> String {
             let rate = windows.iter().map(|w| w.achieved_per_s).sum::<f64>() / windows.len() as f64;
             let latencies: Vec<_> =
                 windows.iter().map(|w| w.response_ms.as_ref().unwrap_or(&w.service_ms)).collect();
-            table.add_row(vec![
+            table.row([
                 load(steps[0]),
                 steps.len().to_string(),
                 format!("{}/s{kind}", format_per_s(rate)),
@@ -84,14 +81,9 @@ pub fn render(found: &CapacityFigures, windows: &[Window]) -> String {
             ]);
         }
     }
-    for column in [0, 1, 2, 4, 5] {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
     let note = match loads.values().any(|steps| steps.len() > 1) {
         true => "percentiles of several steps: lowest-highest\n",
         false => "",
     };
-    format!("\n{}{note}", lines(&table))
+    format!("\n{}{note}", terminal::plain(&table))
 }

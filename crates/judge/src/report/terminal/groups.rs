@@ -1,12 +1,10 @@
 //! Comparison of the same operation on differently named keys, with a verdict from the repeats.
 
-use comfy_table::{CellAlignment, Table};
-
 use crate::summary::arrangement::Arrangement;
 use crate::summary::merge::merge;
 use crate::summary::result::Window;
 use plimsoll_base::units::{format_ms, format_per_s};
-use plimsoll_document::terminal::{lines, plain};
+use plimsoll_document::{Table, terminal};
 use plimsoll_workload::OperationKind;
 use plimsoll_workload::schedule::Role;
 
@@ -55,8 +53,7 @@ pub fn render(windows: &[Window]) -> String {
     let mut operations: Vec<OperationKind> = measured().map(|w| w.operation).collect();
     operations.sort_unstable();
     operations.dedup();
-    let mut table = plain();
-    table.set_header(["operation", "keys", "per second", "vs first", "p50", "p99"]);
+    let mut table = Table::new("", &["operation", "keys", "per second#", "vs first#", "p50#", "p99#"]);
     let mut verdicts = Vec::new();
     for operation in operations {
         let mut groups: Vec<Group<'_>> = Vec::new();
@@ -74,10 +71,7 @@ pub fn render(windows: &[Window]) -> String {
     if verdicts.is_empty() {
         return String::new();
     }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    format!("\n{}\n{}", lines(&table), verdicts.concat())
+    format!("\n{}\n{}", terminal::plain(&table), verdicts.concat())
 }
 
 /// Adds the rows of an operation to the table. Returns the verdict.
@@ -91,7 +85,7 @@ fn compare(operation: OperationKind, groups: &[Group<'_>], table: &mut Table) ->
         let ratio = all.achieved_per_s / base_rate.max(f64::MIN_POSITIVE);
         let (low, high) = group.range();
         let ms = |name: &str| all.service_ms.get(name).map_or("-".into(), format_ms);
-        table.add_row([
+        table.row([
             operation.to_string(),
             group.name.to_string(),
             format!("{} [{}..{}]", format_per_s(all.achieved_per_s), format_per_s(low), format_per_s(high)),

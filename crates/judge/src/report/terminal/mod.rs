@@ -12,7 +12,6 @@ pub mod sweep;
 pub mod table;
 pub mod uploads;
 
-use plimsoll_document::terminal::lines;
 use table::table;
 
 use super::text::percentile::cell;
@@ -110,7 +109,7 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
         return "\nthe run ended before a measured phase\n".into();
     }
     if !plain.is_empty() {
-        out.push_str(&format!("\n{}", lines(&table(&plain))));
+        out.push_str(&format!("\n{}", table(&plain)));
     }
     match &result.capacity {
         Some(found) => out.push_str(&capacity::render(found, &merged)),

@@ -1,24 +1,22 @@
 //! A ramp in the format of R2-bench: one row per step, then plateau and knee.
 
-use comfy_table::CellAlignment;
-
 use crate::report::text::ramp::summary;
 use crate::summary::arrangement::Arrangement;
 use crate::summary::merge::merge;
 use crate::summary::result::{RampFigures, Window};
 use plimsoll_base::units::format_count;
-use plimsoll_document::terminal::{lines, plain};
+use plimsoll_document::{Table, terminal};
 use plimsoll_workload::schedule::Role;
 
 const COLUMNS: [&str; 8] = [
     "Phase",
-    "Duration",
-    "Requests",
-    "Data(GiB)",
-    "Throughput(Mbit/s)",
-    "Req/s",
-    "Latency(ms)",
-    "Concurrency",
+    "Duration#",
+    "Requests#",
+    "Data(GiB)#",
+    "Throughput(Mbit/s)#",
+    "Req/s#",
+    "Latency(ms)#",
+    "Concurrency#",
 ];
 
 /// Returns one row: seconds, requests, GiB and Mbit/s of payload, requests per second, mean latency, average
@@ -58,8 +56,7 @@ fn all(windows: &[Window], first_step: usize) -> Vec<Vec<String>> {
 /// there is no ramp.
 pub fn render<'a>(windows: &[Window], ramps: impl Iterator<Item = &'a RampFigures>) -> String {
     let Some(first) = windows.iter().position(|w| w.step.is_some()) else { return String::new() };
-    let mut table = plain();
-    table.set_header(COLUMNS);
+    let mut table = Table::new("", &COLUMNS);
     let mut at = 0;
     while at < windows.len() {
         let window = &windows[at];
@@ -69,20 +66,17 @@ pub fn render<'a>(windows: &[Window], ramps: impl Iterator<Item = &'a RampFigure
         at += group.len();
         let warms = window.role == Role::Warmup && at <= first;
         if window.step.is_some() || warms {
-            table.add_row(row(window.label(), &group));
+            table.row(row(window.label(), &group));
         }
     }
-    table.add_rows(all(windows, first));
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    let mut out = format!("\n{}", lines(&table));
+    all(windows, first).into_iter().for_each(|cells| table.row(cells));
+    let mut out = format!("\n{}", terminal::plain(&table));
     let named: Vec<Window> = windows
         .iter()
         .filter(|w| w.step.is_some())
         .map(|w| Window { phase: w.label(), ..w.clone() })
         .collect();
-    out.push_str(&format!("\n{}", lines(&super::table::table(&named.iter().collect::<Vec<_>>()))));
+    out.push_str(&format!("\n{}", super::table::table(&named.iter().collect::<Vec<_>>())));
     for figures in ramps {
         out.push_str(&format!("\n{}\n", summary(figures)));
     }

@@ -1,13 +1,11 @@
 //! Comparison of the stores of one run: rates, latencies and their ratios, paired by block if the stores were
 //! interleaved.
 
-use comfy_table::CellAlignment;
-
 use crate::summary::arrangement::Arrangement;
 use crate::summary::merge::merge;
 use crate::summary::result::{RunResult, Window};
 use plimsoll_base::units::{format_ms, format_per_s, short_names};
-use plimsoll_document::terminal::{lines, plain};
+use plimsoll_document::{Table, terminal};
 use plimsoll_workload::OperationKind;
 use plimsoll_workload::schedule::Role;
 
@@ -52,18 +50,9 @@ pub fn render(result: &RunResult) -> String {
         return String::new();
     }
     let names = short_names(&stores);
-    let mut table = plain();
-    table.set_header([
-        "phase",
-        "operation",
-        "store",
-        "per second",
-        "mean",
-        "p50",
-        "p99",
-        "rate ratio",
-        "mean ratio",
-    ]);
+    let columns =
+        ["phase", "operation", "store", "per second#", "mean#", "p50#", "p99#", "rate ratio#", "mean ratio#"];
+    let mut table = Table::new("", &columns);
     for at in places {
         let of = |store: &str| -> Vec<&Window> {
             measured.iter().copied().filter(|w| place(w) == at && w.store == store).collect()
@@ -79,7 +68,7 @@ pub fn render(result: &RunResult) -> String {
                 Some((mean, _, _)) => format!("{mean:.3}"),
                 None => "-".into(),
             };
-            table.add_row([
+            table.row([
                 all.label(),
                 at.2.to_string(),
                 name.clone(),
@@ -92,12 +81,9 @@ pub fn render(result: &RunResult) -> String {
             ]);
         }
     }
-    for column in table.column_iter_mut().skip(3) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
     format!(
         "\nside by side\n\n{}\nratios to the first --store: geometric mean over blocks and repeats [lowest..highest]; `plimsoll compare RUN` prints confidence intervals and a verdict\n",
-        lines(&table)
+        terminal::plain(&table)
     )
 }
 

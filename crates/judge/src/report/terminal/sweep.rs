@@ -1,13 +1,11 @@
 //! The result of a sweep: a matrix of each figure, or the table of upload settings with the recommended one.
 
-use comfy_table::CellAlignment;
-
 use crate::report::text::sweep::name;
 use crate::summary::result::{RunResult, SweepFigures, SweepPoint};
 use plimsoll_base::units::{
     format_bytes, format_count, format_ms, format_per_s, format_throughput, short_names,
 };
-use plimsoll_document::terminal::{lines, plain};
+use plimsoll_document::{Column, Table, terminal};
 
 /// Renders the sweeps of a run; empty if there are none. Each matrix contains all stores.
 pub fn render(result: &RunResult) -> String {
@@ -69,12 +67,13 @@ fn matrix(
         [columns] => (None, columns),
         _ => return String::new(),
     };
-    let mut table = plain();
     let corner = rows.map_or(String::new(), |(field, _)| name(field));
     let by = if rows.is_some() { format!("{corner} and ") } else { String::new() };
     let store = (names.len() > 1).then(String::new);
     let label = if rows.is_some() { Some(corner) } else { None };
-    table.set_header(store.into_iter().chain(label).chain(columns.1.iter().cloned()));
+    let labels = store.into_iter().chain(label).map(|name| Column { name, number: false });
+    let values = columns.1.iter().map(|name| Column { name: name.clone(), number: true });
+    let mut table = Table { columns: labels.chain(values).collect(), ..Table::default() };
     let none = [String::new()];
     for row in rows.map_or(&none[..], |(_, values)| values) {
         for sweep in group {
@@ -91,31 +90,27 @@ fn matrix(
             let named = names.iter().find(|(url, _)| *url == sweep.store).map(|(_, name)| name.clone());
             let store = named.filter(|_| names.len() > 1);
             let label = rows.map(|_| row.clone());
-            table.add_row(store.into_iter().chain(label).chain(columns.1.iter().map(cell)));
+            table.row(store.into_iter().chain(label).chain(columns.1.iter().map(cell)));
         }
     }
-    let labels = usize::from(names.len() > 1) + usize::from(rows.is_some());
-    for column in table.column_iter_mut().skip(labels) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    format!("{title} by {by}{}{note}\n{}\n", name(&columns.0), lines(&table))
+    format!("{title} by {by}{}{note}\n{}\n", name(&columns.0), terminal::plain(&table))
 }
 
 /// Renders the table of upload settings and the recommended one.
 fn settings(sweep: &SweepFigures) -> String {
-    let mut table = plain();
-    table.set_header([
-        "part size",
-        "in flight",
-        "uploads",
-        "failed",
-        "retries",
-        "requests",
-        "seconds",
-        "throughput",
-    ]);
+    let columns = [
+        "part size#",
+        "in flight#",
+        "uploads#",
+        "failed#",
+        "retries#",
+        "requests#",
+        "seconds#",
+        "throughput#",
+    ];
+    let mut table = Table::new("", &columns);
     for point in &sweep.points {
-        table.add_row([
+        table.row([
             format_bytes(point.part_bytes),
             point.parts_in_flight.to_string(),
             point.operations.to_string(),
@@ -126,13 +121,10 @@ fn settings(sweep: &SweepFigures) -> String {
             point.bytes_per_s.map_or("-".into(), format_throughput),
         ]);
     }
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
     let mut out = format!(
         "sweep {} (seconds: median of at least 20 uploads, else the mean)\n{}",
         sweep.sweep,
-        lines(&table)
+        terminal::plain(&table)
     );
     match &sweep.recommended {
         Some(best) => {

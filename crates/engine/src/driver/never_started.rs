@@ -4,7 +4,7 @@ use plimsoll_workload::schedule::arrival::Arrivals;
 
 /// Operations of an open loop that were due before their phase ended but that the client was too slow to
 /// release. None of them was started.
-pub struct UnissuedOperations {
+pub struct NeverStartedOperations {
     /// Index of the phase run in the segment.
     pub phase: usize,
     /// Number of the first operation.
@@ -25,7 +25,7 @@ pub struct UnissuedOperations {
     pub divisor: u64,
 }
 
-impl UnissuedOperations {
+impl NeverStartedOperations {
     /// Returns the numbers and intended times of the operations of all workers, in nanoseconds since the
     /// start of the phase run.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {

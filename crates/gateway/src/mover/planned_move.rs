@@ -1,0 +1,49 @@
+//! A move as planned, its results and its errors.
+
+use plimsoll_server::error::ApiError;
+
+use crate::body::error::BlobError;
+use crate::catalog::CatalogError;
+use crate::object::error::unavailable;
+use crate::object::keys::BlobName;
+
+/// A blob to move.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Move {
+    /// Name of the blob.
+    pub blob: BlobName,
+    /// Size in bytes.
+    pub size: u64,
+    /// Version of the blob's row when the move was planned.
+    pub version: u64,
+    /// Number of the tier that receives the blob.
+    pub to: u16,
+    /// Milliseconds for which the source stays.
+    pub keep_source_ms: u64,
+}
+
+/// Result of a move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Reads use the destination.
+    Moved,
+    /// The blob has changed since the move was planned; the destination will be deleted.
+    Changed,
+}
+
+/// Reason why a move has failed. The source stays as it is, and the destination will be deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum MoveError {
+    /// The catalog has failed.
+    #[error("{0}")]
+    Catalog(ApiError),
+    /// A tier has failed, or its bytes are damaged.
+    #[error("{0}")]
+    Blob(#[from] BlobError),
+}
+
+impl From<CatalogError> for MoveError {
+    fn from(error: CatalogError) -> MoveError {
+        MoveError::Catalog(unavailable(&error))
+    }
+}
