@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use plimsoll_base::clock::{now_ns, process_cpu_ns};
 use plimsoll_base::rng::mix;
 use plimsoll_gateway::catalog::committer::Durability;
-use plimsoll_gateway::catalog::embedded::catalog::{EmbeddedCatalog, Settings};
+use plimsoll_gateway::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
 use plimsoll_gateway::catalog::embedded::head_only;
 use plimsoll_gateway::catalog::{Catalog, Value, Work};
 use redb::ReadableDatabase;
@@ -103,7 +103,7 @@ impl Engine for Redb {
 fn open(name: &str, path: &Path) -> Box<dyn Engine> {
     match name {
         "log" => {
-            let settings = Settings { durability: Durability::Sync, ..Settings::default() };
+            let settings = CatalogSettings { durability: Durability::Sync, ..CatalogSettings::default() };
             Box::new(Log(EmbeddedCatalog::open(path, settings).unwrap().0))
         }
         "fjall" => {

@@ -31,7 +31,7 @@ use crate::threads;
 
 /// Settings of the background work.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct BackgroundSettings {
     /// Length of a day of lifecycle rules in milliseconds.
     pub day_ms: u64,
     /// Rules of moves.
@@ -44,7 +44,7 @@ pub struct Settings {
     pub survey: Option<Arc<LatestSurvey>>,
 }
 
-impl Settings {
+impl BackgroundSettings {
     fn record(&self, survey: Option<Survey>) {
         if let Some(latest) = &self.survey {
             latest.set(survey);
@@ -64,7 +64,10 @@ impl Background {
     ///
     /// # Errors
     /// If the thread or its runtime cannot be created.
-    pub fn start<C: Catalog>(store: Arc<Store<C>>, settings: Settings) -> std::io::Result<Background> {
+    pub fn start<C: Catalog>(
+        store: Arc<Store<C>>,
+        settings: BackgroundSettings,
+    ) -> std::io::Result<Background> {
         let (stop, mut stopped) = watch::channel(false);
         let leadership = Leadership::start(Arc::clone(&store))?;
         let mut epoch = leadership.epoch.clone();
@@ -90,7 +93,11 @@ impl Background {
 }
 
 /// Works in every epoch that this process leads.
-async fn lead<C: Catalog>(store: &Store<C>, settings: &Settings, epoch: &mut watch::Receiver<Option<u64>>) {
+async fn lead<C: Catalog>(
+    store: &Store<C>,
+    settings: &BackgroundSettings,
+    epoch: &mut watch::Receiver<Option<u64>>,
+) {
     loop {
         let Ok(leads) = epoch.wait_for(Option::is_some).await.map(|leads| *leads) else { return };
         let work = async { tokio::join!(keep_up(store, settings), move_bodies(store, settings)) };
@@ -106,7 +113,7 @@ async fn lead<C: Catalog>(store: &Store<C>, settings: &Settings, epoch: &mut wat
 }
 
 /// Writes the counts of reads to their file from time to time.
-async fn save_reads<C: Catalog>(store: &Store<C>, settings: &Settings) {
+async fn save_reads<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings) {
     /// Milliseconds between two writes.
     const SAVE_MS: u64 = 600_000;
     loop {
@@ -126,7 +133,7 @@ async fn pause(ms: u64) {
 }
 
 /// Deletes discarded bytes, and applies lifecycle rules.
-async fn keep_up<C: Catalog>(store: &Store<C>, settings: &Settings) {
+async fn keep_up<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings) {
     /// Milliseconds between two looks for bytes to delete.
     const PAUSE_MS: u64 = 1000;
     let day_ms = settings.day_ms;
@@ -149,7 +156,7 @@ async fn keep_up<C: Catalog>(store: &Store<C>, settings: &Settings) {
 }
 
 /// Moves and packs bodies as the rules say.
-async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &Settings) {
+async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings) {
     /// Ratio of the pause after a visit of all objects to the length of the visit, at least.
     const PAUSES: u64 = 10;
     /// Half of the pause after the first batch that has failed, in milliseconds.

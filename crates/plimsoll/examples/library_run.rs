@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll::session::observer::RunObserver;
-use plimsoll::session::{Components, Settings, execute};
+use plimsoll::session::{Components, SessionSettings, execute};
 use plimsoll_recorder::collector::SecondRow;
 use plimsoll_workload::experiment::resolve;
 
@@ -44,7 +44,8 @@ impl RunObserver for Counter {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let experiment = resolve::parse("library", EXPERIMENT, &[])?;
-    let settings = Settings { out: std::env::temp_dir().join("plimsoll-library"), ..Settings::default() };
+    let settings =
+        SessionSettings { out: std::env::temp_dir().join("plimsoll-library"), ..SessionSettings::default() };
     let counter = Arc::new(Counter::default());
     let components = Components { observer: counter.clone(), ..Components::default() };
     let summary = execute(&experiment, &settings, &components)?;

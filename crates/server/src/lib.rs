@@ -65,7 +65,7 @@ use timing_log::TimingLog;
 
 /// Settings of a server.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ServerSettings {
     /// Region of buckets created without a location constraint; signatures for any region are accepted.
     pub region: String,
     /// Number of threads that serve connections.
@@ -82,10 +82,10 @@ pub struct Settings {
     pub session_life_s: u32,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
+impl Default for ServerSettings {
+    fn default() -> ServerSettings {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Settings {
+        ServerSettings {
             region: "us-east-1".into(),
             threads,
             max_connections: 16_384,
@@ -100,7 +100,7 @@ impl Default for Settings {
 /// Components that [`run`] builds a server from.
 pub struct Parts {
     /// Settings of the server.
-    pub settings: Settings,
+    pub settings: ServerSettings,
     /// Accounts that may send requests.
     pub accounts: Accounts,
     /// TLS configuration; `None` for plain HTTP.
@@ -114,7 +114,7 @@ pub struct Parts {
 /// State shared by all connections, without the service.
 pub struct Shared {
     /// Settings of the server.
-    pub settings: Settings,
+    pub settings: ServerSettings,
     accounts: RwLock<Arc<Accounts>>,
     /// Limit on the memory that clients make the server use.
     pub memory: Arc<Memory>,

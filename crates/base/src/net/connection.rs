@@ -80,7 +80,7 @@ impl Body for Payload {
 
 /// The addresses of an endpoint and the server name that its certificate must match.
 #[derive(Clone)]
-pub struct Target {
+pub struct ResolvedEndpoint {
     /// TLS configuration and server name; `None` for plain TCP.
     pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     /// Addresses of the endpoint. Connections are spread over them in turn.
@@ -221,7 +221,11 @@ impl HttpConnection {
     ///
     /// # Errors
     /// If a handshake fails or times out; see [`ConnectError`].
-    pub async fn open(target: &Target, turn: usize, vectored: bool) -> Result<HttpConnection, ConnectError> {
+    pub async fn open(
+        target: &ResolvedEndpoint,
+        turn: usize,
+        vectored: bool,
+    ) -> Result<HttpConnection, ConnectError> {
         let address = target.addresses[turn % target.addresses.len()];
         let _handshake = Handshake::begin();
         let begin = now_ns();

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::client_limits::{self, MAX_CREDENTIAL_BYTES};
-use super::connection::{HttpConnection, Payload, Target, resolve};
+use super::connection::{HttpConnection, Payload, ResolvedEndpoint, resolve};
 
 /// Maximum duration of one request.
 const MAX_FETCH: Duration = Duration::from_secs(10);
@@ -38,7 +38,7 @@ pub fn fetch_blocking(request: http::Request<Bytes>) -> Result<http::Response<By
             } else {
                 None
             };
-            let target = Target { tls, addresses };
+            let target = ResolvedEndpoint { tls, addresses };
             let connecting = HttpConnection::open(&target, 0, true);
             let connected = timeout(Duration::from_secs(1), connecting).await;
             let mut connection = connected

@@ -6,7 +6,7 @@ use serde::Deserialize;
 /// A row of the decision matrix whose cells the provider files state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Row {
+pub enum MatrixRow {
     /// Extent of the S3 API that the provider supports.
     Compatibility,
     /// Availability that the provider promises.
@@ -19,18 +19,24 @@ pub enum Row {
     Consistency,
 }
 
-impl Row {
+impl MatrixRow {
     /// All rows, in the order of the table.
-    pub const ALL: [Row; 5] = [Row::Compatibility, Row::Sla, Row::Replication, Row::Cdn, Row::Consistency];
+    pub const ALL: [MatrixRow; 5] = [
+        MatrixRow::Compatibility,
+        MatrixRow::Sla,
+        MatrixRow::Replication,
+        MatrixRow::Cdn,
+        MatrixRow::Consistency,
+    ];
 
     /// Returns the name used in tables.
     pub fn name(self) -> &'static str {
         match self {
-            Row::Compatibility => "S3 compatibility",
-            Row::Sla => "availability SLA",
-            Row::Replication => "replication",
-            Row::Cdn => "CDN",
-            Row::Consistency => "consistency",
+            MatrixRow::Compatibility => "S3 compatibility",
+            MatrixRow::Sla => "availability SLA",
+            MatrixRow::Replication => "replication",
+            MatrixRow::Cdn => "CDN",
+            MatrixRow::Consistency => "consistency",
         }
     }
 }

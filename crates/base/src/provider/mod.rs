@@ -4,7 +4,7 @@
 //! A [`Profile`] states how requests are addressed, which checksums uploads may carry and which rules parts must obey.
 //! [`rules`] checks a workload against the limits of a profile. Nothing here sends requests.
 
-pub use matrix::Row;
+pub use matrix::MatrixRow;
 
 use std::collections::BTreeMap;
 
@@ -98,7 +98,7 @@ pub struct Parts {
 /// Limits on objects. Sizes are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Limits {
+pub struct ProviderLimits {
     /// Maximum size of an object that one request uploads.
     #[serde(deserialize_with = "size")]
     pub put: u64,
@@ -158,7 +158,7 @@ pub struct Rate {
 #[serde(deny_unknown_fields)]
 pub struct Fact {
     /// Row of the matrix that the fact fills.
-    pub key: Row,
+    pub key: MatrixRow,
     /// Text of the cell.
     pub value: String,
     /// Document that states it.
@@ -237,7 +237,7 @@ pub struct Profile {
     /// Rules of multipart uploads.
     pub parts: Parts,
     /// Limits on objects.
-    pub limits: Limits,
+    pub limits: ProviderLimits,
     /// Documented request limits.
     #[serde(default)]
     pub rate: Vec<Rate>,

@@ -1,6 +1,6 @@
 //! Checks the relations between the figures of a published document.
 
-use super::{Published, Relation, Row};
+use super::{Published, PublishedRow, Relation};
 
 /// Result of checking one relation in one row or between two rows.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,7 +18,7 @@ pub struct RelationCheck {
 }
 
 /// Returns the value of the left side of a relation in a row, or `None` if the row lacks one of its figures.
-fn left_side(relation: &Relation, row: &Row) -> Option<f64> {
+fn left_side(relation: &Relation, row: &PublishedRow) -> Option<f64> {
     let figure = |name: &String| row.figures.get(name).copied();
     let product: Option<f64> = relation.product.iter().map(figure).product();
     let sum: Option<f64> = relation.sum.iter().map(figure).sum();
@@ -38,7 +38,7 @@ fn compare(relation: &Relation, place: String, published: f64, computed: f64) ->
     }
 }
 
-fn between(relation: &Relation, rows: &[Row]) -> Option<RelationCheck> {
+fn between(relation: &Relation, rows: &[PublishedRow]) -> Option<RelationCheck> {
     let [above, below] = relation.between.as_ref()?;
     let figure = |label: &String| {
         rows.iter().find(|r| r.label == *label)?.figures.get(relation.ratio.as_ref()?).copied()
@@ -55,7 +55,8 @@ pub fn check(document: &Published) -> Vec<RelationCheck> {
         if relation.between.is_some() {
             continue;
         }
-        let chosen = |row: &&Row| relation.chosen.iter().all(|(name, value)| row.field(name) == value);
+        let chosen =
+            |row: &&PublishedRow| relation.chosen.iter().all(|(name, value)| row.field(name) == value);
         for row in document.rows.iter().filter(chosen) {
             let printed = relation.equals.as_ref().and_then(|name| row.figures.get(name).copied());
             let printed = printed.or(relation.equals_number);

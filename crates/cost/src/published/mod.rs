@@ -45,7 +45,7 @@ pub struct Published {
     pub errors: Vec<String>,
     /// Figures of the document.
     #[serde(rename = "row")]
-    pub rows: Vec<Row>,
+    pub rows: Vec<PublishedRow>,
     /// Relations that must hold between the figures.
     #[serde(rename = "relation", default)]
     pub relations: Vec<Relation>,
@@ -131,7 +131,7 @@ fn once() -> i64 {
 
 /// Figures that belong together. The name of each figure ends in its unit.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Row {
+pub struct PublishedRow {
     /// Name of the row.
     pub label: String,
     /// Store that was measured; empty if the row is about none.
@@ -172,7 +172,7 @@ impl Published {
     }
 }
 
-impl Row {
+impl PublishedRow {
     /// Returns the text of a field that can select rows, or an empty string for any other field.
     fn field(&self, name: &str) -> &str {
         match name {

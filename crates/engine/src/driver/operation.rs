@@ -100,7 +100,7 @@ struct SlotState {
 /// When a connection slot takes its next operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
-    /// At once.
+    /// Without a pause.
     AtOnce,
     /// After a pause, because the cost limit withheld a request.
     AfterCostLimit,

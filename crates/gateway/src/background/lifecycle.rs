@@ -11,7 +11,7 @@ use crate::catalog::Catalog;
 use crate::object::delete::{expire_generation, remove_generation};
 use crate::object::error::for_client;
 use crate::object::row::{Head, Properties};
-use crate::object::version::Target;
+use crate::object::version::ObjectAddress;
 use crate::object::{Bucket, Store, keys};
 
 /// A version to remove or to hide.
@@ -115,7 +115,7 @@ async fn expire<C: Catalog>(
 }
 
 async fn remove<C: Catalog>(store: &Store<C>, bucket: &Arc<Bucket>, due: Due) -> Result<(), ApiError> {
-    let target = Target { bucket: Arc::clone(bucket), key: due.key };
+    let target = ObjectAddress { bucket: Arc::clone(bucket), key: due.key };
     let (key, generation, expires) = (due.catalog_key, due.generation, due.expires);
     let removed = store
         .transact(0, move |t| {

@@ -66,7 +66,7 @@ pub struct Blobs {
 }
 
 /// One of the places of a blob that is being written.
-struct Target {
+struct BlobCopy {
     store: Arc<dyn ObjectStore>,
     path: Path,
     attributes: Attributes,
@@ -77,7 +77,7 @@ struct Target {
 
 /// A blob that is being written to one place or to several.
 pub struct BlobWriter {
-    targets: Vec<Target>,
+    targets: Vec<BlobCopy>,
     /// Length of a part in bytes.
     part: usize,
     pieces: Pieces,
@@ -129,7 +129,7 @@ impl Blobs {
                 .chain(attributes)
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect();
-            targets.push(Target { store, path, attributes, upload: None, in_flight: None });
+            targets.push(BlobCopy { store, path, attributes, upload: None, in_flight: None });
         }
         Ok(BlobWriter { targets, part, pieces: Pieces::default(), crcs: ChunkCrcs::default(), size: 0 })
     }

@@ -5,8 +5,8 @@ use std::ops::Bound;
 use crate::blocking::block_on;
 use crate::testing::postgres::Postgres;
 
-use super::embedded::catalog::{EmbeddedCatalog, Settings};
-use super::embedded::{Limits, head_only};
+use super::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
+use super::embedded::{CatalogLimits, head_only};
 use super::memory::MemoryCatalog;
 use super::postgres::{Access, Database, PostgresCatalog};
 use super::{Catalog, CatalogError, Value, Work};
@@ -159,8 +159,13 @@ fn transactions_of_several_postgres_catalogs_are_serial() {
 fn the_embedded_catalog_conforms_and_survives_a_restart() {
     let directory = crate::testing::TempDir::new("conformance");
     // Small limits, so that the test covers tables, merges and several segments.
-    let limits = Limits { segment_bytes: 4096, memtable_entries: 2, reserve_bytes: 0, ..Limits::default() };
-    let settings = Settings { limits, ..Settings::default() };
+    let limits = CatalogLimits {
+        segment_bytes: 4096,
+        memtable_entries: 2,
+        reserve_bytes: 0,
+        ..CatalogLimits::default()
+    };
+    let settings = CatalogSettings { limits, ..CatalogSettings::default() };
     let (catalog, recovery) = EmbeddedCatalog::open(directory.path(), settings).unwrap();
     assert!(recovery.damage.is_empty() && recovery.rebuilt.is_none(), "{recovery:?}");
     conforms(&catalog);

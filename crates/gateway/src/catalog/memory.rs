@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use super::overlay::{Base, Overlay};
-use super::{Catalog, CatalogError, Place, Row, Scan, Value, Work};
+use super::{Catalog, CatalogError, LogPosition, Row, Scan, Value, Work};
 
 type Map = BTreeMap<Vec<u8>, Value>;
 
@@ -19,10 +19,10 @@ pub struct MemoryCatalog {
 }
 
 fn row(value: &Value) -> Row {
-    let place = Place {
+    let place = LogPosition {
         properties: value.properties.len() as u32,
         body: value.body.len() as u32,
-        ..Place::default()
+        ..LogPosition::default()
     };
     Row { head: value.head.clone(), place, loaded: Some(Box::new(value.clone())) }
 }

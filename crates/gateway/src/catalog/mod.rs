@@ -34,7 +34,7 @@ pub struct Row {
     /// Head of the value.
     pub head: Bytes,
     /// Place of the properties and the body.
-    pub place: Place,
+    pub place: LogPosition,
     /// The whole value, if it was read together with the row.
     pub loaded: Option<Box<Value>>,
 }
@@ -42,7 +42,7 @@ pub struct Row {
 /// Place of the properties and the body of a value in the log of the embedded catalog. Other catalogs use only the
 /// lengths, and have numbers of their own in the other fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct LogPosition {
     /// Number of the segment.
     pub segment: u32,
     /// Offset of the record in the segment, in bytes.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use super::{CatalogError, Place, Row, Transaction, Value};
+use super::{CatalogError, LogPosition, Row, Transaction, Value};
 
 /// Reader of the state before a group.
 pub trait Base {
@@ -86,10 +86,10 @@ impl<B: Base> Overlay<B> {
     }
 
     fn written(&mut self, value: Value) -> Row {
-        let place = Place {
+        let place = LogPosition {
             properties: value.properties.len() as u32,
             body: value.body.len() as u32,
-            ..Place::default()
+            ..LogPosition::default()
         };
         let head = value.head.clone();
         self.remember(Read::Written(value), Row { head, place, loaded: None })
@@ -101,7 +101,7 @@ impl<B: Base> Overlay<B> {
 
     /// Returns the row with the index under which its value is found.
     fn remember(&mut self, read: Read, row: Row) -> Row {
-        let place = Place { offset: self.read.len() as u32, ..row.place };
+        let place = LogPosition { offset: self.read.len() as u32, ..row.place };
         self.read.push(read);
         Row { place, ..row }
     }

@@ -11,7 +11,7 @@ use plimsoll_server::service::{NewBucket, ObjectService};
 
 use super::Exit;
 use super::out::say;
-use super::place::{Opened, Place};
+use super::place::{Opened, StoreArguments};
 use crate::adoption::adopt::{Adopted, Adoption, adopt as execute, count};
 use crate::catalog::any::AnyCatalog;
 use crate::object::{Bucket, Store};
@@ -58,7 +58,7 @@ pub struct Offline {
 ///
 /// # Errors
 /// If the settings are invalid, the catalog is in use, or there is no such tier.
-pub fn offline(place: &Place, tier: &str) -> Result<Offline, Exit> {
+pub fn offline(place: &StoreArguments, tier: &str) -> Result<Offline, Exit> {
     let Opened { catalog, bodies, .. } = place.open(Default::default())?;
     let tiers = bodies.blobs.tiers();
     let names: Vec<&str> = tiers.iter().map(|(_, tier)| tier.name.as_str()).collect();
@@ -76,7 +76,7 @@ pub fn offline(place: &Place, tier: &str) -> Result<Offline, Exit> {
 /// # Errors
 /// If the catalog cannot be read.
 pub fn find_bucket(
-    place: &Place,
+    place: &StoreArguments,
     store: &Store<AnyCatalog>,
     name: &str,
 ) -> Result<Option<Arc<Bucket>>, Exit> {
@@ -89,7 +89,7 @@ pub fn find_bucket(
 /// # Errors
 /// Exit code 1 if some objects were not adopted, 2 for invalid settings, 3 if the catalog or the tier fails.
 pub fn adopt(arguments: &Arguments) -> Result<(), Exit> {
-    let place = Place::of_file(&arguments.file);
+    let place = StoreArguments::of_file(&arguments.file);
     let Offline { store, catalog, runtime, tier } = offline(&place, &arguments.tier)?;
     let adoption = Adoption { tier, prefix: arguments.prefix.clone() };
     let bucket = find_bucket(&place, &store, &arguments.bucket)?;
@@ -114,7 +114,7 @@ pub fn adopt(arguments: &Arguments) -> Result<(), Exit> {
 /// Creates the bucket that receives the objects.
 fn create_bucket(
     arguments: &Arguments,
-    place: &Place,
+    place: &StoreArguments,
     store: &Store<AnyCatalog>,
     runtime: &tokio::runtime::Runtime,
 ) -> Result<Arc<Bucket>, Exit> {

@@ -16,7 +16,7 @@ use super::Exit;
 use crate::body::blob::{Blobs, part_bytes};
 use crate::body::cache::{Cache, CacheSettings};
 use crate::catalog::any::AnyCatalog;
-use crate::catalog::embedded::catalog::{EmbeddedCatalog, Settings as CatalogSettings};
+use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
 use crate::catalog::embedded::recovery::Recovery;
 use crate::catalog::embedded::snapshot::Snapshot;
 use crate::catalog::postgres::{Access, PostgresCatalog};
@@ -35,7 +35,7 @@ const BLOBS: &str = "blobs";
 /// Arguments that select a store.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub struct Place {
+pub struct StoreArguments {
     /// Settings of a gateway over several tiers, a TOML file
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
@@ -60,10 +60,10 @@ pub struct Opened {
     pub recovery: Recovery,
 }
 
-impl Place {
+impl StoreArguments {
     /// Selects the store with these settings.
-    pub fn of_file(file: &Path) -> Place {
-        Place { file: Some(file.to_path_buf()), data: None }
+    pub fn of_file(file: &Path) -> StoreArguments {
+        StoreArguments { file: Some(file.to_path_buf()), data: None }
     }
 
     /// Returns the argument, for messages.
@@ -246,7 +246,7 @@ impl Place {
     }
 }
 
-impl Place {
+impl StoreArguments {
     /// Returns the prices of the tiers by name.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use plimsoll_server::reserve::Memory;
 
 use super::Exit;
 use super::out::say;
-use super::place::{Opened, Place};
+use super::place::{Opened, StoreArguments};
 use crate::ambient::now_ms;
 use crate::body::location::parse_own;
 use crate::catalog::any::AnyCatalog;
@@ -79,7 +79,7 @@ enum Format {
 
 /// Returns the prices of all tiers by their numbers.
 fn tiers(
-    place: &Place,
+    place: &StoreArguments,
     config: &Config,
     opened: &Opened,
     date: Date,
@@ -94,7 +94,7 @@ fn tiers(
 
 fn compute_bill(arguments: &Arguments, changes: &[String], date: Date) -> Result<Bill, Exit> {
     let config = Config::load_with(&arguments.file, changes).map_err(Exit::input)?;
-    let place = Place::of_file(&arguments.file);
+    let place = StoreArguments::of_file(&arguments.file);
     if let Some(source) = &arguments.listing {
         let existing = Existing { place: &place, config: &config, arguments, source, date };
         return existing.bill();
@@ -107,7 +107,7 @@ fn compute_bill(arguments: &Arguments, changes: &[String], date: Date) -> Result
 
 /// Computes the plan for the objects of an open catalog. Returns it with the prices of the tiers.
 fn plan_of(
-    place: &Place,
+    place: &StoreArguments,
     config: &Config,
     opened: Opened,
     date: Date,
@@ -131,7 +131,7 @@ impl From<ListingError> for Exit {
 
 /// Objects that no gateway has yet.
 struct Existing<'a> {
-    place: &'a Place,
+    place: &'a StoreArguments,
     config: &'a Config,
     arguments: &'a Arguments,
     source: &'a str,

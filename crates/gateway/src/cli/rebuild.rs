@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::Exit;
 use super::out::say;
-use super::place::Place;
+use super::place::StoreArguments;
 use crate::catalog::embedded::catalog::EmbeddedCatalog;
 use crate::config::CatalogPlace;
 
@@ -12,7 +12,7 @@ use crate::config::CatalogPlace;
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
-    place: Place,
+    place: StoreArguments,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,

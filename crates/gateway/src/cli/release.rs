@@ -7,7 +7,7 @@ use clap::Args;
 use super::Exit;
 use super::adopt::{Offline, find_bucket, offline};
 use super::out::say;
-use super::place::Place;
+use super::place::StoreArguments;
 use crate::adoption::release::{Release, Released, release as execute};
 
 /// Arguments of `plimsoll-gateway release`.
@@ -41,7 +41,7 @@ pub struct Arguments {
 /// # Errors
 /// Exit code 1 if some objects were not written, 2 for invalid settings, 3 if the catalog or a tier fails.
 pub fn release(arguments: &Arguments) -> Result<(), Exit> {
-    let place = Place::of_file(&arguments.file);
+    let place = StoreArguments::of_file(&arguments.file);
     place.must_exist()?;
     let Offline { store, catalog, runtime, tier } = offline(&place, &arguments.tier)?;
     let bucket = find_bucket(&place, &store, &arguments.bucket)?

@@ -8,7 +8,7 @@ use plimsoll_server::reserve::Memory;
 use super::Exit;
 use super::adopt::find_bucket;
 use super::out::say;
-use super::place::{Opened, Place};
+use super::place::{Opened, StoreArguments};
 use crate::mover::{Outcome, reversible, roll_back};
 use crate::object::Store;
 
@@ -16,7 +16,7 @@ use crate::object::Store;
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
-    place: Place,
+    place: StoreArguments,
     /// Only objects in this bucket
     #[arg(long)]
     bucket: Option<String>,

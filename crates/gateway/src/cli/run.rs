@@ -13,16 +13,16 @@ use plimsoll_s3::credentials::Credentials;
 use plimsoll_server::accounts::Accounts;
 use plimsoll_server::observer::RequestObserver;
 use plimsoll_server::shutdown::{listen_on, on_hangup, watch_for_end};
-use plimsoll_server::{Parts, Settings, Shared};
+use plimsoll_server::{Parts, ServerSettings, Shared};
 use tokio::sync::watch;
 
 use super::Exit;
 use super::out::say;
-use super::place::{Opened, Place};
+use super::place::{Opened, StoreArguments};
 use crate::background::{self, Background};
 use crate::catalog::Catalog;
 use crate::catalog::committer::Durability;
-use crate::catalog::embedded::catalog::Settings as CatalogSettings;
+use crate::catalog::embedded::catalog::CatalogSettings;
 use crate::catalog::embedded::recovery::Recovery;
 use crate::credentials;
 use crate::log::note;
@@ -36,7 +36,7 @@ use crate::tier::check;
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
-    place: Place,
+    place: StoreArguments,
     /// Address and port to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
     listen: String,
@@ -177,11 +177,11 @@ fn catalog_settings(arguments: &Arguments) -> Result<CatalogSettings, Exit> {
 }
 
 /// Returns the settings of the server. Threads wait for the answers of a database, so it needs more of them.
-fn server_settings(arguments: &Arguments, has_database: bool) -> Settings {
+fn server_settings(arguments: &Arguments, has_database: bool) -> ServerSettings {
     const THREADS_PER_CORE: usize = 4;
-    let default = Settings::default();
+    let default = ServerSettings::default();
     let threads = default.threads * if has_database { THREADS_PER_CORE } else { 1 };
-    Settings {
+    ServerSettings {
         region: arguments.region.clone(),
         memory_limit: usable_memory_bytes().map_or(u64::MAX, |bytes| bytes / 4),
         threads: arguments.threads.map_or(threads, usize::from).max(1),
@@ -211,13 +211,13 @@ fn work_settings(
     arguments: &Arguments,
     rules: Rules,
     reads_file: Option<PathBuf>,
-) -> Result<background::Settings, Exit> {
+) -> Result<background::BackgroundSettings, Exit> {
     let ms = |flag: &str, text: &str| {
         let ns = parse_duration(text).map_err(|e| Exit::input(format!("{flag}: {e}")))?;
         Ok::<u64, Exit>((ns / 1_000_000).max(1))
     };
     let day_ms = ms("--lifecycle-day", &arguments.lifecycle_day)?;
-    Ok(background::Settings {
+    Ok(background::BackgroundSettings {
         day_ms,
         rules: Rules { day_ms, ..rules },
         move_every_ms: ms("--move-every", &arguments.move_every)?,

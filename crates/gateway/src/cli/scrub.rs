@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::Exit;
 use super::out::say;
-use super::place::{Opened, Place};
+use super::place::{Opened, StoreArguments};
 use crate::config::CatalogPlace;
 use crate::scrub;
 
@@ -12,7 +12,7 @@ use crate::scrub;
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
-    place: Place,
+    place: StoreArguments,
     /// Accept that objects older than damage whose keys are unknown may be outdated or missing, and serve them again
     #[arg(long)]
     accept: bool,

@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::Exit;
 use super::out::say;
-use super::place::Place;
+use super::place::StoreArguments;
 use crate::ambient::now_ms;
 use crate::catalog::embedded::manifest::Manifest;
 use crate::catalog::embedded::segment::HEADER;
@@ -17,7 +17,7 @@ use crate::lease;
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
-    place: Place,
+    place: StoreArguments,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,

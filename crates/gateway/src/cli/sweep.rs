@@ -8,7 +8,7 @@ use plimsoll_base::units::parse_duration;
 
 use super::Exit;
 use super::out::say;
-use super::place::{Opened, Place};
+use super::place::{Opened, StoreArguments};
 use crate::ambient::now_ms;
 use crate::body::location::Location;
 use crate::config::Config;
@@ -18,7 +18,7 @@ use crate::sweep::{Objects, begun_before, existing, list, remove_known};
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
-    place: Place,
+    place: StoreArguments,
     /// Delete the orphans; without this option, they are only counted
     #[arg(long)]
     delete: bool,
@@ -107,7 +107,7 @@ pub fn sweep(arguments: &Arguments) -> Result<(), Exit> {
 }
 
 /// Lists the gateway's objects of all tiers by name.
-async fn list_all(place: &Place, config: &Config) -> Result<BTreeMap<String, Objects>, Exit> {
+async fn list_all(place: &StoreArguments, config: &Config) -> Result<BTreeMap<String, Objects>, Exit> {
     let mut found = BTreeMap::new();
     for (name, backend) in place.backends(config)? {
         let objects = list(&*backend.store).await;

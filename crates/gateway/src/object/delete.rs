@@ -8,7 +8,7 @@ use plimsoll_server::service::{Deleted, Versioning};
 use super::discard::discard_row;
 use super::row::{Body, Head};
 use super::version::find_version;
-use super::version::{Target, head_of, next_generation};
+use super::version::{ObjectAddress, head_of, next_generation};
 use super::{Store, keys};
 use crate::ambient::wall_now;
 use crate::catalog::{Catalog, CatalogError, Row, Transaction, Value};
@@ -29,7 +29,7 @@ fn check(conditions: &DeleteConditions, head: Option<&Head>) -> Result<(), ApiEr
 /// Deletes the current object of a key: removes it or, in a versioned bucket, hides it behind a delete marker.
 fn delete_current(
     t: &mut dyn Transaction,
-    target: &Target,
+    target: &ObjectAddress,
     conditions: &DeleteConditions,
 ) -> Result<Result<Deleted, ApiError>, CatalogError> {
     let current = target.current(t)?;
@@ -66,7 +66,7 @@ fn delete_current(
 /// Deletes one version. If it is the current one, the newest other version becomes current.
 pub fn delete_version(
     t: &mut dyn Transaction,
-    target: &Target,
+    target: &ObjectAddress,
     version: &str,
     conditions: &DeleteConditions,
 ) -> Result<Result<Deleted, ApiError>, CatalogError> {
@@ -85,7 +85,7 @@ pub fn delete_version(
 /// Removes a version of an object.
 fn remove(
     t: &mut dyn Transaction,
-    target: &Target,
+    target: &ObjectAddress,
     key: &[u8],
     row: &Row,
     head: &Head,
@@ -107,7 +107,7 @@ fn remove(
 /// Removes a version if it is still the one with this generation.
 pub fn remove_generation(
     t: &mut dyn Transaction,
-    target: &Target,
+    target: &ObjectAddress,
     key: &[u8],
     generation: u64,
 ) -> Result<bool, CatalogError> {
@@ -123,7 +123,7 @@ pub fn remove_generation(
 /// Hides the current version behind a delete marker, or removes it, if it is still the one with this generation.
 pub fn expire_generation(
     t: &mut dyn Transaction,
-    target: &Target,
+    target: &ObjectAddress,
     generation: u64,
 ) -> Result<bool, CatalogError> {
     let current = target.current(t)?;
@@ -137,7 +137,7 @@ pub fn expire_generation(
 impl<C: Catalog> Store<C> {
     pub(super) async fn delete_object(
         &self,
-        target: Target,
+        target: ObjectAddress,
         version: Option<String>,
         conditions: DeleteConditions,
     ) -> Result<Deleted, ApiError> {

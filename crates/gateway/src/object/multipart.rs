@@ -18,7 +18,7 @@ use super::discard::discard_piece;
 use super::error::for_client;
 use super::keys::UploadId;
 use super::row::{Body, Head, Piece, Properties, checksum, checksum_bytes, piece, put_checksum, put_piece};
-use super::version::Target;
+use super::version::ObjectAddress;
 use super::write::write_object;
 use super::{Bucket, Store, keys};
 use crate::ambient::wall_now;
@@ -133,7 +133,11 @@ fn remove_upload(
 }
 
 impl<C: Catalog> Store<C> {
-    pub(super) async fn new_upload(&self, target: Target, upload: UploadInfo) -> Result<String, ApiError> {
+    pub(super) async fn new_upload(
+        &self,
+        target: ObjectAddress,
+        upload: UploadInfo,
+    ) -> Result<String, ApiError> {
         let id = new_name();
         let key = keys::upload(target.bucket.number, &target.key, &id);
         self.transact(1024, move |t| {
@@ -157,7 +161,7 @@ impl<C: Catalog> Store<C> {
 
     pub(super) async fn new_part(
         &self,
-        target: Target,
+        target: ObjectAddress,
         upload_id: &str,
         number: u32,
         checksum: Option<Algorithm>,
@@ -224,7 +228,7 @@ impl<C: Catalog> Store<C> {
 
     pub(super) async fn complete(
         &self,
-        target: Target,
+        target: ObjectAddress,
         upload_id: &str,
         completion: Completion,
     ) -> Result<ObjectInfo, ApiError> {

@@ -14,7 +14,7 @@ use super::body::{BodyError, BodySource, Part, find_blob};
 use super::error::for_client;
 use super::error::report;
 use super::row::{Body, Head, Piece, Properties, parse_version_id};
-use super::version::{Target, head_of};
+use super::version::{ObjectAddress, head_of};
 use super::version::{hidden, no_key, no_version};
 use super::{Store, keys};
 use crate::ambient::wall_now;
@@ -145,7 +145,7 @@ impl<C: Catalog> Store<C> {
     /// Finds the current version of an object, or a given one.
     pub(super) async fn find_object(
         &self,
-        target: &Target,
+        target: &ObjectAddress,
         version: Option<&str>,
     ) -> Result<Object, ApiError> {
         let number = target.bucket.number;
@@ -179,7 +179,7 @@ impl<C: Catalog> Store<C> {
 
     fn lookup_version(
         &self,
-        target: &Target,
+        target: &ObjectAddress,
         version: &str,
     ) -> Result<Option<(Vec<u8>, Row, Head)>, ApiError> {
         let number = target.bucket.number;

@@ -17,7 +17,7 @@ use plimsoll_server::service::{
 
 use super::error::for_client;
 use super::read::Object;
-use super::version::Target;
+use super::version::ObjectAddress;
 use super::{Bucket, Store};
 use crate::catalog::Catalog;
 use crate::tier::origin::attributed;
@@ -32,8 +32,8 @@ impl AsRef<BucketInfo> for Handle {
 }
 
 impl Handle {
-    fn target(&self, key: &str) -> Target {
-        Target { bucket: Arc::clone(&self.0), key: key.to_string() }
+    fn target(&self, key: &str) -> ObjectAddress {
+        ObjectAddress { bucket: Arc::clone(&self.0), key: key.to_string() }
     }
 }
 

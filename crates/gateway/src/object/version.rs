@@ -13,14 +13,14 @@ use crate::catalog::{CatalogError, Row, Transaction, intact};
 
 /// The place of an object in a bucket.
 #[derive(Clone)]
-pub struct Target {
+pub struct ObjectAddress {
     /// Bucket of the object.
     pub bucket: Arc<Bucket>,
     /// Key of the object.
     pub key: String,
 }
 
-impl Target {
+impl ObjectAddress {
     /// Returns the current row and its head; `None` if the key has no versions.
     pub fn current(&self, t: &mut dyn Transaction) -> Result<Option<(Row, Head)>, CatalogError> {
         let row = t.get(&keys::current(self.bucket.number, &self.key))?;
@@ -95,7 +95,7 @@ type FoundRow = Result<(Vec<u8>, Row, Head), ApiError>;
 /// Returns the S3 error for a missing version or a delete marker.
 pub fn find(
     t: &mut dyn Transaction,
-    target: &Target,
+    target: &ObjectAddress,
     version: Option<&str>,
 ) -> Result<FoundRow, CatalogError> {
     let number = target.bucket.number;
@@ -113,7 +113,7 @@ pub fn find(
 /// Finds a version of an object, which may be a delete marker; `None` if there is none.
 pub fn find_version(
     t: &mut dyn Transaction,
-    target: &Target,
+    target: &ObjectAddress,
     version: &str,
 ) -> Result<Option<(Vec<u8>, Row, Head)>, CatalogError> {
     let number = target.bucket.number;

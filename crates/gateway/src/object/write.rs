@@ -9,7 +9,7 @@ use plimsoll_server::service::{NewObject, ObjectChange, ObjectInfo};
 use super::error::TransactionError;
 use super::garbage::discard_blob;
 use super::row::{Body, Head, Piece, Properties};
-use super::version::{Target, next_generation};
+use super::version::{ObjectAddress, next_generation};
 use super::{Store, keys};
 use crate::ambient::wall_now;
 use crate::body::blob::{new_name, text};
@@ -87,7 +87,7 @@ pub fn writer_of(t: &mut dyn Transaction, name: &keys::BlobName) -> Result<Optio
 /// generation, the time and the version of `head` are set here. Returns the head.
 pub fn write_object(
     t: &mut dyn Transaction,
-    target: &Target,
+    target: &ObjectAddress,
     mut head: Head,
     value: Value,
     check: impl FnOnce(Option<Existing<'_>>) -> Result<(), ApiError>,
@@ -203,7 +203,7 @@ impl<C: Catalog> Store<C> {
 
     pub(super) async fn put_object(
         &self,
-        target: Target,
+        target: ObjectAddress,
         new: NewObject,
         body: &mut BodyReader<'_>,
     ) -> Result<ObjectInfo, ApiError> {
@@ -218,7 +218,7 @@ impl<C: Catalog> Store<C> {
 
     async fn finish_put(
         &self,
-        target: Target,
+        target: ObjectAddress,
         new: NewObject,
         body: &mut BodyReader<'_>,
         stored: StoredBody,
@@ -260,7 +260,7 @@ impl<C: Catalog> Store<C> {
 
     pub(super) async fn change(
         &self,
-        target: Target,
+        target: ObjectAddress,
         version: Option<String>,
         change: ObjectChange,
     ) -> Result<Option<String>, ApiError> {

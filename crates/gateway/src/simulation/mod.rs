@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use plimsoll_base::rng::mix;
 
+use crate::catalog::embedded::CatalogLimits;
 use crate::catalog::embedded::Engine;
-use crate::catalog::embedded::Limits;
 use crate::catalog::{CatalogError, Scan, Value};
 
 /// Returns the number of seeds to simulate.
@@ -51,8 +51,8 @@ impl Random {
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Limits so small that every mechanism is used.
-fn small_limits(random: &mut Random) -> Limits {
-    Limits {
+fn small_limits(random: &mut Random) -> CatalogLimits {
+    CatalogLimits {
         segment_bytes: 2000 + random.below(8000),
         memtable_entries: 2 + random.below(20) as usize,
         log_bytes_per_table: 4000 + random.below(20_000),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::summary::objective::Target;
+use crate::summary::objective::FigureSelector;
 use crate::summary::result::ConfidenceInterval;
 
 /// Fields of `result.json` that a summary needs.
@@ -81,7 +81,7 @@ impl Entry {
 
     /// Returns the first figure that a target names; with a store, only figures of that store. Without an operation,
     /// this is the figure of the first operation. The steps of a ramp or of a search are not figures of the run.
-    pub fn figure(&self, target: &Target, store: Option<&str>) -> Option<&ConfidenceInterval> {
+    pub fn figure(&self, target: &FigureSelector, store: Option<&str>) -> Option<&ConfidenceInterval> {
         self.figures.iter().find(|f| {
             f.metric == target.metric
                 && f.step.is_none()

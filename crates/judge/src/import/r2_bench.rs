@@ -140,7 +140,7 @@ impl Columns<'_> {
     }
 
     /// Returns the phase of a row and its figures, in the units of the log.
-    fn row(&self, row: usize) -> Result<(String, Row), LogError> {
+    fn row(&self, row: usize) -> Result<(String, RequestRow), LogError> {
         let no_phase = || self.at(row, "the row contains no phase_id; is the file a log of R2-bench?");
         let phase = self.text("phase_id", row).ok_or_else(no_phase)?;
         let column = self.latency_column();
@@ -159,7 +159,7 @@ impl Columns<'_> {
         let status = self.real("http_status", row)?.unwrap_or(200.0) as u16;
         let retries =
             if self.real("retry_count", row)?.is_some() { self.count("retry_count", row)? } else { 0 };
-        let figures = Row {
+        let figures = RequestRow {
             phase: 0,
             began,
             ended,
@@ -181,7 +181,7 @@ impl Columns<'_> {
 }
 
 /// One row, in the units of the log.
-struct Row {
+struct RequestRow {
     phase: u16,
     began: Option<f64>,
     ended: f64,
@@ -203,7 +203,7 @@ struct Units {
 
 /// Determines the units of a log. The magnitude of Unix times gives their unit. The unit of latencies follows from
 /// end - start, or from Little's law if the log has no starts.
-fn units(rows: &[Row], column: &str) -> Units {
+fn units(rows: &[RequestRow], column: &str) -> Units {
     let named = Unit::of_name(column).unwrap_or(Unit::Ms);
     let latest = rows.iter().map(|r| r.ended).fold(0.0, f64::max);
     let between =
@@ -241,7 +241,7 @@ struct Request {
 pub fn read(file: &Path) -> Result<(Log, Vec<PhaseRow>), LogError> {
     let opened = File::open(file).map_err(|e| LogError::unreadable(file, e))?;
     let mut log = Log { store: "as logged by R2-bench".into(), ..Log::default() };
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<RequestRow> = Vec::new();
     let mut column = LATENCY[0];
     let failed = |e| LogError::unreadable(file, format!("cannot read the file as Parquet: {e}"));
     read_columns(opened, &COLUMNS, failed, |batch| {

@@ -48,7 +48,7 @@ fn instant(text: &str) -> Option<i128> {
 }
 
 /// A row of the log, with times in nanoseconds since 1970.
-struct Row {
+struct OperationRow {
     record: Record,
     start: i128,
     first_byte: i128,
@@ -61,7 +61,7 @@ fn row(
     columns: &Columns,
     log: &mut Log,
     disagree: &mut Disagreements,
-) -> Result<Option<Row>, String> {
+) -> Result<Option<OperationRow>, String> {
     let fields: Vec<&str> = line.split('\t').collect();
     let field = |place: usize| fields.get(place).copied().unwrap_or("").trim_matches('"');
     let Some(kind) = kind(field(columns.op)) else {
@@ -84,7 +84,7 @@ fn row(
     let first_byte = columns.first_byte.and_then(|place| instant(field(place))).unwrap_or(0);
     let record =
         Record { phase: 0, kind, error, start_ns: 0, first_byte_ns: 0, end_ns: 0, bytes, retries: 0 };
-    Ok(Some(Row { record, start, first_byte, end }))
+    Ok(Some(OperationRow { record, start, first_byte, end }))
 }
 
 /// Reads an operation log of warp.
@@ -102,7 +102,7 @@ pub fn read(file: &Path) -> Result<Log, LogError> {
         )
     })?;
     let (mut log, mut disagree) = (Log::default(), Disagreements::default());
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<OperationRow> = Vec::new();
     let mut endpoints: Vec<String> = Vec::new();
     while let Some(line) = lines.read()? {
         if line.is_empty() || line.starts_with('#') {

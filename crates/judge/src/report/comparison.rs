@@ -38,7 +38,7 @@ pub struct Side {
 
 /// Comparison of one figure.
 #[derive(Debug, Clone, Serialize)]
-pub struct Row {
+pub struct ComparisonRow {
     /// Name of the phase.
     pub phase: String,
     /// Step of a ramp, from 0. `None` outside a ramp.
@@ -93,20 +93,20 @@ pub struct Comparison {
     /// Number of runs of the base and of the other side. With one run each, differences between days are not included.
     pub runs: (usize, usize),
     /// Figures that were compared, in order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ComparisonRow>,
 }
 
 /// Compares groups of runs, figure by figure.
-pub fn group_rows(pairs: &[GroupPair<'_>], choice: Choice<'_>) -> Vec<Row> {
+pub fn group_rows(pairs: &[GroupPair<'_>], choice: Choice<'_>) -> Vec<ComparisonRow> {
     group_figures(pairs, choice).iter().map(row).collect()
 }
 
 /// Compares pairs of series, figure by figure. `paired` is true if both were measured in interleaved blocks of one run.
-pub fn rows(pairs: &[SeriesPair<'_>], choice: Choice<'_>, paired: bool) -> Vec<Row> {
+pub fn rows(pairs: &[SeriesPair<'_>], choice: Choice<'_>, paired: bool) -> Vec<ComparisonRow> {
     figures(pairs, choice, paired).iter().map(row).collect()
 }
 
-fn row(figure: &Figure<'_>) -> Row {
+fn row(figure: &Figure<'_>) -> ComparisonRow {
     let Figure { base: series, other, compared, primary, declared, bound } = figure;
     let (unit, scale) = compared.metric.unit();
     let side = |estimate: &Estimate, series: &Series| {
@@ -118,7 +118,7 @@ fn row(figure: &Figure<'_>) -> Row {
             client_limited: series.client_limited.clone(),
         }
     };
-    Row {
+    ComparisonRow {
         phase: series.phase.clone(),
         step: series.step,
         operation: series.operation.to_string(),
@@ -143,7 +143,7 @@ fn row(figure: &Figure<'_>) -> Row {
     }
 }
 
-impl Row {
+impl ComparisonRow {
     /// Returns the name of the figure: `get p99`, `ramp_3 get p50`. Omits a phase that has the name of its operation.
     pub fn label(&self) -> String {
         format!("{} {}", self.place(), self.metric)
@@ -252,24 +252,25 @@ impl Comparison {
                 None => format!("no difference shown between {a} and {b} in {}", row.label()),
             };
         }
-        let same = |r: &&Row| (&r.operation, &r.metric) == (&row.operation, &row.metric);
-        let points: Vec<&Row> = self.rows.iter().filter(same).collect();
+        let same = |r: &&ComparisonRow| (&r.operation, &r.metric) == (&row.operation, &row.metric);
+        let points: Vec<&ComparisonRow> = self.rows.iter().filter(same).collect();
         if points.len() > 1 && !row.declared {
             return self.sentence_of_points(&points);
         }
-        let beside = |r: &&Row| {
+        let beside = |r: &&ComparisonRow| {
             r.metric == "p99"
                 && row.metric == "p50"
                 && (&r.phase, r.step, &r.operation) == (&row.phase, row.step, &row.operation)
         };
-        let shown: Vec<&Row> = std::iter::once(row).chain(self.rows.iter().filter(beside)).collect();
+        let shown: Vec<&ComparisonRow> =
+            std::iter::once(row).chain(self.rows.iter().filter(beside)).collect();
         let others: Vec<Compared> = shown[1..].iter().map(|r| r.compared(r.metric.clone())).collect();
         format!("{}{}", verdict::sentence(a, b, &row.compared(row.label()), &others), self.bound(&shown))
     }
 
     /// Returns the remark that names the sides which the client limited in at least one of the rows with a verdict.
-    fn bound(&self, rows: &[&Row]) -> String {
-        let limits = |side: fn(&Row) -> &Side| {
+    fn bound(&self, rows: &[&ComparisonRow]) -> String {
+        let limits = |side: fn(&ComparisonRow) -> &Side| {
             let mut judged = rows.iter().filter(|row| row.verdict != Verdict::Inconclusive);
             judged.any(|row| side(row).client_limited.is_some())
         };
@@ -279,7 +280,7 @@ impl Comparison {
     }
 
     /// Returns in how many of several measurements of one figure, such as the points of a sweep, each side is faster.
-    fn sentence_of_points(&self, points: &[&Row]) -> String {
+    fn sentence_of_points(&self, points: &[&ComparisonRow]) -> String {
         let compared: Vec<Compared> = points.iter().map(|row| row.compared(row.label())).collect();
         let figure = format!("{} {}", points[0].operation, points[0].metric);
         verdict::of_points(&self.base.name, &self.other.name, &figure, &compared) + &self.bound(points)

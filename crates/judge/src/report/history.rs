@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::history::changes::{Change, changes};
 use crate::history::entry::Entry;
-use crate::summary::objective::Target;
+use crate::summary::objective::FigureSelector;
 use crate::summary::result::ConfidenceInterval;
 use crate::summary::unit::Unit;
 use plimsoll_base::units::{format_per_s, short_names};
@@ -46,7 +46,7 @@ fn names_of_places(entries: &[Entry]) -> BTreeMap<String, String> {
 
 /// Returns the list of runs, the latest last.
 pub fn list(entries: &[Entry]) -> Document {
-    let target = |metric: &str| Target { phase: None, operation: None, metric: metric.into() };
+    let target = |metric: &str| FigureSelector { phase: None, operation: None, metric: metric.into() };
     let metrics = ["rate", "p50", "p99"].map(target);
     // The id starts with the start time.
     let columns = ["id", "experiment", "stores", "labels", "rate#", "p50#", "p99#"];
@@ -91,7 +91,7 @@ struct Trend<'a> {
 }
 
 /// Returns the values of each store that has the figure.
-fn trends<'a>(entries: &'a [Entry], target: &Target) -> Vec<Trend<'a>> {
+fn trends<'a>(entries: &'a [Entry], target: &FigureSelector) -> Vec<Trend<'a>> {
     let mut stores: Vec<&str> = Vec::new();
     for store in entries.iter().flat_map(|entry| &entry.stores) {
         if !stores.contains(&store.as_str()) {
@@ -136,7 +136,7 @@ fn sentence(trend: &Trend<'_>, figure: &str) -> String {
 }
 
 /// Returns the trend of a figure at each store; `None` if no run has the figure.
-pub fn trend(entries: &[Entry], target: &Target, text: &str) -> Option<Document> {
+pub fn trend(entries: &[Entry], target: &FigureSelector, text: &str) -> Option<Document> {
     let trends = trends(entries, target);
     let mut table =
         Table::new("", &["started", "run", "store", &format!("{text}#"), "low#", "high#", "change#"]);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::history::{list, trend};
 use crate::history::entry::Entry;
-use crate::summary::objective::Target;
+use crate::summary::objective::FigureSelector;
 
 /// Figures whose trends the site shows, for each operation that was measured.
 const FIGURES: [&str; 3] = ["p50", "p99", "rate"];
@@ -29,7 +29,7 @@ pub fn pages(runs: &[Entry]) -> Result<Vec<(String, String)>, minijinja::Error> 
     let mut index = list(runs);
     let mut out = Vec::new();
     for figure in figures(runs) {
-        let Ok(target) = Target::parse(&figure) else { continue };
+        let Ok(target) = FigureSelector::parse(&figure) else { continue };
         let Some(document) = trend(runs, &target, &figure) else { continue };
         let name = format!("{figure}.html");
         out.push((name.clone(), document.html()?));

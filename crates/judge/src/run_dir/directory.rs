@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::environment::{Environment, write_environment};
-use super::intervals::{IntervalLog, Place};
+use super::intervals::{IntervalKey, IntervalLog};
 use super::json;
 use super::operations::OperationLog;
 use super::run::Run;
@@ -72,7 +72,7 @@ impl RunDirectory {
     }
 
     /// Adds a row to the interval log. Stores an error in `disk_error` and does not stop the run.
-    pub fn second(&mut self, place: Place<'_>, row: &SecondRow<'_>) {
+    pub fn second(&mut self, place: IntervalKey<'_>, row: &SecondRow<'_>) {
         if self.disk_error.is_none() {
             self.disk_error = self.log.add(place, row).err();
         }
@@ -80,7 +80,7 @@ impl RunDirectory {
 
     /// Adds an operation to the operation log, if it is enabled. Stores an error in `disk_error` and does not
     /// stop the run.
-    pub fn operation(&mut self, place: Place<'_>, operation: &LogRecord) {
+    pub fn operation(&mut self, place: IntervalKey<'_>, operation: &LogRecord) {
         if let Some(log) = &mut self.operations
             && self.disk_error.is_none()
         {

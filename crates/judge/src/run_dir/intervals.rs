@@ -16,7 +16,7 @@ use plimsoll_workload::schedule::Role;
 
 /// Store, phase and position in the run to which a row belongs.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct IntervalKey<'a> {
     /// URL of the store as the user wrote it, without credentials.
     pub store: &'a str,
     /// Name of the phase.
@@ -99,7 +99,7 @@ impl IntervalLog {
     ///
     /// # Errors
     /// Fails if the file cannot be written, for example because the disk is full.
-    pub fn add(&mut self, place: Place<'_>, row: &SecondRow<'_>) -> io::Result<()> {
+    pub fn add(&mut self, place: IntervalKey<'_>, row: &SecondRow<'_>) -> io::Result<()> {
         if row.second != self.second {
             self.flush()?;
             self.second = row.second;

@@ -12,7 +12,7 @@ use arrow_array::{Array, BinaryArray, Float64Array, RecordBatch, StringArray, UI
 use arrow_schema::Schema;
 
 use super::directory::RunDirectory;
-use super::intervals::Place;
+use super::intervals::IntervalKey;
 use super::read::plausible;
 use super::stream::{Batches, invalid};
 use plimsoll_recorder::collector::SecondRow;
@@ -309,7 +309,7 @@ fn write(
         places.push(key.clone());
         places.len() - 1
     });
-    let place = Place { store, phase, role, repeat: *repeat, block: *block, step: *step };
+    let place = IntervalKey { store, phase, role, repeat: *repeat, block: *block, step: *step };
     directory.second(place, &SecondRow { second, phase: number, kind, tally: &sums.tally() });
     Ok(())
 }

@@ -10,7 +10,7 @@ use arrow_array::builder::{StringDictionaryBuilder, UInt32Builder, UInt64Builder
 use arrow_array::types::Int32Type;
 use arrow_schema::{DataType, Field, Schema};
 
-use super::intervals::Place;
+use super::intervals::IntervalKey;
 use super::stream::Stream;
 use plimsoll_recorder::log::{LogRecord, LoggedResult};
 
@@ -81,7 +81,7 @@ impl OperationLog {
     ///
     /// # Errors
     /// Fails if the file cannot be written, for example because the disk is full.
-    pub fn add(&mut self, place: Place<'_>, op: &LogRecord) -> io::Result<()> {
+    pub fn add(&mut self, place: IntervalKey<'_>, op: &LogRecord) -> io::Result<()> {
         let known = |ns: u64| (ns > 0).then_some(ns);
         let rows = &mut self.rows;
         rows.count += 1;

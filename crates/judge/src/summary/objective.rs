@@ -36,7 +36,7 @@ const CHANGE_FORM: &str = "> change, such as get.p99 > +5%";
 
 /// Figure that a bound applies to: `ramp.get.p99`, `get.service.p99`, `throughput`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Target {
+pub struct FigureSelector {
     /// Name of the phase. `None` matches every phase.
     pub phase: Option<String>,
     /// Kind of operation. `None` means all operations of a phase together.
@@ -51,7 +51,7 @@ pub struct Objective {
     /// Text as the user wrote it.
     pub text: String,
     /// Figure that the bound applies to.
-    pub target: Target,
+    pub target: FigureSelector,
     /// True if the figure must be below the bound, false if it must be above.
     pub below: bool,
     /// The bound in the metric's unit: nanoseconds, operations per second, bytes per second, or a share (0 to 1).
@@ -108,12 +108,12 @@ pub struct Finding {
     pub client_limited: Option<String>,
 }
 
-impl Target {
+impl FigureSelector {
     /// Parses a target. Accepts any name of an operation, because stores differ in the operations that they have.
     ///
     /// # Errors
     /// Returns a message if the text has no known metric, an invalid name or too many parts.
-    pub fn parse(text: &str) -> Result<Target, String> {
+    pub fn parse(text: &str) -> Result<FigureSelector, String> {
         let known = |metric: &str| Metric::from_name(metric, LatencyKind::Service).is_some();
         let parts: Vec<&str> = text.split('.').map(str::trim).collect();
         // The metric is the longest suffix that is a known name: p99.9, service.p99.
@@ -132,10 +132,10 @@ impl Target {
             }
         };
         match &parts[..begin] {
-            [] => Ok(Target { phase: None, operation: None, metric }),
-            [operation] => Ok(Target { phase: None, operation: Some(name(operation)?), metric }),
+            [] => Ok(FigureSelector { phase: None, operation: None, metric }),
+            [operation] => Ok(FigureSelector { phase: None, operation: Some(name(operation)?), metric }),
             [phase, operation] => {
-                Ok(Target { phase: Some(name(phase)?), operation: Some(name(operation)?), metric })
+                Ok(FigureSelector { phase: Some(name(phase)?), operation: Some(name(operation)?), metric })
             }
             _ => Err(format!("'{text}' has too many parts")),
         }
@@ -150,14 +150,14 @@ impl Target {
 
 /// Splits a bound at its comparison sign. Returns the target, true for `<`, and the text of the value; an error
 /// if one is missing or the target is invalid.
-fn split(text: &str) -> Result<(Target, bool, String), String> {
+fn split(text: &str) -> Result<(FigureSelector, bool, String), String> {
     let at = text.find(['<', '>']).ok_or("it contains neither < nor >")?;
     let below = text.as_bytes()[at] == b'<';
     let value = text[at + 1..].trim_start_matches('=').trim().to_string();
     if value.is_empty() {
         return Err("it contains no value".into());
     }
-    Ok((Target::parse(text[..at].trim())?, below, value))
+    Ok((FigureSelector::parse(text[..at].trim())?, below, value))
 }
 
 /// Parses the value of a metric, in nanoseconds, as a share or per second. Also returns true if smaller is better.
@@ -388,7 +388,7 @@ pub struct ChangeBound {
     /// Text as the user wrote it.
     pub text: String,
     /// Figure that the bound applies to.
-    pub target: Target,
+    pub target: FigureSelector,
     /// True if a change below the bound fails, false if a change above it does.
     pub below: bool,
     /// The bound as a ratio of the two figures; for errors, as the difference of the shares.

@@ -4,7 +4,7 @@ use super::comparison::{MetricComparison, compare, metrics};
 use super::estimates::{Estimator, Metric};
 use super::groups::compare_groups;
 use super::holm::holm;
-use super::objective::Target;
+use super::objective::FigureSelector;
 use super::series::Series;
 use super::student::LEVEL;
 
@@ -28,9 +28,9 @@ pub struct Figure<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Choice<'a> {
     /// Primary figure; p50 of the first operation if there is none.
-    pub primary: Option<&'a Target>,
+    pub primary: Option<&'a FigureSelector>,
     /// Figures to compare in addition to the default ones.
-    pub also: &'a [Target],
+    pub also: &'a [FigureSelector],
 }
 
 /// Two series of the same phase and operation.

@@ -1,6 +1,6 @@
 //! Compares measured percentiles with true ones, with and without the operations that overlap a pause.
 
-use super::Row;
+use super::ScenarioRow;
 use super::true_values::quantile_ms;
 use plimsoll_judge::summary::percentiles::{PERCENTILES, samples_needed};
 use plimsoll_judge::summary::result::Percentiles;
@@ -28,12 +28,12 @@ pub struct Measurement<'a> {
 
 impl Measurement<'_> {
     /// Returns one row each for p50, p99 and p99.9; percentiles with too few operations are left out.
-    pub fn rows(mut self) -> Vec<Row> {
+    pub fn rows(mut self) -> Vec<ScenarioRow> {
         let shown = PERCENTILES.iter().filter(|(name, _)| matches!(*name, "p50" | "p99" | "p99.9"));
         shown.filter_map(|(name, q)| self.row(name, *q)).collect()
     }
 
-    fn row(&mut self, percentile: &str, q: f64) -> Option<Row> {
+    fn row(&mut self, percentile: &str, q: f64) -> Option<ScenarioRow> {
         let floor_ms = if percentile == "p99.9" { ALLOWED_TAIL_MS } else { ALLOWED_MS };
         let allowed = |true_ms: f64| f64::max(self.allowed_share * true_ms, floor_ms);
         let enough = |n: usize| n as u64 >= samples_needed(q);
@@ -50,7 +50,7 @@ impl Measurement<'_> {
         let without = (known.is_some() && enough(self.without_pauses_ns.len()))
             .then(|| Some((quantile(|pair| pair.0)?, quantile(|pair| pair.1)?)))
             .flatten();
-        Some(Row {
+        Some(ScenarioRow {
             name: self.scenario.into(),
             metric: format!("{} {percentile}", self.latency),
             true_ms,

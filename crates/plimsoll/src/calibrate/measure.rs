@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::compare::Measurement;
 use super::scenario::Scenario;
 use super::true_values::{self, TrueValues};
-use super::{DetectedPauses, Measured, Row};
+use super::{DetectedPauses, Measured, ScenarioRow};
 use crate::session::RunError;
 use crate::session::embedded::EmbeddedServer;
 use crate::session::runtime::block_on;
@@ -194,7 +194,7 @@ fn compare(
     true_values: TrueValues,
     measured: &[LogRecord],
     pauses: &[Pause],
-) -> Vec<Row> {
+) -> Vec<ScenarioRow> {
     let pairs = outside_pauses(&true_values, measured, pauses);
     let empty = Latencies::default();
     let tally = state.tallies.get(&OperationKind::Get);

@@ -20,7 +20,7 @@ use plimsoll_base::machine::pauses::{Pause, covered_ns};
 
 /// A measured figure and its true value.
 #[derive(Debug, Clone, Serialize)]
-pub struct Row {
+pub struct ScenarioRow {
     /// Name of the scenario.
     pub name: String,
     /// Name of the figure, such as `response p99` or `start lag p99`.
@@ -44,7 +44,7 @@ pub struct Row {
     pub within_without_pauses: bool,
 }
 
-impl Row {
+impl ScenarioRow {
     /// Returns true if the error exceeds its limit and pauses of the machine do not explain it.
     pub fn is_wrong(&self) -> bool {
         !self.within && !self.within_without_pauses
@@ -77,7 +77,7 @@ impl DetectedPauses {
 /// Result of a scenario.
 pub struct Measured {
     /// Measured figures with their true values.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ScenarioRow>,
     /// CPU time of the client per operation, in microseconds.
     pub cpu_us_per_operation: f64,
     /// Pauses of the machine.

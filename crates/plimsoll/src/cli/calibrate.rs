@@ -9,7 +9,7 @@ use super::exit::Exit;
 use super::out::{note, say};
 use crate::calibrate::measure::run;
 use crate::calibrate::scenario::SCENARIOS;
-use crate::calibrate::{DetectedPauses, Row};
+use crate::calibrate::{DetectedPauses, ScenarioRow};
 use plimsoll_base::net::socket::use_process_clock;
 use plimsoll_base::units::format_ms;
 use plimsoll_document::{Table, terminal};
@@ -42,7 +42,7 @@ enum ReceiveClock {
 
 #[derive(Debug, Default, Serialize)]
 struct Report {
-    scenarios: Vec<Row>,
+    scenarios: Vec<ScenarioRow>,
     pauses: BTreeMap<&'static str, DetectedPauses>,
     client_us_per_operation: f64,
 }
@@ -105,7 +105,7 @@ pub fn calibrate(arguments: &Arguments) -> Result<(), Exit> {
 }
 
 /// Returns the judgement of a row.
-fn verdict(row: &Row) -> &'static str {
+fn verdict(row: &ScenarioRow) -> &'static str {
     match (row.within, row.within_without_pauses) {
         (true, _) => "ok",
         (false, true) => "ok without pauses",

@@ -9,7 +9,7 @@ use super::exit::Exit;
 use super::runs::DIRECTORY;
 use plimsoll_judge::history::entry::{Entry, Filter, entries};
 use plimsoll_judge::report::history::{list, trend};
-use plimsoll_judge::summary::objective::Target;
+use plimsoll_judge::summary::objective::FigureSelector;
 
 /// Arguments of `plimsoll history`.
 #[derive(Debug, Args)]
@@ -44,7 +44,7 @@ pub struct Arguments {
 /// # Errors
 /// Exit code 2 if the directory cannot be read, an option is invalid, or no run has the figure.
 pub fn history(arguments: &Arguments) -> Result<(), Exit> {
-    let target = arguments.figure.as_deref().map(Target::parse).transpose();
+    let target = arguments.figure.as_deref().map(FigureSelector::parse).transpose();
     let target = target.map_err(|e| Exit::input(format!("--figure {e}")))?;
     let label = |text: &String| {
         let (key, value) = text.split_once('=').unwrap_or((text, ""));

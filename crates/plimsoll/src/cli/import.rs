@@ -16,7 +16,7 @@ use plimsoll_judge::import::{Imported, Log, r2_bench, replay, warp};
 use plimsoll_judge::report::terminal;
 use plimsoll_judge::run_dir::directory::RunDirectory;
 use plimsoll_judge::run_dir::environment::Environment;
-use plimsoll_judge::run_dir::intervals::Place;
+use plimsoll_judge::run_dir::intervals::IntervalKey;
 use plimsoll_judge::run_dir::json;
 use plimsoll_judge::summary::limits::Means;
 use plimsoll_judge::summary::ramp::{RampEnd, of_windows};
@@ -135,7 +135,7 @@ fn result_of(log: &Log, imported: &Imported, provider: &str) -> RunResult {
 fn write_rows(log: &Log, imported: &Imported, directory: &mut RunDirectory) {
     let place = |index: usize| {
         let phase_run = &imported.phase_runs[index];
-        Place {
+        IntervalKey {
             store: &log.store,
             phase: &phase_run.phase.name,
             role: phase_run.phase.role,

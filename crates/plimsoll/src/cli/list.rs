@@ -6,7 +6,7 @@ use super::cost::request::PriceArguments;
 use super::exit::Exit;
 use super::out::say;
 use super::prices;
-use plimsoll_base::provider::{self, Addressing, Confidence, Profile, Row};
+use plimsoll_base::provider::{self, Addressing, Confidence, MatrixRow, Profile};
 use plimsoll_base::units::{format_bytes, format_count};
 use plimsoll_cost::published;
 use plimsoll_document::{Table, terminal};
@@ -141,7 +141,7 @@ fn matrix(profiles: &[Profile]) -> String {
     for group in profiles.chunks(3) {
         let columns: Vec<&str> = std::iter::once("").chain(group.iter().map(|p| p.title.as_str())).collect();
         let mut table = Table::new("", &columns);
-        for row in Row::ALL {
+        for row in MatrixRow::ALL {
             let cell = |p: &Profile| {
                 p.fact
                     .iter()

@@ -17,7 +17,7 @@ use plimsoll_judge::report::html::Report;
 use plimsoll_judge::run_dir::directory::LATENCIES;
 use plimsoll_judge::run_dir::run::{Run, read};
 use plimsoll_judge::run_dir::write::write_whole;
-use plimsoll_judge::summary::objective::Target;
+use plimsoll_judge::summary::objective::FigureSelector;
 
 /// Arguments of `plimsoll report`.
 #[derive(Debug, Args)]
@@ -65,7 +65,7 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
     if let Some(directory) = &arguments.publish {
         return publish(directory, &find(&arguments.runs)?);
     }
-    let primary = arguments.primary.as_deref().map(Target::parse).transpose();
+    let primary = arguments.primary.as_deref().map(FigureSelector::parse).transpose();
     let primary = primary.map_err(|e| Exit::input(format!("--primary {e}")))?;
     let documents = arguments.published.iter().map(|name| named(name));
     let documents =

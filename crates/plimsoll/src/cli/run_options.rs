@@ -22,7 +22,7 @@ use crate::session::observer::RunObserver;
 use crate::session::open;
 use crate::session::rendezvous::Sharding;
 use crate::session::shard::{parse_shard, parse_start};
-use crate::session::{Components, RunSummary, Settings};
+use crate::session::{Components, RunSummary, SessionSettings};
 use plimsoll_base::clock::wall_now;
 use plimsoll_base::metrics::listen;
 use plimsoll_base::metrics::push::Collector;
@@ -162,7 +162,7 @@ impl RunOptions {
     ///
     /// # Errors
     /// Exit code 2 if an option is out of range, or the start time has passed.
-    pub fn settings(&self) -> Result<Settings, Exit> {
+    pub fn settings(&self) -> Result<SessionSettings, Exit> {
         self.check_workers()?;
         if let Some(start_at) = self.start_at.filter(|at| *at < wall_now()) {
             return Err(Exit::input(format!(
@@ -176,7 +176,7 @@ impl RunOptions {
             host_offset_s: self.clock_offset,
         });
         let parse = |text: &String| Objective::parse(text).map_err(|e| Exit::input(format!("--slo {e}")));
-        Ok(Settings {
+        Ok(SessionSettings {
             objectives: self.slo.iter().map(parse).collect::<Result<_, _>>()?,
             record_operations: self.record.is_some(),
             sharding,

@@ -23,7 +23,7 @@ use plimsoll_server::metrics::ServerMetrics;
 use plimsoll_server::observer::RequestObserver;
 use plimsoll_server::shutdown::{listen_on, watch_for_end};
 use plimsoll_server::timing_log::TimingLog;
-use plimsoll_server::{Parts, Settings, Shared};
+use plimsoll_server::{Parts, ServerSettings, Shared};
 
 /// Arguments of `plimsoll serve`.
 #[derive(Debug, Args)]
@@ -139,13 +139,13 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
     if !(SECOND..=300 * SECOND).contains(&life) {
         return Err(Exit::input("--session-life must be between 1s and 5m"));
     }
-    let mut settings = Settings {
+    let mut settings = ServerSettings {
         session_life_s: (life / SECOND) as u32,
         region: arguments.region.clone(),
         max_connections: arguments.max_connections,
         timeouts: timeouts(arguments)?,
         memory_limit: memory_limit(arguments.memory_limit.as_deref())?,
-        ..Settings::default()
+        ..ServerSettings::default()
     };
     settings.threads = arguments.threads.unwrap_or(settings.threads);
     let listener = listen_on(&arguments.listen).map_err(|e| {

@@ -22,7 +22,7 @@ use crate::session::budget::{Budget, Planned};
 use crate::session::lifecycle::{Reached, begin, delete_written, end, open_stores, reach, require_writes};
 use crate::session::observer::RunObserver;
 use crate::session::open::{Named, Opened};
-use crate::session::{self, RunError, RunSummary, Settings};
+use crate::session::{self, RunError, RunSummary, SessionSettings};
 use crate::sync::contender::{self, Contender, Log, run_loop};
 use crate::sync::files::{self, Ground};
 use crate::sync::scratch;
@@ -120,8 +120,8 @@ impl Arguments {
         }
     }
 
-    fn settings(&self) -> Settings {
-        Settings {
+    fn settings(&self) -> SessionSettings {
+        SessionSettings {
             out: self.out.clone(),
             vantage: self.vantage.clone(),
             keep: false,
@@ -132,7 +132,7 @@ impl Arguments {
             sharding: None,
             cost: self.money.settings(),
             command: command_line(),
-            ..Settings::default()
+            ..SessionSettings::default()
         }
     }
 

@@ -15,7 +15,7 @@ use super::report::conclude;
 use super::timeout::TimeoutArgument;
 use crate::session::clean_up::clean_space;
 use crate::session::open;
-use crate::session::{Components, Settings, execute};
+use crate::session::{Components, SessionSettings, execute};
 use plimsoll_judge::report::{terminal, ycsb};
 use plimsoll_judge::run_dir::json;
 use plimsoll_s3::credentials::{CredentialSource, Credentials};
@@ -192,14 +192,14 @@ fn execute_part(part: Part, options: &Options) -> Result<(), Exit> {
     let properties = options.read()?;
     let mut experiment = experiment_of(part, options, &properties)?;
     experiment.set_timeout(options.timeout.given()).map_err(Exit::input)?;
-    let settings = Settings {
+    let settings = SessionSettings {
         out: options.out.clone(),
         vantage: options.vantage.clone(),
         create_bucket: options.create_bucket,
         ca_bundle: options.ca_bundle.clone(),
         cost: options.money.settings(),
         command: command_line(),
-        ..Settings::default()
+        ..SessionSettings::default()
     };
     let components = Components {
         observer: Arc::new(Terminal::new(options.json)),

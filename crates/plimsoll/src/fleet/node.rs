@@ -15,7 +15,7 @@ use super::message::{Command, FromNode, Hello, Job, Reached, Report, Second, rea
 use crate::session::budget::CostSettings;
 use crate::session::observer::{RunObserver, RunStart};
 use crate::session::rendezvous::{BudgetChange, Rendezvous, Sharding};
-use crate::session::{Components, RunError, RunSummary, Settings, execute};
+use crate::session::{Components, RunError, RunSummary, SessionSettings, execute};
 use plimsoll_base::clock::{SECOND, now_ns, wall_now};
 use plimsoll_base::machine::{Machine, open_files};
 use plimsoll_base::net::client_limits::set_timeout;
@@ -352,7 +352,7 @@ fn execute_shard(job: &Job, shard: Shard, link: &Arc<Link>, root: &Path) -> Resu
         resolve::parse("the experiment of the fleet", &job.experiment, &[]).map_err(RunError::input)?;
     let created =
         jiff::Timestamp::from_nanosecond(i128::from(job.created_unix_ns)).map_err(RunError::input)?;
-    let settings = Settings {
+    let settings = SessionSettings {
         out: root.to_path_buf(),
         vantage: job.vantage.clone(),
         keep: job.keep,
@@ -367,7 +367,7 @@ fn execute_shard(job: &Job, shard: Shard, link: &Arc<Link>, root: &Path) -> Resu
             in_region: job.in_region,
         },
         command: job.command.clone(),
-        ..Settings::default()
+        ..SessionSettings::default()
     };
     let credentials = credentials(job);
     let (observer, rendezvous): (Arc<dyn RunObserver>, Arc<dyn Rendezvous>) = (link.clone(), link.clone());

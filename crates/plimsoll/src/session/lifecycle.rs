@@ -15,7 +15,7 @@ use super::observer::RunObserver;
 use super::open::{self, Named, Opened};
 use super::preflight::preflight;
 use super::renewal::renew;
-use super::settings::Settings;
+use super::settings::SessionSettings;
 use plimsoll_base::machine::peak_rss_bytes;
 use plimsoll_engine::driver::clean::CleanupScope;
 use plimsoll_engine::driver::{Control, Site};
@@ -87,7 +87,7 @@ pub fn reach(opened: &[Opened], id: &RunId, create_bucket: bool) -> Result<Reach
 /// # Errors
 /// [`RunError::Input`] if the directory cannot be written.
 pub fn begin(
-    settings: &Settings,
+    settings: &SessionSettings,
     experiment: &str,
     environment: &Environment,
     opened: &[Opened],

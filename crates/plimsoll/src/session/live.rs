@@ -13,7 +13,7 @@ use plimsoll_base::clock::wall_now;
 use plimsoll_base::metrics::LATENCY_EDGES_S;
 use plimsoll_base::metrics::push::{Collector, Pusher};
 use plimsoll_base::metrics::sample::{Histogram, Labels, Sample, Series};
-use plimsoll_judge::run_dir::intervals::Place;
+use plimsoll_judge::run_dir::intervals::IntervalKey;
 use plimsoll_judge::summary::result::CostFigures;
 use plimsoll_recorder::collector::SecondRow;
 use plimsoll_recorder::histogram::Latencies;
@@ -124,7 +124,7 @@ impl Live {
     }
 
     /// Adds the counts of one second.
-    pub fn second(&self, place: Place<'_>, row: &SecondRow<'_>) {
+    pub fn second(&self, place: IntervalKey<'_>, row: &SecondRow<'_>) {
         let key = (
             place.store.to_string(),
             place.phase.to_string(),

@@ -1,6 +1,6 @@
 //! Runs an experiment: opens its stores, executes its plan, cleans up, and writes a run directory.
 //!
-//! The command line and `crates/plimsoll/examples/library_run.rs` call this module. [`Settings`] are plain data;
+//! The command line and `crates/plimsoll/examples/library_run.rs` call this module. [`SessionSettings`] are plain data;
 //! [`Components`] are live objects. `driver` executes the plan, `run_dir` stores the results, and `cost` prices them.
 //! This module prints nothing.
 
@@ -39,7 +39,7 @@ use self::observer::RunStart;
 use self::open::Opened;
 use self::preflight::find_objects;
 use self::reporter::Reporter;
-pub use self::settings::{Components, Settings};
+pub use self::settings::{Components, SessionSettings};
 use plimsoll_base::clock::{now_ns, wall_now};
 use plimsoll_base::machine::{Machine, usable_cores};
 use plimsoll_engine::driver::clean::CleanupScope;
@@ -100,7 +100,7 @@ impl Passes for OnePass {}
 /// [`RunSummary::problem`]; the results up to the error are kept.
 pub fn execute(
     experiment: &Experiment,
-    settings: &Settings,
+    settings: &SessionSettings,
     components: &Components,
 ) -> Result<RunSummary, RunError> {
     execute_passes(experiment, settings, components, &mut OnePass)
@@ -121,7 +121,7 @@ struct Ready {
 /// Opens and checks the stores, and plans the first pass.
 fn ready(
     requested: &Experiment,
-    settings: &Settings,
+    settings: &SessionSettings,
     components: &Components,
     passes: &mut dyn Passes,
 ) -> Result<Ready, RunError> {
@@ -168,7 +168,7 @@ struct Driven {
 /// Executes the passes one after another until there are no more or one fails.
 fn drive(
     ready: &mut Ready,
-    settings: &Settings,
+    settings: &SessionSettings,
     components: &Components,
     passes: &mut dyn Passes,
     directory: &mut RunDirectory,
@@ -240,7 +240,7 @@ fn drive(
 /// As [`execute`].
 pub fn execute_passes(
     experiment: &Experiment,
-    settings: &Settings,
+    settings: &SessionSettings,
     components: &Components,
     passes: &mut dyn Passes,
 ) -> Result<RunSummary, RunError> {
@@ -260,7 +260,7 @@ fn conclude(
     mut ready: Ready,
     driven: Driven,
     directory: RunDirectory,
-    settings: &Settings,
+    settings: &SessionSettings,
     components: &Components,
     control: &Control,
 ) -> RunSummary {
@@ -312,7 +312,7 @@ fn interruption(budget: &Budget, others_read: bool, path: &Path) -> RunError {
 }
 
 /// Returns the environment of run `id`, as far as it is known before the run.
-pub fn environment(settings: &Settings, id: &str) -> Environment {
+pub fn environment(settings: &SessionSettings, id: &str) -> Environment {
     Environment {
         version: env!("CARGO_PKG_VERSION").into(),
         run: id.to_string(),
@@ -326,7 +326,7 @@ pub fn environment(settings: &Settings, id: &str) -> Environment {
 }
 
 /// Returns an empty result, which is marked partial.
-pub fn blank(settings: &Settings, id: &str, experiment: &str, seed: u64) -> RunResult {
+pub fn blank(settings: &SessionSettings, id: &str, experiment: &str, seed: u64) -> RunResult {
     RunResult {
         schema: SCHEMA,
         run: RunInfo {

@@ -14,7 +14,7 @@ use plimsoll_base::clock::now_ns;
 use plimsoll_base::machine::peak_rss_bytes;
 use plimsoll_engine::driver::{Control, Job, RampId};
 use plimsoll_judge::run_dir::directory::RunDirectory;
-use plimsoll_judge::run_dir::intervals::Place;
+use plimsoll_judge::run_dir::intervals::IntervalKey;
 use plimsoll_judge::summary::background::{places, sums};
 use plimsoll_judge::summary::limits::Means;
 use plimsoll_judge::summary::merge::overall;
@@ -241,9 +241,9 @@ impl<'a> Reporter<'a> {
     }
 }
 
-fn place_of<'a>(job: &'a Job, described: &'a [Description], index: usize) -> Place<'a> {
+fn place_of<'a>(job: &'a Job, described: &'a [Description], index: usize) -> IntervalKey<'a> {
     let phase_run = &job.phase_runs[index];
-    Place {
+    IntervalKey {
         store: &described[phase_run.store].url,
         phase: &phase_run.phase.name,
         role: phase_run.phase.role,

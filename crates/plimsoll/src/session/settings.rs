@@ -16,7 +16,7 @@ use plimsoll_s3::credentials::CredentialSource;
 
 /// Settings of a run that are not part of its experiment.
 #[derive(Debug, Clone, Default)]
-pub struct Settings {
+pub struct SessionSettings {
     /// Directory in which the run directory is created.
     pub out: PathBuf,
     /// Location of the client, for the record; may be empty.
@@ -43,7 +43,7 @@ pub struct Settings {
     pub command: Vec<String>,
 }
 
-impl Settings {
+impl SessionSettings {
     /// Returns the shard of this process; without `sharding`, the only one.
     pub fn shard(&self) -> Shard {
         self.sharding.as_ref().map(|s| s.shard).unwrap_or_default()
@@ -66,7 +66,7 @@ pub struct Components {
     pub live: Option<Live>,
     /// Conditions that end the run early; `None` without any.
     pub abort: Option<Arc<AbortRules>>,
-    /// Coordinator of the shards of a fleet; `None` to start at the time in [`Settings::sharding`].
+    /// Coordinator of the shards of a fleet; `None` to start at the time in [`SessionSettings::sharding`].
     pub rendezvous: Option<Arc<dyn Rendezvous>>,
     /// Credentials for all stores; `None` uses the standard chain.
     pub credentials: Option<CredentialSource>,

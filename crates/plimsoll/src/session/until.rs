@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::error::RunError;
 use super::observer::RunObserver;
-use super::{Components, Passes, RunSummary, Settings, execute_passes};
+use super::{Components, Passes, RunSummary, SessionSettings, execute_passes};
 use plimsoll_base::units::short_names;
 use plimsoll_judge::summary::comparison::{MetricComparison, Verdict, compare};
 use plimsoll_judge::summary::estimates::{Estimator, Metric};
-use plimsoll_judge::summary::objective::Target;
+use plimsoll_judge::summary::objective::FigureSelector;
 use plimsoll_judge::summary::result::{RunResult, UntilFigures};
 use plimsoll_judge::summary::sequential::{Difference, error_of_look, judge_difference, looks, precision};
 use plimsoll_judge::summary::series::Series;
@@ -31,7 +31,7 @@ pub enum Question {
     /// Value of a figure with an interval of at most this half-width.
     Precision {
         /// Figure to determine.
-        target: Target,
+        target: FigureSelector,
         /// Largest half-width of the interval, as a share of the value.
         share: f64,
     },
@@ -66,7 +66,7 @@ impl Until {
         if !(percent > 0.0 && percent <= 100.0) {
             return Err(format!("'{text}': the precision must be above 0% and at most 100%"));
         }
-        let target = Target::parse(figure.trim())?;
+        let target = FigureSelector::parse(figure.trim())?;
         Ok(Until {
             text: written.into(),
             question: Question::Precision { target, share: percent / 100.0 },
@@ -160,7 +160,7 @@ impl Answering {
     }
 
     /// Checks the precision of a figure at all stores.
-    fn check_precision(series: &[Series], target: &Target, share: f64, error: f64) -> Answer {
+    fn check_precision(series: &[Series], target: &FigureSelector, share: f64, error: f64) -> Answer {
         let mut widths = Vec::new();
         for series in series.iter().filter(|s| s.role == Role::Measure && target.matches(s)) {
             let Some(metric) = Metric::from_name(&target.metric, series.clocked()) else { continue };
@@ -272,7 +272,7 @@ fn repeat_s(experiment: &Experiment, until: &Until) -> Result<f64, RunError> {
 /// As [`super::execute`]. If the question is not answered in time, [`RunSummary::problem`] is a failed check.
 pub fn execute_until(
     experiment: &Experiment,
-    settings: &Settings,
+    settings: &SessionSettings,
     components: &Components,
     until: Until,
 ) -> Result<RunSummary, RunError> {

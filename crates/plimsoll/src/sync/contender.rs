@@ -17,7 +17,7 @@ use plimsoll_engine::driver::{Control, Job, Shard, Site, run, workers_for};
 use plimsoll_engine::store::ownership::KeySpace;
 use plimsoll_engine::store::{Failure, Store};
 use plimsoll_judge::run_dir::directory::RunDirectory;
-use plimsoll_judge::run_dir::intervals::Place;
+use plimsoll_judge::run_dir::intervals::IntervalKey;
 use plimsoll_judge::summary::limits::Means;
 use plimsoll_judge::summary::result::{SyncLoop, Window};
 use plimsoll_judge::summary::window::{Setting, windows};
@@ -168,7 +168,8 @@ impl Listener for LoopListener<'_> {
         if let Some(log) = &mut self.log {
             let role = Role::Measure;
             let LoopListener { store, phase, .. } = *self;
-            log.directory.second(Place { store, phase, role, repeat: log.repeat, block: 0, step: None }, row);
+            log.directory
+                .second(IntervalKey { store, phase, role, repeat: log.repeat, block: 0, step: None }, row);
         }
     }
 

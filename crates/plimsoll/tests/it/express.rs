@@ -6,7 +6,7 @@ use crate::support::{ACCESS, SECRET, Server, block_on};
 use plimsoll_engine::store::testing::conformance::check;
 use plimsoll_engine::store::{Body, Failure, Ignore, PartTag, Reply, Request, Store};
 use plimsoll_s3::credentials::Credentials;
-use plimsoll_server::Settings;
+use plimsoll_server::ServerSettings;
 
 const BUCKET: &str = "data--use1-az4--x-s3";
 
@@ -15,7 +15,7 @@ fn own() -> Credentials {
 }
 
 fn server(session_life_s: u32) -> Server {
-    Server::start_as("127.0.0.1:0", "", false, Settings { session_life_s, ..Settings::default() })
+    Server::start_as("127.0.0.1:0", "", false, ServerSettings { session_life_s, ..ServerSettings::default() })
 }
 
 fn ready(server: &Server, bucket: &str) -> Arc<dyn Store> {

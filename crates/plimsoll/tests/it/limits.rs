@@ -7,10 +7,10 @@ use std::process::{Child, Stdio};
 use crate::support::raw;
 use crate::support::{Server, plimsoll};
 use plimsoll_base::clock::SECOND;
-use plimsoll_server::Settings;
+use plimsoll_server::ServerSettings;
 use plimsoll_server::connections::Timeouts;
 
-fn server(settings: Settings) -> Server {
+fn server(settings: ServerSettings) -> Server {
     let server = Server::start_as("127.0.0.1:0", "", false, settings);
     assert_eq!(server.ask("PUT", "/bkt", &[], b"").status, 200);
     server
@@ -26,7 +26,7 @@ fn closed(stream: &mut TcpStream) -> bool {
 
 #[test]
 fn idle_clients_do_not_exhaust_the_connections_of_others() {
-    let server = server(Settings { max_connections: 8, ..Settings::default() });
+    let server = server(ServerSettings { max_connections: 8, ..ServerSettings::default() });
     let mut idle: Vec<TcpStream> = Vec::new();
     for _ in 0..50 {
         idle.push(server.connect());
@@ -42,7 +42,7 @@ fn idle_clients_do_not_exhaust_the_connections_of_others() {
 
 #[test]
 fn incomplete_heads_do_not_exhaust_the_connections_of_others() {
-    let server = server(Settings { max_connections: 8, ..Settings::default() });
+    let server = server(ServerSettings { max_connections: 8, ..ServerSettings::default() });
     let mut half = Vec::new();
     for _ in 0..50 {
         let mut stream = server.connect();
@@ -60,7 +60,7 @@ fn incomplete_heads_do_not_exhaust_the_connections_of_others() {
 #[test]
 fn clients_without_progress_are_disconnected() {
     let timeouts = Timeouts { idle_ns: SECOND, head_ns: SECOND, body_ns: SECOND };
-    let server = server(Settings { timeouts, ..Settings::default() });
+    let server = server(ServerSettings { timeouts, ..ServerSettings::default() });
     let (mut silent, mut half, mut body) = (server.connect(), server.connect(), server.connect());
     half.write_all(b"GET /bkt HTTP/1.1\r\nhost: ").unwrap();
     let request = server.signed(&raw::owner(), "PUT", "/bkt/k", &[], &[7; 1000]);
@@ -71,7 +71,7 @@ fn clients_without_progress_are_disconnected() {
 
 #[test]
 fn writes_beyond_the_memory_limit_return_slow_down() {
-    let server = server(Settings { memory_limit: 1 << 20, ..Settings::default() });
+    let server = server(ServerSettings { memory_limit: 1 << 20, ..ServerSettings::default() });
     let data = vec![7; 300 << 10];
     let put = |key: usize| server.ask("PUT", &format!("/bkt/{key}"), &[], &data);
     let refused = (0..).map(put).find(|answer| answer.status != 200).unwrap();

@@ -34,7 +34,7 @@ const MAX_NAMES: usize = 200;
 const UNKNOWN: u64 = u64::MAX;
 
 /// A request before its object is numbered.
-struct Row {
+struct LogRow {
     at_ns: i64,
     kind: OperationKind,
     /// Number of the key, in the order of the files.
@@ -47,7 +47,7 @@ struct Row {
 
 #[derive(Default)]
 struct Rows {
-    rows: Vec<Row>,
+    rows: Vec<LogRow>,
     keys: HashMap<u64, u32>,
     failed: u64,
     left_out: BTreeMap<String, u64>,
@@ -74,8 +74,13 @@ impl Rows {
                     // The names are 64-bit hashes: of ten million keys, two are the same with a probability of 3e-6.
                     _ => *self.keys.entry(mix(hash_name(&bucket)) ^ hash_name(&key)).or_insert(next),
                 };
-                let row =
-                    Row { at_ns, kind, key, bytes: bytes.unwrap_or(UNKNOWN), size: size.unwrap_or(UNKNOWN) };
+                let row = LogRow {
+                    at_ns,
+                    kind,
+                    key,
+                    bytes: bytes.unwrap_or(UNKNOWN),
+                    size: size.unwrap_or(UNKNOWN),
+                };
                 self.rows.push(row);
             }
         }
@@ -163,7 +168,7 @@ pub fn collect(logs: &Logs) -> Result<Collected, LogError> {
 }
 
 /// Spreads requests with the same time uniformly over the resolution of the log, in their order.
-fn spread(rows: &mut [Row], resolution_ns: u64) {
+fn spread(rows: &mut [LogRow], resolution_ns: u64) {
     if resolution_ns <= 1 {
         return;
     }
@@ -180,7 +185,7 @@ fn spread(rows: &mut [Row], resolution_ns: u64) {
 }
 
 /// Numbers the objects and their versions. Returns the trace, and the number of sizes that were not known.
-fn number(rows: &[Row], keys: usize) -> (Trace, u64) {
+fn number(rows: &[LogRow], keys: usize) -> (Trace, u64) {
     /// An object: its number, and the sizes of its versions.
     #[derive(Default, Clone)]
     struct Object {
@@ -300,8 +305,8 @@ mod tests {
 
     #[test]
     fn requests_of_a_second_are_spread_over_it_in_their_order() {
-        let row = |at_ns| Row { at_ns, kind: OperationKind::Get, key: 0, bytes: 1, size: 1 };
-        let mut rows: Vec<Row> = (0..300).map(|i| row(i / 100 * 1_000_000_000)).collect();
+        let row = |at_ns| LogRow { at_ns, kind: OperationKind::Get, key: 0, bytes: 1, size: 1 };
+        let mut rows: Vec<LogRow> = (0..300).map(|i| row(i / 100 * 1_000_000_000)).collect();
         spread(&mut rows, 1_000_000_000);
         assert!(rows.windows(2).all(|pair| pair[0].at_ns <= pair[1].at_ns));
         for (index, row) in rows.iter().enumerate() {

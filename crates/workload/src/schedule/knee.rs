@@ -3,7 +3,7 @@
 
 /// Range and tolerance of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Limits {
+pub struct KneeLimits {
     /// First rate to try, in operations per second.
     pub from: f64,
     /// Maximum rate to try, in operations per second.
@@ -45,7 +45,7 @@ impl RateResults {
 /// A search in progress.
 #[derive(Debug, Clone)]
 pub struct Search {
-    limits: Limits,
+    limits: KneeLimits,
     tried: Vec<RateResults>,
     steps: usize,
 }
@@ -61,7 +61,7 @@ pub struct KneeBounds {
 
 impl Search {
     /// Creates a search without any steps.
-    pub fn new(limits: Limits) -> Search {
+    pub fn new(limits: KneeLimits) -> Search {
         Search { limits, tried: Vec::new(), steps: 0 }
     }
 
@@ -89,7 +89,7 @@ impl Search {
 
     /// Returns the next rate to try, in operations per second; `None` if the search is over.
     pub fn next(&self) -> Option<f64> {
-        let Limits { from, to, tolerance, growth } = self.limits;
+        let KneeLimits { from, to, tolerance, growth } = self.limits;
         if self.steps >= MAX_STEPS {
             return None;
         }
@@ -140,7 +140,7 @@ mod tests {
     use plimsoll_base::rng::Stream;
 
     /// Runs a search. `holds` returns true if a step, given its rate and number, meets the objective.
-    fn search(limits: Limits, holds: impl Fn(f64, u64) -> bool) -> (KneeBounds, usize) {
+    fn search(limits: KneeLimits, holds: impl Fn(f64, u64) -> bool) -> (KneeBounds, usize) {
         let mut search = Search::new(limits);
         let mut steps = 0;
         while let Some(rate) = search.next() {
@@ -150,7 +150,7 @@ mod tests {
         (search.found(), steps)
     }
 
-    const LIMITS: Limits = Limits { from: 50.0, to: 1e6, tolerance: 0.02, growth: 2.0 };
+    const LIMITS: KneeLimits = KneeLimits { from: 50.0, to: 1e6, tolerance: 0.02, growth: 2.0 };
 
     #[test]
     fn a_sharp_knee_is_found_within_the_tolerance() {
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn the_search_ends_if_no_rate_or_every_rate_meets_the_objective() {
         assert_eq!(search(LIMITS, |_, _| false).0.holds, None);
-        let (found, _) = search(Limits { to: 400.0, ..LIMITS }, |_, _| true);
+        let (found, _) = search(KneeLimits { to: 400.0, ..LIMITS }, |_, _| true);
         assert_eq!(found, KneeBounds { holds: Some(400.0), breaks: None });
     }
 }

@@ -16,7 +16,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::{Body, ErrorClass, Failure, Ignore, Timings};
 use plimsoll_base::clock::now_ns;
-use plimsoll_base::net::connection::{ConnectError, HttpConnection, Payload, Target, resolve};
+use plimsoll_base::net::connection::{ConnectError, HttpConnection, Payload, ResolvedEndpoint, resolve};
 use plimsoll_base::net::tls::{TlsError, client_config};
 use plimsoll_recorder::store_facts::RelayFacts;
 use reading::{Reading, SHORT_BODY, broken};
@@ -60,7 +60,7 @@ pub struct Route<'a> {
 #[derive(Clone)]
 pub struct Destination {
     /// Addresses and TLS settings.
-    pub target: Target,
+    pub target: ResolvedEndpoint,
     /// Relay at these addresses, and true if the store itself uses TLS; `None` if they are those of the store.
     relay: Option<(Arc<Relay>, bool)>,
 }
@@ -95,7 +95,7 @@ pub fn target_of(host: &str, port: u16, tls: bool, route: Route<'_>) -> Result<D
     } else {
         None
     };
-    Ok(Destination { target: Target { tls, addresses }, relay: None })
+    Ok(Destination { target: ResolvedEndpoint { tls, addresses }, relay: None })
 }
 
 /// Converts a body to the payload of an HTTP request.

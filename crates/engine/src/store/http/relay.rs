@@ -15,7 +15,7 @@ use http::response::Parts;
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue};
 
 use super::{OpenError, Prepared, Route, target_of};
-use plimsoll_base::net::connection::Target;
+use plimsoll_base::net::connection::ResolvedEndpoint;
 use plimsoll_recorder::store_facts::RelayFacts;
 
 /// Environment variable that contains the token of relays.
@@ -32,7 +32,7 @@ const MAX_PLACES: usize = 1000;
 
 /// A relay that sends requests to stores.
 pub struct Relay {
-    target: Target,
+    target: ResolvedEndpoint,
     authority: HeaderValue,
     path: hyper::Uri,
     token: HeaderValue,
@@ -86,7 +86,7 @@ impl Relay {
     }
 
     /// Returns the addresses of the relay.
-    pub fn target(&self) -> &Target {
+    pub fn target(&self) -> &ResolvedEndpoint {
         &self.target
     }
 

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use crate::store::Failure;
 use plimsoll_base::clock::{Timer, now_ns, wall_now};
 use plimsoll_base::net::client_limits;
-use plimsoll_base::net::connection::{HttpConnection, Payload, Target};
+use plimsoll_base::net::connection::{HttpConnection, Payload, ResolvedEndpoint};
 use plimsoll_recorder::ErrorClass;
 use plimsoll_recorder::Timings;
 use plimsoll_recorder::store_facts::BackgroundRequest;
@@ -39,7 +39,7 @@ enum State {
 /// State shared between the renewing thread and the connections.
 struct Inner {
     url: Arc<S3Url>,
-    target: Target,
+    target: ResolvedEndpoint,
     own: CredentialSource,
     state: watch::Sender<State>,
     calls: Mutex<Vec<BackgroundRequest>>,
@@ -62,7 +62,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 impl Sessions {
     /// Creates the value without a session. The first call of [`Sessions::ready`] creates the session.
-    pub fn new(url: Arc<S3Url>, target: Target, own: CredentialSource) -> Sessions {
+    pub fn new(url: Arc<S3Url>, target: ResolvedEndpoint, own: CredentialSource) -> Sessions {
         let inner = Inner {
             url,
             target,

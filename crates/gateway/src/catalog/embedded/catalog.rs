@@ -13,7 +13,7 @@ use super::compaction::Step;
 use super::manifest::Manifest;
 use super::recovery::{Recovery, open};
 use super::writer::Writer;
-use super::{Engine, Limits};
+use super::{CatalogLimits, Engine};
 use crate::catalog::committer::{Committer, Durability, GroupWriter};
 use crate::catalog::{Catalog, CatalogError, Row, Scan, Value, Work};
 use crate::disk::Disk;
@@ -22,18 +22,22 @@ use crate::threads;
 
 /// Settings of an embedded catalog.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub struct CatalogSettings {
     /// Limits that trigger the work of the engine.
-    pub limits: Limits,
+    pub limits: CatalogLimits,
     /// Time at which acknowledged transactions are durable.
     pub durability: Durability,
     /// Maximum rate of compaction in bytes per second.
     pub compaction_bytes_per_s: u64,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings { limits: Limits::default(), durability: Durability::Sync, compaction_bytes_per_s: 64 << 20 }
+impl Default for CatalogSettings {
+    fn default() -> CatalogSettings {
+        CatalogSettings {
+            limits: CatalogLimits::default(),
+            durability: Durability::Sync,
+            compaction_bytes_per_s: 64 << 20,
+        }
     }
 }
 
@@ -94,7 +98,7 @@ impl EmbeddedCatalog {
     ///
     /// # Errors
     /// If another process uses the directory, or the disk fails.
-    pub fn open(root: &Path, settings: Settings) -> Result<(EmbeddedCatalog, Recovery), CatalogError> {
+    pub fn open(root: &Path, settings: CatalogSettings) -> Result<(EmbeddedCatalog, Recovery), CatalogError> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(root)?);
         let lock = lock(root)?;
         let (engine, writer, recovery) = open(disk, settings.limits)?;
@@ -117,7 +121,10 @@ impl EmbeddedCatalog {
     ///
     /// # Errors
     /// If another process uses the directory, or the disk fails.
-    pub fn rebuild(root: &Path, settings: Settings) -> Result<(EmbeddedCatalog, Recovery), CatalogError> {
+    pub fn rebuild(
+        root: &Path,
+        settings: CatalogSettings,
+    ) -> Result<(EmbeddedCatalog, Recovery), CatalogError> {
         let held = lock(root)?;
         Manifest::discard_index(&RealDisk::new(root)?)?;
         drop(held);

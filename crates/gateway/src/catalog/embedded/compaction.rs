@@ -13,7 +13,7 @@ use super::Engine;
 use super::reader::GroupReader;
 use super::record::{Change, hash};
 use super::segment::{HEADER, Segment};
-use crate::catalog::{CatalogError, Place, Work};
+use crate::catalog::{CatalogError, LogPosition, Work};
 
 /// Number of bytes after which a transaction copies no further group. The transactions of clients wait meanwhile.
 const BATCH_BYTES: usize = 1 << 20;
@@ -21,7 +21,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// Records to copy in one transaction.
 pub struct Batch {
     /// Records with their places; the place is `None` for the removal of a key.
-    records: Vec<(Change, Option<Place>)>,
+    records: Vec<(Change, Option<LogPosition>)>,
 }
 
 impl Batch {

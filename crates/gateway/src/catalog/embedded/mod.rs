@@ -32,12 +32,12 @@ use self::merge::Merge;
 use self::record::{Salt, hash};
 use self::segment::Segment;
 use self::table::{Slot, Table};
-use super::{CatalogError, Place, Row, Scan, Value};
+use super::{CatalogError, LogPosition, Row, Scan, Value};
 use crate::disk::Disk;
 
 /// Limits that trigger the work of the engine.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct CatalogLimits {
     /// Length in bytes at which a segment is complete.
     pub segment_bytes: u64,
     /// Number of entries at which the memtable is written to a table.
@@ -56,9 +56,9 @@ pub struct Limits {
     pub idle_garbage_share: f64,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for CatalogLimits {
+    fn default() -> CatalogLimits {
+        CatalogLimits {
             segment_bytes: 256 << 20,
             memtable_entries: 64 * 1024,
             log_bytes_per_table: 256 << 20,
@@ -145,7 +145,7 @@ pub struct Engine {
     disk: Arc<dyn Disk>,
     salt: Salt,
     /// Limits that trigger the work of the engine.
-    pub limits: Limits,
+    pub limits: CatalogLimits,
     view: RwLock<Arc<View>>,
     segments: RwLock<BTreeMap<u32, Arc<Segment>>>,
     /// State of the manifest except for the segments. The lock covers writes of the manifest.
@@ -361,7 +361,7 @@ impl Scan for EngineScan {
 }
 
 /// Returns the length in bytes of the record at a place.
-fn record_len(place: &Place) -> i64 {
+fn record_len(place: &LogPosition) -> i64 {
     i64::from(place.skip) + i64::from(place.properties) + i64::from(place.body)
 }
 

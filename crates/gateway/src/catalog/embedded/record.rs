@@ -19,7 +19,7 @@ use bytes::Bytes;
 use crc_fast::CrcAlgorithm;
 use plimsoll_base::rng::mix;
 
-use crate::catalog::{Place, Value};
+use crate::catalog::{LogPosition, Value};
 
 /// First bytes of a group.
 const GROUP_MAGIC: u32 = 0x3147_4c50;
@@ -86,7 +86,7 @@ impl Change {
     }
 
     /// Appends the record to `out`, and returns the place that it has if `out` begins at `base` in `segment`.
-    pub fn encode(&self, salt: Salt, out: &mut Vec<u8>, segment: u32, base: u64) -> Place {
+    pub fn encode(&self, salt: Salt, out: &mut Vec<u8>, segment: u32, base: u64) -> LogPosition {
         let empty = Value::default();
         let value = self.value.as_ref().unwrap_or(&empty);
         let start = out.len();
@@ -94,7 +94,7 @@ impl Change {
         // The log and the index store both with 32 bits. A truncated number would refer to other bytes of the log.
         assert!(length <= u32::MAX as usize, "a record of {length} bytes is too long for the log");
         assert!(offset <= u64::from(u32::MAX), "offset {offset} in log segment {segment} exceeds 32 bits");
-        let place = Place {
+        let place = LogPosition {
             segment,
             offset: offset as u32,
             skip: (RECORD_HEADER + self.key.len() + value.head.len()) as u32,
@@ -215,7 +215,7 @@ pub struct Record {
     /// Head; `None` if the record removes the key.
     pub head: Option<Bytes>,
     /// Place of the properties and the body.
-    pub place: Place,
+    pub place: LogPosition,
     /// True if the properties and the body are intact.
     pub intact: bool,
 }
@@ -238,7 +238,7 @@ impl Record {
         if salt.seal(&header) != u32_at(bytes, 28) {
             return None;
         }
-        let place = Place {
+        let place = LogPosition {
             segment,
             offset: offset as u32,
             skip: skip as u32,
@@ -275,7 +275,7 @@ mod tests {
 
     const SALT: Salt = Salt(0x1234_5678_9abc_def0);
 
-    fn sample() -> (Change, Vec<u8>, Place) {
+    fn sample() -> (Change, Vec<u8>, LogPosition) {
         let value =
             Value { head: "head".into(), properties: "properties".into(), body: vec![7; 1000].into() };
         let change = Change { key: b"key".to_vec(), value: Some(value) };

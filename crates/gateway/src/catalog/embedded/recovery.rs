@@ -14,7 +14,7 @@ use super::replay::Replay;
 use super::segment::{DIRECTORY, HEADER, Segment, file_name, header, id_of, read_header};
 use super::table::{self, Table};
 use super::writer::Writer;
-use super::{Counters, DamagedKeys, Engine, Limits, View};
+use super::{CatalogLimits, Counters, DamagedKeys, Engine, View};
 use crate::catalog::CatalogError;
 use crate::disk::{Disk, DiskFile};
 
@@ -22,7 +22,10 @@ use crate::disk::{Disk, DiskFile};
 ///
 /// # Errors
 /// If the disk fails, or the format is unknown. Damage is not an error; it is in the report.
-pub fn open(disk: Arc<dyn Disk>, limits: Limits) -> Result<(Arc<Engine>, Writer, Recovery), CatalogError> {
+pub fn open(
+    disk: Arc<dyn Disk>,
+    limits: CatalogLimits,
+) -> Result<(Arc<Engine>, Writer, Recovery), CatalogError> {
     let mut recovery = Recovery::default();
     let (manifest, tables) = match load_index(&*disk) {
         Ok(Some(loaded)) => loaded,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use bytes::Bytes;
 
 use super::record::{Salt, crc32c};
-use crate::catalog::{CatalogError, Place};
+use crate::catalog::{CatalogError, LogPosition};
 use crate::disk::DiskFile;
 
 /// Directory of the log.
@@ -87,7 +87,7 @@ impl Segment {
     ///
     /// # Errors
     /// If the bytes are damaged or cannot be read.
-    pub fn read(&self, place: &Place, with_body: bool) -> Result<(Bytes, Bytes), CatalogError> {
+    pub fn read(&self, place: &LogPosition, with_body: bool) -> Result<(Bytes, Bytes), CatalogError> {
         let body = if with_body { place.body as usize } else { 0 };
         let properties = place.properties as usize;
         let mut bytes = vec![0; properties + body];

@@ -16,7 +16,7 @@ use crc_fast::{CrcAlgorithm, Digest};
 
 use super::bloom::Bloom;
 use super::record::{crc32c, hash};
-use crate::catalog::{CatalogError, Place, Row};
+use crate::catalog::{CatalogError, LogPosition, Row};
 use crate::disk::{Disk, DiskFile};
 
 /// Length above which a block is complete, in bytes.
@@ -102,7 +102,7 @@ impl<'a> Raw<'a> {
     fn slot(&self, block: &Bytes) -> Slot {
         let mut cursor = Cursor(self.place?);
         let mut next = || cursor.u32().unwrap_or(0);
-        let place = Place {
+        let place = LogPosition {
             segment: next(),
             offset: next(),
             skip: next(),

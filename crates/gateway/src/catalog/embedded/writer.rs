@@ -13,7 +13,7 @@ use super::record::{Change, Group, hash};
 use super::segment::{DIRECTORY, HEADER, Segment, file_name, header};
 use super::table::Slot;
 use super::{Engine, Frozen, View, record_len};
-use crate::catalog::{CatalogError, Place, Row, Transaction, Value, Work};
+use crate::catalog::{CatalogError, LogPosition, Row, Transaction, Value, Work};
 
 /// Segment number of a row that the current group has written.
 const PENDING: u32 = u32::MAX;
@@ -53,7 +53,7 @@ struct GroupTransaction<'a> {
 impl GroupTransaction<'_> {
     fn pending(&self, change: usize) -> Option<Row> {
         let value = self.changes[change].value.as_ref()?;
-        let place = Place { segment: PENDING, offset: change as u32, ..Place::default() };
+        let place = LogPosition { segment: PENDING, offset: change as u32, ..LogPosition::default() };
         Some(Row { head: value.head.clone(), place, loaded: None })
     }
 
@@ -245,7 +245,7 @@ impl Writer {
     }
 
     /// Writes a group to the log. Returns the place of each record.
-    fn write(&mut self, changes: &[Change], sync: bool) -> Result<Vec<Place>, CatalogError> {
+    fn write(&mut self, changes: &[Change], sync: bool) -> Result<Vec<LogPosition>, CatalogError> {
         if self.end.offset >= self.engine.limits.segment_bytes {
             self.roll()?;
         }
@@ -259,7 +259,7 @@ impl Writer {
         let mut buffer = Vec::with_capacity(group.header_len() + group.records_len() as usize);
         let salt = self.engine.salt;
         group.encode(salt, &mut buffer);
-        let places: Vec<Place> =
+        let places: Vec<LogPosition> =
             changes.iter().map(|change| change.encode(salt, &mut buffer, self.segment.id, base)).collect();
         let announced = group.header_len() as u64 + group.records_len();
         assert_eq!(buffer.len() as u64, announced, "group {} has an unexpected length", group.number);
@@ -325,7 +325,7 @@ impl Writer {
     }
 
     /// Adds the changes of a group to the index.
-    fn apply(&mut self, changes: Vec<Change>, places: &[Place], known: BTreeMap<Vec<u8>, Known>) {
+    fn apply(&mut self, changes: Vec<Change>, places: &[LogPosition], known: BTreeMap<Vec<u8>, Known>) {
         let engine = &self.engine;
         assert_eq!(places.len(), changes.len(), "every change of a group needs a place in the log");
         let mut live: BTreeMap<u32, i64> = BTreeMap::new();

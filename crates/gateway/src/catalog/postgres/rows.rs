@@ -6,22 +6,22 @@ use tokio_postgres::error::Error;
 
 use super::connection::Session;
 use super::schema;
-use crate::catalog::{Place, Row, Value};
+use crate::catalog::{LogPosition, Row, Value};
 
 /// Returns the place of a row: its version and the lengths of its parts.
-fn place(version: i64, properties: i32, body: i32) -> Place {
+fn place(version: i64, properties: i32, body: i32) -> LogPosition {
     let version = version as u64;
-    Place {
+    LogPosition {
         segment: (version >> 32) as u32,
         offset: version as u32,
         properties: properties as u32,
         body: body as u32,
-        ..Place::default()
+        ..LogPosition::default()
     }
 }
 
 /// Returns the version in a place.
-fn version(place: &Place) -> i64 {
+fn version(place: &LogPosition) -> i64 {
     (u64::from(place.segment) << 32 | u64::from(place.offset)) as i64
 }
 

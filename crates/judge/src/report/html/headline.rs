@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use minijinja::{Value, context};
 use serde::Serialize;
 
-use super::rows::Row;
+use super::rows::HtmlRow;
 use crate::report::comparison::Comparison;
 use crate::report::text::{answer, confidence, ramp};
 use crate::run_dir::environment::Environment;
@@ -152,7 +152,7 @@ pub(super) fn measurement(result: &RunResult, environment: &Environment, stores:
 
 /// Returns the warnings at the start of the headline: failed operations, the largest share first, then rows in
 /// which the client was the bottleneck.
-pub(super) fn warnings(rows: &[Row], name: impl Fn(usize) -> String) -> Vec<String> {
+pub(super) fn warnings(rows: &[HtmlRow], name: impl Fn(usize) -> String) -> Vec<String> {
     let mut failed: Vec<(f64, String)> = Vec::new();
     let mut limited: Vec<String> = Vec::new();
     for row in rows {
@@ -183,7 +183,7 @@ fn first_of(mut lines: Vec<String>, kind: &str) -> Vec<String> {
 }
 
 /// Returns the results of a run in sentences, for a report without a comparison.
-pub(super) fn answers(result: &RunResult, rows: &[Row]) -> Vec<String> {
+pub(super) fn answers(result: &RunResult, rows: &[HtmlRow]) -> Vec<String> {
     let answers = answer::of(result);
     if !answers.is_empty() {
         return answers;
@@ -191,13 +191,13 @@ pub(super) fn answers(result: &RunResult, rows: &[Row]) -> Vec<String> {
     if !result.ramps.is_empty() {
         return result.ramps.iter().map(ramp::summary).collect();
     }
-    let of = |metric: &str, row: &Row| {
+    let of = |metric: &str, row: &HtmlRow| {
         let own = |j: &&ConfidenceInterval| {
             j.metric == metric && j.operation.name() == row.operation && j.phase == row.phase
         };
         result.confidence.iter().find(own).and_then(confidence::figure)
     };
-    let sentence = |row: &Row| {
+    let sentence = |row: &HtmlRow| {
         let figures: Vec<String> = ["p50", "p99", "rate"].iter().filter_map(|m| of(m, row)).collect();
         if figures.is_empty() {
             return format!("{}: {}/s", row.operation, format_per_s(row.per_s));
@@ -245,7 +245,7 @@ fn range(low: &str, high: &str) -> String {
 }
 
 /// Returns a row of the table of figures. Its name is set later, when all runs are known.
-pub(super) fn figure(row: &Row, stores: &[&str], first: usize, result: &RunResult) -> Figure {
+pub(super) fn figure(row: &HtmlRow, stores: &[&str], first: usize, result: &RunResult) -> Figure {
     let store = stores.get(row.subject - first).copied().unwrap_or_default();
     let judged = |metric: &str| {
         result.confidence.iter().find(|j| {

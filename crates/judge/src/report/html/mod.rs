@@ -28,7 +28,7 @@ use plimsoll_cost::published::Published;
 use plimsoll_document::Table;
 use plimsoll_document::page;
 use plimsoll_workload::schedule::Role;
-use rows::{Row, rows};
+use rows::{HtmlRow, rows};
 
 /// A store of a run; each has its own colour in the charts.
 #[derive(Debug, Clone, Serialize)]
@@ -58,7 +58,7 @@ struct Drawn {
     started_at: String,
     bands: Vec<Band>,
     lines: Vec<Line>,
-    rows: Vec<Row>,
+    rows: Vec<HtmlRow>,
     ramps: Vec<RampFigures>,
     sweeps: Vec<SweepFigures>,
     capacity: Option<CapacityFigures>,

@@ -16,7 +16,7 @@ const BARS_PER_DECADE: f64 = 20.0;
 
 /// A row of the report.
 #[derive(Debug, Clone, Serialize)]
-pub struct Row {
+pub struct HtmlRow {
     /// Number of the subject (run and store).
     pub subject: usize,
     /// Name of the phase, with the step of a ramp.
@@ -137,7 +137,7 @@ fn stamps(window: &Window) -> Vec<String> {
 }
 
 /// Returns the measured rows of a run, ordered by phase and then by store. `subject` returns the number of a store.
-pub fn rows(result: &RunResult, subject: impl Fn(&str) -> usize) -> Vec<Row> {
+pub fn rows(result: &RunResult, subject: impl Fn(&str) -> usize) -> Vec<HtmlRow> {
     let mut measured = overall(&result.windows);
     measured.retain(|w| w.role == Role::Measure);
     let mut places: Vec<(String, Option<u32>, OperationKind)> = Vec::new();
@@ -148,13 +148,13 @@ pub fn rows(result: &RunResult, subject: impl Fn(&str) -> usize) -> Vec<Row> {
             places.len() - 1
         })
     };
-    let mut rows: Vec<(usize, Row)> =
+    let mut rows: Vec<(usize, HtmlRow)> =
         measured.iter().map(|w| (place(w), row(w, subject(&w.store)))).collect();
     rows.sort_by_key(|(place, row)| (*place, row.subject));
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-fn row(window: &Window, subject: usize) -> Row {
+fn row(window: &Window, subject: usize) -> HtmlRow {
     let open = window.response_ms.is_some();
     let shown = window.response_ms.as_ref().unwrap_or(&window.service_ms);
     let latency = of_histogram(window, if open { "response" } else { "service" }, Some(shown));
@@ -165,7 +165,7 @@ fn row(window: &Window, subject: usize) -> Row {
         part("first byte", &window.first_byte_ms),
         part("body", &window.body_ms),
     ];
-    Row {
+    HtmlRow {
         subject,
         phase: window.label(),
         step: window.step,

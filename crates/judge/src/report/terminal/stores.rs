@@ -10,9 +10,9 @@ use plimsoll_workload::OperationKind;
 use plimsoll_workload::schedule::Role;
 
 /// Phase, step and operation that are compared.
-type Place<'a> = (&'a str, Option<u32>, OperationKind);
+type PlaceInRun<'a> = (&'a str, Option<u32>, OperationKind);
 
-fn place(window: &Window) -> Place<'_> {
+fn place(window: &Window) -> PlaceInRun<'_> {
     (&window.phase, window.step, window.operation)
 }
 
@@ -40,7 +40,7 @@ pub fn render(result: &RunResult) -> String {
     let measured: Vec<&Window> = result.windows.iter().filter(|w| w.role == Role::Measure).collect();
     let mut stores = result.stores();
     stores.retain(|store| measured.iter().any(|w| w.store == *store));
-    let mut places: Vec<Place<'_>> = Vec::new();
+    let mut places: Vec<PlaceInRun<'_>> = Vec::new();
     for window in &measured {
         if !places.contains(&place(window)) {
             places.push(place(window));

@@ -6,7 +6,7 @@ use plimsoll_base::units::short_names;
 use plimsoll_judge::report::comparison::{Comparison, Subject, group_rows};
 use plimsoll_judge::run_dir::comparable;
 use plimsoll_judge::run_dir::run::Run;
-use plimsoll_judge::summary::objective::Target;
+use plimsoll_judge::summary::objective::FigureSelector;
 use plimsoll_judge::summary::primary_figure::{Choice, GroupPair};
 use plimsoll_judge::summary::series::Series;
 use plimsoll_workload::schedule::Role;
@@ -73,8 +73,8 @@ fn matching_series<'a>(group: &'a [Run], model: &Series) -> Vec<&'a Series> {
 pub fn compare_groups(
     base: &[Run],
     other: &[Run],
-    primary: Option<&Target>,
-    also: &[Target],
+    primary: Option<&FigureSelector>,
+    also: &[FigureSelector],
 ) -> Result<Comparison, Exit> {
     let stores = [store_of(base)?, store_of(other)?];
     let (Some(first), Some(last)) = (base.first(), other.first()) else {

@@ -9,9 +9,9 @@ use super::exit::Exit;
 use super::inconclusive::Inconclusive;
 use super::out::{append, say};
 use super::runs::find;
-use plimsoll_judge::report::comparison::{Comparison, Row, rows};
+use plimsoll_judge::report::comparison::{Comparison, ComparisonRow, rows};
 use plimsoll_judge::run_dir::run::{Run, read};
-use plimsoll_judge::summary::objective::{ChangeBound, ObjectiveResult, Target};
+use plimsoll_judge::summary::objective::{ChangeBound, FigureSelector, ObjectiveResult};
 use plimsoll_judge::summary::primary_figure::{Choice, SeriesPair};
 use plimsoll_judge::summary::series::{LatencyKind, Series};
 
@@ -81,8 +81,8 @@ fn matching<'a>(base: &'a Side<'_>, other: &'a Side<'_>) -> Vec<SeriesPair<'a>> 
 fn compare_pair(
     base: &Side<'_>,
     other: &Side<'_>,
-    primary: Option<&Target>,
-    also: &[Target],
+    primary: Option<&FigureSelector>,
+    also: &[FigureSelector],
 ) -> Result<Comparison, Exit> {
     let within = std::ptr::eq(base.run, other.run);
     if !within
@@ -123,7 +123,7 @@ fn compare_pair(
 ///
 /// # Errors
 /// Exit code 2 if at least one side did not measure it.
-fn check_primary(primary: Option<&Target>, rows: &[Row]) -> Result<(), Exit> {
+fn check_primary(primary: Option<&FigureSelector>, rows: &[ComparisonRow]) -> Result<(), Exit> {
     match primary.filter(|_| rows.iter().all(|r| !r.primary)) {
         Some(target) => Err(Exit::input(format!(
             "--primary {}: at least one of the runs did not measure this; \
@@ -134,7 +134,7 @@ fn check_primary(primary: Option<&Target>, rows: &[Row]) -> Result<(), Exit> {
     }
 }
 
-fn show(target: &Target) -> String {
+fn show(target: &FigureSelector) -> String {
     [target.phase.as_deref(), target.operation.as_deref(), Some(&target.metric)]
         .into_iter()
         .flatten()
@@ -148,8 +148,8 @@ fn show(target: &Target) -> String {
 /// Exit code 2 if the runs are not comparable.
 pub fn comparisons(
     runs: &[&Run],
-    primary: Option<&Target>,
-    also: &[Target],
+    primary: Option<&FigureSelector>,
+    also: &[FigureSelector],
 ) -> Result<Vec<Comparison>, Exit> {
     pairs(runs)?.iter().map(|(base, other)| compare_pair(base, other, primary, also)).collect()
 }
@@ -197,14 +197,14 @@ fn check(comparisons: &[Comparison], bounds: &[ChangeBound]) -> Result<Vec<Check
 /// Exit code 1 if a bound is exceeded, or if a run is too short to tell and `--inconclusive` is `fail`; 2 if the
 /// runs are not comparable.
 pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
-    let primary = arguments.primary.as_deref().map(Target::parse).transpose();
+    let primary = arguments.primary.as_deref().map(FigureSelector::parse).transpose();
     let primary = primary.map_err(|e| Exit::input(format!("--primary {e}")))?;
     let bounds: Vec<ChangeBound> = arguments
         .fail_if
         .iter()
         .map(|text| ChangeBound::parse(text).map_err(|e| Exit::input(format!("--fail-if {e}"))))
         .collect::<Result<_, _>>()?;
-    let also: Vec<Target> = bounds.iter().map(|b| b.target.clone()).collect();
+    let also: Vec<FigureSelector> = bounds.iter().map(|b| b.target.clone()).collect();
     let clocks = [LatencyKind::Service, LatencyKind::Response, LatencyKind::FirstByte];
     let used = if also.iter().chain(&primary).any(|t| t.metric.starts_with("first_byte")) { 3 } else { 2 };
     let read_all = |paths: &[PathBuf]| -> Result<Vec<Run>, Exit> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::error::RunError;
 use super::observer::RunObserver;
-use super::{Components, Passes, RunSummary, Settings, execute_passes};
+use super::{Components, Passes, RunSummary, SessionSettings, execute_passes};
 use plateau::Plateau;
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::machine::usable_cores;
@@ -24,7 +24,7 @@ use plimsoll_judge::summary::result::{
 use plimsoll_judge::summary::series::Series;
 use plimsoll_workload::experiment::Experiment;
 use plimsoll_workload::schedule::arrival::Arrival;
-use plimsoll_workload::schedule::knee::{Limits, Search};
+use plimsoll_workload::schedule::knee::{KneeLimits, Search};
 use plimsoll_workload::schedule::plan::{PhaseRun, rewarm};
 use plimsoll_workload::schedule::survey::{Next, Survey};
 use plimsoll_workload::schedule::{Limit, Load, Role};
@@ -94,7 +94,8 @@ struct Capacity {
 
 impl Capacity {
     fn new(search: CapacitySearch, observer: Arc<dyn RunObserver>) -> Capacity {
-        let limits = |from| Limits { from, to: search.to_per_s, tolerance: search.tolerance, growth: 2.0 };
+        let limits =
+            |from| KneeLimits { from, to: search.to_per_s, tolerance: search.tolerance, growth: 2.0 };
         let stage = match (search.by, search.from_per_s) {
             (CapacityBy::Rate, Some(from)) => Stage::Rate(Search::new(limits(from))),
             _ => Stage::Survey,
@@ -245,7 +246,7 @@ impl Capacity {
             CapacityBy::Rate => {
                 let (to, tolerance) = (self.search.to_per_s, self.search.tolerance);
                 let from = (per_s * START_SHARE).min(to);
-                self.stage = Stage::Rate(Search::new(Limits { from, to, tolerance, growth: NEAR }));
+                self.stage = Stage::Rate(Search::new(KneeLimits { from, to, tolerance, growth: NEAR }));
             }
         }
     }
@@ -346,7 +347,7 @@ impl Passes for Capacity {
 /// As [`execute_passes`], and [`RunError::Input`] if there is not exactly one store.
 pub fn find_capacity(
     experiment: &Experiment,
-    settings: &Settings,
+    settings: &SessionSettings,
     components: &Components,
     search: CapacitySearch,
 ) -> Result<RunSummary, RunError> {
@@ -358,7 +359,7 @@ pub fn find_capacity(
     components.observer.estimate(&format!("searching for the capacity for at most {within}"));
     // The number of workers must suit the later steps, not the first one.
     let workers = settings.workers.unwrap_or_else(|| usable_cores() as usize);
-    let settings = Settings { workers: Some(workers), ..settings.clone() };
+    let settings = SessionSettings { workers: Some(workers), ..settings.clone() };
     let mut capacity = Capacity::new(search, Arc::clone(&components.observer));
     execute_passes(experiment, &settings, components, &mut capacity)
 }

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use plimsoll_base::rng::Stream;
 use plimsoll_judge::run_dir::directory::RunDirectory;
 use plimsoll_judge::run_dir::environment::{Environment, StoreFacts};
-use plimsoll_judge::run_dir::intervals::Place;
+use plimsoll_judge::run_dir::intervals::IntervalKey;
 use plimsoll_judge::summary::percentiles::percentiles;
 use plimsoll_judge::summary::result::{RunInfo, RunResult, SCHEMA, ShardInfo, Window};
 use plimsoll_recorder::collector::SecondRow;
@@ -191,7 +191,7 @@ impl Made {
                 let pick = if self.seconds <= 200 { second } else { draws.below(second, 200) };
                 let tally = &pool[pick as usize];
                 let place =
-                    Place { store, phase: "get", role: Role::Measure, repeat: 0, block: 0, step: None };
+                    IntervalKey { store, phase: "get", role: Role::Measure, repeat: 0, block: 0, step: None };
                 directory
                     .second(place, &SecondRow { second, phase: number, kind: OperationKind::Get, tally });
                 sums[number].merge(tally);

@@ -21,7 +21,7 @@ use plimsoll_s3::url::{StoreUrl, parse};
 use plimsoll_server::accounts::Accounts;
 use plimsoll_server::inject::Spec;
 use plimsoll_server::memory::serve::serve;
-use plimsoll_server::{Parts, Settings, Shared};
+use plimsoll_server::{Parts, ServerSettings, Shared};
 use tokio::sync::watch;
 
 pub const ACCESS: &str = "test-access";
@@ -97,16 +97,16 @@ impl Server {
     }
 
     pub fn start_on(address: &str, inject: &str, tls: bool) -> Server {
-        Server::start_as(address, inject, tls, Settings::default())
+        Server::start_as(address, inject, tls, ServerSettings::default())
     }
 
-    pub fn start_as(address: &str, inject: &str, tls: bool, settings: Settings) -> Server {
+    pub fn start_as(address: &str, inject: &str, tls: bool, settings: ServerSettings) -> Server {
         let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, shutdown) = watch::channel(false);
         let config = tls.then(|| server_config(&data("tls/server.pem"), &data("tls/server.key")).unwrap());
         let parts = Parts {
-            settings: Settings { threads: 1, ..settings },
+            settings: ServerSettings { threads: 1, ..settings },
             accounts: Accounts::single(Credentials::new(ACCESS, SECRET, None)),
             tls: config,
             timing_log: None,
