@@ -7,17 +7,18 @@ use plimsoll_s3::credentials::Credentials;
 use plimsoll_server::accounts::{Account, Accounts, Rights};
 use serde::Deserialize;
 
+/// The file of access keys as written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct CredentialsSpec {
     #[serde(default)]
     public: Vec<String>,
-    account: Vec<Entry>,
+    account: Vec<AccountSpec>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct AccountSpec {
     access_key: String,
     secret_key: String,
     #[serde(default = "all")]
@@ -44,7 +45,7 @@ pub fn load(path: &Path) -> Result<Accounts, String> {
     }
     let text = std::fs::read_to_string(path).map_err(fail)?;
     // The message of the parser quotes the line, which may contain a secret.
-    let file: File = toml::from_str(&text).map_err(|e| {
+    let file: CredentialsSpec = toml::from_str(&text).map_err(|e| {
         let line = e.span().map_or(0, |span| text[..span.start.min(text.len())].lines().count().max(1));
         format!("--credentials {name}:{line}: {}", e.message())
     })?;

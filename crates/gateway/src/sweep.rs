@@ -71,7 +71,8 @@ pub fn remove_known(
     Ok(())
 }
 
-/// Returns the objects that still exist. Others were deleted after they were listed, before the catalog was read.
+/// Returns the objects that still exist. A gateway deleted the missing ones after the tier was listed and before the
+/// catalog was read.
 ///
 /// # Errors
 /// If the tier fails.

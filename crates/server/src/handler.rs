@@ -28,7 +28,7 @@ use super::{accepts, accounts, auth, express, route};
 use plimsoll_base::clock::{now_ns, wall_now};
 use plimsoll_s3::sign::EMPTY_SHA256;
 
-/// Answers the requests of all connections.
+/// Component that answers the requests of all connections.
 pub trait Handler: Send + Sync + 'static {
     /// Returns true if answers depend on the times at which requests arrive.
     fn needs_times(&self) -> bool {

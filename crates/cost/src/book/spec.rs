@@ -204,8 +204,8 @@ pub struct RuleSpec {
     /// Number of days for which deleted objects are still billed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_days: Option<u64>,
-    /// True if deleted objects are billed until their versions are deleted. A bill then includes one month of
-    /// that.
+    /// True if deleted objects are billed until their versions are deleted. A bill then includes one month of storage
+    /// for the deleted objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_versions: Option<bool>,
     /// Status codes of responses that are not billed: `403`, or `5xx` for the whole class.

@@ -59,13 +59,13 @@ enum Outcome {
 
 /// Relation of an object of the backend to the object with the same key.
 enum Relation {
-    /// The object's body is read from there.
+    /// The object's body is read from the backend's object.
     Body,
-    /// The gateway keeps it for a rollback of this object's move, or is about to delete it.
+    /// The gateway keeps the backend's object for a rollback of this object's move, or is about to delete it.
     Leftover(BlobName),
-    /// Another version or object needs it.
+    /// Another version or another object of the gateway uses the backend's object.
     Needed,
-    /// The gateway does not know it.
+    /// The gateway does not know the backend's object.
     Foreign,
 }
 

@@ -18,7 +18,7 @@ use super::chunks::{CHUNK, ChunkCrcs, PART, Pieces};
 use super::error::BlobError;
 use super::pack_file::Slice;
 use super::reader::BlobReader;
-use super::slices::Slices;
+use super::slices::SliceReader;
 use crate::ambient::{entropy, wall_now};
 use crate::body::location::Location;
 use crate::object::keys::BlobName;
@@ -62,7 +62,7 @@ pub fn part_bytes(is_local: bool) -> u64 {
 #[derive(Clone)]
 pub struct Blobs {
     tiers: Tiers,
-    pub(super) slices: Arc<Slices>,
+    pub(super) slices: Arc<SliceReader>,
 }
 
 /// One of the places of a blob that is being written.
@@ -88,7 +88,7 @@ pub struct BlobWriter {
 impl Blobs {
     /// Creates a view of tiers, with a cache of slices.
     pub fn new(tiers: Tiers, cache: Cache) -> Blobs {
-        Blobs { tiers, slices: Arc::new(Slices::new(cache)) }
+        Blobs { tiers, slices: Arc::new(SliceReader::new(cache)) }
     }
 
     /// Returns the tiers.

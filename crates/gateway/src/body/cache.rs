@@ -1,6 +1,6 @@
 //! Cache of slices of pack files, in memory and on a local disk.
 //!
-//! Slices are immutable and their places are never used again, so an entry cannot be outdated. Readers verify the
+//! SliceReader are immutable and their places are never used again, so an entry cannot be outdated. Readers verify the
 //! checksum of an entry, so a damaged one is read again from its tier.
 
 use std::io::{Read, Write};
@@ -35,7 +35,7 @@ impl Default for CacheSettings {
     }
 }
 
-/// Place of a slice.
+/// Location of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     pack_file: BlobName,

@@ -21,7 +21,7 @@ pub enum ObjectName {
     Adopted(Arc<str>),
 }
 
-/// Place of the bytes of a blob.
+/// Location of the bytes of a blob.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
     /// Number of the tier.
@@ -49,7 +49,7 @@ pub fn parse_own(path: &str) -> Option<BlobName> {
 const ADOPTED: u16 = 0x8000;
 
 impl Location {
-    /// Creates the place of a blob that the gateway has written.
+    /// Creates the location of a blob that the gateway has written.
     pub fn new(tier: u16, name: BlobName) -> Location {
         Location { tier, name: ObjectName::Own(name) }
     }
@@ -156,7 +156,7 @@ pub struct Garbage {
     pub blob: BlobName,
     /// Reason of the deletion.
     pub reason: Reason,
-    /// Value of [`BlobHead::switched`] when the entry was made. An entry for a place of a blob that was moved since is
+    /// Value of [`BlobHead::switched`] when the entry was made. An entry for a location of a blob that was moved since is
     /// outdated: the later move has made another one.
     pub switched: u64,
 }

@@ -128,14 +128,14 @@ impl State {
 }
 
 /// Reader of slices, shared by all requests.
-pub struct Slices {
+pub struct SliceReader {
     cache: Cache,
     state: Mutex<State>,
 }
 
 /// A permission to read a range. Others wait for its end instead of reading the same range.
 struct Ticket<'a> {
-    slices: &'a Slices,
+    slices: &'a SliceReader,
     pack_file: BlobName,
     range: Range<u64>,
     _end: watch::Sender<()>,
@@ -155,10 +155,10 @@ enum Step<'a> {
     Read(Ticket<'a>),
 }
 
-impl Slices {
+impl SliceReader {
     /// Creates a reader over a cache.
-    pub fn new(cache: Cache) -> Slices {
-        Slices { cache, state: Mutex::default() }
+    pub fn new(cache: Cache) -> SliceReader {
+        SliceReader { cache, state: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -54,7 +54,8 @@ impl Sources {
         Sources { left, current: BTreeMap::new() }
     }
 
-    /// Returns the body of a slice; `None` if it cannot be read together with others, or is damaged.
+    /// Returns the body of a slice; `None` if no planned read contains the slice, the read fails or the body is
+    /// damaged.
     pub async fn read<C: Catalog>(&mut self, store: &Store<C>, slice: &Slice) -> Option<Bytes> {
         loop {
             if let Some(read) = self.current.get(&slice.pack_file)

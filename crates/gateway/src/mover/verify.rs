@@ -8,20 +8,20 @@ use crate::catalog::Catalog;
 use crate::guard::{self, Guard};
 use crate::object::Store;
 
-/// Reads the bytes at a place and compares them with the checksums.
+/// Reads the blob at a location and compares its bytes with the checksums.
 ///
 /// # Errors
 /// If the tier fails or the bytes differ.
 pub async fn verify_blob<C: Catalog>(
     store: &Store<C>,
-    place: &Location,
+    location: &Location,
     size: u64,
     crcs: &Arc<[u32]>,
 ) -> Result<(), BlobError> {
     if !guard::is_made(Guard::Verification) {
         return Ok(());
     }
-    let mut reader = store.blobs.open(place, size, Arc::clone(crcs), 0..size).await?;
+    let mut reader = store.blobs.open(location, size, Arc::clone(crcs), 0..size).await?;
     while reader.next().await?.is_some() {}
     Ok(())
 }

@@ -159,7 +159,7 @@ impl<C: Catalog> Store<C> {
     /// Executes `operation` in a transaction that writes about `bytes` bytes.
     ///
     /// # Errors
-    /// Returns the S3 error of the operation, or that of the catalog.
+    /// Returns the S3 error of the operation, or the error of the catalog.
     pub async fn transact<T: Send + 'static>(
         &self,
         bytes: usize,

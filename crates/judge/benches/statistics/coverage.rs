@@ -1,7 +1,7 @@
 //! Coverage of 95% intervals, how many runs show one, and how wide it is.
 
 use plimsoll_judge::summary::comparison::{Verdict, compare};
-use plimsoll_judge::summary::confidence::Confidence;
+use plimsoll_judge::summary::confidence::IntervalEstimate;
 use plimsoll_judge::summary::estimates::{Estimator, Metric};
 use plimsoll_judge::summary::series::Series;
 
@@ -35,7 +35,7 @@ fn score(case: &Case, true_values: [f64; 5], seeds: std::ops::Range<u64>) -> [Sc
         let series = simulate(case, seed);
         let mut estimator = Estimator::new(&series);
         for (i, metric) in metrics(&series).iter().enumerate() {
-            if let Confidence::Between { low, high, .. } = estimator.estimate(*metric).confidence
+            if let IntervalEstimate::Interval { low, high, .. } = estimator.estimate(*metric).confidence
                 && high.is_finite()
             {
                 out[i].shown += 1;

@@ -1,6 +1,6 @@
 //! Comparison of two series: the ratio of each figure with its confidence interval, and a verdict.
 
-use super::confidence::{Confidence, Ratio, WIDEST};
+use super::confidence::{IntervalEstimate, Ratio, WIDEST};
 use super::estimates::{Estimate, Estimator, Metric};
 use super::series::{Block, LatencyKind, Series};
 use super::student::LEVEL;
@@ -168,8 +168,8 @@ pub fn compare(
     };
     let (Some(av), Some(bv)) = (a.value, b.value) else { return out };
     let (
-        Confidence::Between { low: al, high: ah, freedom: af },
-        Confidence::Between { low: bl, high: bh, freedom: bf },
+        IntervalEstimate::Interval { low: al, high: ah, freedom: af },
+        IntervalEstimate::Interval { low: bl, high: bh, freedom: bf },
     ) = (a.confidence, b.confidence)
     else {
         return out;

@@ -1,6 +1,6 @@
 //! Estimates of figures: the names of the metrics, their values and their confidence intervals.
 
-use super::confidence::{Confidence, LongRun, Ratio, Share, long_run, quantile, rate, share};
+use super::confidence::{IntervalEstimate, LongRun, Ratio, Share, long_run, quantile, rate, share};
 use super::percentiles::{PERCENTILES, samples_needed};
 use super::result::ConfidenceInterval;
 use super::series::{Latency, LatencyKind, Of, Series};
@@ -85,7 +85,7 @@ pub struct Estimate {
     /// Measured value; `None` if there are too few operations or censored operations make it uncertain.
     pub value: Option<f64>,
     /// Confidence interval of the value.
-    pub confidence: Confidence,
+    pub confidence: IntervalEstimate,
 }
 
 /// Estimator of the metrics of one series. It caches the latencies, which several metrics share.
@@ -154,13 +154,13 @@ impl<'a> Estimator<'a> {
                 let stall_s = stall_s(series.open, service_s);
                 let to_see_stalls = length_to_see_stalls_s(stall_s, q);
                 let confidence = if enough && time < to_see_stalls {
-                    Confidence::Needs { seconds: to_see_stalls.ceil() }
+                    IntervalEstimate::TooShort { seconds: to_see_stalls.ceil() }
                 } else if enough {
                     // The upper end allows for one stall that the run has missed.
                     quantile(latency, q, of_median.structured, stall_s / time)
                 } else {
                     let seconds = time * samples_needed(q) as f64 / latency.len().max(1) as f64;
-                    Confidence::Needs { seconds: seconds.max(16.0).ceil() }
+                    IntervalEstimate::TooShort { seconds: seconds.max(16.0).ceil() }
                 };
                 Estimate { metric, value: latency.quantile_ns(q).filter(|_| enough), confidence }
             }
@@ -237,7 +237,7 @@ fn entry(series: &Series, estimate: &Estimate) -> ConfidenceInterval {
         duration_needed_s: estimate.confidence.duration_needed_s(),
         measured_s,
         rare_event_s: measured_s / RARE_EVENTS,
-        slow_structure: matches!(estimate.confidence, Confidence::Structure { .. }),
+        slow_structure: matches!(estimate.confidence, IntervalEstimate::SlowStructure { .. }),
         client_limited: series.client_limited.clone(),
     }
 }

@@ -2,7 +2,7 @@
 //! of a group, such as between days, decides how certain the difference is.
 
 use super::comparison::MetricComparison;
-use super::confidence::{Confidence, MIN_FREEDOM};
+use super::confidence::{IntervalEstimate, MIN_FREEDOM};
 use super::estimates::{Estimate, Estimator, Metric};
 use super::series::Series;
 use super::student::{Variance, power_factor, t_probability, t_quantile, welch_freedom};
@@ -44,12 +44,12 @@ pub fn compare_groups(base: &[&Series], other: &[&Series], metric: Metric) -> Me
             metric,
             value: group.map(|g| back(g.mean)),
             confidence: match (group, reach) {
-                (Some(g), Some(reach)) => Confidence::Between {
+                (Some(g), Some(reach)) => IntervalEstimate::Interval {
                     low: back(g.mean - reach),
                     high: back(g.mean + reach),
                     freedom: g.n - 1.0,
                 },
-                _ => Confidence::Needs { seconds: 0.0 },
+                _ => IntervalEstimate::TooShort { seconds: 0.0 },
             },
         }
     };

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::confidence::{Confidence, MIN_INDEPENDENT, Share, WIDEST};
+use super::confidence::{IntervalEstimate, MIN_INDEPENDENT, Share, WIDEST};
 use super::estimates::{Estimate, Estimator, Metric};
 use super::latencies::of_histogram;
 use super::percentiles::samples_needed;
@@ -320,7 +320,7 @@ fn undecided(why: &str) -> Finding {
 /// A value, its interval for display, the bounds that decide (see [`Share`]), and the measured time in seconds.
 struct Measured {
     value: f64,
-    confidence: Confidence,
+    confidence: IntervalEstimate,
     bounds: Option<(f64, f64)>,
     measured_s: f64,
 }
@@ -362,7 +362,7 @@ fn decide(
     };
     let open = outcome == ObjectiveResult::Inconclusive;
     let (detail, duration_needed_s) = match measured.confidence {
-        Confidence::Between { low, high, .. } => {
+        IntervalEstimate::Interval { low, high, .. } => {
             let needed_s = if open { measured.needed_s(limit) } else { None };
             let remark = match needed_s {
                 Some(seconds) => format!(", about {seconds:.0} s needed"),
@@ -371,10 +371,10 @@ fn decide(
             };
             (format!("{text} [{}..{}]{remark}", show(low), show(high)), needed_s)
         }
-        Confidence::Needs { seconds } | Confidence::Structure { seconds } if open => {
+        IntervalEstimate::TooShort { seconds } | IntervalEstimate::SlowStructure { seconds } if open => {
             (format!("{text}; too few independent seconds, about {seconds:.0} s needed"), Some(seconds))
         }
-        Confidence::Needs { .. } | Confidence::Structure { .. } => {
+        IntervalEstimate::TooShort { .. } | IntervalEstimate::SlowStructure { .. } => {
             (format!("{text}; decided without an interval because the bound is far off"), None)
         }
     };

@@ -1,6 +1,6 @@
 //! Power of a planned comparison: the smallest difference that it finds in 80% of the cases, predicted from a pilot.
 
-use super::confidence::Confidence;
+use super::confidence::IntervalEstimate;
 use super::estimates::{Estimator, Metric};
 use super::series::Series;
 use super::student::power_factor;
@@ -19,7 +19,7 @@ const PILOT: f64 = 1.25;
 pub fn detectable(pilot: &Series, metric: Metric, planned_s: f64) -> Option<f64> {
     let estimate = Estimator::new(pilot).estimate(metric);
     let value = estimate.value.filter(|value| *value > 0.0)?;
-    let Confidence::Between { low, high, freedom } = estimate.confidence else { return None };
+    let IntervalEstimate::Interval { low, high, freedom } = estimate.confidence else { return None };
     let measured_s: f64 = pilot.time_s().iter().sum();
     let reach = (high / value).max(value / low).ln();
     let both = 2.0 * freedom;

@@ -9,7 +9,7 @@
 use std::f64::consts::E;
 
 use super::comparison::MetricComparison;
-use super::confidence::Confidence;
+use super::confidence::IntervalEstimate;
 use super::estimates::{Estimate, Metric};
 use super::student::LEVEL;
 use super::student::{t_quantile, t_quantile_at};
@@ -74,7 +74,7 @@ pub fn judge_difference(compared: &MetricComparison, error: f64, margin: f64) ->
 /// `None` without an interval.
 pub fn precision(estimate: &Estimate, error: f64) -> Option<f64> {
     let value = estimate.value.filter(|value| *value > 0.0)?;
-    let Confidence::Between { low, high, freedom } = estimate.confidence else { return None };
+    let IntervalEstimate::Interval { low, high, freedom } = estimate.confidence else { return None };
     if low <= 0.0 {
         return None;
     }
@@ -108,7 +108,7 @@ mod tests {
         let estimate = |value: f64, low: f64, high: f64| Estimate {
             metric: Metric::Percentile(LatencyKind::Service, 0.5),
             value: Some(value),
-            confidence: Confidence::Between { low, high, freedom: 4.0 },
+            confidence: IntervalEstimate::Interval { low, high, freedom: 4.0 },
         };
         let mut compared = MetricComparison {
             metric: Metric::Percentile(LatencyKind::Service, 0.5),

@@ -23,7 +23,7 @@ use crate::session::lifecycle::{Reached, begin, delete_written, end, open_stores
 use crate::session::observer::RunObserver;
 use crate::session::open::{Named, Opened};
 use crate::session::{self, RunError, RunSummary, SessionSettings};
-use crate::sync::contender::{self, Contender, Log, run_loop};
+use crate::sync::contender::{self, Contender, IntervalDestination, run_loop};
 use crate::sync::files::{self, Ground};
 use crate::sync::scratch;
 use plimsoll_base::clock::{SECOND, now_ns, wall_now};
@@ -333,7 +333,8 @@ fn loops(
                     ));
                 }
                 budget.watch();
-                let done = run_loop(ground, contender, *up, Log { directory, repeat: loop_ })?;
+                let done =
+                    run_loop(ground, contender, *up, IntervalDestination { directory, repeat: loop_ })?;
                 if ground.control.stopped_at().is_some() {
                     // An interrupted loop has no valid time.
                     return Err(RunError::interrupted(

@@ -49,7 +49,7 @@ pub enum FleetError {
     System(#[from] io::Error),
 }
 
-/// Receives the progress of a fleet.
+/// Receiver of the progress of a fleet.
 pub trait FleetObserver {
     /// Receives a line that the user should read.
     fn note(&self, line: &str);

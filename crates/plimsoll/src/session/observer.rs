@@ -18,7 +18,7 @@ pub struct RunStart<'a> {
     pub control: &'a Arc<Control>,
 }
 
-/// Receives the progress of a run. Every method returns quickly: the collector thread calls most of them.
+/// Receiver of the progress of a run. Every method returns quickly: the collector thread calls most of them.
 pub trait RunObserver: Send + Sync {
     /// Receives a line that the user should read.
     fn note(&self, line: &str) {

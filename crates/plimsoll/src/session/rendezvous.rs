@@ -4,7 +4,7 @@ use plimsoll_engine::driver::Control;
 use plimsoll_engine::driver::Shard;
 use plimsoll_workload::schedule::plan::{EndedRamp, RampId, RampStep};
 
-/// Coordinates the shards of a fleet.
+/// Coordinator of the shards of a fleet.
 pub trait Rendezvous: Send + Sync {
     /// Reports that this shard has prepared its objects. Returns when the start is known or the run is stopped: the
     /// start on this host's clock, and this host's clock minus the reference clock in seconds. `None` starts now.

@@ -319,7 +319,7 @@ mod tests {
         let estimate = |value: f64| plimsoll_judge::summary::estimates::Estimate {
             metric: Metric::Percentile(plimsoll_judge::summary::series::LatencyKind::Service, 0.5),
             value: Some(value),
-            confidence: plimsoll_judge::summary::confidence::Confidence::Between {
+            confidence: plimsoll_judge::summary::confidence::IntervalEstimate::Interval {
                 low: value,
                 high: value,
                 freedom: 1e6,

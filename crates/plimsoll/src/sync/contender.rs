@@ -61,7 +61,7 @@ fn name_of(command: &str) -> String {
 }
 
 /// Destination of the per-second counts of a Plimsoll loop.
-pub struct Log<'a> {
+pub struct IntervalDestination<'a> {
     /// Run directory that contains the interval log.
     pub directory: &'a mut RunDirectory,
     /// Number of the loop, from 0.
@@ -156,7 +156,7 @@ pub fn recorded(ground: &Ground, loops: u32, opened: &[Opened]) -> Result<Experi
 
 /// Writes the counts of each second to the interval log, and stops the run at the first failure.
 struct LoopListener<'a> {
-    log: Option<Log<'a>>,
+    destination: Option<IntervalDestination<'a>>,
     store: &'a str,
     phase: &'a str,
     failures: Vec<String>,
@@ -165,17 +165,19 @@ struct LoopListener<'a> {
 
 impl Listener for LoopListener<'_> {
     fn second(&mut self, row: &SecondRow<'_>) {
-        if let Some(log) = &mut self.log {
+        if let Some(destination) = &mut self.destination {
             let role = Role::Measure;
             let LoopListener { store, phase, .. } = *self;
-            log.directory
-                .second(IntervalKey { store, phase, role, repeat: log.repeat, block: 0, step: None }, row);
+            destination.directory.second(
+                IntervalKey { store, phase, role, repeat: destination.repeat, block: 0, step: None },
+                row,
+            );
         }
     }
 
     fn snapshot(&mut self, _: &[WindowState]) {
-        if let Some(log) = &mut self.log {
-            log.directory.flush();
+        if let Some(destination) = &mut self.destination {
+            destination.directory.flush();
         }
     }
 
@@ -191,7 +193,7 @@ fn run_plimsoll(
     ground: &Ground,
     contender: &Contender<'_>,
     up: bool,
-    log: Option<Log<'_>>,
+    destination: Option<IntervalDestination<'_>>,
 ) -> Result<Moved, RunError> {
     let store = &contender.store.store;
     let (began_ns, cpu) = (now_ns(), process_cpu_ns());
@@ -214,7 +216,7 @@ fn run_plimsoll(
         phase: phase(ground, up)?,
         store: 0,
         number: 0,
-        repeat: log.as_ref().map_or(0, |log| log.repeat),
+        repeat: destination.as_ref().map_or(0, |destination| destination.repeat),
         block: 0,
         step: None,
         recorded: true,
@@ -232,7 +234,7 @@ fn run_plimsoll(
     });
     let described = store.describe();
     let mut listener = LoopListener {
-        log,
+        destination,
         store: &described.url,
         phase: &phase_run.phase.name,
         failures: Vec::new(),
@@ -325,7 +327,7 @@ pub fn run_loop(
     ground: &Ground,
     contender: &Contender<'_>,
     up: bool,
-    log: Log<'_>,
+    destination: IntervalDestination<'_>,
 ) -> Result<LoopResult, RunError> {
     let store = contender.store.store.as_ref();
     let io = |e: std::io::Error| RunError::input(format!("{}: {e}", ground.target.display()));
@@ -339,9 +341,9 @@ pub fn run_loop(
             run_plimsoll(ground, &up_first, true, None)?;
         }
     }
-    let repeat = log.repeat;
+    let repeat = destination.repeat;
     let moved = match &contender.client {
-        None => run_plimsoll(ground, contender, up, Some(log))?,
+        None => run_plimsoll(ground, contender, up, Some(destination))?,
         Some(command) => run_tool(ground, contender, command, up)?,
     };
     let Moved { wall_s, cpu_s, windows, workers } = moved;

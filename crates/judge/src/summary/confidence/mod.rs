@@ -36,9 +36,9 @@ pub const MIN_SECONDS: usize = 8;
 
 /// Confidence interval of a figure, or the measurement time that one would need.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Confidence {
+pub enum IntervalEstimate {
     /// Interval that covers the true value at confidence level [`LEVEL`].
-    Between {
+    Interval {
         /// Lower end of the interval.
         low: f64,
         /// Upper end of the interval.
@@ -47,55 +47,59 @@ pub enum Confidence {
         freedom: f64,
     },
     /// No interval: the run is too short.
-    Needs {
+    TooShort {
         /// Total seconds of measurement that would be enough if the store behaves as before.
         seconds: f64,
     },
     /// No interval: the run shows structure that lasts longer than a third of it.
-    Structure {
+    SlowStructure {
         /// Total seconds of measurement of which the structure would last at most a third.
         seconds: f64,
     },
 }
 
-impl Confidence {
+impl IntervalEstimate {
     /// Returns the interval of a positive figure, or the seconds it needs if it is too wide or has too few
     /// degrees of freedom. `n` is the number of measured seconds. All intervals are created here, except those
     /// of shares of at most 1%.
-    pub fn between(low: f64, high: f64, freedom: f64, n: usize) -> Confidence {
+    pub fn between(low: f64, high: f64, freedom: f64, n: usize) -> IntervalEstimate {
         let narrow = low > 0.0 && high <= WIDEST * low;
         if freedom >= MIN_FREEDOM && narrow {
-            return Confidence::Between { low, high, freedom };
+            return IntervalEstimate::Interval { low, high, freedom };
         }
         // The logarithm of the width shrinks with the square root of the time.
         let wider = (high / low).ln() / WIDEST.ln();
         let wider = if wider.is_finite() { wider.max(1.0) } else { 10.0 };
         let short = (MIN_FREEDOM + 1.0) / (freedom + 1.0).max(0.1);
-        Confidence::Needs { seconds: (n.max(MIN_SECONDS) as f64 * 2.0 * wider.powi(2).max(short)).ceil() }
+        IntervalEstimate::TooShort {
+            seconds: (n.max(MIN_SECONDS) as f64 * 2.0 * wider.powi(2).max(short)).ceil(),
+        }
     }
 
-    /// Returns the interval of a share. Like [`Confidence::between`], but a share whose upper end is at most 1%
+    /// Returns the interval of a share. Like [`IntervalEstimate::between`], but a share whose upper end is at most 1%
     /// may have any lower end.
-    fn of_share(low: f64, high: f64, freedom: f64, n: usize) -> Confidence {
+    fn of_share(low: f64, high: f64, freedom: f64, n: usize) -> IntervalEstimate {
         if freedom >= MIN_FREEDOM && high <= SMALL_SHARE {
-            return Confidence::Between { low, high, freedom };
+            return IntervalEstimate::Interval { low, high, freedom };
         }
-        Confidence::between(low, high, freedom, n)
+        IntervalEstimate::between(low, high, freedom, n)
     }
 
     /// Returns the ends of the interval, `None` if there is no interval.
     pub fn ends(&self) -> Option<(f64, f64)> {
         match self {
-            Confidence::Between { low, high, .. } => Some((*low, *high)),
-            Confidence::Needs { .. } | Confidence::Structure { .. } => None,
+            IntervalEstimate::Interval { low, high, .. } => Some((*low, *high)),
+            IntervalEstimate::TooShort { .. } | IntervalEstimate::SlowStructure { .. } => None,
         }
     }
 
     /// Returns the seconds of measurement that would be enough, `None` if there is an interval.
     pub fn duration_needed_s(&self) -> Option<f64> {
         match self {
-            Confidence::Needs { seconds } | Confidence::Structure { seconds } => Some(*seconds),
-            Confidence::Between { .. } => None,
+            IntervalEstimate::TooShort { seconds } | IntervalEstimate::SlowStructure { seconds } => {
+                Some(*seconds)
+            }
+            IntervalEstimate::Interval { .. } => None,
         }
     }
 }
@@ -150,13 +154,13 @@ impl Ratio<'_> {
 
 /// Returns the answer for a run of `n` seconds with slow structure. A structure of its length lasts a third of a run
 /// that is three times as long.
-pub fn structure(n: usize) -> Confidence {
-    Confidence::Structure { seconds: 3.0 * n as f64 }
+pub fn structure(n: usize) -> IntervalEstimate {
+    IntervalEstimate::SlowStructure { seconds: 3.0 * n as f64 }
 }
 
 /// Returns the answer for `n` seconds that are too few for an interval.
-pub fn too_few(n: usize, effective_sample_size: f64) -> Confidence {
-    Confidence::Needs { seconds: seconds_needed(n, effective_sample_size) }
+pub fn too_few(n: usize, effective_sample_size: f64) -> IntervalEstimate {
+    IntervalEstimate::TooShort { seconds: seconds_needed(n, effective_sample_size) }
 }
 
 /// Returns the seconds that an interval would need, if `n` seconds are too few.
@@ -169,7 +173,7 @@ fn seconds_needed(n: usize, effective_sample_size: f64) -> f64 {
 
 /// Returns the interval of a rate: the count of each second over its time. Computed on a logarithmic scale, so
 /// it never reaches below 0.
-pub fn rate(counted: &[f64], time_s: &[f64]) -> Confidence {
+pub fn rate(counted: &[f64], time_s: &[f64]) -> IntervalEstimate {
     let ratio = Ratio { above: counted, below: time_s };
     let n = counted.len();
     let value = ratio.value();
@@ -186,7 +190,7 @@ pub fn rate(counted: &[f64], time_s: &[f64]) -> Confidence {
     }
     let freedom = spread.freedom.min(effective_sample_size - 1.0);
     let reach = (t_quantile(freedom) * spread.error / value).exp();
-    Confidence::between(value / reach, value * reach, freedom, n)
+    IntervalEstimate::between(value / reach, value * reach, freedom, n)
 }
 
 /// Returns the effective sample size of a total by second: the number of seconds if all contribute equally, 1
@@ -212,29 +216,33 @@ mod tests {
         let counted: Vec<f64> = (0..60).map(|i| 100.0 + f64::from(i % 3)).collect();
         let (low, high) = rate(&counted, &[1.0; 60]).ends().unwrap();
         assert!(low > 100.0 && low < 101.0 && high > 101.0 && high < 102.0, "{low} {high}");
-        assert!(matches!(rate(&counted[..5], &[1.0; 5]), Confidence::Needs { seconds } if seconds >= 8.0));
-        assert!(matches!(rate(&[0.0; 30], &[1.0; 30]), Confidence::Needs { .. }), "a rate of zero");
+        assert!(
+            matches!(rate(&counted[..5], &[1.0; 5]), IntervalEstimate::TooShort { seconds } if seconds >= 8.0)
+        );
+        assert!(matches!(rate(&[0.0; 30], &[1.0; 30]), IntervalEstimate::TooShort { .. }), "a rate of zero");
     }
 
     #[test]
     fn a_run_that_drifts_throughout_has_no_interval() {
         let counted: Vec<f64> = (0..60).map(|i| 100.0 + f64::from(i)).collect();
-        assert!(matches!(rate(&counted, &[1.0; 60]), Confidence::Structure { seconds } if seconds > 60.0));
+        assert!(
+            matches!(rate(&counted, &[1.0; 60]), IntervalEstimate::SlowStructure { seconds } if seconds > 60.0)
+        );
     }
 
     #[test]
     fn an_interval_wider_than_a_factor_of_ten_is_not_reported() {
-        assert!(Confidence::between(1.0, 9.9, 5.0, 30).ends().is_some());
-        assert!(Confidence::between(1.0, 10.1, 5.0, 30).duration_needed_s().unwrap() > 60.0);
-        assert!(Confidence::between(0.0, 1.0, 5.0, 30).ends().is_none());
-        assert!(Confidence::of_share(0.0, 0.001, 5.0, 30).ends().is_some(), "at most 0.1%");
-        assert!(Confidence::of_share(0.0, 0.5, 5.0, 30).ends().is_none());
+        assert!(IntervalEstimate::between(1.0, 9.9, 5.0, 30).ends().is_some());
+        assert!(IntervalEstimate::between(1.0, 10.1, 5.0, 30).duration_needed_s().unwrap() > 60.0);
+        assert!(IntervalEstimate::between(0.0, 1.0, 5.0, 30).ends().is_none());
+        assert!(IntervalEstimate::of_share(0.0, 0.001, 5.0, 30).ends().is_some(), "at most 0.1%");
+        assert!(IntervalEstimate::of_share(0.0, 0.5, 5.0, 30).ends().is_none());
     }
 
     #[test]
     fn below_two_degrees_of_freedom_there_is_no_interval() {
-        assert!(Confidence::between(1.0, 1.1, 1.9, 30).duration_needed_s().is_some_and(f64::is_finite));
-        assert!(Confidence::between(1.0, 1.1, 2.0, 30).ends().is_some());
+        assert!(IntervalEstimate::between(1.0, 1.1, 1.9, 30).duration_needed_s().is_some_and(f64::is_finite));
+        assert!(IntervalEstimate::between(1.0, 1.1, 2.0, 30).ends().is_some());
         // Ten seconds that resemble their neighbours count as fewer than six independent ones.
         let rising: Vec<f64> = (0..10).map(|i| 100.0 + f64::from(i / 2)).collect();
         assert!(rate(&rising, &[1.0; 10]).ends().is_none());

@@ -3,7 +3,7 @@
 use statrs::function::beta::beta_reg;
 
 use super::{
-    Confidence, LEVEL, MIN_EFFECTIVE_SAMPLE_SIZE, MIN_SECONDS, Ratio, effective_sample_size, structure,
+    IntervalEstimate, LEVEL, MIN_EFFECTIVE_SAMPLE_SIZE, MIN_SECONDS, Ratio, effective_sample_size, structure,
     too_few,
 };
 use crate::summary::series::Latency;
@@ -25,7 +25,7 @@ fn log_odds(share: f64, error: f64, n: f64, reach: f64) -> (f64, f64) {
 /// Returns the interval of percentile `q` (0 to 1), in nanoseconds. `structured` is true if the median of the run shows
 /// structure that lasts longer than a third of it: such structure also shifts the tail, where it is harder to detect.
 /// `missed` is the share of slow operations (0 to 1) that the upper end allows for although the run has not seen them.
-pub fn quantile(latency: &Latency<'_>, q: f64, structured: bool, missed: f64) -> Confidence {
+pub fn quantile(latency: &Latency<'_>, q: f64, structured: bool, missed: f64) -> IntervalEstimate {
     let n = latency.seconds.len();
     let Some(bucket) = latency.bucket(q).filter(|_| n >= MIN_SECONDS) else {
         return too_few(n, n as f64);
@@ -50,7 +50,7 @@ pub fn quantile(latency: &Latency<'_>, q: f64, structured: bool, missed: f64) ->
     };
     let to = not_rejected(latency, q, reach, to);
     let (low, high) = (edges_us(from).0 * 1_000, edges_us(to).1 * 1_000);
-    Confidence::between(low as f64, high as f64, freedom, n)
+    IntervalEstimate::between(low as f64, high as f64, freedom, n)
 }
 
 /// Returns each second's count of operations on the smaller side of percentile `q`: below it for `q < 0.5`,
@@ -85,7 +85,7 @@ pub struct Share {
     /// Measured share (0 to 1).
     pub value: f64,
     /// Interval to report.
-    pub confidence: Confidence,
+    pub confidence: IntervalEstimate,
     /// Ends of the interval that objectives are judged by, present even if the interval is too wide to report.
     /// `None` if there are fewer than [`MIN_INDEPENDENT`] operations.
     pub bounds: Option<(f64, f64)>,
@@ -129,7 +129,7 @@ pub fn share(latency: &Latency<'_>, limit_us: Option<u64>, median_inflation: f64
     let excess = if plain > 0.0 { (spread.error * spread.error / plain).max(0.25) } else { 1.0 };
     let (low, high) = wilson(value, total / excess.max(median_inflation), t_quantile(spread.freedom));
     let bounds = Some((low.max(widest.0), high.min(widest.1)));
-    Share { value, confidence: Confidence::of_share(low, high, spread.freedom, n), bounds }
+    Share { value, confidence: IntervalEstimate::of_share(low, high, spread.freedom, n), bounds }
 }
 
 /// Returns the exact binomial interval of a share of `n` independent operations (Clopper and Pearson,
