@@ -84,6 +84,13 @@ fn verify_log(engine: &Engine, result: &mut Scrub) {
     for damage in engine.damage() {
         result.damage.push(format!("{} at offset {}: {}", damage.file, damage.offset, damage.problem));
     }
+    match engine.verify_index() {
+        Ok(0) => {}
+        Ok(_) => {
+            result.damage.push("a table of the index was damaged; it was built again from the log".into())
+        }
+        Err(error) => result.damage.push(error.to_string()),
+    }
     for segment in engine.segments() {
         let name = format!("{DIRECTORY}/{}", file_name(segment.id));
         let verified = GroupReader::new(&segment, 0).and_then(|mut reader| {

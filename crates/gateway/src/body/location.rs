@@ -156,8 +156,8 @@ pub struct Garbage {
     pub blob: BlobName,
     /// Reason of the deletion.
     pub reason: Reason,
-    /// Value of [`BlobHead::switched`] when the entry was made. An entry for a location of a blob that was moved since is
-    /// outdated: the later move has made another one.
+    /// Value of [`BlobHead::switched`] when the entry was made. An entry for a location of a blob that was moved since
+    /// is outdated: the later move has made another one.
     pub switched: u64,
 }
 

@@ -18,7 +18,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Removes the index, and reads the whole log.
+/// Reads the whole log, and replaces the index.
 ///
 /// # Errors
 /// Exit code 1 if the log is damaged, 3 if the directory cannot be used.
@@ -29,21 +29,29 @@ pub fn rebuild(arguments: &Arguments) -> Result<(), Exit> {
         let text = "the catalog is in a database; restore the database from its backup";
         return Err(Exit::input(format!("{}: {text}", place.name())));
     };
-    let (catalog, recovery) =
-        EmbeddedCatalog::rebuild(&root, Default::default()).map_err(|e| place.fail(&e))?;
+    let (catalog, recovery) = EmbeddedCatalog::open(&root, Default::default()).map_err(|e| place.fail(&e))?;
+    let rebuilt = catalog.engine().rebuild_index().map_err(|e| place.fail(&e))?;
     let entries = catalog.engine().entries();
     catalog.close().map_err(|e| place.fail(&e))?;
-    let bytes = recovery.replayed_bytes;
+    let bytes = rebuilt.read_bytes;
+    let is_kept = !rebuilt.damage.is_empty();
+    let damage: Vec<_> = recovery.damage.iter().chain(&rebuilt.damage).collect();
     if arguments.json {
-        let value = serde_json::json!({ "entries": entries, "bytes": bytes, "damage": recovery.damage });
+        let value =
+            serde_json::json!({ "entries": entries, "bytes": bytes, "kept": is_kept, "damage": damage });
         say(&format!("{value}\n"))?;
     } else {
-        for damage in &recovery.damage {
+        for damage in &damage {
             say(&format!("damaged: {} at offset {}: {}\n", damage.file, damage.offset, damage.problem))?;
         }
-        say(&format!("read {bytes} bytes of the log; the index has {entries} entries\n"))?;
+        let result = if is_kept {
+            "the old index stays, because it knows objects that the log has lost"
+        } else {
+            "the index is new"
+        };
+        say(&format!("read {bytes} bytes of the log; {result}; it has {entries} entries\n"))?;
     }
-    match recovery.damage.len() {
+    match damage.len() {
         0 => Ok(()),
         count => Err(Exit::check(format!("{count} damaged places in the log"))),
     }

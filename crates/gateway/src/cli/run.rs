@@ -133,6 +133,9 @@ fn report(recovery: &Recovery) {
     if let Some(reason) = &recovery.rebuilt {
         note(&format!("the index was built again from the log: {reason}"));
     }
+    for repaired in &recovery.repaired {
+        note(&format!("repaired: {repaired}; nothing is lost"));
+    }
     if recovery.dropped_bytes > 0 {
         let bytes = recovery.dropped_bytes;
         note(&format!("dropped {bytes} bytes at the end of the log that were never acknowledged"));

@@ -37,6 +37,7 @@ pub fn scrub(arguments: &Arguments) -> Result<(), Exit> {
     if let Some(reason) = &recovery.rebuilt {
         result.damage.push(format!("the index was built again from the log: {reason}"));
     }
+    result.damage.extend(recovery.repaired.iter().cloned());
     if let Some(engine) = catalog.engine().filter(|_| arguments.accept) {
         engine.accept_unknown_damage().map_err(Exit::store)?;
     }

@@ -8,6 +8,7 @@ use super::place::StoreArguments;
 use crate::ambient::now_ms;
 use crate::catalog::embedded::manifest::Manifest;
 use crate::catalog::embedded::segment::HEADER;
+use crate::catalog::embedded::segment_list::SegmentList;
 use crate::catalog::postgres::{Access, Database, PostgresCatalog};
 use crate::config::CatalogPlace;
 use crate::disk::real::RealDisk;
@@ -38,9 +39,13 @@ pub fn status(arguments: &Arguments) -> Result<(), Exit> {
     let written = std::fs::metadata(Manifest::path(&catalog)).and_then(|found| found.modified()).ok();
     let written = written.and_then(|time| jiff::Timestamp::try_from(time).ok());
     let manifest = Manifest::load(&disk).map_err(|e| place.fail(&e))?.unwrap_or_default();
+    // The list may be newer than its copy in the manifest.
+    let list = SegmentList::load(&disk).map_err(|e| place.fail(&e))?.unwrap_or_default();
+    let list = if list.version >= manifest.list.version { list } else { manifest.list.clone() };
     if arguments.json {
         // The salt is secret: with it, a client could write bytes that look like a part of the log.
-        let manifest = Manifest { salt: 0, ..manifest.clone() };
+        let list = SegmentList { salt: 0, ..list.clone() };
+        let manifest = Manifest { list, ..manifest.clone() };
         let text = serde_json::to_string_pretty(&manifest).map_err(Exit::store)?;
         say(&format!("{text}\n"))?;
     } else {
@@ -52,15 +57,15 @@ pub fn status(arguments: &Arguments) -> Result<(), Exit> {
         let garbage = 100 * (bytes - live.min(bytes)) / bytes.max(1);
         say(&format!(
             "state      {state}\nindex of   {as_of}\nsegments   {}, {bytes} bytes, {garbage}% garbage\ntables     {}\ndamage     {}\n",
-            manifest.segments.len(),
+            list.segments.len(),
             manifest.tables.len(),
-            manifest.damage.len(),
+            list.damage.len(),
         ))?;
-        for damage in &manifest.damage {
+        for damage in &list.damage {
             say(&format!("damaged: {} at offset {}: {}\n", damage.file, damage.offset, damage.problem))?;
         }
     }
-    if manifest.damage.is_empty() {
+    if list.damage.is_empty() {
         return Ok(());
     }
     Err(Exit::check("the log is damaged; run `plimsoll-gateway scrub` to list the affected objects"))

@@ -92,6 +92,8 @@ struct State {
     sync_fails: bool,
     /// The next write stops in the middle, because the disk is full.
     full: bool,
+    /// Number of operations, including reads, until one fails with an input/output error; `None` if none does.
+    left_before_error: Option<u64>,
     faults: Faults,
 }
 
@@ -115,8 +117,24 @@ fn no_power() -> io::Error {
 }
 
 impl State {
+    /// Counts an operation.
+    fn count(&mut self) -> io::Result<()> {
+        match &mut self.left_before_error {
+            Some(0) => {
+                self.left_before_error = None;
+                Err(io::Error::other("input/output error"))
+            }
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Counts an operation that changes the disk. Returns false if the power fails during it.
     fn count_change(&mut self) -> io::Result<bool> {
+        self.count()?;
         if self.dead {
             return Err(no_power());
         }
@@ -154,6 +172,7 @@ impl SimulatedDisk {
             dead: false,
             sync_fails: false,
             full: false,
+            left_before_error: None,
             faults,
         };
         SimulatedDisk { state: Arc::new(Mutex::new(state)) }
@@ -172,6 +191,16 @@ impl SimulatedDisk {
     /// Makes the next write stop in the middle.
     pub fn fill_up(&self) {
         lock(&self.state).full = true;
+    }
+
+    /// Makes one operation fail with an input/output error, after a number of operations.
+    pub fn fail_operation(&self, after: u64) {
+        lock(&self.state).left_before_error = Some(after);
+    }
+
+    /// Returns true if the operation that was to fail has failed.
+    pub fn has_failed(&self) -> bool {
+        lock(&self.state).left_before_error.is_none()
     }
 
     /// Returns the disk after a restart of the machine. Of the changes that were not synced, any subset survives; a
@@ -217,27 +246,34 @@ impl SimulatedDisk {
         SimulatedDisk { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Returns the names and lengths of all files.
-    pub fn files(&self) -> Vec<(String, String, u64)> {
+    /// Returns the contents of all files, by directory and name.
+    pub fn contents(&self) -> BTreeMap<(String, String), Vec<u8>> {
         let state = lock(&self.state);
-        let mut all = Vec::new();
+        let mut all = BTreeMap::new();
         for (directory, entries) in &state.directories {
             for (name, id) in &entries.entries {
-                let length = state.files.get(id).map_or(0, |file| file.content.len() as u64);
-                all.push((directory.clone(), name.clone(), length));
+                let content = state.files.get(id).map(|file| file.content.clone()).unwrap_or_default();
+                all.insert((directory.clone(), name.clone()), content);
             }
         }
         all
     }
 
-    /// Changes the bytes of a file behind the back of its users.
-    pub fn tamper(&self, directory: &str, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
+    /// Replaces the content of a file behind the back of its users; `None` removes the file.
+    pub fn tamper(&self, directory: &str, name: &str, content: Option<Vec<u8>>) {
         let mut state = lock(&self.state);
         let id = state.directories[directory].entries[name];
-        let Some(file) = state.files.get_mut(&id) else { return };
-        change(&mut file.content);
-        file.durable = file.content.clone();
-        file.pending.clear();
+        match content {
+            Some(content) => {
+                let durable = content.clone();
+                state.files.insert(id, FileState { content, durable, pending: Vec::new() });
+            }
+            None => {
+                let Some(directory) = state.directories.get_mut(directory) else { return };
+                directory.entries.remove(name);
+                directory.durable.remove(name);
+            }
+        }
     }
 }
 
@@ -259,7 +295,8 @@ impl DiskFile for SimulatedFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
+        state.count()?;
         let content = state.files.get(&self.id).map(|file| &file.content);
         let range = offset as usize..offset as usize + buffer.len();
         let bytes = content.and_then(|content| content.get(range)).ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -286,7 +323,9 @@ impl DiskFile for SimulatedFile {
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(lock(&self.state).files.get(&self.id).map_or(0, |file| file.content.len() as u64))
+        let mut state = lock(&self.state);
+        state.count()?;
+        Ok(state.files.get(&self.id).map_or(0, |file| file.content.len() as u64))
     }
 
     fn truncate(&self, length: u64) -> io::Result<()> {
@@ -312,7 +351,8 @@ impl Disk for SimulatedDisk {
     }
 
     fn open(&self, directory: &str, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
+        state.count()?;
         let id = state.directories.get(directory).and_then(|d| d.entries.get(name)).copied();
         let id = id.ok_or(io::ErrorKind::NotFound)?;
         Ok(Arc::new(SimulatedFile { state: Arc::clone(&self.state), id }))
@@ -327,7 +367,8 @@ impl Disk for SimulatedDisk {
     }
 
     fn list(&self, directory: &str) -> io::Result<Vec<String>> {
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
+        state.count()?;
         Ok(state.directories.get(directory).map_or(Vec::new(), |d| d.entries.keys().cloned().collect()))
     }
 

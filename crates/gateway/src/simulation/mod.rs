@@ -8,6 +8,7 @@ mod backend;
 mod catalog;
 mod damage;
 mod disk;
+mod failing_start;
 mod history;
 mod moves;
 mod power_loss;
@@ -96,13 +97,17 @@ fn read_all(engine: &Arc<Engine>, keys: &Model) -> BTreeMap<Vec<u8>, Result<Vec<
     found
 }
 
-/// Reads everything, which must be intact.
-fn content(engine: &Arc<Engine>) -> Model {
+/// Reads everything.
+///
+/// # Errors
+/// The first error of a read.
+fn content(engine: &Arc<Engine>) -> Result<Model, CatalogError> {
     let found = read_all(engine, &Model::new());
-    let found: Model = found.into_iter().map(|(key, body)| (key, body.unwrap())).collect();
+    let found: Result<Model, CatalogError> = found.into_iter().map(|(key, body)| Ok((key, body?))).collect();
+    let found = found?;
     let mut scan = engine.scan();
     scan.seek(Bound::Unbounded).unwrap();
     let listed: Vec<Vec<u8>> = std::iter::from_fn(|| scan.next().unwrap()).map(|(key, _)| key).collect();
     assert_eq!(listed, found.keys().cloned().collect::<Vec<_>>(), "a scan and single reads must agree");
-    found
+    Ok(found)
 }

@@ -106,7 +106,7 @@ fn sync(writer: &mut Writer, expected: &mut Expected) -> bool {
 }
 
 /// Compacts one segment completely. Returns false if the disk fails.
-fn compact(engine: &Arc<Engine>, writer: &mut Writer, sync: bool) -> bool {
+pub fn compact(engine: &Arc<Engine>, writer: &mut Writer, sync: bool) -> bool {
     let Some(mut compaction) = engine.choose_compaction(true) else { return true };
     loop {
         match compaction.step(engine) {
@@ -150,7 +150,7 @@ fn simulate(seed: u64, faults: Faults, sync: bool) -> Result<(), String> {
         if !recovery.damage.is_empty() {
             return Err(format!("life {life}: reports damage: {:?}", recovery.damage));
         }
-        let found = content(&engine);
+        let found = content(&engine).map_err(|e| format!("life {life}: {e}"))?;
         if !expected.allows(&found, killed) {
             let current = expected.current();
             let keys = current.keys().chain(found.keys()).filter(|key| current.get(*key) != found.get(*key));

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use plimsoll_base::clock::{SECOND, now_ns};
 
 use super::compaction::Step;
-use super::manifest::Manifest;
 use super::recovery::{Recovery, open};
 use super::writer::Writer;
 use super::{CatalogLimits, Engine};
@@ -41,9 +40,9 @@ impl Default for CatalogSettings {
     }
 }
 
-/// The lock file of a data directory. The lock ends with the process.
+/// The lock of a data directory. It ends with the process.
 struct DirectoryLock {
-    _file: std::fs::File,
+    _directory: std::fs::File,
 }
 
 /// An open embedded catalog.
@@ -85,12 +84,12 @@ impl Stop {
 /// # Errors
 /// If another process uses it.
 fn lock(root: &Path) -> Result<DirectoryLock, CatalogError> {
-    let path = root.join("LOCK");
-    let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+    // The directory itself: a file in it could be deleted while a process holds its lock.
+    let directory = std::fs::File::open(root)?;
+    rustix::fs::flock(&directory, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|_| {
         CatalogError::Io(format!("{}: another process uses this directory; stop it first", root.display()))
     })?;
-    Ok(DirectoryLock { _file: file })
+    Ok(DirectoryLock { _directory: directory })
 }
 
 impl EmbeddedCatalog {
@@ -115,20 +114,6 @@ impl EmbeddedCatalog {
         };
         let threads = Mutex::new(vec![flusher, maintenance]);
         Ok((EmbeddedCatalog { engine, committer, threads, stop, _lock: lock }, recovery))
-    }
-
-    /// Removes the index of the catalog in a directory, and opens the catalog, which builds the index from the log.
-    ///
-    /// # Errors
-    /// If another process uses the directory, or the disk fails.
-    pub fn rebuild(
-        root: &Path,
-        settings: CatalogSettings,
-    ) -> Result<(EmbeddedCatalog, Recovery), CatalogError> {
-        let held = lock(root)?;
-        Manifest::discard_index(&RealDisk::new(root)?)?;
-        drop(held);
-        EmbeddedCatalog::open(root, settings)
     }
 
     /// Returns the engine, for metrics and checks.

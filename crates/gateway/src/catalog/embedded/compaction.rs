@@ -163,7 +163,7 @@ impl Compaction {
                 let Some(record) = record else {
                     return Err(self.segment.damaged(offset, "a record is damaged"));
                 };
-                let row = engine.view().get(&record.key, hash(&record.key))?;
+                let row = engine.read_index(|view| view.get(&record.key, hash(&record.key)))?;
                 let is_used = match &record.head {
                     Some(_) => row.is_some_and(|row| row.place == record.place),
                     None => row.is_none() && self.keep_removals,

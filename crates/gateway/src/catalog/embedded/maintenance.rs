@@ -5,9 +5,10 @@ use std::sync::{Arc, PoisonError};
 
 use plimsoll_base::clock::{SECOND, now_ns, sleep_until};
 
-use super::manifest::{FORMAT, Manifest, Position};
+use super::manifest::{FORMAT, Manifest};
 use super::merge::Merge;
-use super::table::{DIRECTORY, Table, TableWriter, file_name};
+use super::segment_list::{Position, SegmentList};
+use super::table::{DIRECTORY, Table, TableId, TableWriter, file_name};
 use super::{Engine, Frozen, View};
 use crate::catalog::CatalogError;
 
@@ -47,9 +48,7 @@ impl Engine {
     /// Makes the segments up to a position durable, so that no index entry points to unsynced bytes.
     fn sync_log(&self, last: u32, from: u32) -> Result<(), CatalogError> {
         for segment in self.segments().iter().filter(|s| (from..=last).contains(&s.id)) {
-            if let Err(error) = segment.file.sync() {
-                // No second attempt, as in the writer: the kernel may take the lost pages for written.
-                let reason = format!("fsync of the log failed: {error}");
+            if let Err(reason) = segment.sync() {
                 self.stop(&reason);
                 return Err(CatalogError::Stopped(reason));
             }
@@ -62,6 +61,7 @@ impl Engine {
     /// # Errors
     /// If the disk fails; the memtable then stays in memory.
     pub fn flush_step(&self) -> Result<bool, CatalogError> {
+        let _work = self.index_work.lock().unwrap_or_else(PoisonError::into_inner);
         let view = self.view();
         let Some(frozen) = view.frozen.last().cloned() else { return Ok(false) };
         let id = self.take_table_id();
@@ -87,18 +87,16 @@ impl Engine {
         Ok(true)
     }
 
-    /// Writes the memtable to a table during a long replay. The manifest is written only at the end of the replay.
-    pub(super) fn flush_replayed(&self, active: &Arc<super::Memtable>) -> Result<(), CatalogError> {
-        let id = self.take_table_id();
-        let oldest = self.view().tables.is_empty();
-        let table = Arc::new(self.write_table(id, &[Arc::clone(active)], &[], oldest)?);
-        self.lock_manifest().tables.insert(0, id);
-        self.change_view(|view| View {
-            active: Arc::default(),
-            frozen: view.frozen.clone(),
-            tables: std::iter::once(table).chain(view.tables.iter().cloned()).collect(),
-        });
-        Ok(())
+    /// Writes a memtable to a table that no manifest names yet, without removed keys if `oldest` is true.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub(super) fn write_memtable(
+        &self,
+        memtable: &Arc<super::Memtable>,
+        oldest: bool,
+    ) -> Result<Table, CatalogError> {
+        self.write_table(self.take_table_id(), &[Arc::clone(memtable)], &[], oldest)
     }
 
     fn take_table_id(&self) -> u64 {
@@ -117,7 +115,8 @@ impl Engine {
     ) -> Result<Table, CatalogError> {
         let in_memory: usize = memtables.iter().map(|memtable| memtable.len()).sum();
         let entries = in_memory as u64 + tables.iter().map(|table| table.entries).sum::<u64>();
-        let mut writer = TableWriter::new(&*self.disk, id, entries)?;
+        let identity = TableId { index: self.lock_manifest().index, table: id };
+        let mut writer = TableWriter::new(&*self.disk, identity, entries)?;
         let mut write = || {
             let mut merge = Merge::new(memtables, tables, &[])?;
             let mut last: Option<bytes::Bytes> = None;
@@ -142,7 +141,7 @@ impl Engine {
 
     /// Changes the manifest and writes it with the current segments and damage. If the write fails, the manifest in
     /// memory stays as it was.
-    fn change_manifest(
+    pub(super) fn change_manifest(
         &self,
         clean_end: Option<Position>,
         change: impl FnOnce(&mut Manifest),
@@ -153,11 +152,32 @@ impl Engine {
         let (before, after) = (manifest.applied, next.applied);
         assert!(before <= after, "the tables end at {before:?}, and a change moves this back to {after:?}");
         next.format = FORMAT;
-        next.segments = self.segment_infos();
-        next.damage = self.damage();
+        next.segments = self.segment_uses();
         next.clean_end = clean_end;
+        let damage = self.damage();
+        if damage != next.list.damage {
+            next.list.damage = damage;
+            next.list.version += 1;
+            next.list.store(&*self.disk)?;
+        }
         next.store(&*self.disk)?;
         *manifest = next;
+        Ok(())
+    }
+
+    /// Changes the list of segments and writes it. If the write fails, the list in memory stays as it was.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub(super) fn change_list(&self, change: impl FnOnce(&mut SegmentList)) -> Result<(), CatalogError> {
+        let mut manifest = self.lock_manifest();
+        let mut list = manifest.list.clone();
+        change(&mut list);
+        list.version += 1;
+        list.salt = self.salt.0;
+        list.damage = self.damage();
+        list.store(&*self.disk)?;
+        manifest.list = list;
         Ok(())
     }
 
@@ -196,6 +216,14 @@ impl Engine {
     /// # Errors
     /// If a table is damaged or the disk fails; the tables then stay as they are.
     pub fn merge_step(&self, idle: bool) -> Result<bool, CatalogError> {
+        match self.merge(idle) {
+            Err(CatalogError::Damaged { .. }) if self.repair_index()? => Ok(true),
+            merged => merged,
+        }
+    }
+
+    fn merge(&self, idle: bool) -> Result<bool, CatalogError> {
+        let _work = self.index_work.lock().unwrap_or_else(PoisonError::into_inner);
         let count = self.tables_to_merge(idle);
         if count == 0 {
             return Ok(false);
@@ -236,16 +264,19 @@ impl Engine {
     /// # Errors
     /// If the disk fails; the next start then removes the file.
     pub fn remove_segment(&self, id: u32) -> Result<(), CatalogError> {
-        // A start removes an unknown file only before this segment, and it reads the log from there on.
+        let _work = self.index_work.lock().unwrap_or_else(PoisonError::into_inner);
+        // A start reads the log from this segment on.
         let applied = self.applied().segment;
         assert!(id < applied, "log segment {id} is removed, but a start reads from segment {applied}");
         // The copies must be durable before the originals disappear. Copies in older segments are, since the tables
         // contain them.
         self.sync_log(u32::MAX, applied)?;
+        // Before the removal of the file: a listed segment whose file is missing is taken for lost, and a file that is
+        // not listed for a leftover.
+        self.change_list(|list| list.segments.retain(|listed| listed.id != id))?;
+        self.checkpoint(None)?;
         let removed = self.segments.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         assert!(removed.is_some(), "log segment {id} is removed twice");
-        // The manifest precedes the removal of the file: a manifest must not name a file that is missing.
-        self.checkpoint(None)?;
         self.disk.remove(super::segment::DIRECTORY, &super::segment::file_name(id))?;
         self.disk.sync_directory(super::segment::DIRECTORY)?;
         Ok(())

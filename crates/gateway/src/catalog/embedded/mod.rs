@@ -4,6 +4,7 @@
 //! Its newest entries are in memory; a crash loses only entries that the next start reads from the end of the log.
 
 mod bloom;
+mod builder;
 pub mod catalog;
 pub mod compaction;
 pub mod maintenance;
@@ -13,9 +14,12 @@ mod merge;
 pub mod reader;
 pub mod record;
 pub mod recovery;
+mod repair;
 mod replay;
 pub mod segment;
+pub mod segment_list;
 pub mod snapshot;
+mod synced;
 mod table;
 pub mod writer;
 
@@ -26,11 +30,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
 
-use self::manifest::{Damage, Manifest, Position, SegmentInfo};
+use self::manifest::{Manifest, SegmentUse};
 use self::memtable::Memtable;
 use self::merge::Merge;
 use self::record::{Salt, hash};
 use self::segment::Segment;
+use self::segment_list::{Damage, Position};
 use self::table::{Slot, Table};
 use super::{CatalogError, LogPosition, Row, Scan, Value};
 use crate::disk::Disk;
@@ -117,6 +122,8 @@ struct DamagedKeys {
     known: HashMap<u64, Damage>,
     /// Damage whose keys are unknown.
     unknown: Vec<Damage>,
+    /// Damage of bytes that the index knows, so that only reads of them fail.
+    indexed: Vec<Damage>,
 }
 
 /// Counters of the engine, for metrics.
@@ -138,6 +145,8 @@ pub struct Counters {
     pub compacted_segments: AtomicU64,
     /// Bytes copied by compaction.
     pub compacted_bytes: AtomicU64,
+    /// Number of times that the index was built again because a table was damaged.
+    pub repairs: AtomicU64,
 }
 
 /// The log and its index, without the thread that writes.
@@ -148,7 +157,8 @@ pub struct Engine {
     pub limits: CatalogLimits,
     view: RwLock<Arc<View>>,
     segments: RwLock<BTreeMap<u32, Arc<Segment>>>,
-    /// State of the manifest except for the segments. The lock covers writes of the manifest.
+    /// State of the manifest except for the use of the segments. The lock covers writes of the manifest and of the list
+    /// of segments.
     manifest: Mutex<Manifest>,
     damaged: RwLock<DamagedKeys>,
     has_damage: AtomicBool,
@@ -156,6 +166,10 @@ pub struct Engine {
     is_stopped: AtomicBool,
     /// Segments that compaction cannot move, because a record in them is damaged.
     unmovable: Mutex<BTreeSet<u32>>,
+    /// Held by every change of the tables and every removal of a segment.
+    index_work: Mutex<()>,
+    /// True if a damaged table could not be repaired, because the log is damaged, too.
+    is_beyond_repair: AtomicBool,
     /// Reason why the oldest memtable was not written to a table; `None` after a success.
     flush_error: Mutex<Option<CatalogError>>,
     /// True if the last check found too little free space.
@@ -187,13 +201,13 @@ impl Engine {
         self.segments.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }
 
-    fn segment_infos(&self) -> Vec<SegmentInfo> {
-        let info = |s: &Arc<Segment>| SegmentInfo {
+    fn segment_uses(&self) -> Vec<SegmentUse> {
+        let usage = |s: &Arc<Segment>| SegmentUse {
             id: s.id,
             bytes: s.bytes.load(Ordering::Relaxed),
             live: s.live.load(Ordering::Relaxed).max(0) as u64,
         };
-        self.segments().iter().map(info).collect()
+        self.segments().iter().map(usage).collect()
     }
 
     /// Stops all writes until the next start.
@@ -213,7 +227,10 @@ impl Engine {
     /// Returns the damage that affects keys.
     pub fn damage(&self) -> Vec<Damage> {
         let damaged = self.damaged.read().unwrap_or_else(PoisonError::into_inner);
-        damaged.known.values().chain(&damaged.unknown).cloned().collect()
+        let mut all: Vec<Damage> =
+            damaged.known.values().chain(&damaged.unknown).chain(&damaged.indexed).cloned().collect();
+        all.sort_by_key(|damage| (damage.segment, damage.offset, damage.keys));
+        all
     }
 
     /// Checks that damage leaves no doubt about the row of a key. A lost record may have replaced or removed every row
@@ -239,13 +256,19 @@ impl Engine {
         }
     }
 
-    /// Forgets the damage whose keys are unknown: an operator accepts that some keys may be missing or
-    /// have an older value.
+    /// Forgets the damage whose keys are unknown, and the segments that are missing: an operator accepts that some keys
+    /// may be missing or have an older value.
     ///
     /// # Errors
     /// If the disk fails.
     pub fn accept_unknown_damage(&self) -> Result<(), CatalogError> {
-        self.damaged.write().unwrap_or_else(PoisonError::into_inner).unknown.clear();
+        {
+            let mut damaged = self.damaged.write().unwrap_or_else(PoisonError::into_inner);
+            damaged.unknown.clear();
+            damaged.indexed.clear();
+        }
+        let open: BTreeSet<u32> = self.segments().iter().map(|segment| segment.id).collect();
+        self.change_list(|list| list.segments.retain(|listed| open.contains(&listed.id)))?;
         self.checkpoint(None)
     }
 
@@ -266,7 +289,7 @@ impl Engine {
     /// If the index or the record of the key is damaged.
     pub fn get(&self, key: &[u8]) -> Result<Slot, CatalogError> {
         let hash = hash(key);
-        let slot = self.view().get(key, hash)?;
+        let slot = self.read_index(|view| view.get(key, hash))?;
         self.check_damage(hash, slot.as_ref())?;
         Ok(slot)
     }
@@ -298,8 +321,8 @@ impl Engine {
     }
 
     /// Returns all rows in key order.
-    pub fn scan(&self) -> EngineScan {
-        EngineScan { view: self.view(), merge: None }
+    pub fn scan(&self) -> EngineScan<'_> {
+        EngineScan { engine: self, view: self.view(), merge: None, next: Vec::new() }
     }
 
     /// Returns the number of entries in the tables and memtables; keys in several of them count several times.
@@ -329,12 +352,29 @@ impl Engine {
 }
 
 /// Rows of an engine in key order, as they were when the scan was created.
-pub struct EngineScan {
+pub struct EngineScan<'a> {
+    engine: &'a Engine,
     view: Arc<View>,
     merge: Option<Merge>,
+    /// Key at which the scan continues after a repair of the index.
+    next: Vec<u8>,
 }
 
-impl Scan for EngineScan {
+impl EngineScan<'_> {
+    /// Builds the index again if a table is damaged, and continues in the new index. Returns the error if this is not
+    /// possible.
+    fn recover(&mut self, error: CatalogError) -> Result<(), CatalogError> {
+        let is_damaged = matches!(error, CatalogError::Damaged { .. });
+        if !is_damaged || !self.engine.repair_index()? {
+            return Err(error);
+        }
+        self.view = self.engine.view();
+        self.merge = Some(Merge::new(&self.view.memtables(), &self.view.tables, &self.next)?);
+        Ok(())
+    }
+}
+
+impl Scan for EngineScan<'_> {
     fn seek(&mut self, from: Bound<&[u8]>) -> Result<(), CatalogError> {
         let start = match from {
             Bound::Included(key) => key.to_vec(),
@@ -342,21 +382,35 @@ impl Scan for EngineScan {
             Bound::Excluded(key) => [key, &[0]].concat(),
             Bound::Unbounded => Vec::new(),
         };
-        self.merge = Some(Merge::new(&self.view.memtables(), &self.view.tables, &start)?);
-        Ok(())
+        self.next = start;
+        match Merge::new(&self.view.memtables(), &self.view.tables, &self.next) {
+            Ok(merge) => {
+                self.merge = Some(merge);
+                Ok(())
+            }
+            Err(error) => self.recover(error),
+        }
     }
 
     fn next(&mut self) -> Result<Option<(Vec<u8>, Row)>, CatalogError> {
         if self.merge.is_none() {
             self.seek(Bound::Unbounded)?;
         }
-        let Some(merge) = &mut self.merge else { return Ok(None) };
-        while let Some((key, slot)) = merge.next()? {
-            if let Some(row) = slot {
-                return Ok(Some((Vec::from(key), row)));
+        loop {
+            let Some(merge) = &mut self.merge else { return Ok(None) };
+            match merge.next() {
+                Ok(None) => return Ok(None),
+                Ok(Some((key, slot))) => {
+                    self.next.clear();
+                    self.next.extend_from_slice(&key);
+                    self.next.push(0);
+                    if let Some(row) = slot {
+                        return Ok(Some((Vec::from(key), row)));
+                    }
+                }
+                Err(error) => self.recover(error)?,
             }
         }
-        Ok(None)
     }
 }
 

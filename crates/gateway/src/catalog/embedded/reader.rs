@@ -72,7 +72,7 @@ impl<'a> GroupReader<'a> {
         }
         head.resize(length, 0);
         self.segment.file.read_at(offset, &mut head)?;
-        let Some(group) = Group::parse(salt, &head) else { return Ok(None) };
+        let Some(group) = Group::parse(salt, &head, self.segment.id, offset) else { return Ok(None) };
         let records_at = offset + length as u64;
         if records_at + group.records_len() > self.length {
             return Ok(None);

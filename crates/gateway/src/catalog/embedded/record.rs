@@ -13,7 +13,7 @@
 //! `bytes` counts the records. `durable` is the offset up to which the segment was synced before the group was written.
 //! The CRC of a group covers its header and its table, that of a record its header, key and head. The magic numbers and
 //! these CRCs are combined with the salt of the catalog, so that bytes chosen by a client are never taken for a group
-//! or a record.
+//! or a record. The CRCs are also combined with the segment and the offset, so that a copy at another place is damage.
 
 use bytes::Bytes;
 use crc_fast::CrcAlgorithm;
@@ -46,8 +46,8 @@ impl Salt {
         magic ^ self.0 as u32
     }
 
-    fn seal(self, header: &[u8]) -> u32 {
-        crc32c(header) ^ (self.0 >> 32) as u32
+    fn seal(self, header: &[u8], segment: u32, offset: u64) -> u32 {
+        crc32c(header) ^ mix(self.0 ^ mix(u64::from(segment) << 32 ^ offset)) as u32
     }
 }
 
@@ -118,7 +118,7 @@ impl Change {
         }
         out.extend_from_slice(&self.key);
         out.extend_from_slice(&value.head);
-        let crc = salt.seal(&out[start..]);
+        let crc = salt.seal(&out[start..], segment, offset);
         out[start + 28..start + 32].copy_from_slice(&crc.to_le_bytes());
         out.extend_from_slice(&value.properties);
         out.extend_from_slice(&value.body);
@@ -148,8 +148,8 @@ impl Group {
         self.table.iter().map(|(length, _)| u64::from(*length)).sum()
     }
 
-    /// Appends the header and its table to `out`.
-    pub fn encode(&self, salt: Salt, out: &mut Vec<u8>) {
+    /// Appends the header and its table to `out`, for an offset in a segment.
+    pub fn encode(&self, salt: Salt, out: &mut Vec<u8>, segment: u32, offset: u64) {
         let start = out.len();
         out.extend_from_slice(&salt.magic(GROUP_MAGIC).to_le_bytes());
         out.extend_from_slice(&(self.table.len() as u32).to_le_bytes());
@@ -161,12 +161,13 @@ impl Group {
             out.extend_from_slice(&length.to_le_bytes());
             out.extend_from_slice(&hash.to_le_bytes());
         }
-        let crc = salt.seal(&out[start..]);
+        let crc = salt.seal(&out[start..], segment, offset);
         out[start + 32..start + 36].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Parses the header at the start of `bytes`; `None` if there is no intact header.
-    pub fn parse(salt: Salt, bytes: &[u8]) -> Option<Group> {
+    /// Parses the header at the start of `bytes`, which are at an offset in a segment; `None` if there is no intact
+    /// header of this place.
+    pub fn parse(salt: Salt, bytes: &[u8], segment: u32, offset: u64) -> Option<Group> {
         if !may_begin_group(salt, bytes) {
             return None;
         }
@@ -177,7 +178,7 @@ impl Group {
         }
         let mut header = bytes[..length].to_vec();
         header[32..36].fill(0);
-        if salt.seal(&header) != u32_at(bytes, 32) {
+        if salt.seal(&header, segment, offset) != u32_at(bytes, 32) {
             return None;
         }
         let table = header[GROUP_HEADER..].chunks_exact(TABLE_ENTRY);
@@ -235,7 +236,7 @@ impl Record {
         }
         let mut header = bytes[..skip].to_vec();
         header[28..32].fill(0);
-        if salt.seal(&header) != u32_at(bytes, 28) {
+        if salt.seal(&header, segment, offset) != u32_at(bytes, 28) {
             return None;
         }
         let place = LogPosition {
@@ -312,13 +313,13 @@ mod tests {
     fn every_changed_bit_of_a_group_header_is_detected() {
         let group = Group { number: 7, durable: 4096, table: vec![(40, 1), (50, 2)] };
         let mut bytes = Vec::new();
-        group.encode(SALT, &mut bytes);
+        group.encode(SALT, &mut bytes, 3, 100);
         assert_eq!(bytes.len(), group.header_len());
-        assert_eq!(Group::parse(SALT, &bytes), Some(group));
+        assert_eq!(Group::parse(SALT, &bytes, 3, 100), Some(group));
         for bit in 0..bytes.len() * 8 {
             let mut changed = bytes.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Group::parse(SALT, &changed), None, "bit {bit}");
+            assert_eq!(Group::parse(SALT, &changed, 3, 100), None, "bit {bit}");
         }
     }
 
@@ -327,10 +328,24 @@ mod tests {
     fn bytes_with_another_salt_are_not_a_group_or_a_record() {
         let (_, record, _) = sample();
         let mut group = Vec::new();
-        Group { number: 7, durable: 0, table: vec![(record.len() as u32, 1)] }.encode(SALT, &mut group);
+        let header = Group { number: 7, durable: 0, table: vec![(record.len() as u32, 1)] };
+        header.encode(SALT, &mut group, 3, 100);
         for other in [Salt(0), Salt(SALT.0 ^ 1), Salt(SALT.0 ^ 1 << 63)] {
             assert_eq!(Record::parse(other, &record, 3, 105), None);
-            assert_eq!(Group::parse(other, &group), None);
+            assert_eq!(Group::parse(other, &group, 3, 100), None);
+        }
+    }
+
+    /// A misdirected write puts an intact group at a place where the log had another one.
+    #[test]
+    fn a_copy_of_a_group_or_a_record_at_another_place_is_damage() {
+        let (_, record, _) = sample();
+        let mut group = Vec::new();
+        let header = Group { number: 7, durable: 0, table: vec![(record.len() as u32, 1)] };
+        header.encode(SALT, &mut group, 3, 105);
+        for (segment, offset) in [(3, 106), (4, 105), (4, 0)] {
+            assert_eq!(Record::parse(SALT, &record, segment, offset), None);
+            assert_eq!(Group::parse(SALT, &group, segment, offset), None);
         }
     }
 }

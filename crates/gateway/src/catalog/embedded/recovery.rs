@@ -1,22 +1,31 @@
 //! Opens the catalog: loads the index, and reads the end of the log that the index does not contain.
 //!
 //! A group that is cut off at the end of the last segment was never acknowledged and is dropped. Any other damage is
-//! reported, and its keys answer with an error until they are written again.
+//! reported, and its keys answer with an error until they are written again. The index is derived: if a part of it is
+//! damaged, it is built again from the log. An error of the disk is never taken for damage, and ends the start.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use super::manifest::{Damage, Manifest};
+use super::builder::IndexBuilder;
+use super::manifest::Manifest;
+use super::reader::GroupReader;
 use super::record::Salt;
 pub use super::replay::Recovery;
-use super::replay::Replay;
-use super::segment::{DIRECTORY, HEADER, Segment, file_name, header, id_of, read_header};
-use super::table::{self, Table};
+use super::replay::{MISSING, Purpose, Replay, Replayed};
+use super::segment::{DIRECTORY, HEADER, Segment, SegmentHeader, file_name, id_of};
+use super::segment_list::{AffectedKeys, Damage, ListedSegment, SegmentEnd, SegmentList};
+use super::table::{self, Table, TableId};
 use super::writer::Writer;
-use super::{CatalogLimits, Counters, DamagedKeys, Engine, View};
+use super::{CatalogLimits, Counters, DamagedKeys, Engine, View, synced};
 use crate::catalog::CatalogError;
 use crate::disk::{Disk, DiskFile};
+
+/// Problem of a segment that is shorter than the list says.
+const SHORTER: &str = "the file is shorter than it was";
+/// Problem of a segment whose file has the header of another segment.
+const FOREIGN: &str = "the file is that of another segment";
 
 /// Opens the catalog on a disk, and creates it if the disk is empty.
 ///
@@ -27,58 +36,53 @@ pub fn open(
     limits: CatalogLimits,
 ) -> Result<(Arc<Engine>, Writer, Recovery), CatalogError> {
     let mut recovery = Recovery::default();
-    let (manifest, tables) = match load_index(&*disk) {
-        Ok(Some(loaded)) => loaded,
-        Ok(None) => {
-            if !disk.list(DIRECTORY)?.is_empty() {
-                recovery.rebuilt = Some("there is no manifest".into());
-            }
-            (Manifest::default(), Vec::new())
-        }
-        Err(error @ CatalogError::Damaged { .. }) => {
-            recovery.rebuilt = Some(error.to_string());
-            Manifest::discard_index(&*disk)?;
-            (Manifest::default(), Vec::new())
-        }
-        Err(error) => return Err(error),
-    };
-    remove_unused_tables(&*disk, &manifest)?;
-    let (salt, segments) = open_segments(&*disk, &manifest, &mut recovery)?;
+    let stored = StoredIndex::load(&*disk, &mut recovery)?;
+    let is_rebuild = stored.tables.is_none();
+    let list = load_list(&*disk, &stored, &mut recovery)?;
+    let (manifest, tables) = (stored.manifest, stored.tables.unwrap_or_default());
+    let mut damage = Vec::new();
+    let segments = open_segments(&*disk, &list, &manifest, &mut damage, &mut recovery)?;
     let engine = Arc::new(Engine {
+        salt: Salt(list.salt),
         disk,
-        salt,
         limits,
-        view: RwLock::new(Arc::new(View { active: Arc::default(), frozen: Vec::new(), tables })),
+        view: RwLock::new(Arc::new(View { active: Arc::default(), frozen: Vec::new(), tables: Vec::new() })),
         segments: RwLock::new(segments),
-        manifest: Mutex::new(Manifest { salt: salt.0, ..manifest.clone() }),
+        manifest: Mutex::new(Manifest { list: list.clone(), ..manifest.clone() }),
         damaged: RwLock::new(DamagedKeys::default()),
         has_damage: AtomicBool::new(false),
         stopped: RwLock::new(None),
         is_stopped: AtomicBool::new(false),
         unmovable: Mutex::default(),
+        index_work: Mutex::default(),
+        is_beyond_repair: AtomicBool::new(false),
         flush_error: Mutex::default(),
         is_full: AtomicBool::new(false),
         counters: Counters::default(),
     });
-    let end = Replay::new(&engine, &manifest, &mut recovery).run(&manifest)?;
-    if !recovery.damage.is_empty() {
-        let mut state = DamagedKeys { known: HashMap::new(), unknown: Vec::new() };
-        for damage in &recovery.damage {
-            match damage.key_hash {
-                Some(hash) => {
-                    state.known.insert(hash, damage.clone());
-                }
-                None => state.unknown.push(damage.clone()),
-            }
-        }
-        // Damage of a whole file concerns only reads of its records.
-        state.unknown.retain(|damage| ![SHORTER, MISSING, HEADER_DAMAGED].contains(&&*damage.problem));
-        *engine.damaged.write().unwrap_or_else(std::sync::PoisonError::into_inner) = state;
-        engine.has_damage.store(true, Ordering::Release);
+    damage.extend(list.damage.iter().cloned());
+    let mark = synced::load(&*engine.disk)?;
+    let synced = manifest.clean_end.unwrap_or_default().max(mark);
+    // An old copy of the manifest may say that the catalog was closed, but a later start has changed the list.
+    let is_end = manifest.clean_end == Some(synced) && manifest.list.version == list.version;
+    let purpose = Purpose::Start { synced, is_end };
+    let builder = IndexBuilder::new(&engine, tables);
+    let mut replay = Replay::new(&engine, builder, purpose, &damage);
+    if is_rebuild {
+        engine.segments().iter().for_each(|segment| segment.live.store(0, Ordering::Relaxed));
     }
+    replay.run(&list, manifest.applied)?;
+    recovery.replayed_bytes = replay.read_bytes;
+    recovery.dropped_bytes = replay.dropped_bytes;
+    let Replayed { builder, end, damage } = replay.finish();
+    let is_partly_written = builder.has_written() || (is_rebuild && !list.segments.is_empty());
+    let (tables, active) = builder.finish();
+    engine.lock_manifest().tables = tables.iter().map(|table| table.id).collect();
+    engine.change_view(|_| View { active: Arc::new(active), frozen: Vec::new(), tables });
+    engine.set_damage(&damage);
+    recovery.damage = damage;
     let mut writer = Writer::new(Arc::clone(&engine), end, recovery.replayed_bytes)?;
-    let is_partly_written = engine.tables() > manifest.tables.len();
-    if is_partly_written || (manifest.format == 0 && engine.entries() > 0) {
+    if is_partly_written {
         writer.freeze();
         engine.flush_step()?;
         let (applied, end) = (engine.applied(), writer.end());
@@ -86,115 +90,221 @@ pub fn open(
     } else {
         engine.checkpoint(None)?;
     }
+    remove_leftovers(&engine);
     Ok((engine, writer, recovery))
 }
 
-/// Problem of a segment that is shorter than the manifest says.
-const SHORTER: &str = "the file is shorter than it was";
-/// Problem of a segment whose salt cannot be read.
-const HEADER_DAMAGED: &str = "the header of the segment is damaged";
-/// Problem of a segment that does not exist.
-const MISSING: &str = "the file is missing";
-
-/// A manifest and its tables.
-type Index = (Manifest, Vec<Arc<Table>>);
-
-/// Returns the manifest and its tables, from the newest to the oldest.
-fn load_index(disk: &dyn Disk) -> Result<Option<Index>, CatalogError> {
-    let Some(manifest) = Manifest::load(disk)? else { return Ok(None) };
-    let open = |id: &u64| {
-        Table::open(disk, *id).map(Arc::new).map_err(|error| match error {
-            CatalogError::Io(problem) => CatalogError::Damaged {
-                file: format!("{}/{}", table::DIRECTORY, table::file_name(*id)),
-                offset: 0,
-                problem,
-            },
-            other => other,
-        })
-    };
-    let tables: Result<Vec<_>, _> = manifest.tables.iter().map(open).collect();
-    Ok(Some((manifest, tables?)))
+impl Engine {
+    /// Replaces the damage that affects keys.
+    fn set_damage(&self, damage: &[Damage]) {
+        let mut state = DamagedKeys { known: HashMap::new(), unknown: Vec::new(), indexed: Vec::new() };
+        for damage in damage {
+            match damage.keys {
+                AffectedKeys::Hash(hash) => {
+                    state.known.insert(hash, damage.clone());
+                }
+                AffectedKeys::Unknown => state.unknown.push(damage.clone()),
+                AffectedKeys::Indexed => state.indexed.push(damage.clone()),
+            }
+        }
+        *self.damaged.write().unwrap_or_else(PoisonError::into_inner) = state;
+        self.has_damage.store(!damage.is_empty(), Ordering::Release);
+    }
 }
 
-fn remove_unused_tables(disk: &dyn Disk, manifest: &Manifest) -> Result<(), CatalogError> {
-    let used: Vec<String> = manifest.tables.iter().map(|id| table::file_name(*id)).collect();
-    for name in disk.list(table::DIRECTORY)? {
-        if name.ends_with(".table") && !used.contains(&name) {
-            disk.remove(table::DIRECTORY, &name)?;
+/// The index as stored.
+struct StoredIndex {
+    /// Manifest of the tables; that of an empty index if the index must be built.
+    manifest: Manifest,
+    /// Copy of the list of segments in the manifest; `None` if the manifest is missing or damaged.
+    list: Option<SegmentList>,
+    /// Tables from the newest to the oldest; `None` if the index must be built.
+    tables: Option<Vec<Arc<Table>>>,
+}
+
+impl StoredIndex {
+    /// Loads the manifest and opens the tables. If one of them is damaged, the index must be built; no file changes.
+    fn load(disk: &dyn Disk, recovery: &mut Recovery) -> Result<StoredIndex, CatalogError> {
+        let (stored, problem) = match Manifest::load(disk) {
+            Ok(manifest) => (manifest, None),
+            Err(error @ CatalogError::Damaged { .. }) => (None, Some(error.to_string())),
+            Err(error) => return Err(error),
+        };
+        let list = stored.as_ref().map(|manifest| manifest.list.clone());
+        // New tables do not replace the file of a table that is still in use.
+        let names = disk.list(table::DIRECTORY)?;
+        let next_table = names.iter().filter_map(|name| table::id_of(name)).max().map_or(0, |id| id + 1);
+        let empty = |index: u64| Manifest { index, next_table, ..Manifest::default() };
+        let Some(manifest) = stored else {
+            if problem.is_some() || !disk.list(DIRECTORY)?.is_empty() {
+                recovery.rebuilt = Some(problem.unwrap_or_else(|| "there is no manifest".into()));
+            }
+            return Ok(StoredIndex { manifest: empty(disk.random()?), list, tables: None });
+        };
+        let open = |id: &u64| Table::open(disk, TableId { index: manifest.index, table: *id }).map(Arc::new);
+        match manifest.tables.iter().map(open).collect::<Result<Vec<_>, _>>() {
+            Ok(tables) => {
+                let next_table = next_table.max(manifest.next_table);
+                let manifest = Manifest { next_table, ..manifest };
+                Ok(StoredIndex { manifest, list, tables: Some(tables) })
+            }
+            Err(error @ CatalogError::Damaged { .. }) => {
+                recovery.rebuilt = Some(error.to_string());
+                let Manifest { clean_end, list: known, index, .. } = manifest;
+                let manifest = Manifest { clean_end, list: known, ..empty(index) };
+                Ok(StoredIndex { manifest, list, tables: None })
+            }
+            Err(error) => Err(error),
         }
     }
+}
+
+/// Returns the newer one of the list of segments and its copy in the manifest, with the segments that were added since.
+fn load_list(
+    disk: &dyn Disk,
+    stored: &StoredIndex,
+    recovery: &mut Recovery,
+) -> Result<SegmentList, CatalogError> {
+    let (own, problem) = match SegmentList::load(disk) {
+        Ok(list) => (list, None),
+        Err(error @ CatalogError::Damaged { .. }) => (None, Some(error.to_string())),
+        Err(error) => return Err(error),
+    };
+    let copy = stored.list.clone();
+    let mut ids = BTreeSet::new();
+    ids.extend(disk.list(DIRECTORY)?.iter().filter_map(|name| id_of(name)));
+    if own.is_none() && (copy.is_some() || !ids.is_empty()) {
+        let text = "the list of the log segments is missing".to_string();
+        recovery.repaired.push(problem.unwrap_or(text));
+    }
+    let newer = |list: &SegmentList, copy: &SegmentList| list.version >= copy.version;
+    let mut list = match (own, copy) {
+        (Some(own), Some(copy)) if !newer(&own, &copy) => copy,
+        (Some(list), _) | (None, Some(list)) => list,
+        (None, None) => SegmentList::default(),
+    };
+    let mut salt = (list.version > 0).then_some(list.salt);
+    for id in ids {
+        if list.segments.last().is_some_and(|last| id <= last.id) {
+            continue;
+        }
+        let file = disk.open(DIRECTORY, &file_name(id))?;
+        let Some(header) = SegmentHeader::read(&*file)? else { continue };
+        if header.id == id
+            && salt.is_none_or(|salt| salt == header.salt.0)
+            && has_groups(id, header.salt, file)?
+        {
+            salt = Some(header.salt.0);
+            add_found(disk, &mut list, &header)?;
+        }
+    }
+    list.salt = match salt {
+        Some(salt) => salt,
+        None => disk.random()?,
+    };
+    Ok(list)
+}
+
+/// Returns true if a segment has an intact group. A segment without groups may have been created by a start that
+/// failed.
+fn has_groups(id: u32, salt: Salt, file: Arc<dyn DiskFile>) -> Result<bool, CatalogError> {
+    let segment = Segment::new(id, salt, file, 0, 0);
+    let mut reader = GroupReader::new(&segment, HEADER)?;
+    Ok(reader.next_group()?.is_some() || reader.skip_damage()?)
+}
+
+/// Adds a segment that the list does not contain yet.
+fn add_found(disk: &dyn Disk, list: &mut SegmentList, header: &SegmentHeader) -> Result<(), CatalogError> {
+    if let Some(last) = list.segments.last_mut().filter(|last| last.end.is_none()) {
+        let bytes = match disk.open(DIRECTORY, &file_name(last.id)) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => HEADER,
+            file => file?.len()?,
+        };
+        last.end = Some(SegmentEnd { bytes, group: header.first_group });
+    }
+    list.segments.push(ListedSegment { id: header.id, first_group: header.first_group, end: None });
     Ok(())
 }
 
-/// Opens the segments, and removes those that compaction had emptied. Returns the salt of the catalog, too.
+/// Opens the listed segments. Adds the damage of the part that the tables contain; that of the rest is found by the
+/// replay.
 fn open_segments(
     disk: &dyn Disk,
+    list: &SegmentList,
     manifest: &Manifest,
+    damage: &mut Vec<Damage>,
     recovery: &mut Recovery,
-) -> Result<(Salt, BTreeMap<u32, Arc<Segment>>), CatalogError> {
-    let mut files = BTreeMap::new();
-    for id in disk.list(DIRECTORY)?.iter().filter_map(|name| id_of(name)) {
-        let is_known = manifest.segments.iter().any(|info| info.id == id);
-        // Newer segments are unknown, too: no manifest is written when a segment is created.
-        if manifest.format > 0 && !is_known && id < manifest.applied.segment {
-            disk.remove(DIRECTORY, &file_name(id))?;
-            continue;
-        }
-        files.insert(id, disk.open(DIRECTORY, &file_name(id))?);
-    }
-    let salt = salt(disk, manifest, &files)?;
-    let last = files.keys().next_back().copied();
+) -> Result<BTreeMap<u32, Arc<Segment>>, CatalogError> {
     let mut segments = BTreeMap::new();
-    for (id, file) in files {
-        let known = manifest.segments.iter().find(|info| info.id == id);
-        if read_header(&*file)? != Some(salt) {
-            if Some(id) == last && file.len()? <= HEADER && known.is_none_or(|info| info.bytes <= HEADER) {
-                // The power failed when the segment was created.
-                file.truncate(0)?;
-                file.write_at(0, &header(salt))?;
+    for listed in &list.segments {
+        let applied = match listed.id.cmp(&manifest.applied.segment) {
+            std::cmp::Ordering::Less => listed.end.map_or(0, |end| end.bytes),
+            std::cmp::Ordering::Equal => manifest.applied.offset,
+            std::cmp::Ordering::Greater => 0,
+        };
+        let has_rows = applied > HEADER;
+        let mut lost = |offset: u64, problem: &str| {
+            if has_rows {
+                damage.push(Damage::of_segment(listed.id, offset, problem, AffectedKeys::Indexed));
+            }
+        };
+        let file = match disk.open(DIRECTORY, &file_name(listed.id)) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                lost(0, MISSING);
+                continue;
+            }
+            file => file?,
+        };
+        let header = SegmentHeader { salt: Salt(list.salt), id: listed.id, first_group: listed.first_group };
+        let found = SegmentHeader::read(&*file)?;
+        match found {
+            Some(found) if found == header => {}
+            Some(_) => {
+                lost(0, FOREIGN);
+                continue;
+            }
+            None => {
+                // The groups say themselves where they belong, so the header can be written again.
+                file.write_at(0, &header.encode())?;
                 file.sync()?;
-            } else {
-                recovery.damage.push(Damage::of_segment(id, 0, HEADER_DAMAGED, None));
+                let name = file_name(listed.id);
+                recovery.repaired.push(format!("the header of {DIRECTORY}/{name} was damaged"));
             }
         }
         let bytes = file.len()?;
-        let live = known.map_or(bytes, |info| info.live);
-        let is_complete = id < manifest.applied.segment || manifest.clean_end.is_some();
-        let is_applied = id == manifest.applied.segment && bytes < manifest.applied.offset;
-        if is_applied || known.is_some_and(|info| bytes < info.bytes && is_complete) {
-            recovery.damage.push(Damage::of_segment(id, bytes, SHORTER, None));
+        if bytes < applied {
+            lost(bytes, SHORTER);
         }
-        let (bytes, live) = (AtomicU64::new(bytes), AtomicI64::new(live as i64));
-        segments.insert(id, Arc::new(Segment { id, salt, file, bytes, live }));
+        let bytes = listed.end.map_or(bytes, |end| bytes.min(end.bytes.max(HEADER)));
+        let live = manifest.segments.iter().find(|segment| segment.id == listed.id);
+        let live = live.map_or(bytes, |segment| segment.live);
+        let mut segment = Segment::new(listed.id, header.salt, file, bytes, live);
+        segment.had_damaged_header = found.is_none();
+        segments.insert(listed.id, Arc::new(segment));
     }
-    for info in &manifest.segments {
-        if !segments.contains_key(&info.id) {
-            recovery.damage.push(Damage::of_segment(info.id, 0, MISSING, None));
-        }
-    }
-    Ok((salt, segments))
+    Ok(segments)
 }
 
-/// Returns the salt in the manifest or, without a manifest, in the first intact header; a new one for a new catalog.
-fn salt(
-    disk: &dyn Disk,
-    manifest: &Manifest,
-    files: &BTreeMap<u32, Arc<dyn DiskFile>>,
-) -> Result<Salt, CatalogError> {
-    if manifest.format > 0 {
-        return Ok(Salt(manifest.salt));
-    }
-    let mut is_new = true;
-    for file in files.values() {
-        if let Some(salt) = read_header(&**file)? {
-            return Ok(salt);
+/// Removes the tables and segments that are not in use. A file that cannot be removed stays until the next start.
+fn remove_leftovers(engine: &Engine) {
+    let disk = &*engine.disk;
+    let (tables, list) = {
+        let manifest = engine.lock_manifest();
+        (manifest.tables.clone(), manifest.list.clone())
+    };
+    for name in disk.list(table::DIRECTORY).unwrap_or_default() {
+        if table::id_of(&name).is_some_and(|id| !tables.contains(&id)) {
+            let _ = disk.remove(table::DIRECTORY, &name);
         }
-        is_new &= file.len()? <= HEADER;
     }
-    if is_new {
-        return Ok(Salt(disk.random()?));
+    for id in disk.list(DIRECTORY).unwrap_or_default().iter().filter_map(|name| id_of(name)) {
+        if list.get(id).is_some() {
+            continue;
+        }
+        // Only a file of this catalog under its own number: compaction has emptied it.
+        let header = disk.open(DIRECTORY, &file_name(id)).and_then(|file| SegmentHeader::read(&*file));
+        if header.is_ok_and(|h| h.is_some_and(|h| h.id == id && h.salt == engine.salt)) {
+            let _ = disk.remove(DIRECTORY, &file_name(id));
+        }
     }
-    let file = files.keys().next().copied().unwrap_or_default();
-    let problem = "the headers of all segments are damaged, and there is no manifest".into();
-    Err(CatalogError::Damaged { file: format!("{DIRECTORY}/{}", file_name(file)), offset: 0, problem })
 }

@@ -9,7 +9,8 @@ use rustix::process::{Pid, test_kill_process};
 
 use super::manifest::Manifest;
 use super::segment::{self, id_of};
-use super::table;
+use super::segment_list::SegmentList;
+use super::{synced, table};
 use crate::catalog::CatalogError;
 use crate::disk::real::RealDisk;
 
@@ -35,6 +36,12 @@ fn remove_abandoned(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns the manifest and the list of segments.
+fn state(root: &Path) -> Result<(Option<Manifest>, Option<SegmentList>), CatalogError> {
+    let disk = RealDisk::new(root)?;
+    Ok((Manifest::load(&disk)?, SegmentList::load(&disk)?))
+}
+
 /// A directory with a snapshot, which is removed when this is dropped.
 pub struct Snapshot(PathBuf);
 
@@ -49,12 +56,12 @@ impl Snapshot {
         let snapshot = Snapshot(root.with_file_name(format!("{}{}", prefix(root), std::process::id())));
         for _ in 0..ATTEMPTS {
             snapshot.clear()?;
-            let before = Manifest::load(&RealDisk::new(root)?)?;
+            let before = state(root)?;
             match snapshot.link(root) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 linked => linked?,
             }
-            if Manifest::load(&RealDisk::new(root)?)? == before {
+            if state(root)? == before {
                 return Ok(snapshot);
             }
         }
@@ -82,6 +89,8 @@ impl Snapshot {
                 names.push(entry?.file_name().to_string_lossy().into_owned());
             }
             let last = names.iter().filter_map(|name| id_of(name)).max();
+            // The mark may be newer than the copy of the last segment. The other files are about to be renamed.
+            names.retain(|name| name != synced::NAME && !name.ends_with(".new"));
             for name in names {
                 let (from, to) = (root.join(directory).join(&name), to.join(&name));
                 // The gateway appends to the last segment, and replaces the manifest as a whole.

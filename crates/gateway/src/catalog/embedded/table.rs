@@ -1,18 +1,24 @@
 //! A table: an immutable file of index entries, sorted by key.
 //!
 //! ```text
-//! blocks:  entries, CRC-32C of the entries u32
+//! blocks:  entries, seal u32
 //! entry:   key length u16 | kind u8 | (place of 28 bytes | head length u16 | head), unless removed | key
 //! index:   first key, offset and length of each block
 //! filter:  Bloom filter of all keys
-//! footer:  offset of the index u64 | offset of the filter u64 | entries u64 | CRC of index and filter u32 |
-//!          CRC of the footer u32 | magic u32
+//! footer:  offset of the index u64 | offset of the filter u64 | entries u64 | number of the catalog's index u64 |
+//!          number of the table u64 | CRC of index and filter u32 | CRC of the footer u32 | magic u32
 //! ```
+//!
+//! The seal of a block is the CRC-32C of its entries, combined with the numbers of the index and the table and the
+//! offset of the block. So a block, or a whole file, at another place than its own is taken for damage.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};
+
+use plimsoll_base::rng::mix;
 
 use super::bloom::Bloom;
 use super::record::{crc32c, hash};
@@ -24,8 +30,8 @@ const BLOCK: usize = 4096;
 /// Number of bytes that are written at a time.
 const WRITE: usize = 1 << 20;
 /// Length of the footer in bytes.
-const FOOTER: usize = 36;
-const MAGIC: u32 = 0x3154_4c50;
+const FOOTER: usize = 52;
+const MAGIC: u32 = 0x3254_4c50;
 /// Directory of the tables.
 pub const DIRECTORY: &str = "index";
 
@@ -35,6 +41,28 @@ pub type Slot = Option<Row>;
 /// Returns the file name of a table.
 pub fn file_name(id: u64) -> String {
     format!("{id:08}.table")
+}
+
+/// Returns the number of the table with this file name; `None` for other files.
+pub fn id_of(name: &str) -> Option<u64> {
+    let id = name.strip_suffix(".table")?.parse().ok()?;
+    (file_name(id) == name).then_some(id)
+}
+
+/// Numbers that identify a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableId {
+    /// Number of the index, in the manifest.
+    pub index: u64,
+    /// Number of the table.
+    pub table: u64,
+}
+
+impl TableId {
+    /// Returns the seal of a block at an offset of the table.
+    fn seal(self, offset: u64, entries: &[u8]) -> u32 {
+        crc32c(entries) ^ mix(self.index ^ mix(self.table ^ mix(offset))) as u32
+    }
 }
 
 fn put_u32(out: &mut Vec<u8>, numbers: &[u32]) {
@@ -118,7 +146,7 @@ impl<'a> Raw<'a> {
 /// Writer of a table.
 pub struct TableWriter {
     file: Arc<dyn DiskFile>,
-    id: u64,
+    id: TableId,
     written: u64,
     buffer: Vec<u8>,
     /// Start of the current block in the buffer.
@@ -134,9 +162,9 @@ impl TableWriter {
     ///
     /// # Errors
     /// If the file cannot be created.
-    pub fn new(disk: &dyn Disk, id: u64, entries: u64) -> Result<TableWriter, CatalogError> {
+    pub fn new(disk: &dyn Disk, id: TableId, entries: u64) -> Result<TableWriter, CatalogError> {
         Ok(TableWriter {
-            file: disk.create(DIRECTORY, &file_name(id))?,
+            file: disk.create(DIRECTORY, &file_name(id.table))?,
             id,
             written: 0,
             buffer: Vec::with_capacity(WRITE),
@@ -169,12 +197,18 @@ impl TableWriter {
         if self.buffer.len() == self.block_start {
             return Ok(());
         }
-        let crc = crc32c(&self.buffer[self.block_start..]);
-        self.buffer.extend_from_slice(&crc.to_le_bytes());
-        let length = self.buffer.len() - self.block_start;
         let offset = self.written + self.block_start as u64;
+        let seal = self.id.seal(offset, &self.buffer[self.block_start..]);
+        self.buffer.extend_from_slice(&seal.to_le_bytes());
+        let length = self.buffer.len() - self.block_start;
+        // The positions of the keys and the lengths of the blocks have 32 bits.
+        assert!(self.keys.len() <= u32::MAX as usize, "the index of table {} is too long", self.id.table);
         let end = self.blocks.last().map_or(0, |(_, offset, length)| offset + u64::from(*length));
-        assert_eq!(offset, end, "a block of table {} does not begin where the previous one ends", self.id);
+        assert_eq!(
+            offset, end,
+            "a block of table {} does not begin where the previous one ends",
+            self.id.table
+        );
         self.blocks.push((self.keys.len() as u32, offset, length as u32));
         self.block_start = self.buffer.len();
         if self.buffer.len() >= WRITE { self.flush() } else { Ok(()) }
@@ -216,13 +250,18 @@ impl TableWriter {
             crc.update(&self.buffer);
             self.flush()?;
         }
-        for number in [index_at, filter_at, self.entries] {
+        for number in [index_at, filter_at, self.entries, self.id.index, self.id.table] {
             self.buffer.extend_from_slice(&number.to_le_bytes());
         }
         put_u32(&mut self.buffer, &[crc.finalize() as u32]);
         let footer_crc = crc32c(&self.buffer);
         put_u32(&mut self.buffer, &[footer_crc, MAGIC]);
-        assert_eq!(self.buffer.len(), FOOTER, "the footer of table {} has an unexpected length", self.id);
+        assert_eq!(
+            self.buffer.len(),
+            FOOTER,
+            "the footer of table {} has an unexpected length",
+            self.id.table
+        );
         self.flush()?;
         // The manifest may name the table only when both are durable: the file and its entry in the directory.
         self.file.sync()?;
@@ -230,7 +269,9 @@ impl TableWriter {
         self.keys.shrink_to_fit();
         self.blocks.shrink_to_fit();
         Ok(Table {
-            id: self.id,
+            id: self.id.table,
+            identity: self.id,
+            is_damaged: AtomicBool::new(false),
             entries: self.entries,
             bytes: self.written,
             file: self.file,
@@ -255,6 +296,9 @@ pub struct Table {
     pub entries: u64,
     /// Length of the file in bytes.
     pub bytes: u64,
+    identity: TableId,
+    /// True after a read has found damage.
+    is_damaged: AtomicBool,
     file: Arc<dyn DiskFile>,
     bloom: Bloom,
     /// First keys of all blocks, one after the other.
@@ -267,24 +311,35 @@ impl Table {
     /// Opens a table and reads its index and filter.
     ///
     /// # Errors
-    /// If the file is missing, or its index, filter or footer is damaged.
-    pub fn open(disk: &dyn Disk, id: u64) -> Result<Table, CatalogError> {
-        let file = disk.open(DIRECTORY, &file_name(id))?;
-        let bytes = file.len()?;
+    /// [`CatalogError::Damaged`] if the file is missing, is not this table, or its index, filter or footer is damaged;
+    /// or the error of the disk.
+    pub fn open(disk: &dyn Disk, identity: TableId) -> Result<Table, CatalogError> {
+        let id = identity.table;
         let damaged = |offset: u64, problem: &str| CatalogError::Damaged {
             file: format!("{DIRECTORY}/{}", file_name(id)),
             offset,
             problem: problem.into(),
         };
+        let file = match disk.open(DIRECTORY, &file_name(id)) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                return Err(damaged(0, "the file is missing"));
+            }
+            file => file?,
+        };
+        let bytes = file.len()?;
         let footer_at =
             bytes.checked_sub(FOOTER as u64).ok_or_else(|| damaged(0, "the file is too short"))?;
         let mut footer = [0; FOOTER];
         file.read_at(footer_at, &mut footer)?;
         let parse = |footer: &[u8]| {
             let mut cursor = Cursor(footer);
-            let numbers = (cursor.u64()?, cursor.u64()?, cursor.u64()?, cursor.u32()?);
-            let intact = cursor.u32()? == crc32c(&footer[..28]) && cursor.u32()? == MAGIC;
-            (intact && numbers.0 <= numbers.1 && numbers.1 <= footer_at).then_some(numbers)
+            let numbers = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+            let found = TableId { index: cursor.u64()?, table: cursor.u64()? };
+            let crc = cursor.u32()?;
+            let intact = cursor.u32()? == crc32c(&footer[..FOOTER - 8]) && cursor.u32()? == MAGIC;
+            let (index_at, filter_at, entries) = numbers;
+            let fits = found == identity && index_at <= filter_at && filter_at <= footer_at;
+            (intact && fits).then_some((index_at, filter_at, entries, crc))
         };
         let (index_at, filter_at, entries, crc) =
             parse(&footer).ok_or_else(|| damaged(footer_at, "the footer is wrong"))?;
@@ -308,7 +363,8 @@ impl Table {
         }
         keys.shrink_to_fit();
         blocks.shrink_to_fit();
-        Ok(Table { id, entries, bytes, file, bloom, keys, blocks })
+        let is_damaged = AtomicBool::new(false);
+        Ok(Table { id, entries, bytes, identity, is_damaged, file, bloom, keys, blocks })
     }
 
     /// Returns the number of the block that would contain a key.
@@ -325,17 +381,34 @@ impl Table {
     fn read_block(&self, block: usize) -> Result<Bytes, CatalogError> {
         let (_, offset, length) = self.blocks[block];
         let mut bytes = vec![0; length as usize];
-        self.file.read_at(offset, &mut bytes)?;
+        match self.file.read_at(offset, &mut bytes) {
+            Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Err(self.damaged(block)),
+            read => read?,
+        }
         let end = bytes.len().saturating_sub(4);
-        let crc = Cursor(&bytes[end..]).u32();
-        if crc != Some(crc32c(&bytes[..end])) {
+        let seal = Cursor(&bytes[end..]).u32();
+        if seal != Some(self.identity.seal(offset, &bytes[..end])) {
             return Err(self.damaged(block));
         }
         bytes.truncate(end);
         Ok(Bytes::from(bytes))
     }
 
+    /// Returns true if a read of the table has found damage.
+    pub fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Acquire)
+    }
+
+    /// Reads all blocks and verifies them.
+    ///
+    /// # Errors
+    /// If a block is damaged or cannot be read.
+    pub fn verify(&self) -> Result<(), CatalogError> {
+        (0..self.blocks.len()).try_for_each(|block| self.read_block(block).map(|_| ()))
+    }
+
     fn damaged(&self, block: usize) -> CatalogError {
+        self.is_damaged.store(true, Ordering::Release);
         CatalogError::Damaged {
             file: format!("{DIRECTORY}/{}", file_name(self.id)),
             offset: self.blocks[block].1,

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use plimsoll_base::clock::now_ns;
 
-use super::manifest::Position;
 use super::memtable::Memtable;
 use super::merge::Merge;
-use super::record::{Change, Group, hash};
-use super::segment::{DIRECTORY, HEADER, Segment, file_name, header};
+use super::record::{Change, Group, MAX_RECORDS, hash};
+use super::segment::{DIRECTORY, HEADER, MAX_ID, Segment, SegmentHeader, file_name};
+use super::segment_list::{ListedSegment, Position, SegmentEnd};
+use super::synced::SyncedMark;
 use super::table::Slot;
 use super::{Engine, Frozen, View, record_len};
 use crate::catalog::{CatalogError, LogPosition, Row, Transaction, Value, Work};
@@ -26,6 +27,7 @@ pub struct Writer {
     end: Position,
     /// Offset up to which the current segment is synced.
     durable: u64,
+    mark: SyncedMark,
     log_bytes_since_table: u64,
     space_checked_ns: u64,
     has_space: bool,
@@ -62,7 +64,7 @@ impl GroupTransaction<'_> {
             return Ok(base.clone());
         }
         // A key whose record is damaged can be written again, so damage is no error here.
-        let base = self.engine.view().get(key, hash(key))?;
+        let base = self.engine.read_index(|view| view.get(key, hash(key)))?;
         self.known.entry(key.to_vec()).or_default().base = Some(base.clone());
         Ok(base)
     }
@@ -76,7 +78,7 @@ impl GroupTransaction<'_> {
     fn look_up_bases(&mut self) -> Result<(), CatalogError> {
         for (key, known) in &mut self.known {
             if known.change.is_some() && known.base.is_none() {
-                known.base = Some(self.engine.view().get(key, hash(key))?);
+                known.base = Some(self.engine.read_index(|view| view.get(key, hash(key)))?);
             }
         }
         Ok(())
@@ -117,21 +119,22 @@ impl Transaction for GroupTransaction<'_> {
     }
 
     fn first(&mut self, prefix: &[u8], from: &[u8]) -> Result<Option<(Vec<u8>, Row)>, CatalogError> {
-        let view = self.engine.view();
-        let mut merge = Merge::new(&view.memtables(), &view.tables, from)?;
-        let stored = loop {
-            match merge.next()? {
-                Some((key, _)) if !key.starts_with(prefix) => break None,
-                Some((key, Some(row))) => {
-                    let changed = self.known.get(&key[..]).is_some_and(|known| known.change.is_some());
-                    if !changed {
-                        break Some((Vec::from(key), row));
+        let stored = self.engine.read_index(|view| {
+            let mut merge = Merge::new(&view.memtables(), &view.tables, from)?;
+            loop {
+                match merge.next()? {
+                    Some((key, _)) if !key.starts_with(prefix) => return Ok(None),
+                    Some((key, Some(row))) => {
+                        let changed = self.known.get(&key[..]).is_some_and(|known| known.change.is_some());
+                        if !changed {
+                            return Ok(Some((Vec::from(key), row)));
+                        }
                     }
+                    Some((_, None)) => {}
+                    None => return Ok(None),
                 }
-                Some((_, None)) => {}
-                None => break None,
             }
-        };
+        })?;
         let written = self.known.range(from.to_vec()..).take_while(|(key, _)| key.starts_with(prefix));
         let written = written.filter_map(|(key, known)| Some((key.clone(), self.pending(known.change?)?)));
         let written = written.into_iter().next();
@@ -170,13 +173,16 @@ impl Writer {
     ) -> Result<Writer, CatalogError> {
         let applied = engine.applied();
         assert!(applied.segment <= end.segment, "the log ends at {end:?}, before the tables: {applied:?}");
-        let segment = create_segment(&engine, end.segment + 1)?;
+        let segment = create_segment(&engine, &end)?;
         let end = Position { segment: segment.id, offset: HEADER, group: end.group };
+        // After the list of segments: until then, the old mark may be the only proof that the log was longer.
+        let mark = SyncedMark::create(&*engine.disk, &end)?;
         Ok(Writer {
             engine,
             segment,
             end,
             durable: HEADER,
+            mark,
             log_bytes_since_table,
             space_checked_ns: 0,
             has_space: true,
@@ -206,10 +212,18 @@ impl Writer {
         };
         let mut results = Vec::with_capacity(count);
         for work in works {
-            let result = work(&mut group);
+            let ends_segment = group.ends_segment;
+            group.uses_reserve = false;
+            let mut result = work(&mut group);
+            if matches!(result, Ok(true)) {
+                result = self.admit(&group).map(|()| true);
+            }
             match result {
                 Ok(true) => group.committed = group.changes.len(),
-                _ => group.roll_back(),
+                _ => {
+                    group.roll_back();
+                    group.ends_segment = ends_segment;
+                }
             }
             results.push(result.map(|_| ()));
         }
@@ -217,21 +231,46 @@ impl Writer {
         assert_eq!(committed, all, "a group contains changes of a transaction that was not committed");
         // Before the write: a failed read may still reject the group, but no group that is in the log may be rejected.
         let looked_up = group.look_up_bases();
-        let GroupTransaction { known, changes, uses_reserve, ends_segment, .. } = group;
-        // A removal frees space, so it may use the reserve.
-        let needs_space = !uses_reserve && changes.iter().any(|change| change.value.is_some());
-        let mut written = looked_up.and_then(|()| if needs_space { self.check_space() } else { Ok(()) });
+        let GroupTransaction { known, changes, ends_segment, .. } = group;
+        let mut written = looked_up;
         if written.is_ok() && !changes.is_empty() {
             written = self.write(&changes, sync).map(|places| self.apply(changes, &places, known));
-        }
-        if written.is_ok() && ends_segment {
-            written = self.roll().map(|()| self.freeze());
         }
         if let Err(error) = written {
             return vec![Err(error); count];
         }
+        if ends_segment {
+            // The group is in the log. A later group ends the segment if this fails.
+            match self.roll() {
+                Ok(()) => self.freeze(),
+                Err(error) => crate::log::warn(&format!("a log segment was not ended: {error}")),
+            }
+        }
         self.engine.counters.transactions.fetch_add(count as u64, Ordering::Relaxed);
         results
+    }
+
+    /// Checks that the log can hold the changes of the last transaction of a group. A transaction that it refuses does
+    /// not affect the others of its group.
+    fn admit(&mut self, group: &GroupTransaction<'_>) -> Result<(), CatalogError> {
+        let changes = &group.changes[group.committed..];
+        let too_long = |change: &&Change| {
+            let value = change.value.as_ref();
+            change.key.len() > usize::from(u16::MAX)
+                || value.is_some_and(|value| value.head.len() > usize::from(u16::MAX))
+                || change.record_len() > u32::MAX as usize
+        };
+        if let Some(change) = changes.iter().find(too_long) {
+            let (key, record) = (change.key.len(), change.record_len());
+            let text = format!("a key of {key} bytes or its record of {record} bytes is too long");
+            return Err(CatalogError::Io(text));
+        }
+        if group.changes.len() > MAX_RECORDS as usize {
+            return Err(CatalogError::Io(format!("a transaction has more than {MAX_RECORDS} changes")));
+        }
+        // A removal frees space, so it may use the reserve.
+        let needs_space = !group.uses_reserve && changes.iter().any(|change| change.value.is_some());
+        if needs_space { self.check_space() } else { Ok(()) }
     }
 
     fn check_space(&mut self) -> Result<(), CatalogError> {
@@ -258,7 +297,7 @@ impl Writer {
         let group = Group { number: self.end.group, durable: self.durable, table };
         let mut buffer = Vec::with_capacity(group.header_len() + group.records_len() as usize);
         let salt = self.engine.salt;
-        group.encode(salt, &mut buffer);
+        group.encode(salt, &mut buffer, self.segment.id, base);
         let places: Vec<LogPosition> =
             changes.iter().map(|change| change.encode(salt, &mut buffer, self.segment.id, base)).collect();
         let announced = group.header_len() as u64 + group.records_len();
@@ -299,15 +338,14 @@ impl Writer {
             return Ok(());
         }
         let start = now_ns();
-        let synced = self.segment.file.sync();
+        let synced = self.segment.sync();
         self.engine.counters.sync_ns.fetch_add(now_ns() - start, Ordering::Relaxed);
-        if let Err(error) = synced {
-            // No second attempt: the kernel reports an error once and may then take the lost pages for written.
-            let reason = format!("fsync of {DIRECTORY}/{} failed: {error}", file_name(self.segment.id));
+        if let Err(reason) = synced {
             self.engine.stop(&reason);
             return Err(CatalogError::Stopped(reason));
         }
         self.durable = self.end.offset;
+        self.mark.set(&self.end);
         Ok(())
     }
 
@@ -318,7 +356,7 @@ impl Writer {
         self.sync()?;
         let (durable, end, id) = (self.durable, self.end.offset, self.segment.id);
         assert_eq!(durable, end, "log segment {id} ends before it is durable");
-        self.segment = create_segment(&self.engine, self.segment.id + 1)?;
+        self.segment = create_segment(&self.engine, &self.end)?;
         self.end = Position { segment: self.segment.id, offset: HEADER, group: self.end.group };
         self.durable = HEADER;
         Ok(())
@@ -388,23 +426,30 @@ impl Writer {
     }
 }
 
-/// Creates a segment without groups, durably.
-fn create_segment(engine: &Engine, id: u32) -> Result<Arc<Segment>, CatalogError> {
+/// Creates the segment behind a position, without groups, durably.
+fn create_segment(engine: &Engine, end: &Position) -> Result<Arc<Segment>, CatalogError> {
+    let last = engine.lock_manifest().list.segments.last().map_or(0, |listed| listed.id).max(end.segment);
+    if last >= MAX_ID {
+        return Err(CatalogError::Io(format!("the log has no number after segment {last}")));
+    }
+    let id = last + 1;
     // The creation of a file empties an existing one of the same name.
-    let last = engine.segments().last().map(|segment| segment.id);
-    assert!(last < Some(id), "log segment {id} would follow or replace segment {last:?}");
+    let newest = engine.segments().last().map(|segment| segment.id);
+    assert!(newest < Some(id), "log segment {id} would follow or replace segment {newest:?}");
     let file = engine.disk.create(DIRECTORY, &file_name(id))?;
-    file.write_at(0, &header(engine.salt))?;
+    file.write_at(0, &SegmentHeader { salt: engine.salt, id, first_group: end.group }.encode())?;
     file.sync()?;
     // Before the first group: the sync of a group does not make the name of its file durable.
     engine.disk.sync_directory(DIRECTORY)?;
-    let segment = Arc::new(Segment {
-        id,
-        salt: engine.salt,
-        file,
-        bytes: AtomicU64::new(HEADER),
-        live: AtomicI64::new(0),
-    });
+    // Also before the first group: a segment that is not listed may be missing without a trace.
+    engine.change_list(|list| {
+        if let Some(last) = list.segments.last_mut().filter(|last| last.end.is_none()) {
+            let bytes = if last.id == end.segment { end.offset } else { HEADER };
+            last.end = Some(SegmentEnd { bytes, group: end.group });
+        }
+        list.segments.push(ListedSegment { id, first_group: end.group, end: None });
+    })?;
+    let segment = Arc::new(Segment::new(id, engine.salt, file, HEADER, 0));
     let mut segments = engine.segments.write().unwrap_or_else(std::sync::PoisonError::into_inner);
     segments.insert(id, Arc::clone(&segment));
     Ok(segment)

@@ -1,0 +1,50 @@
+//! Starts in which one operation of the disk fails.
+
+use std::sync::Arc;
+
+use super::disk::{Faults, SimulatedDisk};
+use super::power_loss::compact;
+use super::{Model, Random, content, key, small_limits, value};
+use crate::catalog::Work;
+use crate::catalog::embedded::recovery::open;
+
+/// Regression test: one input/output error while a table was opened deleted the index, and the replay then took the
+/// segments that compaction had removed for lost ones.
+#[test]
+fn a_start_with_one_failing_operation_damages_nothing() {
+    for seed in 0..super::seeds(6) {
+        let mut random = Random(seed << 20);
+        let disk = SimulatedDisk::new(random.next(), Faults::default());
+        let limits = small_limits(&mut random);
+        let mut model = Model::new();
+        let (engine, mut writer, _) = open(Arc::new(disk.clone()), limits).unwrap();
+        for _ in 0..200 {
+            let (key, new) = (key(&mut random), value(&mut random));
+            model.insert(key.clone(), new.body.to_vec());
+            let work: Work = Box::new(move |t| {
+                t.put(key, new);
+                Ok(true)
+            });
+            assert!(writer.commit(vec![work], true)[0].is_ok());
+            engine.flush_step().unwrap();
+            if random.chance(10) {
+                assert!(compact(&engine, &mut writer, true));
+            }
+        }
+        let mut failed = 0;
+        for operation in 0.. {
+            let disk = disk.killed();
+            disk.fail_operation(operation);
+            let opened = open(Arc::new(disk.clone()), limits);
+            if !disk.has_failed() {
+                break;
+            }
+            failed += u32::from(opened.is_err());
+            drop(opened);
+            let (engine, _, recovery) = open(Arc::new(disk.killed()), limits).unwrap();
+            assert!(recovery.damage.is_empty(), "operation {operation}: {:?}", recovery.damage);
+            assert_eq!(content(&engine).unwrap(), model, "seed {seed}, operation {operation}");
+        }
+        assert!(failed > 10, "only {failed} operations of a start matter");
+    }
+}
