@@ -133,14 +133,15 @@ async fn verify_objects(
     while let Some((key, row)) = scan.next()? {
         let Some(name) = key.strip_prefix(keys::BUCKETS) else { break };
         let name = String::from_utf8_lossy(name).into_owned();
-        let value = catalog.value(&key, &row)?;
-        match serde_json::from_slice::<Document>(&value.properties) {
-            Ok(document) => names.insert(document.number, name),
-            Err(error) => {
-                result.damage.push(format!("bucket {name}: {error}"));
-                None
+        let document = catalog.value(&key, &row).map_err(|error| error.to_string());
+        match document.and_then(|value| {
+            serde_json::from_slice::<Document>(&value.properties).map_err(|error| error.to_string())
+        }) {
+            Ok(document) => {
+                names.insert(document.number, name);
             }
-        };
+            Err(error) => result.damage.push(format!("the settings of bucket {name}: {error}")),
+        }
     }
     let mut pack_files = PackFiles::default();
     scan.seek(Bound::Included(b"o"))?;

@@ -121,6 +121,7 @@ async fn delete<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Resu
     // Before the deletion: a row that still named the bytes would send readers to bytes that are gone.
     let is_free = store
         .transact_in(epoch, 0, move |t| {
+            t.use_reserve();
             // The entry is gone if a rollback has cancelled it.
             let exists = t.get(&cancelled)?.is_some();
             let is_free = exists && is_current(t, &place, &garbage)? && forget(t, &place, &garbage.blob)?;
@@ -140,6 +141,7 @@ async fn delete<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Resu
     }
     store
         .transact_in(epoch, 0, move |t| {
+            t.use_reserve();
             t.delete(key);
             // A write with an unknown outcome may arrive after the first deletion.
             if garbage.reason == Reason::Unfinished && guard::is_made(Guard::SecondDelete) {
@@ -169,6 +171,7 @@ pub async fn discard_unfinished<C: Catalog>(store: &Store<C>) -> Result<(), ApiE
     }
     for name in unfinished {
         let discarded = store.transact(0, move |t| {
+            t.use_reserve();
             if let Some(session) = writer_of(t, &name)?
                 && !is_alive(t, session, now_ms())?
             {

@@ -119,6 +119,7 @@ async fn remove<C: Catalog>(store: &Store<C>, bucket: &Arc<Bucket>, due: Due) ->
     let (key, generation, expires) = (due.catalog_key, due.generation, due.expires);
     let removed = store
         .transact(0, move |t| {
+            t.use_reserve();
             let done = if expires {
                 expire_generation(t, &target, generation)?
             } else {

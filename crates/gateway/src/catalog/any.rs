@@ -35,10 +35,7 @@ impl AnyCatalog {
     /// Describes why they cannot.
     pub fn check(&self) -> Result<(), CatalogError> {
         match self {
-            AnyCatalog::Embedded(catalog) => match catalog.engine().stop_reason() {
-                Some(reason) => Err(CatalogError::Stopped(reason)),
-                None => Ok(()),
-            },
+            AnyCatalog::Embedded(catalog) => catalog.engine().check_writes(),
             AnyCatalog::Postgres(catalog) => catalog.ping(),
             AnyCatalog::Memory(_) => Ok(()),
         }

@@ -126,6 +126,11 @@ pub trait Transaction {
     /// Removes a key; a missing key is not an error.
     fn delete(&mut self, key: Vec<u8>);
 
+    /// Returns true if damage may hide rows, so that a key without a row may have had one.
+    fn may_miss_rows(&self) -> bool {
+        false
+    }
+
     /// Lets the transaction use the reserve of a full disk, because it helps to free space.
     fn use_reserve(&mut self) {}
 

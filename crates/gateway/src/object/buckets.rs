@@ -124,9 +124,9 @@ fn no_bucket() -> ApiError {
     ApiError::new(ErrorCode::NoSuchBucket)
 }
 
-/// All buckets by name.
+/// All buckets by name. A bucket whose document is damaged has the error, which all requests for it get.
 #[derive(Default)]
-pub struct Buckets(BTreeMap<String, Arc<Bucket>>);
+pub struct Buckets(BTreeMap<String, Result<Arc<Bucket>, CatalogError>>);
 
 impl Buckets {
     /// Reads all buckets.
@@ -136,17 +136,23 @@ impl Buckets {
         scan.seek(Bound::Included(keys::BUCKETS))?;
         while let Some((key, row)) = scan.next()? {
             let Some(name) = key.strip_prefix(keys::BUCKETS) else { break };
-            let value = catalog.value(&key, &row)?;
             let name = String::from_utf8_lossy(name).into_owned();
-            let bucket = Bucket::new(&name, value.properties, Arc::default())?;
-            buckets.0.insert(name, Arc::new(bucket));
+            let document = catalog.value(&key, &row);
+            let bucket = match document.and_then(|value| Bucket::new(&name, value.properties, Arc::default()))
+            {
+                Ok(bucket) => Ok(Arc::new(bucket)),
+                Err(error @ CatalogError::Damaged { .. }) => Err(error),
+                Err(error) => return Err(error),
+            };
+            buckets.0.insert(name, bucket);
         }
         Ok(buckets)
     }
 
-    /// Returns all buckets with their names.
+    /// Returns all intact buckets with their names.
     pub fn all(&self) -> Vec<(String, Arc<Bucket>)> {
-        self.0.iter().map(|(name, bucket)| (name.clone(), Arc::clone(bucket))).collect()
+        let intact = self.0.iter().filter_map(|(name, bucket)| Some((name.clone(), bucket.as_ref().ok()?)));
+        intact.map(|(name, bucket)| (name, Arc::clone(bucket))).collect()
     }
 }
 
@@ -161,10 +167,11 @@ impl<C: Catalog> Store<C> {
         let buckets = self.buckets.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         let known = buckets.0.get(name).cloned();
         drop(buckets);
+        let known = known.transpose();
         if !self.catalog.is_shared() {
-            return known.ok_or_else(no_bucket);
+            return known.map_err(for_client)?.ok_or_else(no_bucket);
         }
-        let found = self.look_up_bucket(name, known.as_ref()).map_err(for_client)?;
+        let found = self.look_up_bucket(name, known.ok().flatten().as_ref()).map_err(for_client)?;
         if found.is_none() {
             self.remember(name, None);
         }
@@ -188,7 +195,7 @@ impl<C: Catalog> Store<C> {
         Ok(Some(found))
     }
 
-    /// Returns all buckets with their names, sorted by name.
+    /// Returns all buckets with their names, sorted by name, except those whose document is damaged.
     ///
     /// # Errors
     /// If the catalog cannot be read.
@@ -202,7 +209,7 @@ impl<C: Catalog> Store<C> {
     fn remember(&self, name: &str, bucket: Option<Arc<Bucket>>) {
         let mut buckets = self.buckets.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         match bucket {
-            Some(bucket) => buckets.0.insert(name.to_string(), bucket),
+            Some(bucket) => buckets.0.insert(name.to_string(), Ok(bucket)),
             None => buckets.0.remove(name),
         };
     }

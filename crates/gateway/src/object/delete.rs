@@ -8,7 +8,7 @@ use plimsoll_server::service::{Deleted, Versioning};
 use super::discard::discard_row;
 use super::row::{Body, Head};
 use super::version::find_version;
-use super::version::{ObjectAddress, head_of, next_generation};
+use super::version::{ObjectAddress, head_of, value_of_version};
 use super::{Store, keys};
 use crate::ambient::wall_now;
 use crate::catalog::{Catalog, CatalogError, Row, Transaction, Value};
@@ -38,13 +38,16 @@ fn delete_current(
     }
     let number = target.bucket.number;
     if target.bucket.info.versioning == Versioning::Off {
+        // Without a row, too: if damage leaves it unknown whether there is an object, there is none from now on.
+        if current.is_some() || t.may_miss_rows() {
+            t.delete(keys::current(number, &target.key));
+        }
         if let Some((row, head)) = current {
             discard_row(t, &head, &row)?;
-            t.delete(keys::current(number, &target.key));
         }
         return Ok(Ok(Deleted::default()));
     }
-    let generation = next_generation(current.as_ref());
+    let generation = target.next_generation(t, current.as_ref())?;
     let null = target.make_room(t, current.as_ref())?;
     let marker = Head {
         marker: true,
@@ -92,11 +95,12 @@ fn remove(
 ) -> Result<(), CatalogError> {
     let number = target.bucket.number;
     discard_row(t, head, row)?;
+    target.forget_generation(t, head.generation)?;
     t.delete(key.to_vec());
     if key == keys::current(number, &target.key) {
         let prefix = keys::noncurrent(number, &target.key);
         if let Some((newest, row)) = t.first(&prefix, &prefix)? {
-            let value = t.value(&row)?;
+            let value = value_of_version(t, &row)?;
             t.delete(newest);
             t.put(key.to_vec(), value);
         }
@@ -142,6 +146,7 @@ impl<C: Catalog> Store<C> {
         conditions: DeleteConditions,
     ) -> Result<Deleted, ApiError> {
         self.transact(256, move |t| {
+            t.use_reserve();
             if let Err(error) = target.bucket.check(t)? {
                 return Ok(Err(error));
             }

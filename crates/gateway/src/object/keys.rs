@@ -13,6 +13,7 @@
 //! i TIER NAME                       destination of an unfinished move
 //! t NAME                            number of a tier
 //! d                                 budget of the day for moves
+//! v                                 largest generation of a version that was deleted
 //! l                                 leader and epoch of the background work
 //! l SESSION                         session of a process
 //! ```
@@ -28,6 +29,8 @@ pub type UploadId = [u8; 16];
 
 /// Key of the number of the next bucket.
 pub const NEXT_BUCKET: &[u8] = b"n";
+/// Key of the largest generation of a version that was deleted.
+pub const DELETED_GENERATION: &[u8] = b"v";
 /// Key of what the moves of the day have cost.
 pub const BUDGET: &[u8] = b"d";
 /// Key of the leader, and prefix of the keys of sessions.

@@ -3,9 +3,13 @@
 pub mod body;
 mod buckets;
 pub mod codec;
+#[cfg(test)]
+mod damage_tests;
 pub mod delete;
 pub mod discard;
 pub mod error;
+#[cfg(test)]
+mod full_disk_tests;
 pub mod garbage;
 pub mod keys;
 mod list;

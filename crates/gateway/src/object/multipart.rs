@@ -297,6 +297,7 @@ impl<C: Catalog> Store<C> {
     pub async fn end_upload(&self, bucket: &Arc<Bucket>, key: &str, id: UploadId) -> Result<(), ApiError> {
         let upload_key = keys::upload(bucket.number, key, &id);
         self.transact(0, move |t| {
+            t.use_reserve();
             if t.get(&upload_key)?.is_none() {
                 return Ok(Err(no_upload()));
             }

@@ -9,7 +9,8 @@ use super::discard::discard_row;
 use super::row::{Head, parse_version_id};
 use super::{Bucket, keys};
 use crate::ambient::wall_now;
-use crate::catalog::{CatalogError, Row, Transaction, intact};
+use crate::catalog::embedded::head_only;
+use crate::catalog::{CatalogError, Row, Transaction, Value, intact};
 
 /// The place of an object in a bucket.
 #[derive(Clone)]
@@ -46,8 +47,31 @@ impl ObjectAddress {
 
     /// Makes the current version noncurrent.
     fn retire(&self, t: &mut dyn Transaction, row: &Row, head: &Head) -> Result<(), CatalogError> {
-        let value = t.value(row)?;
+        let value = value_of_version(t, row)?;
         t.put(keys::version(self.bucket.number, &self.key, head.generation), value);
+        Ok(())
+    }
+
+    /// Returns the generation of a new current version: greater than that of the existing one and, in a versioned
+    /// bucket, than that of every deleted version, also after the clock was set back.
+    pub fn next_generation(
+        &self,
+        t: &mut dyn Transaction,
+        current: Option<&(Row, Head)>,
+    ) -> Result<u64, CatalogError> {
+        let now = wall_now().as_nanosecond() as u64;
+        let next = current.map_or(now, |(_, head)| now.max(head.generation + 1));
+        if !self.bucket.is_versioned() {
+            return Ok(next);
+        }
+        Ok(next.max(deleted_generation(t)? + 1))
+    }
+
+    /// Records that a version with this generation was deleted.
+    pub fn forget_generation(&self, t: &mut dyn Transaction, generation: u64) -> Result<(), CatalogError> {
+        if self.bucket.is_versioned() && generation > deleted_generation(t)? {
+            t.put(keys::DELETED_GENERATION.to_vec(), head_only(generation.to_be_bytes().to_vec()));
+        }
         Ok(())
     }
 
@@ -81,10 +105,18 @@ pub fn head_of(row: &Row) -> Result<Head, CatalogError> {
     intact(Head::decode(&row.head))
 }
 
-/// Returns a generation greater than that of the current version.
-pub fn next_generation(current: Option<&(Row, Head)>) -> u64 {
-    let now = wall_now().as_nanosecond() as u64;
-    current.map_or(now, |(_, head)| now.max(head.generation + 1))
+fn deleted_generation(t: &mut dyn Transaction) -> Result<u64, CatalogError> {
+    let row = t.get(keys::DELETED_GENERATION)?;
+    Ok(row.and_then(|row| row.head[..].try_into().ok()).map_or(0, u64::from_be_bytes))
+}
+
+/// Returns the value of a version that becomes another row. If the value is damaged, the new row has no properties, so
+/// its reads report damage, too.
+pub fn value_of_version(t: &mut dyn Transaction, row: &Row) -> Result<Value, CatalogError> {
+    match t.value(row) {
+        Err(CatalogError::Damaged { .. }) => Ok(head_only(row.head.clone())),
+        value => value,
+    }
 }
 
 type FoundRow = Result<(Vec<u8>, Row, Head), ApiError>;

@@ -9,7 +9,7 @@ use plimsoll_server::service::{NewObject, ObjectChange, ObjectInfo};
 use super::error::TransactionError;
 use super::garbage::discard_blob;
 use super::row::{Body, Head, Piece, Properties};
-use super::version::{ObjectAddress, next_generation};
+use super::version::ObjectAddress;
 use super::{Store, keys};
 use crate::ambient::wall_now;
 use crate::body::blob::{new_name, text};
@@ -99,7 +99,7 @@ pub fn write_object(
     if let Err(error) = with_existing(current.as_ref().map(|(_, head)| head), check) {
         return Ok(Err(error));
     }
-    head.generation = next_generation(current.as_ref());
+    head.generation = target.next_generation(t, current.as_ref())?;
     head.null = target.make_room(t, current.as_ref())?;
     let value = Value { head: head.encode(), ..value };
     t.put(keys::current(target.bucket.number, &target.key), value);
@@ -190,6 +190,7 @@ impl<C: Catalog> Store<C> {
     pub async fn abandon(&self, name: &keys::BlobName) {
         let name = *name;
         let discarded = self.transact(0, move |t| {
+            t.use_reserve();
             if writer_of(t, &name)?.is_some() {
                 discard_blob(t, &name, 0)?;
             }

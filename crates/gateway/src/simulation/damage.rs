@@ -226,7 +226,7 @@ fn simulate(seed: u64) {
     for (directory, name) in disk.contents().into_keys().filter(|(directory, _)| directory == "index") {
         disk.tamper(&directory, &name, None);
     }
-    let (engine, _, _) = open(Arc::new(disk), limits).unwrap();
+    let (engine, _, _) = open(Arc::new(disk.clone()), limits).unwrap();
     let without_index = read_all(&engine, &model);
     check_bytes(&without_index, &model, &text);
     let all = failing(&without_index);
@@ -237,6 +237,37 @@ fn simulate(seed: u64) {
     if injury.log.is_empty() {
         assert!(all.is_empty(), "{text}: without the index, {all:?} fail although the log is intact");
     }
+    drop(engine);
+    write_again(&mut random, limits, disk, &text);
+}
+
+/// Writes or removes every key, which ends all doubt about it, also after the next start.
+fn write_again(random: &mut Random, limits: CatalogLimits, disk: SimulatedDisk, text: &str) {
+    let (engine, mut writer, _) = open(Arc::new(disk.clone()), limits).unwrap();
+    let mut model = Model::new();
+    for number in 0..40 {
+        let (key, new) = (format!("key-{number}").into_bytes(), random.chance(50).then(|| value(random)));
+        if let Some(value) = &new {
+            model.insert(key.clone(), value.body.to_vec());
+        }
+        let work: Work = Box::new(move |t| {
+            t.get(&key)?;
+            match new {
+                Some(value) => t.put(key, value),
+                None => t.delete(key),
+            }
+            Ok(true)
+        });
+        assert!(writer.commit(vec![work], true)[0].is_ok());
+    }
+    assert_eq!(content(&engine).unwrap(), model, "{text}: every key was written or removed");
+    if random.chance(50) {
+        writer.freeze();
+        engine.flush().unwrap();
+    }
+    drop((engine, writer));
+    let (engine, _, _) = open(Arc::new(disk.killed()), limits).unwrap();
+    assert_eq!(content(&engine).unwrap(), model, "{text}: after the next start");
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod backend;
 mod catalog;
 mod damage;
 mod disk;
-mod failing_start;
+mod failing_disk;
 mod history;
 mod moves;
 mod power_loss;

@@ -2,6 +2,7 @@
 
 pub mod postgres;
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +23,8 @@ use plimsoll_server::service::{NewBucket, NewObject, ObjectService};
 
 use crate::body::blob::Blobs;
 use crate::body::cache::{Cache, CacheSettings};
+use crate::catalog::any::AnyCatalog;
+use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
 use crate::catalog::memory::MemoryCatalog;
 use crate::catalog::{Catalog, Row};
 use crate::object::{Bodies, Store};
@@ -63,22 +66,54 @@ pub struct World {
 /// Name of the bucket of a [`World`].
 pub const BUCKET: &str = "bucket";
 
-/// Writes an object.
-///
-/// # Errors
-/// Returns the error for the client.
-pub async fn put<C: Catalog>(store: &Store<C>, key: &str, body: &[u8]) -> Result<(), ApiError> {
-    let bucket = store.bucket(BUCKET).await?;
-    let mut reader = BodyReader::of_object(ResponseBody::new(vec![Bytes::copy_from_slice(body)]));
-    reader.want(None);
-    let new = NewObject {
+/// Opens a store whose catalog is in a directory, with one tier. Bodies above `inline` bytes become blobs in it.
+pub fn open_directory(
+    root: &Path,
+    settings: CatalogSettings,
+    tier: &Arc<InMemory>,
+    inline: u64,
+) -> Store<AnyCatalog> {
+    let (catalog, _) = EmbeddedCatalog::open(root, settings).unwrap();
+    let tier = Tier::new("0", Backend::new(Arc::clone(tier) as Arc<dyn ObjectStore>));
+    let cache = Cache::open(&CacheSettings::default()).unwrap();
+    let blobs = Blobs::new(Tiers::new(BTreeMap::from([(0, tier)])), cache);
+    let bodies = Bodies { blobs, write_tiers: vec![0], inline, reads: None, classes: BTreeMap::new() };
+    Store::open(Arc::new(AnyCatalog::Embedded(catalog)), bodies, Memory::new(u64::MAX)).unwrap()
+}
+
+/// Returns the properties of a new object.
+pub fn new_object() -> NewObject {
+    NewObject {
         headers: Vec::new(),
         tags: Tags::default(),
         acl: CannedAcl::Private,
         checksum: None,
         conditions: WriteConditions::default(),
-    };
-    store.put(&bucket, key, new, &mut reader).await.map(|_| ())
+    }
+}
+
+/// Writes an object.
+///
+/// # Errors
+/// Returns the error for the client.
+pub async fn put<C: Catalog>(store: &Store<C>, key: &str, body: &[u8]) -> Result<(), ApiError> {
+    put_in(store, BUCKET, key, body).await.map(|_| ())
+}
+
+/// Writes an object in a bucket. Returns the id of its version.
+///
+/// # Errors
+/// Returns the error for the client.
+pub async fn put_in<C: Catalog>(
+    store: &Store<C>,
+    bucket: &str,
+    key: &str,
+    body: &[u8],
+) -> Result<Option<String>, ApiError> {
+    let bucket = store.bucket(bucket).await?;
+    let mut reader = BodyReader::of_object(ResponseBody::new(vec![Bytes::copy_from_slice(body)]));
+    reader.want(None);
+    store.put(&bucket, key, new_object(), &mut reader).await.map(|info| info.version)
 }
 
 /// Deletes an object.
@@ -95,8 +130,21 @@ pub async fn delete<C: Catalog>(store: &Store<C>, key: &str) -> Result<(), ApiEr
 /// # Errors
 /// Returns the error for the client.
 pub async fn get<C: Catalog>(store: &Store<C>, key: &str) -> Result<(String, Vec<u8>), ApiError> {
-    let bucket = store.bucket(BUCKET).await?;
-    let object = store.open(&bucket, key, None).await?;
+    get_from(store, BUCKET, key, None).await
+}
+
+/// Reads a version of an object in a bucket: its entity tag and its body.
+///
+/// # Errors
+/// Returns the error for the client.
+pub async fn get_from<C: Catalog>(
+    store: &Store<C>,
+    bucket: &str,
+    key: &str,
+    version: Option<&str>,
+) -> Result<(String, Vec<u8>), ApiError> {
+    let bucket = store.bucket(bucket).await?;
+    let object = store.open(&bucket, key, version).await?;
     let (size, etag) = (object.info.size, object.info.etag_header.to_str().unwrap().to_string());
     let mut reader = BodyReader::of_object(store.read(object, 0..size).await?);
     let body = reader.collect(&Memory::new(u64::MAX)).await?;

@@ -154,9 +154,9 @@ impl Engine {
         next.format = FORMAT;
         next.segments = self.segment_uses();
         next.clean_end = clean_end;
-        let damage = self.damage();
-        if damage != next.list.damage {
-            next.list.damage = damage;
+        let (damage, removed) = (self.damage(), self.removed_keys());
+        if damage != next.list.damage || removed != next.list.removed {
+            (next.list.damage, next.list.removed) = (damage, removed);
             next.list.version += 1;
             next.list.store(&*self.disk)?;
         }
@@ -176,6 +176,7 @@ impl Engine {
         list.version += 1;
         list.salt = self.salt.0;
         list.damage = self.damage();
+        list.removed = self.removed_keys();
         list.store(&*self.disk)?;
         manifest.list = list;
         Ok(())

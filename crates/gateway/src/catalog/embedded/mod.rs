@@ -124,6 +124,8 @@ struct DamagedKeys {
     unknown: Vec<Damage>,
     /// Damage of bytes that the index knows, so that only reads of them fail.
     indexed: Vec<Damage>,
+    /// Hashes of keys that were removed after the damage whose keys are unknown.
+    removed: BTreeSet<u64>,
 }
 
 /// Counters of the engine, for metrics.
@@ -233,6 +235,12 @@ impl Engine {
         all
     }
 
+    /// Returns the hashes of the keys that were removed after the damage whose keys are unknown.
+    fn removed_keys(&self) -> Vec<u64> {
+        let damaged = self.damaged.read().unwrap_or_else(PoisonError::into_inner);
+        damaged.removed.iter().copied().collect()
+    }
+
     /// Checks that damage leaves no doubt about the row of a key. A lost record may have replaced or removed every row
     /// before it in the log, but none behind it.
     fn check_damage(&self, hash: u64, row: Option<&Row>) -> Result<(), CatalogError> {
@@ -245,15 +253,18 @@ impl Engine {
                 (row.place.segment, u64::from(row.place.offset)) < (damage.segment, damage.offset)
             })
         };
-        let unknown = damaged.unknown.iter().find(is_newer);
-        match damaged.known.get(&hash).or(unknown) {
-            Some(damage) => Err(CatalogError::Damaged {
-                file: damage.file.clone(),
-                offset: damage.offset,
-                problem: damage.problem.clone(),
-            }),
-            None => Ok(()),
+        let is_removed = row.is_none() && damaged.removed.contains(&hash);
+        let unknown = damaged.unknown.iter().filter(|_| !is_removed).find(is_newer);
+        damaged.known.get(&hash).or(unknown).map_or(Ok(()), |damage| Err(damage.error()))
+    }
+
+    /// Checks that the last record of a key is not lost. The rows of a scan are not checked.
+    fn check_known_damage(&self, key: &[u8]) -> Result<(), CatalogError> {
+        if !self.has_damage.load(Ordering::Acquire) {
+            return Ok(());
         }
+        let damaged = self.damaged.read().unwrap_or_else(PoisonError::into_inner);
+        damaged.known.get(&hash(key)).map_or(Ok(()), |damage| Err(damage.error()))
     }
 
     /// Forgets the damage whose keys are unknown, and the segments that are missing: an operator accepts that some keys
@@ -265,6 +276,7 @@ impl Engine {
         {
             let mut damaged = self.damaged.write().unwrap_or_else(PoisonError::into_inner);
             damaged.unknown.clear();
+            damaged.removed.clear();
             damaged.indexed.clear();
         }
         let open: BTreeSet<u32> = self.segments().iter().map(|segment| segment.id).collect();
@@ -272,14 +284,19 @@ impl Engine {
         self.checkpoint(None)
     }
 
-    /// Forgets the damage of keys that have been written again.
-    fn forget_damage(&self, keys: impl Iterator<Item = u64>) {
+    /// Forgets the damage of keys that have been written again or removed. Each key is given by its hash, and true if it
+    /// was written.
+    fn forget_damage(&self, keys: impl Iterator<Item = (u64, bool)>) {
         if !self.has_damage.load(Ordering::Acquire) {
             return;
         }
         let mut damaged = self.damaged.write().unwrap_or_else(PoisonError::into_inner);
-        for hash in keys {
+        let has_unknown = !damaged.unknown.is_empty();
+        for (hash, is_written) in keys {
             damaged.known.remove(&hash);
+            if has_unknown && !is_written {
+                damaged.removed.insert(hash);
+            }
         }
     }
 
@@ -299,6 +316,7 @@ impl Engine {
     /// # Errors
     /// If they are damaged or cannot be read.
     pub fn read(&self, key: &[u8], row: &Row, with_body: bool) -> Result<Value, CatalogError> {
+        self.check_known_damage(key)?;
         let mut place = row.place;
         loop {
             if let Some(segment) = self.segment(place.segment) {
@@ -343,6 +361,20 @@ impl Engine {
     /// If the file system fails.
     pub fn free_bytes(&self) -> std::io::Result<u64> {
         self.disk.free_bytes()
+    }
+
+    /// Checks that writes are possible.
+    ///
+    /// # Errors
+    /// Describes why they are not: an earlier error of the disk, or too little free space.
+    pub fn check_writes(&self) -> Result<(), CatalogError> {
+        if let Some(reason) = self.stop_reason() {
+            return Err(CatalogError::Stopped(reason));
+        }
+        if self.disk.free_bytes()? < self.limits.reserve_bytes {
+            return Err(CatalogError::DiskFull);
+        }
+        Ok(())
     }
 
     /// Returns the number of tables.

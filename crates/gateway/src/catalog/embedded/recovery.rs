@@ -4,7 +4,7 @@
 //! reported, and its keys answer with an error until they are written again. The index is derived: if a part of it is
 //! damaged, it is built again from the log. An error of the disk is never taken for damage, and ends the start.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -74,12 +74,16 @@ pub fn open(
     replay.run(&list, manifest.applied)?;
     recovery.replayed_bytes = replay.read_bytes;
     recovery.dropped_bytes = replay.dropped_bytes;
-    let Replayed { builder, end, damage } = replay.finish();
+    let Replayed { builder, end, damage, removed } = replay.finish();
     let is_partly_written = builder.has_written() || (is_rebuild && !list.segments.is_empty());
     let (tables, active) = builder.finish();
     engine.lock_manifest().tables = tables.iter().map(|table| table.id).collect();
     engine.change_view(|_| View { active: Arc::new(active), frozen: Vec::new(), tables });
-    engine.set_damage(&damage);
+    // A removal before new damage does not tell whether the key was written again.
+    let is_new = |d: &Damage| d.keys == AffectedKeys::Unknown && !list.damage.contains(d);
+    let known = if damage.iter().any(is_new) { &[][..] } else { &list.removed[..] };
+    let removed = known.iter().copied().chain(removed).collect();
+    engine.set_damage(&damage, removed);
     recovery.damage = damage;
     let mut writer = Writer::new(Arc::clone(&engine), end, recovery.replayed_bytes)?;
     if is_partly_written {
@@ -95,9 +99,9 @@ pub fn open(
 }
 
 impl Engine {
-    /// Replaces the damage that affects keys.
-    fn set_damage(&self, damage: &[Damage]) {
-        let mut state = DamagedKeys { known: HashMap::new(), unknown: Vec::new(), indexed: Vec::new() };
+    /// Replaces the damage that affects keys. `removed` has the hashes of the keys that were removed after damage.
+    fn set_damage(&self, damage: &[Damage], removed: BTreeSet<u64>) {
+        let mut state = DamagedKeys { removed, ..DamagedKeys::default() };
         for damage in damage {
             match damage.keys {
                 AffectedKeys::Hash(hash) => {

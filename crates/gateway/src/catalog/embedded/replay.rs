@@ -3,7 +3,7 @@
 //! The list of segments says which groups each segment must have. A group that is missing from a listed segment is
 //! lost; one that no listed segment has was removed by compaction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use super::segment::{HEADER, Segment};
 use super::segment_list::{AffectedKeys, Damage, ListedSegment, Position, SegmentList};
 use super::table::Slot;
 use super::{Engine, record_len};
-use crate::catalog::{CatalogError, Row};
+use crate::catalog::{CatalogError, LogPosition, Row};
 
 /// Findings of an opening of the catalog.
 #[derive(Debug, Default)]
@@ -73,6 +73,8 @@ pub struct Replay<'a> {
     expected: Option<u64>,
     /// Damage by the keys that it affects and, if they are unknown, its position.
     damaged: BTreeMap<(AffectedKeys, u32, u64), Damage>,
+    /// Hashes of keys that were removed after damage whose keys are unknown.
+    removed: BTreeSet<u64>,
     end: Position,
     /// Bytes of the log that were read.
     pub read_bytes: u64,
@@ -88,6 +90,8 @@ pub struct Replayed<'a> {
     pub end: Position,
     /// Damage that was found or known before and is not repaired by a later record.
     pub damage: Vec<Damage>,
+    /// Hashes of keys that were removed after damage whose keys are unknown.
+    pub removed: BTreeSet<u64>,
 }
 
 impl<'a> Replay<'a> {
@@ -104,6 +108,7 @@ impl<'a> Replay<'a> {
             purpose,
             expected: None,
             damaged: BTreeMap::new(),
+            removed: BTreeSet::new(),
             end: Position::default(),
             read_bytes: 0,
             dropped_bytes: 0,
@@ -121,6 +126,8 @@ impl<'a> Replay<'a> {
     }
 
     fn lose(&mut self, segment: u32, offset: u64, problem: &str) {
+        // A removal before the damage does not tell whether the key was written again.
+        self.removed.clear();
         self.add_damage(Damage::of_segment(segment, offset, problem, AffectedKeys::Unknown));
     }
 
@@ -165,7 +172,7 @@ impl<'a> Replay<'a> {
     /// Returns the index, the end of the log and the damage.
     pub fn finish(self) -> Replayed<'a> {
         let damage = self.damaged.into_values().collect();
-        Replayed { builder: self.builder, end: self.end, damage }
+        Replayed { builder: self.builder, end: self.end, damage, removed: self.removed }
     }
 
     /// Records the loss of the groups of a segment whose file is missing.
@@ -347,10 +354,20 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
+    /// Returns true if there is damage whose keys are unknown, and all of it is before a record.
+    fn is_behind_unknown_damage(&self, place: &LogPosition) -> bool {
+        let mut unknown = self.damaged.keys().filter(|(keys, ..)| *keys == AffectedKeys::Unknown).peekable();
+        let at = (place.segment, u64::from(place.offset));
+        unknown.peek().is_some() && unknown.all(|(_, segment, offset)| (*segment, *offset) < at)
+    }
+
     fn apply_record(&mut self, segment: &Arc<Segment>, record: &Record) -> Result<(), CatalogError> {
         let key_hash = hash(&record.key);
         if record.intact {
             self.damaged.remove(&(AffectedKeys::Hash(key_hash), 0, 0));
+        }
+        if record.head.is_none() && self.is_behind_unknown_damage(&record.place) {
+            self.removed.insert(key_hash);
         }
         // The row of a damaged body is intact, so the object is known and its reads fail.
         let slot: Slot =

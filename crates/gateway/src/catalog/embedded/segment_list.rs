@@ -56,6 +56,11 @@ impl Damage {
         let file = format!("{}/{}", segment::DIRECTORY, segment::file_name(segment));
         Damage { file, segment, offset, problem: problem.into(), keys }
     }
+
+    /// Returns the error of a read of an affected key.
+    pub fn error(&self) -> CatalogError {
+        CatalogError::Damaged { file: self.file.clone(), offset: self.offset, problem: self.problem.clone() }
+    }
 }
 
 /// End of a segment that receives no further groups.
@@ -89,6 +94,8 @@ pub struct SegmentList {
     pub segments: Vec<ListedSegment>,
     /// Damage that affects keys until they are written again.
     pub damage: Vec<Damage>,
+    /// Hashes of the keys that were removed after the damage whose keys are unknown.
+    pub removed: Vec<u64>,
 }
 
 impl SegmentList {

@@ -152,6 +152,10 @@ impl Transaction for GroupTransaction<'_> {
         self.push(key, None);
     }
 
+    fn may_miss_rows(&self) -> bool {
+        self.engine.has_damage.load(Ordering::Acquire)
+    }
+
     fn use_reserve(&mut self) {
         self.uses_reserve = true;
     }
@@ -322,7 +326,11 @@ impl Writer {
         counters.log_bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
         if sync {
             // Before the index shows the group: readers must not see a group that a power loss may remove.
-            self.sync()?;
+            if let Err(error) = self.sync() {
+                // Else the next start could find the group, whose transactions have got an error.
+                let _ = self.segment.file.truncate(base);
+                return Err(error);
+            }
             let (durable, end) = (self.durable, self.end.offset);
             assert_eq!(durable, end, "group {} would be acknowledged before its sync", group.number);
         }
@@ -367,7 +375,7 @@ impl Writer {
         let engine = &self.engine;
         assert_eq!(places.len(), changes.len(), "every change of a group needs a place in the log");
         let mut live: BTreeMap<u32, i64> = BTreeMap::new();
-        engine.forget_damage(changes.iter().map(|change| hash(&change.key)));
+        engine.forget_damage(changes.iter().map(|change| (hash(&change.key), change.value.is_some())));
         let mut entries = Vec::with_capacity(known.len());
         let mut changes: Vec<Option<Change>> = changes.into_iter().map(Some).collect();
         for (key, known) in known {

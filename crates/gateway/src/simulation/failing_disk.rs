@@ -1,4 +1,4 @@
-//! Starts in which one operation of the disk fails.
+//! Starts and commits in which one operation of the disk fails.
 
 use std::sync::Arc;
 
@@ -47,4 +47,32 @@ fn a_start_with_one_failing_operation_damages_nothing() {
         }
         assert!(failed > 10, "only {failed} operations of a start matter");
     }
+}
+
+/// Regression test: a commit returned an error for a group that was applied, if the next segment could not be created.
+#[test]
+fn a_commit_that_returns_an_error_was_not_applied() {
+    let limits = small_limits(&mut Random(1));
+    let mut failed = 0;
+    for operation in 0.. {
+        let disk = SimulatedDisk::new(1, Faults::default());
+        let (engine, mut writer, _) = open(Arc::new(disk.clone()), limits).unwrap();
+        let work: Work = Box::new(|t| {
+            t.put(b"key".to_vec(), value(&mut Random(2)));
+            t.end_segment();
+            Ok(true)
+        });
+        disk.fail_operation(operation);
+        let is_committed = writer.commit(vec![work], true)[0].is_ok();
+        if !disk.has_failed() {
+            break;
+        }
+        failed += u32::from(!is_committed);
+        assert_eq!(engine.get(b"key").unwrap().is_some(), is_committed, "operation {operation}");
+        drop((engine, writer));
+        let (engine, _, recovery) = open(Arc::new(disk.killed()), limits).unwrap();
+        assert!(recovery.damage.is_empty(), "operation {operation}: {:?}", recovery.damage);
+        assert_eq!(engine.get(b"key").unwrap().is_some(), is_committed, "operation {operation}, next start");
+    }
+    assert!(failed > 0, "no commit has failed");
 }
