@@ -284,8 +284,8 @@ impl Engine {
         self.checkpoint(None)
     }
 
-    /// Forgets the damage of keys that have been written again or removed. Each key is given by its hash, and true if it
-    /// was written.
+    /// Forgets the damage of keys that have been written again or removed. Each key is given by its hash, and true if
+    /// it was written.
     fn forget_damage(&self, keys: impl Iterator<Item = (u64, bool)>) {
         if !self.has_damage.load(Ordering::Acquire) {
             return;
