@@ -1,4 +1,5 @@
 """Real S3 clients against `plimsoll-gateway`: each writes, reads back, lists and deletes."""
+import glob
 import io
 import json
 import os
@@ -108,7 +109,7 @@ def test_a_damaged_object_answers_500_until_it_is_written_again(tmp_path):
         for name in "abc":
             s3.put_object(Bucket="damage", Key=name, Body=name.encode() * 1000)
     log = os.path.join(data, "catalog", "log")
-    path = os.path.join(log, max(n for n in os.listdir(log) if os.path.getsize(os.path.join(log, n))))
+    path = max(path for path in glob.glob(os.path.join(log, "*.log")) if os.path.getsize(path))
     content = open(path, "rb").read()
     at = content.index(b"b" * 1000)
     open(path, "wb").write(content[:at + 5] + b"X" + content[at + 6:])
