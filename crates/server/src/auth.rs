@@ -62,22 +62,37 @@ impl<'a> Scope<'a> {
     }
 }
 
+/// A derived signing key, with what it was derived from.
+struct DerivedKey {
+    access_key: String,
+    /// The secret key: an account may get a new one under the same access key.
+    secret_key: String,
+    scope: String,
+    key: hmac::Key,
+}
+
 thread_local! {
-    /// Last signing key derived on this thread, with its access key and scope; nearly all requests of a day share it.
-    static DERIVED: RefCell<Option<(String, String, hmac::Key)>> = const { RefCell::new(None) };
+    /// Last signing key derived on this thread; nearly all requests of a day share it.
+    static DERIVED: RefCell<Option<DerivedKey>> = const { RefCell::new(None) };
     static BUFFERS: RefCell<(String, String)> = const { RefCell::new((String::new(), String::new())) };
 }
 
 fn key_for(credentials: &Credentials, scope: &Scope<'_>, text: &str) -> hmac::Key {
     DERIVED.with_borrow_mut(|cached| {
-        if let Some((owner, cached_scope, key)) = cached
-            && cached_scope == text
-            && *owner == credentials.access_key
+        if let Some(cached) = cached
+            && cached.scope == text
+            && cached.access_key == credentials.access_key
+            && cached.secret_key == credentials.secret_key()
         {
-            return key.clone();
+            return cached.key.clone();
         }
         let key = derive_key(credentials.secret_key(), scope.date, scope.region, scope.service);
-        *cached = Some((credentials.access_key.clone(), text.to_string(), key.clone()));
+        *cached = Some(DerivedKey {
+            access_key: credentials.access_key.clone(),
+            secret_key: credentials.secret_key().to_string(),
+            scope: text.to_string(),
+            key: key.clone(),
+        });
         key
     })
 }
@@ -464,4 +479,24 @@ pub fn verify_policy<'a>(
         return Err(ApiError::new(ErrorCode::SignatureDoesNotMatch));
     }
     Ok(account)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression test: after a new secret was loaded for an access key, each thread accepted the old one until the
+    /// next day.
+    #[test]
+    fn a_new_secret_of_the_same_access_key_is_used_at_once() {
+        let scope = Scope { access_key: "key", date: "20261124", region: "r", service: "s3" };
+        let sign = |secret: &str| {
+            let key = key_for(&Credentials::new("key", secret, None), &scope, &scope.text());
+            hmac::sign(&key, b"text").as_ref().to_vec()
+        };
+        let old = sign("old secret");
+        assert_eq!(sign("old secret"), old);
+        assert_ne!(sign("new secret"), old);
+        assert_eq!(sign("old secret"), old);
+    }
 }

@@ -131,7 +131,9 @@ impl StoredIndex {
     fn load(disk: &dyn Disk, recovery: &mut Recovery) -> Result<StoredIndex, CatalogError> {
         let (stored, problem) = match Manifest::load(disk) {
             Ok(manifest) => (manifest, None),
-            Err(error @ CatalogError::Damaged { .. }) => (None, Some(error.to_string())),
+            Err(CatalogError::Damaged { file, offset, problem }) => {
+                (None, Some(format!("{file} at offset {offset}: {problem}")))
+            }
             Err(error) => return Err(error),
         };
         let list = stored.as_ref().map(|manifest| manifest.list.clone());
@@ -152,8 +154,8 @@ impl StoredIndex {
                 let manifest = Manifest { next_table, ..manifest };
                 Ok(StoredIndex { manifest, list, tables: Some(tables) })
             }
-            Err(error @ CatalogError::Damaged { .. }) => {
-                recovery.rebuilt = Some(error.to_string());
+            Err(CatalogError::Damaged { file, offset, problem }) => {
+                recovery.rebuilt = Some(format!("{file} at offset {offset}: {problem}"));
                 let Manifest { clean_end, list: known, index, .. } = manifest;
                 let manifest = Manifest { clean_end, list: known, ..empty(index) };
                 Ok(StoredIndex { manifest, list, tables: None })
@@ -171,7 +173,9 @@ fn load_list(
 ) -> Result<SegmentList, CatalogError> {
     let (own, problem) = match SegmentList::load(disk) {
         Ok(list) => (list, None),
-        Err(error @ CatalogError::Damaged { .. }) => (None, Some(error.to_string())),
+        Err(CatalogError::Damaged { file, offset, problem }) => {
+            (None, Some(format!("{file} at offset {offset}: {problem}")))
+        }
         Err(error) => return Err(error),
     };
     let copy = stored.list.clone();
