@@ -11,14 +11,13 @@ use super::accounts::{Account, Accounts};
 use super::error::{ApiError, ErrorCode};
 use super::form::Fields;
 use super::payload::Payload;
+use super::signing_key::{KeyScope, key_for};
 use plimsoll_base::net::encode::{decode, encode_path, hex, parse_query};
 use plimsoll_s3::checksum::from_base64;
 use plimsoll_s3::chunked::ChunkSigner;
 use plimsoll_s3::credentials::Credentials;
 use plimsoll_s3::number::decimal;
-use plimsoll_s3::sign::{
-    ALGORITHM, Canonical, UNSIGNED_PAYLOAD, canonical, canonical_query, derive_key, signature,
-};
+use plimsoll_s3::sign::{ALGORITHM, Canonical, UNSIGNED_PAYLOAD, canonical, canonical_query, signature};
 
 /// Maximum difference between the request time and the server's clock, in seconds (S3: 15 minutes).
 const SKEW_S: i64 = 15 * 60;
@@ -57,44 +56,17 @@ impl<'a> Scope<'a> {
         Ok(Scope { access_key, date, region, service })
     }
 
+    fn of_key(&self) -> KeyScope<'_> {
+        KeyScope { date: self.date, region: self.region, service: self.service }
+    }
+
     fn text(&self) -> String {
         format!("{}/{}/{}/aws4_request", self.date, self.region, self.service)
     }
 }
 
-/// A derived signing key, with what it was derived from.
-struct DerivedKey {
-    access_key: String,
-    /// The secret key: an account may get a new one under the same access key.
-    secret_key: String,
-    scope: String,
-    key: hmac::Key,
-}
-
 thread_local! {
-    /// Last signing key derived on this thread; nearly all requests of a day share it.
-    static DERIVED: RefCell<Option<DerivedKey>> = const { RefCell::new(None) };
     static BUFFERS: RefCell<(String, String)> = const { RefCell::new((String::new(), String::new())) };
-}
-
-fn key_for(credentials: &Credentials, scope: &Scope<'_>, text: &str) -> hmac::Key {
-    DERIVED.with_borrow_mut(|cached| {
-        if let Some(cached) = cached
-            && cached.scope == text
-            && cached.access_key == credentials.access_key
-            && cached.secret_key == credentials.secret_key()
-        {
-            return cached.key.clone();
-        }
-        let key = derive_key(credentials.secret_key(), scope.date, scope.region, scope.service);
-        *cached = Some(DerivedKey {
-            access_key: credentials.access_key.clone(),
-            secret_key: credentials.secret_key().to_string(),
-            scope: text.to_string(),
-            key: key.clone(),
-        });
-        key
-    })
 }
 
 fn header<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
@@ -260,7 +232,7 @@ fn verify_header(
         )
     })?;
     let text = scope.text();
-    let key = key_for(credentials, &scope, &text);
+    let key = key_for(credentials, scope.of_key(), &text);
     let canonical_query = if query.is_empty() {
         String::new()
     } else {
@@ -330,7 +302,7 @@ fn verify_presigned(
     }
     pairs.retain(|(name, _)| name != "X-Amz-Signature");
     let text = scope.text();
-    let key = key_for(credentials, &scope, &text);
+    let key = key_for(credentials, scope.of_key(), &text);
     // The body hash may also be a query parameter.
     let in_query = pairs.iter().find(|(name, _)| name.eq_ignore_ascii_case("x-amz-content-sha256"));
     let declared = header(parts, "x-amz-content-sha256").or(in_query.map(|(_, value)| value.as_str()));
@@ -473,30 +445,10 @@ pub fn verify_policy<'a>(
             "x-amz-date does not match the credential date",
         ));
     }
-    let key = key_for(&account.credentials, &scope, &scope.text());
+    let key = key_for(&account.credentials, scope.of_key(), &scope.text());
     let computed = hex(hmac::sign(&key, policy.as_bytes()).as_ref());
     if verify_slices_are_equal(computed.as_bytes(), field("x-amz-signature")?.as_bytes()).is_err() {
         return Err(ApiError::new(ErrorCode::SignatureDoesNotMatch));
     }
     Ok(account)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Regression test: after a new secret was loaded for an access key, each thread accepted the old one until the
-    /// next day.
-    #[test]
-    fn a_new_secret_of_the_same_access_key_is_used_at_once() {
-        let scope = Scope { access_key: "key", date: "20261124", region: "r", service: "s3" };
-        let sign = |secret: &str| {
-            let key = key_for(&Credentials::new("key", secret, None), &scope, &scope.text());
-            hmac::sign(&key, b"text").as_ref().to_vec()
-        };
-        let old = sign("old secret");
-        assert_eq!(sign("old secret"), old);
-        assert_ne!(sign("new secret"), old);
-        assert_eq!(sign("old secret"), old);
-    }
 }

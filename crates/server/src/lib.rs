@@ -48,6 +48,7 @@ pub mod response;
 pub mod route;
 pub mod service;
 pub mod shutdown;
+mod signing_key;
 pub mod timestamps;
 pub mod timing_log;
 
