@@ -276,3 +276,39 @@ fn damage_is_detected_named_exactly_and_never_returned_as_content() {
         simulate(seed);
     }
 }
+
+/// Regression test: a start created an empty catalog in place of a log whose lists and headers were all lost.
+#[test]
+fn a_log_without_lists_is_read_if_a_header_is_intact_and_never_replaced() {
+    let mut random = Random(5);
+    let disk = SimulatedDisk::new(1, Faults::default());
+    let limits = small_limits(&mut random);
+    let mut model = Model::new();
+    for _ in 0..4 {
+        let (engine, mut writer, _) = open(Arc::new(disk.clone()), limits).unwrap();
+        fill(&mut random, &disk, &engine, &mut writer, &mut model);
+    }
+    let files = disk.contents();
+    for (directory, name) in files.keys().filter(|(_, name)| !name.ends_with(".log")) {
+        disk.tamper(directory, name, None);
+    }
+    let segments: Vec<_> = files.keys().filter(|(_, name)| name.ends_with(".log")).collect();
+    assert!(segments.len() > 2, "{segments:?}");
+    for (directory, name) in &segments[1..] {
+        let mut bytes = files[&(directory.clone(), name.clone())].clone();
+        bytes[5] ^= 1;
+        disk.tamper(directory, name, Some(bytes));
+    }
+    let (engine, _, _) = open(Arc::new(disk.killed()), limits).unwrap();
+    check_bytes(&read_all(&engine, &model), &model, "one intact header");
+    assert_eq!(content(&engine).unwrap(), model);
+    let (directory, name) = segments[0];
+    let mut bytes = files[segments[0]].clone();
+    bytes[5] ^= 1;
+    disk.tamper(directory, name, Some(bytes));
+    let before = disk.contents();
+    let disk = disk.killed();
+    let error = open(Arc::new(disk.clone()), limits).err().unwrap();
+    assert!(error.to_string().contains("no header"), "{error}");
+    assert_eq!(disk.contents(), before);
+}

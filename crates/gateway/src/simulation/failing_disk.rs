@@ -69,10 +69,18 @@ fn a_commit_that_returns_an_error_was_not_applied() {
         }
         failed += u32::from(!is_committed);
         assert_eq!(engine.get(b"key").unwrap().is_some(), is_committed, "operation {operation}");
+        let work: Work = Box::new(|t| {
+            t.put(b"later".to_vec(), value(&mut Random(3)));
+            Ok(true)
+        });
+        let is_later = writer.commit(vec![work], true)[0].is_ok();
         drop((engine, writer));
         let (engine, _, recovery) = open(Arc::new(disk.killed()), limits).unwrap();
         assert!(recovery.damage.is_empty(), "operation {operation}: {:?}", recovery.damage);
-        assert_eq!(engine.get(b"key").unwrap().is_some(), is_committed, "operation {operation}, next start");
+        for (key, is_expected) in [(&b"key"[..], is_committed), (b"later", is_later)] {
+            let found = engine.get(key).unwrap().is_some();
+            assert_eq!(found, is_expected, "operation {operation}, next start, {}", key.escape_ascii());
+        }
     }
     assert!(failed > 0, "no commit has failed");
 }

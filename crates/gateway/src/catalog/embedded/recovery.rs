@@ -5,6 +5,7 @@
 //! damaged, it is built again from the log. An error of the disk is never taken for damage, and ends the start.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -24,6 +25,8 @@ use crate::disk::{Disk, DiskFile};
 
 /// Problem of a segment that is shorter than the list says.
 const SHORTER: &str = "the file is shorter than it was";
+/// Problem of a log without a list of segments and without an intact header.
+const NO_HEADER: &str = "no header of a log segment is intact, and both lists of the segments are lost";
 /// Problem of a segment whose file has the header of another segment.
 const FOREIGN: &str = "the file is that of another segment";
 
@@ -85,7 +88,9 @@ pub fn open(
     let removed = known.iter().copied().chain(removed).collect();
     engine.set_damage(&damage, removed);
     recovery.damage = damage;
-    let mut writer = Writer::new(Arc::clone(&engine), end, recovery.replayed_bytes)?;
+    // A file that is not listed stays as it is, too.
+    let newest = engine.disk.list(DIRECTORY)?.iter().filter_map(|name| id_of(name)).max().unwrap_or(0);
+    let mut writer = Writer::new(Arc::clone(&engine), end, newest, recovery.replayed_bytes)?;
     if is_partly_written {
         writer.freeze();
         engine.flush_step()?;
@@ -191,47 +196,75 @@ fn load_list(
         (Some(list), _) | (None, Some(list)) => list,
         (None, None) => SegmentList::default(),
     };
-    let mut salt = (list.version > 0).then_some(list.salt);
+    let mut unlisted = Vec::new();
     for id in ids {
-        if list.segments.last().is_some_and(|last| id <= last.id) {
-            continue;
-        }
-        let file = disk.open(DIRECTORY, &file_name(id))?;
-        let Some(header) = SegmentHeader::read(&*file)? else { continue };
-        if header.id == id
-            && salt.is_none_or(|salt| salt == header.salt.0)
-            && has_groups(id, header.salt, file)?
-        {
-            salt = Some(header.salt.0);
-            add_found(disk, &mut list, &header)?;
+        if list.segments.last().is_none_or(|last| id > last.id) {
+            let file = disk.open(DIRECTORY, &file_name(id))?;
+            unlisted.push((id, SegmentHeader::read(&*file)?.filter(|header| header.id == id), file));
         }
     }
-    list.salt = match salt {
-        Some(salt) => salt,
-        None => disk.random()?,
+    let known = (list.version > 0).then_some(Salt(list.salt));
+    let found = unlisted.iter().find_map(|(_, header, _)| header.map(|header| header.salt));
+    let Some(salt) = known.or(found) else {
+        for (id, _, file) in &unlisted {
+            if file.len()? > HEADER {
+                // A new catalog beside these files would answer that no object exists.
+                return Err(Damage::of_segment(*id, 0, NO_HEADER, AffectedKeys::Unknown).error());
+            }
+        }
+        list.salt = disk.random()?;
+        return Ok(list);
     };
+    list.salt = salt.0;
+    let mut last_file = list.segments.last().map(|last| file_name(last.id));
+    for (id, header, file) in unlisted {
+        let Some(groups) = groups_of(id, salt, file)? else { continue };
+        if header.is_some_and(|header| header.salt != salt) {
+            continue;
+        }
+        let first_group = header.map_or(groups.start, |header| header.first_group);
+        // Compaction removes a segment from a stored list, so none is missing between those that were added since.
+        // Without a list, nobody knows.
+        if let Some(last) = list.segments.last_mut().filter(|last| last.end.is_none()) {
+            let bytes = match last_file.map(|name| disk.open(DIRECTORY, &name)) {
+                Some(Ok(file)) => file.len()?,
+                Some(Err(e)) if e.kind() != std::io::ErrorKind::NotFound => return Err(e.into()),
+                _ => HEADER,
+            };
+            last.end = Some(SegmentEnd { bytes, group: first_group });
+        }
+        let end = match known {
+            Some(_) => None,
+            None => {
+                Some(SegmentEnd { bytes: disk.open(DIRECTORY, &file_name(id))?.len()?, group: groups.end })
+            }
+        };
+        list.segments.push(ListedSegment { id, first_group, end });
+        last_file = Some(file_name(id));
+    }
+    // The last segment may end with a group that was cut off.
+    if let Some(last) = list.segments.last_mut() {
+        last.end = None;
+    }
     Ok(list)
 }
 
-/// Returns true if a segment has an intact group. A segment without groups may have been created by a start that
-/// failed.
-fn has_groups(id: u32, salt: Salt, file: Arc<dyn DiskFile>) -> Result<bool, CatalogError> {
+/// Returns the numbers of the intact groups of a segment; `None` if there are none. A segment without groups may have
+/// been created by a start that failed.
+fn groups_of(id: u32, salt: Salt, file: Arc<dyn DiskFile>) -> Result<Option<Range<u64>>, CatalogError> {
     let segment = Segment::new(id, salt, file, 0, 0);
     let mut reader = GroupReader::new(&segment, HEADER)?;
-    Ok(reader.next_group()?.is_some() || reader.skip_damage()?)
-}
-
-/// Adds a segment that the list does not contain yet.
-fn add_found(disk: &dyn Disk, list: &mut SegmentList, header: &SegmentHeader) -> Result<(), CatalogError> {
-    if let Some(last) = list.segments.last_mut().filter(|last| last.end.is_none()) {
-        let bytes = match disk.open(DIRECTORY, &file_name(last.id)) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => HEADER,
-            file => file?.len()?,
-        };
-        last.end = Some(SegmentEnd { bytes, group: header.first_group });
+    let mut found: Option<Range<u64>> = None;
+    loop {
+        match reader.next_group()? {
+            Some(group) => {
+                let number = group.group.number;
+                found = Some(found.map_or(number, |range| range.start)..number + 1);
+            }
+            None if reader.skip_damage()? => {}
+            None => return Ok(found),
+        }
     }
-    list.segments.push(ListedSegment { id: header.id, first_group: header.first_group, end: None });
-    Ok(())
 }
 
 /// Opens the listed segments. Adds the damage of the part that the tables contain; that of the rest is found by the

@@ -28,6 +28,8 @@ pub struct Writer {
     /// Offset up to which the current segment is synced.
     durable: u64,
     mark: SyncedMark,
+    /// True if the end of the current segment may be listed already, because the next one could not be created.
+    must_roll: bool,
     log_bytes_since_table: u64,
     space_checked_ns: u64,
     has_space: bool,
@@ -166,18 +168,19 @@ impl Transaction for GroupTransaction<'_> {
 }
 
 impl Writer {
-    /// Creates a writer that continues behind `end`, in a new segment.
+    /// Creates a writer that continues behind `end`, in a new segment with a number greater than `newest`.
     ///
     /// # Errors
     /// If the segment cannot be created.
     pub fn new(
         engine: Arc<Engine>,
         end: Position,
+        newest: u32,
         log_bytes_since_table: u64,
     ) -> Result<Writer, CatalogError> {
         let applied = engine.applied();
         assert!(applied.segment <= end.segment, "the log ends at {end:?}, before the tables: {applied:?}");
-        let segment = create_segment(&engine, &end)?;
+        let segment = create_segment(&engine, &end, newest)?;
         let end = Position { segment: segment.id, offset: HEADER, group: end.group };
         // After the list of segments: until then, the old mark may be the only proof that the log was longer.
         let mark = SyncedMark::create(&*engine.disk, &end)?;
@@ -187,6 +190,7 @@ impl Writer {
             end,
             durable: HEADER,
             mark,
+            must_roll: false,
             log_bytes_since_table,
             space_checked_ns: 0,
             has_space: true,
@@ -289,7 +293,7 @@ impl Writer {
 
     /// Writes a group to the log. Returns the place of each record.
     fn write(&mut self, changes: &[Change], sync: bool) -> Result<Vec<LogPosition>, CatalogError> {
-        if self.end.offset >= self.engine.limits.segment_bytes {
+        if self.must_roll || self.end.offset >= self.engine.limits.segment_bytes {
             self.roll()?;
         }
         let base = self.end.offset;
@@ -364,9 +368,13 @@ impl Writer {
         self.sync()?;
         let (durable, end, id) = (self.durable, self.end.offset, self.segment.id);
         assert_eq!(durable, end, "log segment {id} ends before it is durable");
-        self.segment = create_segment(&self.engine, &self.end)?;
+        // A start ignores what is behind the listed end of a segment. If the list fails to be written, it may be on the
+        // disk nevertheless.
+        self.must_roll = true;
+        self.segment = create_segment(&self.engine, &self.end, self.end.segment)?;
         self.end = Position { segment: self.segment.id, offset: HEADER, group: self.end.group };
         self.durable = HEADER;
+        self.must_roll = false;
         Ok(())
     }
 
@@ -434,16 +442,17 @@ impl Writer {
     }
 }
 
-/// Creates the segment behind a position, without groups, durably.
-fn create_segment(engine: &Engine, end: &Position) -> Result<Arc<Segment>, CatalogError> {
-    let last = engine.lock_manifest().list.segments.last().map_or(0, |listed| listed.id).max(end.segment);
+/// Creates the segment behind a position, without groups, durably. Its number is greater than `newest`.
+fn create_segment(engine: &Engine, end: &Position, newest: u32) -> Result<Arc<Segment>, CatalogError> {
+    let listed = engine.lock_manifest().list.segments.last().map_or(0, |listed| listed.id);
+    let last = listed.max(end.segment).max(newest);
     if last >= MAX_ID {
         return Err(CatalogError::Io(format!("the log has no number after segment {last}")));
     }
     let id = last + 1;
     // The creation of a file empties an existing one of the same name.
-    let newest = engine.segments().last().map(|segment| segment.id);
-    assert!(newest < Some(id), "log segment {id} would follow or replace segment {newest:?}");
+    let open = engine.segments().last().map(|segment| segment.id);
+    assert!(open < Some(id), "log segment {id} would follow or replace segment {open:?}");
     let file = engine.disk.create(DIRECTORY, &file_name(id))?;
     file.write_at(0, &SegmentHeader { salt: engine.salt, id, first_group: end.group }.encode())?;
     file.sync()?;
