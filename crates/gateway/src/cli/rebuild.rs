@@ -53,6 +53,6 @@ pub fn rebuild(arguments: &Arguments) -> Result<(), Exit> {
     }
     match damage.len() {
         0 => Ok(()),
-        count => Err(Exit::check(format!("{count} damaged places in the log"))),
+        count => Err(Exit::check(format!("damaged places in the log: {count}"))),
     }
 }

@@ -69,10 +69,10 @@ pub fn scrub(arguments: &Arguments) -> Result<(), Exit> {
         ))),
         (0, 0) => Ok(()),
         (0, places) => {
-            Err(Exit::check(format!("{places} damaged places; no object is affected as far as known")))
+            Err(Exit::check(format!("damaged places: {places}; no object is affected as far as known")))
         }
         (count, _) => {
-            Err(Exit::check(format!("{count} damaged objects; restore them from a copy, or delete them")))
+            Err(Exit::check(format!("damaged objects: {count}; restore them from a copy, or delete them")))
         }
     }
 }
