@@ -1,7 +1,6 @@
 //! The operations that the catalog needs from a disk, and their order: a file and its directory entry are durable only
 //! after both were synced.
 
-pub mod document;
 pub mod real;
 
 use std::io;

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::document;
 use super::segment_list::{Position, SegmentList};
 use super::table::DIRECTORY;
 use crate::catalog::CatalogError;
-use crate::disk::{Disk, document};
+use crate::disk::Disk;
 
 /// File name of the manifest.
 const NAME: &str = "MANIFEST";

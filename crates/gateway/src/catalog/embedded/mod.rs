@@ -7,6 +7,7 @@ mod bloom;
 mod builder;
 pub mod catalog;
 pub mod compaction;
+mod document;
 pub mod maintenance;
 pub mod manifest;
 mod memtable;

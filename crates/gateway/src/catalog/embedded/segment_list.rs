@@ -5,9 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::segment;
+use super::{document, segment};
 use crate::catalog::CatalogError;
-use crate::disk::{Disk, document};
+use crate::disk::Disk;
 
 /// File name of the list.
 pub const NAME: &str = "SEGMENTS";

@@ -3,9 +3,9 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Disk, read, replace};
+use super::record::crc32c;
 use crate::catalog::CatalogError;
-use crate::catalog::embedded::record::crc32c;
+use crate::disk::{Disk, read, replace};
 
 /// Length of the last line of a file in bytes: a line break and the CRC-32C of the document.
 const TRAILER: usize = 9;
