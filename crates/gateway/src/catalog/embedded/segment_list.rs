@@ -119,14 +119,4 @@ impl SegmentList {
     pub fn get(&self, id: u32) -> Option<&ListedSegment> {
         self.segments.iter().find(|listed| listed.id == id)
     }
-
-    /// Records that the last segment is complete, and adds the next one.
-    pub fn append(&mut self, end: SegmentEnd, id: u32) {
-        if let Some(last) = self.segments.last_mut() {
-            assert!(last.id < id, "log segment {id} follows segment {}", last.id);
-            assert!(last.end.is_none_or(|known| known == end), "the end of log segment {} changes", last.id);
-            last.end = Some(end);
-        }
-        self.segments.push(ListedSegment { id, first_group: end.group, end: None });
-    }
 }
