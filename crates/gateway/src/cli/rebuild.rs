@@ -45,7 +45,7 @@ pub fn rebuild(arguments: &Arguments) -> Result<(), Exit> {
             say(&format!("damaged: {} at offset {}: {}\n", damage.file, damage.offset, damage.problem))?;
         }
         let result = if is_kept {
-            "the old index stays, because it knows objects that the log has lost"
+            "the old index stays, because it may know objects that the log has lost"
         } else {
             "the index is new"
         };

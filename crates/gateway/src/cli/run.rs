@@ -134,7 +134,7 @@ fn report(recovery: &Recovery) {
         note(&format!("the index was built again from the log: {reason}"));
     }
     for repaired in &recovery.repaired {
-        note(&format!("repaired: {repaired}; nothing is lost"));
+        note(&format!("repaired: {repaired}"));
     }
     if recovery.dropped_bytes > 0 {
         let bytes = recovery.dropped_bytes;

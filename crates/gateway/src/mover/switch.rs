@@ -31,7 +31,7 @@ pub fn give_up(t: &mut dyn Transaction, blob: &BlobName, destination: &Location)
     t.put(keys::garbage(now_ms(), destination), head_only(garbage.encode()));
 }
 
-/// Makes a place the first one of the blob. `with_intent` is true if the move has created it.
+/// Makes a location the first location of the blob. `with_intent` is true if the move has created the location.
 ///
 /// # Errors
 /// Returns the error of the catalog.

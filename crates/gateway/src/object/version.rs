@@ -52,8 +52,8 @@ impl ObjectAddress {
         Ok(())
     }
 
-    /// Returns the generation of a new current version: greater than that of the existing one and, in a versioned
-    /// bucket, than that of every deleted version, also after the clock was set back.
+    /// Returns the generation of a new current version. It is greater than the generation of the existing version and,
+    /// in a versioned bucket, than the generations of all deleted versions, also after the clock was set back.
     pub fn next_generation(
         &self,
         t: &mut dyn Transaction,

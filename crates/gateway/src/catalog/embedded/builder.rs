@@ -38,7 +38,7 @@ impl<'a> IndexBuilder<'a> {
         Ok(None)
     }
 
-    /// Adds an entry, which replaces that of the same key.
+    /// Adds an entry. An earlier entry of the same key is replaced.
     ///
     /// # Errors
     /// If the entries in memory are written to a table, and the disk fails.

@@ -336,7 +336,7 @@ mod tests {
         }
     }
 
-    /// A misdirected write puts an intact group at a place where the log had another one.
+    /// A misdirected write puts an intact group at a place where the log had another group.
     #[test]
     fn a_copy_of_a_group_or_a_record_at_another_place_is_damage() {
         let (_, record, _) = sample();

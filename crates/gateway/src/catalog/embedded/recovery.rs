@@ -121,6 +121,20 @@ impl Engine {
     }
 }
 
+/// Returns what was loaded or, if it is damaged, a description of the damage.
+///
+/// # Errors
+/// Any other error.
+fn or_damage<T>(loaded: Result<T, CatalogError>) -> Result<(Option<T>, Option<String>), CatalogError> {
+    match loaded {
+        Ok(loaded) => Ok((Some(loaded), None)),
+        Err(CatalogError::Damaged { file, offset, problem }) => {
+            Ok((None, Some(format!("{file} at offset {offset}: {problem}"))))
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// The index as stored.
 struct StoredIndex {
     /// Manifest of the tables; that of an empty index if the index must be built.
@@ -134,13 +148,8 @@ struct StoredIndex {
 impl StoredIndex {
     /// Loads the manifest and opens the tables. If one of them is damaged, the index must be built; no file changes.
     fn load(disk: &dyn Disk, recovery: &mut Recovery) -> Result<StoredIndex, CatalogError> {
-        let (stored, problem) = match Manifest::load(disk) {
-            Ok(manifest) => (manifest, None),
-            Err(CatalogError::Damaged { file, offset, problem }) => {
-                (None, Some(format!("{file} at offset {offset}: {problem}")))
-            }
-            Err(error) => return Err(error),
-        };
+        let (stored, problem) = or_damage(Manifest::load(disk))?;
+        let stored = stored.flatten();
         let list = stored.as_ref().map(|manifest| manifest.list.clone());
         // New tables do not replace the file of a table that is still in use.
         let names = disk.list(table::DIRECTORY)?;
@@ -153,20 +162,16 @@ impl StoredIndex {
             return Ok(StoredIndex { manifest: empty(disk.random()?), list, tables: None });
         };
         let open = |id: &u64| Table::open(disk, TableId { index: manifest.index, table: *id }).map(Arc::new);
-        match manifest.tables.iter().map(open).collect::<Result<Vec<_>, _>>() {
-            Ok(tables) => {
-                let next_table = next_table.max(manifest.next_table);
-                let manifest = Manifest { next_table, ..manifest };
-                Ok(StoredIndex { manifest, list, tables: Some(tables) })
+        let (tables, problem) = or_damage(manifest.tables.iter().map(open).collect::<Result<Vec<_>, _>>())?;
+        let manifest = match problem {
+            None => Manifest { next_table: next_table.max(manifest.next_table), ..manifest },
+            Some(problem) => {
+                recovery.rebuilt = Some(problem);
+                let Manifest { clean_end, list, index, .. } = manifest;
+                Manifest { clean_end, list, ..empty(index) }
             }
-            Err(CatalogError::Damaged { file, offset, problem }) => {
-                recovery.rebuilt = Some(format!("{file} at offset {offset}: {problem}"));
-                let Manifest { clean_end, list: known, index, .. } = manifest;
-                let manifest = Manifest { clean_end, list: known, ..empty(index) };
-                Ok(StoredIndex { manifest, list, tables: None })
-            }
-            Err(error) => Err(error),
-        }
+        };
+        Ok(StoredIndex { manifest, list, tables })
     }
 }
 
@@ -176,13 +181,8 @@ fn load_list(
     stored: &StoredIndex,
     recovery: &mut Recovery,
 ) -> Result<SegmentList, CatalogError> {
-    let (own, problem) = match SegmentList::load(disk) {
-        Ok(list) => (list, None),
-        Err(CatalogError::Damaged { file, offset, problem }) => {
-            (None, Some(format!("{file} at offset {offset}: {problem}")))
-        }
-        Err(error) => return Err(error),
-    };
+    let (own, problem) = or_damage(SegmentList::load(disk))?;
+    let own = own.flatten();
     let copy = stored.list.clone();
     let mut ids = BTreeSet::new();
     ids.extend(disk.list(DIRECTORY)?.iter().filter_map(|name| id_of(name)));
@@ -267,8 +267,8 @@ fn groups_of(id: u32, salt: Salt, file: Arc<dyn DiskFile>) -> Result<Option<Rang
     }
 }
 
-/// Opens the listed segments. Adds the damage of the part that the tables contain; that of the rest is found by the
-/// replay.
+/// Opens the listed segments. Adds the damage of the part that the tables contain; the replay finds the damage of the
+/// rest.
 fn open_segments(
     disk: &dyn Disk,
     list: &SegmentList,

@@ -64,7 +64,7 @@ impl Engine {
         let rebuilt = self.build_tables(&work)?;
         if rebuilt.damage.is_empty() {
             self.counters.repairs.fetch_add(1, Ordering::Relaxed);
-            crate::log::warn("the index was built from the log; nothing is lost");
+            crate::log::warn("the index was built from the log");
             return Ok(true);
         }
         self.is_beyond_repair.store(true, Ordering::Release);

@@ -131,7 +131,7 @@ impl<'a> Replay<'a> {
         self.add_damage(Damage::of_segment(segment, offset, problem, AffectedKeys::Unknown));
     }
 
-    /// Reads the listed segments from a position on. Returns the index, the end of the log and the damage.
+    /// Reads the listed segments from a position on.
     ///
     /// # Errors
     /// If the disk fails.

@@ -79,7 +79,7 @@ pub struct ListedSegment {
     pub id: u32,
     /// Number of its first group.
     pub first_group: u64,
-    /// End of the segment; `None` for the one that receives the writes.
+    /// End of the segment; `None` for the segment that receives the writes.
     pub end: Option<SegmentEnd>,
 }
 

@@ -50,7 +50,7 @@ pub struct SyncedMark {
 }
 
 impl SyncedMark {
-    /// Creates the file, which replaces the one of an earlier process.
+    /// Creates the file. The file of an earlier process is replaced.
     ///
     /// # Errors
     /// If the file cannot be created.
