@@ -84,7 +84,7 @@ class Client(threading.Thread):
 
 
 def start(data):
-    env = dict(os.environ, AWS_ACCESS_KEY_ID="k", AWS_SECRET_ACCESS_KEY="s")
+    env = dict(os.environ, PLIMSOLL_ACCESS_KEY="k", PLIMSOLL_SECRET_KEY="s")
     process = subprocess.Popen([GATEWAY, "run", "--data", data, "--listen", "127.0.0.1:0"], env=env,
                                stdout=subprocess.PIPE, text=True)
     begin = time.monotonic()

@@ -18,7 +18,8 @@ import time
 
 from servers import ACCESS, GATEWAY, PLIMSOLL, SECRET, TICK, free_port
 
-ENV = dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS, AWS_SECRET_ACCESS_KEY=SECRET, AWS_REGION="us-east-1")
+ENV = dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS, AWS_SECRET_ACCESS_KEY=SECRET, AWS_REGION="us-east-1",
+           PLIMSOLL_ACCESS_KEY=ACCESS, PLIMSOLL_SECRET_KEY=SECRET)
 
 
 def start(arguments, port):

@@ -30,7 +30,8 @@ from postgres import Postgres  # noqa: E402
 
 GATEWAY = os.path.abspath(os.environ.get("GATEWAY", "target/release/plimsoll-gateway"))
 CLIENTS, KEYS = 6, 25
-ENV = dict(os.environ, AWS_ACCESS_KEY_ID="k", AWS_SECRET_ACCESS_KEY="secret-of-bench", AWS_REGION="us-east-1")
+ENV = dict(os.environ, AWS_ACCESS_KEY_ID="k", AWS_SECRET_ACCESS_KEY="secret-of-bench", AWS_REGION="us-east-1",
+           PLIMSOLL_ACCESS_KEY="k", PLIMSOLL_SECRET_KEY="secret-of-bench")
 
 
 class Process:

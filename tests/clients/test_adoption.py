@@ -146,5 +146,5 @@ def test_tiers_must_not_share_a_place(tmp_path):
         path = tmp_path / "gateway.toml"
         path.write_text(path.read_text().replace("[write]", f'[tier.other]\nurl = "file://{tmp_path}/{other}"\n[write]'))
         done = subprocess.run([GATEWAY, "run", str(path)], capture_output=True, text=True,
-                              env=dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS, AWS_SECRET_ACCESS_KEY=SECRET))
+                              env=dict(os.environ, PLIMSOLL_ACCESS_KEY=ACCESS, PLIMSOLL_SECRET_KEY=SECRET))
         assert done.returncode == 2 and "its objects are in the place of tier" in done.stderr, done.stderr

@@ -131,7 +131,7 @@ def test_moves_that_do_not_pay_are_not_made(tmp_path):
         assert len(files(tmp_path, "hot")) == 1 and os.path.getsize(files(tmp_path, "cold")[0]) == BLOB
     failed = subprocess.run([GATEWAY, "run", priced(tmp_path, RULES + "only_if_cheaper = true\n", hot=None)],
                             capture_output=True, text=True,
-                            env=dict(os.environ, AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b"))
+                            env=dict(os.environ, PLIMSOLL_ACCESS_KEY="a", PLIMSOLL_SECRET_KEY="b"))
     assert failed.returncode == 2 and "move 1: only_if_cheaper needs tiers with prices" in failed.stderr
 
 

@@ -341,6 +341,57 @@ def test_a_tier_on_s3_that_does_not_answer_affects_only_its_own_objects(tmp_path
     backend.process.terminate()
 
 
+def test_the_keys_of_a_tier_rotate_without_a_restart(tmp_path):
+    """At SIGHUP the gateway reads the keys of its tiers again; a file that cannot be used changes nothing."""
+    accounts, keys = tmp_path / "accounts.toml", tmp_path / "keys"
+
+    def backend_has(*pairs):
+        accounts.write_text("".join(f"[[account]]\naccess_key = '{access}'\nsecret_key = '{secret}'\nwrite = true\n"
+                                    for access, secret in pairs))
+        accounts.chmod(0o600)
+
+    def tier_uses(access, secret, mode=0o600):
+        keys.write_text(f"[other]\naws_access_key_id = x\naws_secret_access_key = y\n"
+                        f"[tier]\naws_access_key_id = {access}\naws_secret_access_key = {secret}\n")
+        keys.chmod(mode)
+
+    backend_has((ACCESS, SECRET), ("tier", "first-secret"))
+    tier_uses("tier", "first-secret")
+    path = settings(tmp_path)
+    backend = Server("--data", str(tmp_path / "backend"), "--credentials", str(accounts), command=(GATEWAY, "run"))
+    text = (tmp_path / "gateway.toml").read_text().replace(
+        f'url = "file://{tmp_path}/hot"',
+        f'url = "s3://backend/x?endpoint={backend.url}"\ncredentials_file = "{keys}"\nprofile = "tier"')
+    (tmp_path / "gateway.toml").write_text(text)
+    client(backend).create_bucket(Bucket="backend")
+    client(backend).put_bucket_acl(Bucket="backend", ACL="private")
+    with backend, run(path) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="tiers")
+
+        def works():
+            try:
+                s3.put_object(Bucket="tiers", Key="k", Body=os.urandom(BLOB))
+                return True
+            except ClientError:
+                return False
+
+        assert works()
+        backend_has((ACCESS, SECRET), ("tier", "second-secret"))
+        backend.process.send_signal(signal.SIGHUP)
+        wait(lambda: not works(), "the backend refuses the old secret")
+        tier_uses("tier", "second-secret")
+        server.process.send_signal(signal.SIGHUP)
+        wait(works, "the gateway uses the new secret")
+        tier_uses("tier", "unreadable", mode=0o644)
+        server.process.send_signal(signal.SIGHUP)
+        wait_for_visits(server)
+        assert works()
+    refused = subprocess.run([GATEWAY, "status", path], capture_output=True, text=True)
+    assert refused.returncode == 2 and f"run `chmod 600 {keys}`" in refused.stderr, refused.stderr
+    assert "unreadable" not in refused.stderr
+
+
 def test_a_lifecycle_rule_of_a_bucket_moves_objects_to_the_tier_of_a_storage_class(tmp_path):
     path = settings(tmp_path)
     text = open(path).read().replace('/cold"', '/cold"\nlifecycle_classes = ["STANDARD_IA", "GLACIER"]')

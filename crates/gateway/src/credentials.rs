@@ -1,4 +1,4 @@
-//! The file of access keys and their rights.
+//! Files with secrets: the access keys of clients and their rights.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -31,6 +31,18 @@ fn all() -> Vec<String> {
     vec!["*".into()]
 }
 
+/// Checks that no other user can read a file with secrets.
+///
+/// # Errors
+/// A message for the user if others can read the file, or it cannot be found.
+pub fn only_for_owner(path: &Path) -> Result<(), String> {
+    let mode = std::fs::metadata(path).map_err(|e| e.to_string())?.permissions().mode();
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(format!("other users can read the file; run `chmod 600 {}`", path.display()))
+}
+
 /// Reads the accounts in a file. Signatures are verified with the secret itself, so the file cannot contain hashes;
 /// other users must not be able to read it.
 ///
@@ -39,10 +51,7 @@ fn all() -> Vec<String> {
 pub fn load(path: &Path) -> Result<Accounts, String> {
     let name = path.display();
     let fail = |e: std::io::Error| format!("--credentials {name}: {e}");
-    let mode = std::fs::metadata(path).map_err(fail)?.permissions().mode();
-    if mode & 0o077 != 0 {
-        return Err(format!("--credentials {name}: other users can read the file; run `chmod 600 {name}`"));
-    }
+    only_for_owner(path).map_err(|e| format!("--credentials {name}: {e}"))?;
     let text = std::fs::read_to_string(path).map_err(fail)?;
     // The message of the parser quotes the line, which may contain a secret.
     let file: CredentialsSpec = toml::from_str(&text).map_err(|e| {

@@ -3,9 +3,10 @@
 //! `reqsign` implements the chain. This module gives it access to files, the environment and HTTP, and renews the
 //! credentials outside measured operations. The `Debug` output of [`Credentials`] hides all secrets.
 
+use std::path::Path;
 use std::sync::{Arc, RwLock};
 
-use reqsign_aws_core::DefaultCredentialProvider;
+use reqsign_aws_core::{DefaultCredentialProvider, ProfileCredentialProvider};
 use reqsign_core::ProvideCredential;
 
 use plimsoll_base::clock::wall_now;
@@ -62,6 +63,14 @@ pub enum CredentialError {
          or add ?sign=off to the store URL of a public bucket"
     )]
     Missing,
+    /// A file has no keys in a profile.
+    #[error("{path}: the profile {profile} has no aws_access_key_id and aws_secret_access_key")]
+    NotInFile {
+        /// File as given.
+        path: String,
+        /// Name of the profile.
+        profile: String,
+    },
     /// A provider of the chain failed.
     #[error("could not load credentials: {0}")]
     Chain(String),
@@ -137,6 +146,27 @@ async fn load() -> Result<Credentials, CredentialError> {
     }?;
     found.hide();
     Ok(found)
+}
+
+/// Reads the keys of a profile from an AWS shared credentials file.
+///
+/// # Errors
+/// If the file cannot be read, or the profile has no keys. The message contains no secret.
+pub async fn from_file(path: &Path, profile: &str) -> Result<Credentials, CredentialError> {
+    let name = path.display().to_string();
+    std::fs::File::open(path).map_err(|e| CredentialError::Chain(format!("{name}: {e}")))?;
+    let provider = ProfileCredentialProvider::new()
+        .with_profile(profile)
+        .with_credentials_file(&name)
+        .with_config_file(&name);
+    let found = provider.provide_credential(&context()).await;
+    let found = found.map_err(|e| CredentialError::Chain(format!("{name}: {e}")))?;
+    let found = found.filter(|found| !found.access_key_id.is_empty() && !found.secret_access_key.is_empty());
+    let found = found.ok_or(CredentialError::NotInFile { path: name, profile: profile.to_string() })?;
+    let token = found.session_token.as_deref();
+    let credentials = Credentials::new(&found.access_key_id, &found.secret_access_key, token);
+    credentials.hide();
+    Ok(credentials)
 }
 
 #[cfg(test)]

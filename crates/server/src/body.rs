@@ -66,7 +66,7 @@ pub struct BodyReader<'a> {
     wants_md5: bool,
     hashers: Vec<(Algorithm, Hasher)>,
     crc64: Option<Hasher>,
-    /// Connection whose phase changes at the end of the body.
+    /// Connection whose phase shows whether the reader waits for a piece.
     watched: Option<&'a Registration>,
 }
 
@@ -155,7 +155,7 @@ impl<'a> BodyReader<'a> {
         BodyReader { least, ..BodyReader::of(Source::Form(file), None, limit) }
     }
 
-    /// Ends the phase in which the connection reads a body when the body ends.
+    /// Sets the phase of the connection while it waits for a piece of the body.
     pub fn watched(mut self, registration: &'a Registration) -> BodyReader<'a> {
         self.watched = Some(registration);
         self
@@ -221,10 +221,11 @@ impl<'a> BodyReader<'a> {
     /// # Errors
     /// Returns an error if the body is larger than the operation allows, malformed, or ends early.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
-        let Some(piece) = self.receive().await? else {
-            self.watched.iter().for_each(|registration| registration.works());
-            return Ok(None);
-        };
+        // Between two pieces the client waits for the server, and no timeout applies.
+        self.watched.iter().for_each(|registration| registration.reads_body());
+        let received = self.receive().await;
+        self.watched.iter().for_each(|registration| registration.works());
+        let Some(piece) = received? else { return Ok(None) };
         self.bytes += piece.len() as u64;
         if self.bytes > self.limit {
             return Err(ApiError::new(self.too_large));

@@ -2,7 +2,8 @@
 //!
 //! A connection stores its phase and the time of its last progress in one atomic word, in ticks of a coarse clock. The
 //! thread that accepts connections advances the clock and closes connections that exceed a timeout. At the connection
-//! limit, it closes the one that has been idle longest to make room for a new one. Connections have no timers.
+//! limit, it closes the one that has been idle longest to make room for a new one, or one whose client is slow.
+//! Connections have no timers.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -10,12 +11,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::pace::Pace;
 use plimsoll_base::clock::{SECOND, now_ns};
 
 /// Length of a tick in nanoseconds.
 pub const TICK_NS: u64 = SECOND / 4;
 
-/// Timeouts of a connection that makes no progress, in nanoseconds.
+/// Timeouts of a connection that makes no progress, or too little, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// Maximum time between requests, and before the first one.
@@ -26,6 +28,11 @@ pub struct Timeouts {
     /// Maximum time between two bytes of a request body or of a response.
     pub body_ns: u64,
 }
+
+/// Number of bytes of a body that a client must transfer in twice [`Timeouts::body_ns`] while the server waits for it.
+const LEAST_BYTES: u64 = 64 * 1024;
+/// Time after which a slow connection may make room for a new one, in nanoseconds.
+const SLOW_NS: u64 = 10 * SECOND;
 
 impl Default for Timeouts {
     fn default() -> Timeouts {
@@ -68,6 +75,7 @@ pub struct Watch {
     word: AtomicU64,
     wait_for_close: AtomicU64,
     close: Notify,
+    pace: Pace,
 }
 
 /// Registry of a server's open connections.
@@ -110,7 +118,8 @@ impl Registration {
     }
 
     /// Records that bytes arrived from the client.
-    pub fn read(&self) {
+    pub fn read(&self, bytes: usize) {
+        self.watch.pace.add(bytes as u64);
         match self.phase() {
             Phase::New | Phase::Responded => self.set(Phase::Head),
             Phase::Body => self.set(Phase::Body),
@@ -120,7 +129,8 @@ impl Registration {
 
     /// Records that bytes were sent to the client. In the phase `Head` they belong to the previous response,
     /// because the client pipelines requests.
-    pub fn wrote(&self) {
+    pub fn wrote(&self, bytes: usize) {
+        self.watch.pace.add(bytes as u64);
         if matches!(self.phase(), Phase::Responded | Phase::Blocked | Phase::Head) {
             self.set(Phase::Responded);
         }
@@ -216,6 +226,7 @@ impl Connections {
             word: AtomicU64::new(word),
             wait_for_close: AtomicU64::new(0),
             close: Notify::new(),
+            pace: Pace::default(),
         });
         let mut list = self.lock();
         list.0 += 1;
@@ -238,17 +249,20 @@ impl Connections {
             };
             u64::from(tick.saturating_sub(since)) > allowed_ns.div_ceil(TICK_NS)
         };
+        let slow_ticks = (2 * self.timeouts.body_ns).div_ceil(TICK_NS);
         for watch in self.lock().1.values() {
             let word = watch.word.load(Ordering::Relaxed);
-            if overdue(word) {
+            let waits = matches!(unpack(word).0, Phase::Body | Phase::Blocked);
+            let is_slow = u64::from(watch.pace.observe(tick, waits, LEAST_BYTES)) > slow_ticks;
+            if is_slow || overdue(word) {
                 watch.doom(word);
             }
         }
     }
 
-    /// Closes the connection that has been idle longest or, if none is idle, the one whose head has been arriving
-    /// longest. Never closes a connection inside a request. Returns true if it closed one. `candidates` caches
-    /// the result of a scan for the next calls.
+    /// Closes the connection that has been idle longest; if none is idle, the one whose head has been arriving longest;
+    /// otherwise the one whose client has been slow longest. Closes no other connection inside a request. Returns true
+    /// if it closed one. `candidates` caches the result of a scan for the next calls.
     pub fn evict(&self, candidates: &mut Candidates) -> bool {
         if pop(candidates) {
             return true;
@@ -273,15 +287,25 @@ impl Connections {
     /// Returns up to 256 connections to close; the last of them is to be closed first.
     fn idle_longest(&self) -> Candidates {
         const MOST: usize = 256;
+        let tick = self.tick.load(Ordering::Relaxed);
+        let is_slow = |watch: &Watch| u64::from(watch.pace.slow_ticks(tick)) > SLOW_NS.div_ceil(TICK_NS);
         let mut all: Candidates = Vec::new();
         for watch in self.lock().1.values() {
             let word = watch.word.load(Ordering::Relaxed);
-            let outside = matches!(unpack(word).0, Phase::New | Phase::Responded | Phase::Head);
-            if outside && watch.wait_for_close.load(Ordering::Relaxed) != word {
+            let may_close = match unpack(word).0 {
+                Phase::New | Phase::Responded | Phase::Head => true,
+                Phase::Body | Phase::Blocked => is_slow(watch),
+                Phase::Work => false,
+            };
+            if may_close && watch.wait_for_close.load(Ordering::Relaxed) != word {
                 all.push((word, Arc::clone(watch)));
             }
         }
-        let order = |(word, _): &(u64, Arc<Watch>)| (unpack(*word).0 == Phase::Head, *word);
+        let order = |(word, watch): &(u64, Arc<Watch>)| match unpack(*word).0 {
+            Phase::Body | Phase::Blocked => (2, u64::from(u32::MAX - watch.pace.slow_ticks(tick))),
+            Phase::Head => (1, *word),
+            _ => (0, *word),
+        };
         if all.len() > MOST {
             all.select_nth_unstable_by_key(MOST, order);
             all.truncate(MOST);
@@ -320,7 +344,7 @@ mod tests {
         let connections = Connections::new(Timeouts::default(), 100);
         let all: Vec<Registration> = (0..6).map(|_| connections.register()).collect();
         let [new, head, work, body, answered, blocked] = &all[..] else { panic!() };
-        head.read();
+        head.read(1);
         work.works();
         body.reads_body();
         answered.answered();
@@ -344,11 +368,57 @@ mod tests {
         body.reads_body();
         for second in 0..40 {
             at(&connections, second);
-            head.read();
-            body.read();
+            head.read(1);
+            body.read(LEAST_BYTES as usize);
             assert_eq!(is_doomed(&head), second > 15, "{second} s");
             assert!(!is_doomed(&body), "{second} s");
         }
+    }
+
+    #[test]
+    fn a_client_that_reads_or_sends_a_body_too_slowly_is_closed() {
+        let connections = Connections::new(Timeouts::default(), 100);
+        let [reader, sender, server] = [(); 3].map(|()| connections.register());
+        reader.answered();
+        sender.reads_body();
+        server.reads_body();
+        for second in 0..62 {
+            reader.wrote(1000);
+            reader.blocked();
+            sender.read(1000);
+            // A server that is slow itself, because its disk is, does not wait for the client.
+            server.works();
+            at(&connections, second);
+            assert_eq!((is_doomed(&reader), is_doomed(&sender)), (second > 60, second > 60), "{second} s");
+            assert!(!is_doomed(&server));
+            server.read(1000);
+            server.reads_body();
+        }
+    }
+
+    #[test]
+    fn slow_clients_make_room_and_others_do_not() {
+        let connections = Connections::new(Timeouts::default(), 3);
+        let [slow, slower, fast] = [(); 3].map(|()| connections.register());
+        for second in 0..20 {
+            for one in [&slow, &slower, &fast] {
+                one.answered();
+                one.wrote(if std::ptr::eq(one, &fast) { LEAST_BYTES as usize } else { 1 });
+                one.blocked();
+            }
+            if second == 5 {
+                slow.wrote(LEAST_BYTES as usize);
+                slow.blocked();
+            }
+            at(&connections, second);
+        }
+        let mut candidates = Candidates::new();
+        for expected in [slower, slow] {
+            assert!(!is_doomed(&expected));
+            assert!(connections.evict(&mut candidates));
+            assert!(is_doomed(&expected));
+        }
+        assert!(!connections.evict(&mut candidates) && !is_doomed(&fast));
     }
 
     #[test]
@@ -357,7 +427,7 @@ mod tests {
         let one = connections.register();
         at(&connections, 100);
         assert!(is_doomed(&one));
-        one.read();
+        one.read(1);
         assert!(!is_doomed(&one));
     }
 
@@ -383,7 +453,7 @@ mod tests {
         assert!(connections.is_full());
         let [busy, head, old, older, fresh] = &all[..] else { panic!() };
         busy.works();
-        head.read();
+        head.read(1);
         older.answered();
         at(&connections, 5);
         old.answered();

@@ -103,7 +103,10 @@ impl Exchange {
         stamps: &ConnectionTimestamps,
     ) -> ServerResponse {
         let Exchange { parts, incoming, id, progress, .. } = self;
-        let mut answer = match process(shared, service, stamps, parts, incoming, progress).await {
+        let answer = process(shared, service, stamps, parts, incoming, progress).await;
+        let answer =
+            answer.and_then(|mut answer| answer.body_mut().reserve(&shared.documents).map(|()| answer));
+        let mut answer = match answer {
             Ok(answer) => answer,
             Err(error) => error.response(parts.uri.path(), id, parts.method != Method::HEAD),
         };

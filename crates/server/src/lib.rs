@@ -41,6 +41,7 @@ pub mod memory;
 pub mod metrics;
 pub mod observer;
 pub mod ops;
+mod pace;
 pub mod paging;
 pub mod payload;
 pub mod reserve;
@@ -55,7 +56,7 @@ pub mod timing_log;
 use accounts::Accounts;
 use connections::{Candidates, Connections, Registration, TICK_NS, Timeouts};
 use handler::{Handler, Plain};
-use limits::MAX_HEAD_BYTES;
+use limits::{MAX_DOCUMENTS, MAX_HEAD_BYTES, MAX_UNSENT_BYTES};
 use observer::RequestObserver;
 use plimsoll_base::clock::{SECOND, Timer, now_ns};
 use plimsoll_base::net::socket::TimedSocket;
@@ -73,6 +74,8 @@ pub struct ServerSettings {
     pub threads: usize,
     /// Maximum number of open connections. At the limit, a new one replaces the one that has been idle longest.
     pub max_connections: usize,
+    /// Number of file descriptors that a connection may need: its socket, and what its request opens.
+    pub descriptors_per_connection: usize,
     /// Timeouts of connections that make no progress.
     pub timeouts: Timeouts,
     /// Limit in bytes on objects, uploads and incoming bodies; a write that would exceed it gets 503 SlowDown.
@@ -90,6 +93,7 @@ impl Default for ServerSettings {
             region: "us-east-1".into(),
             threads,
             max_connections: 16_384,
+            descriptors_per_connection: 1,
             timeouts: Timeouts::default(),
             memory_limit: u64::MAX,
             max_body: 5 << 30,
@@ -119,6 +123,8 @@ pub struct Shared {
     accounts: RwLock<Arc<Accounts>>,
     /// Limit on the memory that clients make the server use.
     pub memory: Arc<Memory>,
+    /// Limit on the memory of documents that are being sent, such as listings.
+    pub documents: Arc<Memory>,
     /// Sessions of directory buckets.
     pub sessions: express::Sessions,
     /// Access log; `None` if requests are not logged.
@@ -136,6 +142,7 @@ impl Shared {
         Arc::new(Shared {
             sessions: express::Sessions::new(parts.settings.session_life_s, secret),
             memory: Memory::new(parts.settings.memory_limit),
+            documents: Memory::new(parts.settings.memory_limit.min(MAX_DOCUMENTS)),
             tls: RwLock::new(parts.tls.map(TlsAcceptor::from)),
             accounts: RwLock::new(Arc::new(parts.accounts)),
             settings: parts.settings,
@@ -194,7 +201,9 @@ pub fn run_with<H: Handler>(
     handler: &Arc<H>,
     shutdown: &watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let most = shared.settings.max_connections.min(descriptors().saturating_sub(SPARE_DESCRIPTORS));
+    let usable = descriptors().saturating_sub(SPARE_DESCRIPTORS);
+    let most =
+        shared.settings.max_connections.min(usable / shared.settings.descriptors_per_connection.max(1));
     let connections = Connections::new(shared.settings.timeouts, most);
     listener.set_nonblocking(true)?;
     let mut threads = Vec::new();
@@ -217,8 +226,12 @@ pub fn run_with<H: Handler>(
     result
 }
 
+/// Threads of each runtime for reads and writes of files, which hold a buffer each.
+const FILE_THREADS: usize = 64;
+
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().max_blocking_threads(FILE_THREADS).build()
 }
 
 /// File descriptors reserved for listeners, logs, timers and runtimes; connections use the rest.
@@ -348,9 +361,11 @@ async fn connection<H: Handler>(
     stream.set_nodelay(true)?;
     let stamps = Rc::new(ConnectionTimestamps::new(Arc::clone(shared), registered, handler.needs_times()));
     let stream = TimedSocket::new(stream, stamps.is_timed())?;
+    // A kernel without the option serves too, with more memory for clients that do not read.
+    let _ = stream.limit_unsent(MAX_UNSENT_BYTES);
     let stamped = match shared.tls() {
         Some(acceptor) => {
-            stamps.registered.read();
+            stamps.registered.read(0);
             let stream = tokio::select! {
                 stream = acceptor.accept(stream) => stream?,
                 () = stamps.registered.wait_for_close() => return Ok(()),
@@ -360,7 +375,10 @@ async fn connection<H: Handler>(
         }
         None => Stamped::plain(stream, Rc::clone(&stamps)),
     };
-    let service = service_fn(|request| handler.handle(shared, &stamps, request));
+    let service = service_fn(|request| async {
+        let answer = handler.handle(shared, &stamps, request).await?;
+        Ok::<_, io::Error>(answer.map(|body| body.gated(&stamps.gate)))
+    });
     let serving = http1::Builder::new()
         .max_buf_size(MAX_HEAD_BYTES)
         .max_header_size(MAX_HEAD_BYTES)

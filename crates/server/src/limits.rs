@@ -15,6 +15,12 @@ const MAX_COMPLETE_BYTES: u64 = 4 << 20;
 /// Maximum size of a DeleteObjects document in bytes: 1,000 keys of 1,024 bytes take more than 1 MiB.
 const MAX_DELETE_BYTES: u64 = 2 << 20;
 
+/// Maximum size of all documents that are being sent, in bytes: clients read some hundred pages of listings at a time.
+pub const MAX_DOCUMENTS: u64 = 128 << 20;
+
+/// Bytes of a response that the kernel takes before it can send them.
+pub const MAX_UNSENT_BYTES: u32 = 256 * 1024;
+
 /// Divisor of the payload size that gives the allowance for `aws-chunked` framing: 128 bytes per 1,024.
 /// [`MAX_XML_BYTES`] covers the trailers.
 pub const FRAMING_DIVISOR: u64 = 8;

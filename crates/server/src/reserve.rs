@@ -32,9 +32,18 @@ impl Memory {
     /// # Errors
     /// Returns `SlowDown` if the limit would be exceeded.
     pub fn reserve(self: &Arc<Memory>, bytes: u64) -> Result<Reservation, ApiError> {
+        self.try_reserve(bytes).ok_or_else(|| self.exhausted())
+    }
+
+    /// Reserves `bytes` until the returned reservation is dropped; `None` if the limit would be exceeded.
+    pub fn try_reserve(self: &Arc<Memory>, bytes: u64) -> Option<Reservation> {
         let mut reservation = Reservation { memory: Arc::clone(self), bytes: 0 };
-        reservation.grow(bytes)?;
-        Ok(reservation)
+        reservation.try_grow(bytes).then_some(reservation)
+    }
+
+    /// Returns the limit in bytes.
+    pub fn limit(&self) -> u64 {
+        self.limit
     }
 
     /// Checks that `bytes` could be reserved now, without reserving them.
@@ -52,8 +61,10 @@ impl Memory {
     }
 
     fn exhausted(&self) -> ApiError {
-        let text =
-            format!("The request would exceed the memory limit of {} bytes; delete objects", self.limit);
+        let text = format!(
+            "The request would exceed the memory limit of {} bytes; send fewer at a time, or delete objects kept in memory",
+            self.limit
+        );
         ApiError::with(ErrorCode::SlowDown, text)
     }
 }
@@ -71,13 +82,18 @@ impl Reservation {
     /// # Errors
     /// Returns `SlowDown` if the limit would be exceeded; the reservation is then unchanged.
     pub fn grow(&mut self, more: u64) -> Result<(), ApiError> {
+        if self.try_grow(more) { Ok(()) } else { Err(self.memory.exhausted()) }
+    }
+
+    fn try_grow(&mut self, more: u64) -> bool {
         let before = self.memory.used.fetch_add(more, Ordering::Relaxed);
-        if before.saturating_add(more) > self.memory.limit {
+        let fits = before.saturating_add(more) <= self.memory.limit;
+        if fits {
+            self.bytes += more;
+        } else {
             self.memory.used.fetch_sub(more, Ordering::Relaxed);
-            return Err(self.memory.exhausted());
         }
-        self.bytes += more;
-        Ok(())
+        fits
     }
 }
 
@@ -93,15 +109,20 @@ pub struct Buffer {
     reservation: Reservation,
 }
 
-struct Frozen {
-    data: Vec<u8>,
+struct Held<B> {
+    data: B,
     _reservation: Reservation,
 }
 
-impl AsRef<[u8]> for Frozen {
+impl<B: AsRef<[u8]>> AsRef<[u8]> for Held<B> {
     fn as_ref(&self) -> &[u8] {
-        &self.data
+        self.data.as_ref()
     }
+}
+
+/// Returns bytes that keep a reservation until their last copy is dropped.
+pub fn held<B: AsRef<[u8]> + Send + 'static>(data: B, reservation: Reservation) -> Bytes {
+    Bytes::from_owner(Held { data, _reservation: reservation })
 }
 
 impl Buffer {
@@ -156,7 +177,7 @@ impl Buffer {
         if self.data.is_empty() {
             return Bytes::new();
         }
-        Bytes::from_owner(Frozen { data: self.data, _reservation: self.reservation })
+        held(self.data, self.reservation)
     }
 }
 

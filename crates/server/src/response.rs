@@ -1,14 +1,20 @@
 //! HTTP responses: bodies made of pieces, XML documents and errors.
 
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
+
+use super::error::ApiError;
+use super::reserve::{Memory, held};
 
 /// A stream of the pieces of a response body.
 pub type PieceStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>>>>;
@@ -21,6 +27,30 @@ pub struct ResponseBody {
     announced: u64,
     /// Bytes that were not yet handed out.
     left: u64,
+    /// Gate of the connection; a stream continues when the socket has its last piece.
+    gate: Option<Rc<Gate>>,
+    /// True for a document that exists only for this response.
+    is_document: bool,
+}
+
+/// Size in bytes above which a document counts against the memory limit.
+const USUAL_DOCUMENT: u64 = 32 * 1024;
+
+/// Shows whether the socket of a connection has accepted everything that was written.
+#[derive(Default)]
+pub struct Gate {
+    is_closed: Cell<bool>,
+    waiting: RefCell<Option<Waker>>,
+}
+
+impl Gate {
+    /// Records that the socket has accepted everything.
+    pub fn open(&self) {
+        self.is_closed.set(false);
+        if let Some(waker) = self.waiting.take() {
+            waker.wake();
+        }
+    }
 }
 
 impl ResponseBody {
@@ -33,6 +63,29 @@ impl ResponseBody {
     /// Creates a body from a stream of `size` bytes. If the stream ends early or fails, the connection is aborted.
     pub fn of_stream(stream: PieceStream, size: u64) -> ResponseBody {
         ResponseBody { stream: Some(stream), announced: size, left: size, ..ResponseBody::default() }
+    }
+
+    /// Makes a stream wait for the socket after each piece, so that a client that does not read keeps one piece in
+    /// memory.
+    #[must_use]
+    pub fn gated(mut self, gate: &Rc<Gate>) -> ResponseBody {
+        self.gate = self.stream.is_some().then(|| Rc::clone(gate));
+        self
+    }
+
+    /// Reserves the memory of a large document until it has been sent.
+    ///
+    /// # Errors
+    /// `SlowDown` if the limit would be exceeded.
+    pub fn reserve(&mut self, memory: &Arc<Memory>) -> Result<(), ApiError> {
+        if self.is_document && self.announced > USUAL_DOCUMENT {
+            // The transport drops the body when it has its last piece, and keeps the piece.
+            for piece in &mut self.pieces {
+                let reservation = memory.reserve(piece.len() as u64)?;
+                *piece = held(std::mem::take(piece), reservation);
+            }
+        }
+        Ok(())
     }
 
     /// Returns the announced length in bytes.
@@ -50,6 +103,10 @@ impl ResponseBody {
             return Poll::Ready(Some(Ok(piece)));
         }
         let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
+        if let Some(gate) = self.gate.as_ref().filter(|gate| gate.is_closed.get()) {
+            gate.waiting.replace(Some(cx.waker().clone()));
+            return Poll::Pending;
+        }
         match ready!(stream.as_mut().poll_next(cx)) {
             None if self.left > 0 => Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into()))),
             piece => Poll::Ready(piece),
@@ -65,6 +122,10 @@ impl Body for ResponseBody {
         let Some(piece) = ready!(self.poll_piece(cx)) else { return Poll::Ready(None) };
         let piece = piece?;
         self.left = self.left.saturating_sub(piece.len() as u64);
+        if let Some(gate) = &self.gate {
+            // The transport writes nothing for an empty piece.
+            gate.is_closed.set(!piece.is_empty());
+        }
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
@@ -89,7 +150,9 @@ pub fn empty(status: u16) -> ServerResponse {
 
 /// Creates a response with status 200 and an XML document.
 pub fn xml(document: String) -> ServerResponse {
-    let mut answer = Response::new(ResponseBody::new(vec![Bytes::from(document)]));
+    let mut body = ResponseBody::new(vec![Bytes::from(document.into_bytes().into_boxed_slice())]);
+    body.is_document = true;
+    let mut answer = Response::new(body);
     set(answer.headers_mut(), "content-type", "application/xml");
     answer
 }
@@ -109,4 +172,48 @@ pub fn http_date(time: jiff::Timestamp) -> String {
 /// Formats a time as in listings, such as `2009-10-12T17:50:30.000Z`.
 pub fn iso_date(time: jiff::Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::task::noop_waker;
+
+    #[test]
+    fn a_stream_hands_out_one_piece_until_the_socket_has_it() {
+        let pieces = ["a", "", "b"].map(|piece| Ok(Bytes::from(piece)));
+        let gate = Rc::new(Gate::default());
+        let mut body = ResponseBody::of_stream(Box::pin(stream::iter(pieces)), 2).gated(&gate);
+        let waker = noop_waker();
+        let mut next = || match Pin::new(&mut body).poll_frame(&mut Context::from_waker(&waker)) {
+            Poll::Ready(frame) => Some(frame.map(|frame| frame.unwrap().into_data().unwrap())),
+            Poll::Pending => None,
+        };
+        assert_eq!(next(), Some(Some("a".into())));
+        assert_eq!((next(), next()), (None, None));
+        gate.open();
+        assert_eq!(
+            (next(), next()),
+            (Some(Some("".into())), Some(Some("b".into()))),
+            "an empty piece is not sent"
+        );
+        assert_eq!(next(), None);
+        gate.open();
+        assert_eq!(next(), Some(None));
+    }
+
+    #[test]
+    fn a_large_document_counts_against_the_memory_limit_until_it_is_sent() {
+        let memory = Memory::new(100_000);
+        let mut large = xml("x".repeat(90_000));
+        large.body_mut().reserve(&memory).unwrap();
+        assert_eq!(memory.used(), 90_000);
+        assert!(xml("x".repeat(90_000)).body_mut().reserve(&memory).is_err());
+        xml("x".repeat(1000)).body_mut().reserve(&memory).unwrap();
+        let piece = large.body_mut().pieces.pop_front().unwrap();
+        drop(large);
+        assert_eq!(memory.used(), 90_000, "the transport has the piece");
+        drop(piece);
+        assert_eq!(memory.used(), 0);
+    }
 }

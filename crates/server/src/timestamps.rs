@@ -14,6 +14,7 @@ use tokio_rustls::server::TlsStream;
 use super::Shared;
 use super::connections::Registration;
 use super::reserve::Reservation;
+use super::response::Gate;
 use super::timing_log::Entry;
 use plimsoll_base::net::socket::{SocketTimes, TimedSocket};
 
@@ -35,6 +36,8 @@ pub struct ConnectionTimestamps {
     head: RefCell<Option<Reservation>>,
     /// Entry of the connection in the registry.
     pub registered: Registration,
+    /// Gate of the streams of response bodies.
+    pub gate: Rc<Gate>,
 }
 
 /// Interim response that lets a client send its body.
@@ -59,6 +62,7 @@ impl ConnectionTimestamps {
             head_bytes: Cell::new(0),
             head: RefCell::new(None),
             registered,
+            gate: Rc::default(),
         }
     }
 
@@ -93,7 +97,7 @@ impl ConnectionTimestamps {
     }
 
     fn read(&self, bytes: usize, times: &SocketTimes) -> io::Result<()> {
-        self.registered.read();
+        self.registered.read(bytes);
         self.note_read(times);
         self.grow_head(bytes)
     }
@@ -106,8 +110,8 @@ impl ConnectionTimestamps {
         }
     }
 
-    fn wrote(&self, times: &SocketTimes) {
-        self.registered.wrote();
+    fn wrote(&self, bytes: usize, times: &SocketTimes) {
+        self.registered.wrote(bytes);
         if self.watched {
             self.last_write_ns.set(times.written_ns.get());
         }
@@ -189,7 +193,7 @@ impl Stamped {
 
     fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match result {
-            Poll::Ready(Ok(1..)) => self.stamps.wrote(&self.times),
+            Poll::Ready(Ok(bytes @ 1..)) => self.stamps.wrote(bytes, &self.times),
             Poll::Pending => self.stamps.registered.blocked(),
             Poll::Ready(_) => {}
         }
@@ -199,7 +203,10 @@ impl Stamped {
     fn flushed(&self, result: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
         match result {
             Poll::Pending => self.stamps.registered.blocked(),
-            Poll::Ready(_) => self.stamps.registered.flushed(),
+            Poll::Ready(_) => {
+                self.stamps.registered.flushed();
+                self.stamps.gate.open();
+            }
         }
         result
     }

@@ -74,6 +74,15 @@ impl TimedSocket {
         Rc::clone(&self.times)
     }
 
+    /// Limits the bytes that the kernel accepts before it has sent them, so that a peer that does not read holds little
+    /// memory of this machine.
+    ///
+    /// # Errors
+    /// If the kernel refuses the option.
+    pub fn limit_unsent(&self, bytes: u32) -> io::Result<()> {
+        set_option(self.fd.get_ref(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+    }
+
     /// Makes the close of the socket send RST instead of FIN.
     ///
     /// # Errors
@@ -183,19 +192,26 @@ impl AsyncWrite for TimedSocket {
 }
 
 /// Makes the kernel deliver the arrival time of the packets of a socket.
-///
-/// # Errors
-/// If the kernel does not support the option.
-#[allow(unsafe_code)]
 fn enable_timestamps(stream: &TcpStream) -> io::Result<()> {
     let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+    set_option(stream, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags)
+}
+
+/// Sets an option of a socket, given by its level and name, whose value is an integer.
+#[allow(unsafe_code)]
+fn set_option(
+    stream: &TcpStream,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_uint,
+) -> io::Result<()> {
     // SAFETY: the option takes an `unsigned int`, whose address and size are passed.
     let done = unsafe {
         libc::setsockopt(
             stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_TIMESTAMPING,
-            (&raw const flags).cast(),
+            level,
+            name,
+            (&raw const value).cast(),
             size_of::<libc::c_uint>() as libc::socklen_t,
         )
     };

@@ -17,6 +17,7 @@ use super::cache::Cache;
 use super::chunks::{CHUNK, ChunkCrcs, PART, Pieces};
 use super::error::BlobError;
 use super::pack_file::Slice;
+use super::read_memory::ReadMemory;
 use super::reader::BlobReader;
 use super::slices::SliceReader;
 use crate::ambient::{entropy, wall_now};
@@ -63,6 +64,8 @@ pub fn part_bytes(is_local: bool) -> u64 {
 pub struct Blobs {
     tiers: Tiers,
     pub(super) slices: Arc<SliceReader>,
+    /// Memory of bodies that are being read.
+    pub memory: ReadMemory,
 }
 
 /// One of the places of a blob that is being written.
@@ -88,7 +91,18 @@ pub struct BlobWriter {
 impl Blobs {
     /// Creates a view of tiers, with a cache of slices.
     pub fn new(tiers: Tiers, cache: Cache) -> Blobs {
-        Blobs { tiers, slices: Arc::new(SliceReader::new(cache)) }
+        Blobs { tiers, slices: Arc::new(SliceReader::new(cache)), memory: ReadMemory::default() }
+    }
+
+    /// Returns the same view with another limit of the memory of reads.
+    #[cfg(test)]
+    pub fn with_memory(self, memory: ReadMemory) -> Blobs {
+        Blobs { memory, ..self }
+    }
+
+    /// Returns true if a tier is not a directory.
+    pub fn have_remote_tiers(&self) -> bool {
+        self.tiers.iter().any(|(_, tier)| tier.directory.is_none())
     }
 
     /// Returns the tiers.
@@ -203,7 +217,7 @@ impl Blobs {
         range: Range<u64>,
     ) -> Result<BlobReader, BlobError> {
         let store = &*self.tier(location)?.store;
-        BlobReader::open(store, location, size, crcs, range).await
+        BlobReader::open(store, location, size, crcs, range, self.memory.clone()).await
     }
 }
 

@@ -6,5 +6,6 @@ mod chunks;
 pub mod error;
 pub mod location;
 pub mod pack_file;
+pub mod read_memory;
 pub mod reader;
 pub mod slices;

@@ -1,5 +1,6 @@
 //! Reads blobs and verifies their checksums.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -8,10 +9,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::stream::{BoxStream, StreamExt};
 use object_store::{GetOptions, GetResultPayload, ObjectStore};
+use plimsoll_server::reserve::{Buffer, Reservation};
 
-use super::chunks::ChunkCrcs;
-use super::chunks::{CHUNK, PART};
+use super::chunks::{CHUNK, ChunkCrcs};
 use super::error::BlobError;
+use super::read_memory::{ReadMemory, SMALL};
 use crate::body::location::Location;
 use crate::catalog::embedded::record::crc32c;
 
@@ -75,10 +77,12 @@ pub struct BlobReader {
     crcs: Arc<[u32]>,
     /// False for an adopted object whose checksums are not known yet.
     is_verified: bool,
-    /// Offset of the next byte to read; a multiple of [`CHUNK`].
+    memory: ReadMemory,
+    /// Offset of the next byte to read from a stream; a multiple of [`CHUNK`].
     at: u64,
     /// End of the last chunk to read.
     end: u64,
+    /// Range to read; of a file, what is left of it.
     range: Range<u64>,
 }
 
@@ -93,6 +97,7 @@ impl BlobReader {
         size: u64,
         crcs: Arc<[u32]>,
         range: Range<u64>,
+        memory: ReadMemory,
     ) -> Result<BlobReader, BlobError> {
         let chunk = CHUNK as u64;
         let whole = range.start / chunk * chunk..range.end.div_ceil(chunk).saturating_mul(chunk).min(size);
@@ -113,6 +118,7 @@ impl BlobReader {
             source,
             is_verified: !(crcs.is_empty() && location.is_adopted()),
             crcs,
+            memory,
             at: whole.start,
             end: whole.end,
             range,
@@ -124,43 +130,108 @@ impl BlobReader {
     /// # Errors
     /// If the bytes are damaged or the backend fails.
     pub async fn next(&mut self) -> Result<Option<Bytes>, BlobError> {
-        let file = match &mut self.source {
-            Source::File(file) => Arc::clone(file),
-            Source::Stream(received) => loop {
-                if let Some(bytes) = received.hand_out(&self.range) {
-                    return Ok(Some(bytes));
-                }
-                if self.at >= self.end {
-                    return Ok(None);
-                }
-                let (at, len) = (self.at, (CHUNK as u64).min(self.end - self.at));
-                let crc = received.receive(at, len as usize).await?;
-                if self.is_verified && self.crcs.get((at / CHUNK as u64) as usize) != Some(&crc) {
-                    return Err(BlobError::Damaged { name: self.name.clone(), offset: at });
-                }
-                self.at += len;
-            },
-        };
-        if self.at >= self.end {
+        match &mut self.source {
+            Source::File(file) => {
+                let file = Arc::clone(file);
+                self.next_of_file(file).await
+            }
+            Source::Stream(_) => self.next_of_stream().await,
+        }
+    }
+
+    /// Returns an error if the checksum of a chunk is not the recorded one.
+    fn check(&self, number: u64, crc: u32) -> Result<(), BlobError> {
+        if !self.is_verified || self.crcs.get(number as usize) == Some(&crc) {
+            return Ok(());
+        }
+        Err(BlobError::Damaged { name: self.name.clone(), offset: number * CHUNK as u64 })
+    }
+
+    async fn next_of_stream(&mut self) -> Result<Option<Bytes>, BlobError> {
+        loop {
+            let Source::Stream(received) = &mut self.source else { return Ok(None) };
+            if let Some(bytes) = received.hand_out(&self.range) {
+                return Ok(Some(bytes));
+            }
+            if self.at >= self.end {
+                return Ok(None);
+            }
+            let (at, len) = (self.at, (CHUNK as u64).min(self.end - self.at));
+            let crc = received.receive(at, len as usize).await?;
+            self.check(at / CHUNK as u64, crc)?;
+            self.at += len;
+        }
+    }
+
+    async fn next_of_file(&mut self, file: Arc<std::fs::File>) -> Result<Option<Bytes>, BlobError> {
+        let (from, to) = (self.range.start, self.range.end);
+        if from >= to {
             return Ok(None);
         }
-        let (at, len) = (self.at, (PART as u64).min(self.end - self.at) as usize);
-        let read = move || {
-            let mut bytes = vec![0; len];
-            file.read_exact_at(&mut bytes, at).map(|()| Bytes::from(bytes))
-        };
-        let bytes = tokio::task::spawn_blocking(read).await.map_err(std::io::Error::other)??;
-        let chunks = bytes.chunks(CHUNK).enumerate();
-        for (index, chunk) in chunks.filter(|_| self.is_verified) {
-            let number = (at / CHUNK as u64) as usize + index;
-            if self.crcs.get(number) != Some(&crc32c(chunk)) {
-                let offset = at + (index * CHUNK) as u64;
-                return Err(BlobError::Damaged { name: self.name.clone(), offset });
-            }
+        let start = from / CHUNK as u64 * CHUNK as u64;
+        let most = to.next_multiple_of(CHUNK as u64).min(self.end) - start;
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let is_small = to - from <= SMALL as u64;
+        let place = if is_small { None } else { self.memory.piece(most) };
+        let len = place.as_ref().map_or(most.min(CHUNK), |(len, _)| *len);
+        let mut end = to.min(start + len as u64);
+        if place.is_none() {
+            end = end.min(from + SMALL as u64);
         }
-        self.at += len as u64;
-        let from = self.range.start.saturating_sub(at).min(len as u64) as usize;
-        let to = self.range.end.saturating_sub(at).min(len as u64) as usize;
-        Ok(Some(bytes.slice(from..to)))
+        let chunks = Chunks { file, crcs: self.is_verified.then(|| Arc::clone(&self.crcs)), start, len };
+        let within = (from - start) as usize..(end - start) as usize;
+        let read = move || match place {
+            Some((_, reservation)) => chunks.read_part(within, reservation),
+            None => chunks.read_copy(within),
+        };
+        let read = tokio::task::spawn_blocking(read).await.map_err(std::io::Error::other)??;
+        let damaged = |offset| BlobError::Damaged { name: self.name.clone(), offset };
+        let piece = read.map_err(damaged)?;
+        self.range.start = end;
+        Ok(Some(piece))
+    }
+}
+
+/// Chunks of a file to read at a time.
+struct Chunks {
+    file: Arc<std::fs::File>,
+    /// Checksums of all chunks of the file; `None` if they are not known.
+    crcs: Option<Arc<[u32]>>,
+    /// Offset of the first chunk.
+    start: u64,
+    /// Length of the chunks in bytes.
+    len: usize,
+}
+
+/// Verified bytes, or the offset of a damaged chunk.
+type Verified = Result<Bytes, u64>;
+
+impl Chunks {
+    /// Fills a buffer. Returns the offset of a chunk whose checksum is wrong; `None` if there is none.
+    fn fill(&self, buffer: &mut [u8]) -> std::io::Result<Option<u64>> {
+        self.file.read_exact_at(buffer, self.start)?;
+        let Some(crcs) = &self.crcs else { return Ok(None) };
+        let mut chunks = (self.start / CHUNK as u64..).zip(buffer.chunks(CHUNK));
+        let wrong = chunks.find(|(number, chunk)| crcs.get(*number as usize) != Some(&crc32c(chunk)));
+        Ok(wrong.map(|(number, _)| number * CHUNK as u64))
+    }
+
+    /// Reads the chunks and returns a part of them, which keeps all in memory.
+    fn read_part(&self, within: Range<usize>, reservation: Reservation) -> std::io::Result<Verified> {
+        let mut bytes = vec![0; self.len];
+        let damaged = self.fill(&mut bytes)?;
+        Ok(damaged.map_or_else(|| Ok(Buffer::of(bytes, reservation).freeze().slice(within)), Err))
+    }
+
+    /// Reads a chunk into memory of the thread and returns a copy of a part.
+    fn read_copy(&self, within: Range<usize>) -> std::io::Result<Verified> {
+        thread_local! {
+            static CHUNK_OF_THREAD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        CHUNK_OF_THREAD.with_borrow_mut(|bytes| {
+            bytes.resize(self.len, 0);
+            let damaged = self.fill(bytes)?;
+            Ok(damaged.map_or_else(|| Ok(Bytes::copy_from_slice(&bytes[within])), Err))
+        })
     }
 }

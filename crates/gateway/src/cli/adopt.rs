@@ -31,8 +31,8 @@ pub struct Arguments {
     /// Only objects whose keys start with this text
     #[arg(long, default_value = "")]
     prefix: String,
-    /// Access key of the account that owns a new bucket [default: AWS_ACCESS_KEY_ID]
-    #[arg(long, value_name = "KEY")]
+    /// Access key of the account that owns a new bucket
+    #[arg(long, value_name = "KEY", env = "PLIMSOLL_ACCESS_KEY", hide_env_values = true)]
     owner: Option<String>,
     /// Only count the objects
     #[arg(long)]
@@ -124,8 +124,7 @@ fn create_bucket(
             "--bucket {name}: this is no name of a bucket; use 3 to 63 lower-case letters, digits, '-' and '.'"
         )));
     }
-    let variable = std::env::var("AWS_ACCESS_KEY_ID").ok();
-    let owner = arguments.owner.clone().or(variable).unwrap_or_default();
+    let owner = arguments.owner.clone().unwrap_or_default();
     let new = NewBucket { region: "us-east-1", owner: &owner, acl: CannedAcl::Private };
     runtime
         .block_on(store.create_bucket(&arguments.bucket, new))

@@ -56,8 +56,29 @@ pub struct Opened {
     pub reads_file: Option<PathBuf>,
     /// Backends by name, with what is known about them.
     pub backends: BTreeMap<String, Backend>,
+    /// Settings of the tiers by name.
+    pub tables: BTreeMap<String, TierTable>,
     /// Findings of the start.
     pub recovery: Recovery,
+}
+
+impl Opened {
+    /// Returns a function that opens the tiers again, for credentials that have changed. A tier that cannot be opened
+    /// keeps the old ones.
+    pub fn reload_tiers(&self) -> impl Fn() + Send + 'static {
+        let (tables, tiers) = (self.tables.clone(), self.bodies.blobs.tiers().clone());
+        move || {
+            for (_, tier) in tiers.iter() {
+                match tables.get(&tier.name).map(open::open) {
+                    Some(Ok(backend)) => tier.use_client(backend.store),
+                    Some(Err(error)) => {
+                        note(&format!("the credentials of tier {} were not reloaded: {error}", tier.name))
+                    }
+                    None => {}
+                }
+            }
+        }
+    }
 }
 
 impl StoreArguments {
@@ -242,7 +263,8 @@ impl StoreArguments {
             reads,
             classes,
         };
-        Ok(Opened { catalog: Arc::new(catalog), bodies, rules, reads_file, backends: stores, recovery })
+        let (catalog, tables) = (Arc::new(catalog), config.tiers);
+        Ok(Opened { catalog, bodies, rules, reads_file, backends: stores, tables, recovery })
     }
 }
 

@@ -44,11 +44,10 @@ pub struct Arguments {
     /// on SIGHUP
     #[arg(long, value_name = "FILE")]
     credentials: Option<PathBuf>,
-    /// Access key of the only account [default: AWS_ACCESS_KEY_ID]
+    /// Access key of the only account. AWS_ACCESS_KEY_ID has no effect on it: that is the key of tiers
     #[arg(long, value_name = "KEY", env = "PLIMSOLL_ACCESS_KEY", hide_env_values = true)]
     access_key: Option<String>,
-    /// Secret key; prefer the environment variable, because process lists show arguments [default:
-    /// AWS_SECRET_ACCESS_KEY]
+    /// Secret key; prefer the environment variable, because process lists show arguments
     #[arg(long, value_name = "KEY", env = "PLIMSOLL_SECRET_KEY", hide_env_values = true)]
     secret_key: Option<String>,
     /// PEM file with the certificate chain; enables TLS together with --tls-key; reloaded on SIGHUP
@@ -70,7 +69,7 @@ pub struct Arguments {
     /// Region that the server reports; it accepts signatures for any region
     #[arg(long, default_value = "us-east-1")]
     region: String,
-    /// Number of threads that serve connections [default: one per core]
+    /// Number of threads that serve connections [default: one per core; four with a catalog in PostgreSQL]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Serve Prometheus metrics on this address at /metrics, and /healthz and /readyz; port 0 selects a free port
@@ -109,10 +108,9 @@ fn durability(text: &str) -> Result<Durability, Exit> {
 }
 
 fn key(given: Option<&String>, variable: &str, flag: &str) -> Result<String, Exit> {
-    let found = given.cloned().or_else(|| std::env::var(variable).ok()).filter(|k| !k.is_empty());
     let name = flag.trim_start_matches('-').replace('-', " ");
     // The flag ends the message: the redaction of secrets removes the word after it.
-    found.ok_or_else(|| {
+    given.cloned().filter(|key| !key.is_empty()).ok_or_else(|| {
         Exit::input(format!("no {name}: use --credentials FILE, set {variable}, or use {flag}"))
     })
 }
@@ -121,8 +119,8 @@ fn accounts(arguments: &Arguments) -> Result<Accounts, Exit> {
     if let Some(path) = &arguments.credentials {
         return credentials::load(path).map_err(Exit::input);
     }
-    let access = key(arguments.access_key.as_ref(), "AWS_ACCESS_KEY_ID", "--access-key")?;
-    let secret = key(arguments.secret_key.as_ref(), "AWS_SECRET_ACCESS_KEY", "--secret-key")?;
+    let access = key(arguments.access_key.as_ref(), "PLIMSOLL_ACCESS_KEY", "--access-key")?;
+    let secret = key(arguments.secret_key.as_ref(), "PLIMSOLL_SECRET_KEY", "--secret-key")?;
     let credentials = Credentials::new(&access, &secret, None);
     credentials.hide();
     Ok(Accounts::single(credentials))
@@ -148,11 +146,12 @@ fn report(recovery: &Recovery) {
     }
 }
 
-/// Reloads certificates and accounts at SIGHUP.
-fn reload_on_hangup(arguments: &Arguments, shared: &Arc<Shared>) {
+/// Reloads certificates, accounts and the credentials of tiers at SIGHUP.
+fn reload_on_hangup(arguments: &Arguments, shared: &Arc<Shared>, reload_tiers: impl Fn() + Send + 'static) {
     let (certificate, key) = (arguments.tls_cert.clone(), arguments.tls_key.clone());
     let (credentials, shared) = (arguments.credentials.clone(), Arc::clone(shared));
     on_hangup(move || {
+        reload_tiers();
         if let (Some(certificate), Some(key)) = (&certificate, &key) {
             match server_config(certificate, key) {
                 Ok(config) => shared.set_tls(config),
@@ -179,14 +178,16 @@ fn catalog_settings(arguments: &Arguments) -> Result<CatalogSettings, Exit> {
     Ok(settings)
 }
 
-/// Returns the settings of the server. Threads wait for the answers of a database, so it needs more of them.
-fn server_settings(arguments: &Arguments, has_database: bool) -> ServerSettings {
+/// Returns the settings of the server. Threads wait for the answers of a database, so it needs more of them. A request
+/// reads one tier, or writes several.
+fn server_settings(arguments: &Arguments, has_database: bool, write_tiers: usize) -> ServerSettings {
     const THREADS_PER_CORE: usize = 4;
     let default = ServerSettings::default();
     let threads = default.threads * if has_database { THREADS_PER_CORE } else { 1 };
     ServerSettings {
         region: arguments.region.clone(),
         memory_limit: usable_memory_bytes().map_or(u64::MAX, |bytes| bytes / 4),
+        descriptors_per_connection: 1 + write_tiers.max(1),
         threads: arguments.threads.map_or(threads, usize::from).max(1),
         ..default
     }
@@ -252,13 +253,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         }
     })?;
     let address = listener.local_addr().map_err(Exit::store)?;
-    let Opened { catalog, bodies, rules, reads_file, recovery, .. } = place.open(catalog_settings)?;
+    let opened = place.open(catalog_settings)?;
+    let reload_tiers = opened.reload_tiers();
+    let Opened { catalog, bodies, rules, reads_file, recovery, .. } = opened;
     report(&recovery);
     let tariffs = rules.tariffs.clone();
     let work = work_settings(arguments, rules, reads_file.clone())?;
     let requests = Arc::new(RequestMetrics::default());
     let observers = observers(arguments, &requests)?;
-    let settings = server_settings(arguments, catalog.is_shared());
+    let settings = server_settings(arguments, catalog.is_shared(), bodies.write_tiers.len());
     let shared = Shared::new(Parts { settings, accounts, tls, timing_log: None, observers });
     let reads = bodies.reads.clone();
     let store = Store::open(Arc::clone(&catalog), bodies, Arc::clone(&shared.memory));
@@ -269,7 +272,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         })?;
         say(&format!("metrics on http://{bound}/metrics\n"))?;
     }
-    reload_on_hangup(arguments, &shared);
+    reload_on_hangup(arguments, &shared, reload_tiers);
     match crate::blocking::block_on(store.begin_session()) {
         // Reads continue on a full disk, and the session begins when there is space.
         Err(error) if catalog.is_shared() => return Err(place.fail(&error)),

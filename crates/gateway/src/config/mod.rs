@@ -214,9 +214,7 @@ fn resolve(file: File) -> Result<Config, String> {
                 return Err(format!("tier.{name}: lifecycle_classes: '{class}' must belong to one tier"));
             }
         }
-        if tier.access_key_env.is_some() != tier.secret_key_env.is_some() {
-            return Err(format!("tier.{name}: access_key_env and secret_key_env belong together"));
-        }
+        check_credentials(tier).map_err(|e| format!("tier.{name}: {e}"))?;
     }
     let write = match file.write.tier {
         OneOrMany::One(name) => vec![name],
@@ -260,6 +258,20 @@ fn resolve(file: File) -> Result<Config, String> {
         return Err("reads_per_day needs a catalog in a directory".into());
     }
     Ok(Config { catalog, tiers, write, inline, moves, pack, cache, prices, budget })
+}
+
+/// Returns an error if the places of a tier's credentials contradict each other.
+fn check_credentials(tier: &TierTable) -> Result<(), &'static str> {
+    if tier.access_key_env.is_some() != tier.secret_key_env.is_some() {
+        return Err("access_key_env and secret_key_env belong together");
+    }
+    if tier.access_key_env.is_some() && tier.credentials_file.is_some() {
+        return Err("use access_key_env or credentials_file, not both");
+    }
+    if tier.profile.is_some() && tier.credentials_file.is_none() {
+        return Err("profile needs credentials_file");
+    }
+    Ok(())
 }
 
 /// Returns the expected stay in days if moves must pay for themselves.

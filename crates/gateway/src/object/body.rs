@@ -6,6 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use plimsoll_server::error::ApiError;
+use plimsoll_server::reserve::Reservation;
 
 use super::keys;
 use super::live::Live;
@@ -13,8 +15,9 @@ use crate::body::blob::Blobs;
 use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, Location};
 use crate::body::pack_file::Slice;
+use crate::body::read_memory::{ReadMemory, SMALL};
 use crate::body::reader::BlobReader;
-use crate::catalog::{Catalog, CatalogError};
+use crate::catalog::{Catalog, CatalogError, Row};
 use crate::tier::origin::attributed;
 
 /// Reason why a body cannot be read.
@@ -60,10 +63,45 @@ fn find_pack_file<C: Catalog>(catalog: &C, name: &keys::BlobName) -> Result<(Blo
     Ok((head, live.map_or(u64::MAX, |live| live.size)))
 }
 
+/// A body in the catalog that is read again for each piece, because the memory of reads is used up.
+pub struct Stored {
+    key: Vec<u8>,
+    row: Row,
+}
+
+/// A body in the catalog.
+#[derive(Clone)]
+pub enum InlineBody {
+    /// The whole body.
+    Bytes(Bytes),
+    /// The place of the body.
+    Stored(Arc<Stored>),
+}
+
+impl InlineBody {
+    /// Creates the body of a row, `bytes`, which stays in memory only if there is a place for it.
+    pub fn new(memory: &ReadMemory, bytes: &Bytes, key: &[u8], row: &Row) -> InlineBody {
+        match memory.hold(bytes, &(0..bytes.len() as u64)) {
+            Some(bytes) => InlineBody::Bytes(bytes),
+            None => InlineBody::Stored(Arc::new(Stored { key: key.to_vec(), row: row.clone() })),
+        }
+    }
+
+    /// Returns a range of the body.
+    pub fn part(&self, range: Range<u64>) -> Part {
+        match self {
+            InlineBody::Bytes(bytes) => Part::Inline(bytes.slice(range.start as usize..range.end as usize)),
+            InlineBody::Stored(stored) => Part::Stored(Arc::clone(stored), range),
+        }
+    }
+}
+
 /// A piece of a body to send.
 pub enum Part {
     /// Bytes that are already in memory.
     Inline(Bytes),
+    /// A range of a body in the catalog.
+    Stored(Arc<Stored>, Range<u64>),
     /// A range of a blob of this size.
     Blob(keys::BlobName, u64, Range<u64>),
     /// A range of a body in a pack file.
@@ -74,6 +112,8 @@ pub enum Part {
 struct Open {
     name: keys::BlobName,
     size: u64,
+    /// Offset at which this place was opened.
+    began: u64,
     /// Bytes of the blob that are still to be sent.
     left: Range<u64>,
     reader: BlobReader,
@@ -90,6 +130,16 @@ pub struct BodySource<C> {
     blobs: Blobs,
     /// Bucket whose clients read the body; `None` if nobody does.
     bucket: Option<Arc<str>>,
+    /// Memory of the reader.
+    reserved: Option<Reservation>,
+}
+
+/// Returns the first bytes of a range of a body, at most [`SMALL`], and the rest of the range. The first bytes do not
+/// keep the body in memory.
+fn first_bytes(body: &Bytes, range: Range<u64>) -> Option<(Bytes, Range<u64>)> {
+    let end = range.end.min(range.start + SMALL as u64);
+    let bytes = body.get(range.start as usize..end as usize)?;
+    Some((Bytes::copy_from_slice(bytes), end..range.end))
 }
 
 impl<C: Catalog> BodySource<C> {
@@ -100,7 +150,19 @@ impl<C: Catalog> BodySource<C> {
         blobs: Blobs,
         bucket: Option<Arc<str>>,
     ) -> BodySource<C> {
-        BodySource { parts, open: None, catalog, blobs, bucket }
+        BodySource { parts, open: None, catalog, blobs, bucket, reserved: None }
+    }
+
+    /// Reserves the memory of the reader without its pieces, until it is dropped.
+    ///
+    /// # Errors
+    /// `SlowDown` if readers would use too much memory.
+    pub fn reserve(&mut self) -> Result<(), ApiError> {
+        let size = |part: &Part| if let Part::Blob(_, size, _) = part { *size } else { 0 };
+        let largest = self.parts.iter().map(size).max().unwrap_or(0);
+        let is_remote = self.blobs.have_remote_tiers();
+        self.reserved = Some(self.blobs.memory.reader::<Part>(self.parts.len(), largest, is_remote)?);
+        Ok(())
     }
 
     /// Opens a range of a blob at the first place that works. Reads the row again after each failure, because the blob
@@ -120,7 +182,10 @@ impl<C: Catalog> BodySource<C> {
                 return Err(error.map_or_else(|| unknown(&name), BodyError::Blob));
             };
             match self.blobs.open(&location, size, crcs, range.clone()).await {
-                Ok(reader) => return Ok(Open { name, size, left: range, reader, location, failed }),
+                Ok(reader) => {
+                    let began = range.start;
+                    return Ok(Open { name, size, began, left: range, reader, location, failed });
+                }
                 Err(problem) => {
                     self.report(&location, &problem);
                     failed.push(location);
@@ -154,6 +219,13 @@ impl<C: Catalog> BodySource<C> {
         }
     }
 
+    /// Reads a body in the catalog again. Compaction may have moved it.
+    fn read_again(&self, stored: &Stored) -> Result<Bytes, BodyError> {
+        let row = self.catalog.get(&stored.key)?.filter(|row| row.head == stored.row.head);
+        let row = row.ok_or(CatalogError::Changed)?;
+        Ok(self.catalog.value(&stored.key, &row)?.body)
+    }
+
     fn report(&self, location: &Location, error: &BlobError) {
         let tier = self.blobs.tiers().get(location.tier).map_or("?", |tier| &tier.name);
         crate::log::warn(&format!("tier {tier}: {error}"));
@@ -181,9 +253,12 @@ impl<C: Catalog> BodySource<C> {
                     }
                     Ok(None) => {}
                     Err(error) => {
-                        // Blobs are immutable, so another place has the rest of the same bytes.
+                        // Blobs are immutable, so another place has the rest of the same bytes. A place that has
+                        // delivered some may have ended a long response, and is asked for the rest.
                         self.report(&open.location, &error);
-                        open.failed.push(open.location);
+                        if open.left.start == open.began {
+                            open.failed.push(open.location);
+                        }
                         let next =
                             self.open(open.name, open.size, open.left, open.failed, Some(error)).await?;
                         self.open = Some(next);
@@ -194,9 +269,24 @@ impl<C: Catalog> BodySource<C> {
             match self.parts.pop_front() {
                 None => return Ok(None),
                 Some(Part::Inline(bytes)) => return Ok(Some(bytes)),
+                Some(Part::Stored(stored, range)) => {
+                    let body = self.read_again(&stored)?;
+                    let (bytes, rest) = first_bytes(&body, range).ok_or(CatalogError::Changed)?;
+                    if !rest.is_empty() {
+                        self.parts.push_front(Part::Stored(stored, rest));
+                    }
+                    return Ok(Some(bytes));
+                }
                 Some(Part::Slice(slice, range)) => {
                     let body = self.slice(&slice).await?;
-                    return Ok(Some(body.slice(range.start as usize..range.end as usize)));
+                    if let Some(held) = self.blobs.memory.hold(&body, &range) {
+                        return Ok(Some(held));
+                    }
+                    let (bytes, rest) = first_bytes(&body, range).ok_or(CatalogError::Changed)?;
+                    if !rest.is_empty() {
+                        self.parts.push_front(Part::Slice(slice, rest));
+                    }
+                    return Ok(Some(bytes));
                 }
                 Some(Part::Blob(name, size, range)) => {
                     self.open = Some(self.open(name, size, range, Vec::new(), None).await?);

@@ -10,7 +10,7 @@ use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::response::ResponseBody;
 use plimsoll_server::service::ObjectInfo;
 
-use super::body::{BodyError, BodySource, Part, find_blob};
+use super::body::{BodyError, BodySource, InlineBody, Part, find_blob};
 use super::error::for_client;
 use super::error::report;
 use super::row::{Body, Head, Piece, Properties, parse_version_id};
@@ -75,7 +75,7 @@ fn parts(
     body: &Body,
     size: u64,
     mut pieces: Vec<Piece>,
-    inline: &Bytes,
+    inline: &InlineBody,
     range: &Range<u64>,
 ) -> VecDeque<Part> {
     match body {
@@ -92,15 +92,15 @@ fn parts(
             let within = from - at..to - at;
             parts.push_back(match piece {
                 Piece::Inline(_) => {
-                    let start = inline_at + within.start as usize;
-                    Part::Inline(inline.slice(start..start + (to - from) as usize))
+                    let start = inline_at + within.start;
+                    inline.part(start..start + (to - from))
                 }
                 Piece::Blob(name, size) => Part::Blob(name, size, within),
             });
         }
         at += piece.size();
         if let Piece::Inline(size) = piece {
-            inline_at += size as usize;
+            inline_at += size;
         }
     }
     parts
@@ -109,6 +109,7 @@ fn parts(
 impl<C: Catalog> Store<C> {
     /// Returns a stream of a whole body.
     pub fn stream(&self, head: &Head, inline: Bytes, pieces: Vec<Piece>) -> BodySource<C> {
+        let inline = InlineBody::Bytes(inline);
         let parts = parts(&head.body, head.size, pieces, &inline, &(0..head.size));
         BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone(), None)
     }
@@ -223,7 +224,8 @@ impl<C: Catalog> Store<C> {
         }
         let value = self.catalog.value(catalog_key, &row).map_err(for_client)?;
         let properties = intact(Properties::decode(&value.properties)).map_err(for_client)?;
-        let parts = parts(&head.body, head.size, properties.pieces, &value.body, range);
+        let inline = InlineBody::new(&self.blobs.memory, &value.body, catalog_key, &row);
+        let parts = parts(&head.body, head.size, properties.pieces, &inline, range);
         let bucket = Some(Arc::clone(bucket));
         Ok(Some(BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone(), bucket)))
     }
@@ -245,19 +247,24 @@ impl<C: Catalog> Store<C> {
                 self.catalog.value(catalog_key, row).map_err(for_client)?.body
             }
         };
-        if object.body == Body::Inline {
-            let bytes = inline.slice(range.start as usize..range.end as usize);
+        let memory = &self.blobs.memory;
+        if object.body == Body::Inline
+            && let Some(bytes) = memory.hold(&inline, &range)
+        {
             return Ok(ResponseBody::new(if bytes.is_empty() { Vec::new() } else { vec![bytes] }));
         }
+        let inline = InlineBody::new(memory, &inline, &object.found.catalog_key, &object.found.row);
         let parts = parts(&object.body, object.info.size, object.pieces, &inline, &range);
         let bucket = Some(Arc::clone(&object.found.bucket));
         let mut source = BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone(), bucket);
+        source.reserve()?;
         // The first bytes are read before the response begins, so that a missing or damaged blob gives an error.
         let first = match source.next().await {
             Ok(first) => first,
             Err(error) => {
                 let moved = self.moved(&object.found, &range)?;
                 source = moved.ok_or_else(|| unreadable(&error))?;
+                source.reserve()?;
                 source.next().await.map_err(|error| unreadable(&error))?
             }
         };

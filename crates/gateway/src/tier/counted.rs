@@ -138,36 +138,45 @@ impl TierUsage {
     }
 }
 
-/// A backend with counts.
+/// A backend with counts. Its client can be replaced, for new credentials.
 #[derive(Debug)]
-pub struct Counted<S> {
-    inner: S,
+pub struct Counted {
+    client: RwLock<Arc<dyn ObjectStore>>,
     usage: Arc<TierUsage>,
 }
 
-impl<S> Counted<S> {
-    /// Counts the requests to a backend.
-    pub fn new(inner: S) -> Counted<S> {
-        Counted { inner, usage: Arc::default() }
+impl Counted {
+    /// Counts the requests of a client.
+    pub fn new(client: Arc<dyn ObjectStore>) -> Counted {
+        Counted { client: RwLock::new(client), usage: Arc::default() }
     }
 
     /// Returns the counts.
     pub fn usage(&self) -> Arc<TierUsage> {
         Arc::clone(&self.usage)
     }
+
+    /// Replaces the client; requests that have started continue with the old one.
+    pub fn replace(&self, client: Arc<dyn ObjectStore>) {
+        *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+    }
+
+    fn client(&self) -> Arc<dyn ObjectStore> {
+        Arc::clone(&self.client.read().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
-impl<S: Display> Display for Counted<S> {
+impl Display for Counted {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        Display::fmt(&self.inner, f)
+        Display::fmt(&self.client(), f)
     }
 }
 
 #[async_trait]
-impl ObjectStore for Counted<Arc<dyn ObjectStore>> {
+impl ObjectStore for Counted {
     async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         let (start, bytes) = (now_ns(), payload.content_length() as u64);
-        let result = self.inner.put_opts(path, payload, options).await;
+        let result = self.client().put_opts(path, payload, options).await;
         self.usage.record(Call::PutObject, start, &result);
         self.usage.upload(&current(), bytes);
         result
@@ -179,14 +188,14 @@ impl ObjectStore for Counted<Arc<dyn ObjectStore>> {
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
         let start = now_ns();
-        let result = self.inner.put_multipart_opts(path, options).await;
+        let result = self.client().put_multipart_opts(path, options).await;
         self.usage.record(Call::CreateMultipartUpload, start, &result);
         Ok(Box::new(CountedUpload { inner: result?, usage: Arc::clone(&self.usage) }))
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         let (start, call) = (now_ns(), if options.head { Call::HeadObject } else { Call::GetObject });
-        let result = self.inner.get_opts(path, options).await;
+        let result = self.client().get_opts(path, options).await;
         self.usage.record(call, start, &result);
         if let (Ok(found), Call::GetObject) = (&result, call) {
             let bytes = found.range.end - found.range.start;
@@ -198,7 +207,7 @@ impl ObjectStore for Counted<Arc<dyn ObjectStore>> {
 
     fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
         let (start, usage) = (now_ns(), self.usage());
-        let deleted = self.inner.delete_stream(paths);
+        let deleted = self.client().delete_stream(paths);
         deleted.inspect(move |result| usage.record(Call::DeleteObject, start, result)).boxed()
     }
 
@@ -206,7 +215,7 @@ impl ObjectStore for Counted<Arc<dyn ObjectStore>> {
         /// Number of objects in a page of a listing.
         const PAGE: usize = 1000;
         let (start, usage) = (now_ns(), self.usage());
-        let listed = self.inner.list(prefix).enumerate();
+        let listed = self.client().list(prefix).enumerate();
         let counted = listed.map(move |(index, result)| {
             if index % PAGE == 0 {
                 usage.record(Call::ListObjects, start, &result);
@@ -218,14 +227,14 @@ impl ObjectStore for Counted<Arc<dyn ObjectStore>> {
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let start = now_ns();
-        let result = self.inner.list_with_delimiter(prefix).await;
+        let result = self.client().list_with_delimiter(prefix).await;
         self.usage.record(Call::ListObjects, start, &result);
         result
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
         let start = now_ns();
-        let result = self.inner.copy_opts(from, to, options).await;
+        let result = self.client().copy_opts(from, to, options).await;
         self.usage.record(Call::CopyObject, start, &result);
         result
     }

@@ -32,6 +32,7 @@ pub struct Tier {
     pub storage_class: Option<String>,
     /// Requests since the start.
     pub usage: Arc<TierUsage>,
+    counted: Arc<Counted>,
 }
 
 /// An open backend, and what is known about it.
@@ -68,10 +69,15 @@ impl Backend {
 impl Tier {
     /// Creates a tier over a backend, and counts its requests.
     pub fn new(name: &str, backend: Backend) -> Tier {
-        let counted = Counted::new(backend.store);
-        let usage = counted.usage();
+        let counted = Arc::new(Counted::new(backend.store));
+        let (usage, store) = (counted.usage(), Arc::clone(&counted) as Arc<dyn ObjectStore>);
         let Backend { directory, storage_class, .. } = backend;
-        Tier { name: name.to_string(), store: Arc::new(counted), directory, storage_class, usage }
+        Tier { name: name.to_string(), store, directory, storage_class, usage, counted }
+    }
+
+    /// Uses another client of the same backend from the next request on.
+    pub fn use_client(&self, client: Arc<dyn ObjectStore>) {
+        self.counted.replace(client);
     }
 
     /// Returns the attributes of new blobs.

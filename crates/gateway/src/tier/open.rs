@@ -4,16 +4,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::aws::AmazonS3Builder;
+use object_store::aws::{AmazonS3Builder, AwsCredential};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::prefix::PrefixStore;
-use object_store::{ClientOptions, ObjectStore, RetryConfig};
-use plimsoll_s3::credentials::Credentials;
+use object_store::{ClientOptions, ObjectStore, RetryConfig, StaticCredentialProvider};
+use plimsoll_s3::credentials::{Credentials, from_file};
 use plimsoll_s3::endpoint::Style;
 use plimsoll_s3::url::{GcsUrl, PayloadSigning, S3Url, StoreUrl, UrlError, parse};
 
+use crate::blocking::block_on;
+use crate::credentials::only_for_owner;
 use crate::disk::real::create_directory;
 use crate::tier::Backend;
 use crate::tier::TierTable;
@@ -34,6 +36,22 @@ fn retries() -> RetryConfig {
 
 fn variable(name: &str) -> Result<String, String> {
     std::env::var(name).ok().filter(|value| !value.is_empty()).ok_or_else(|| format!("set {name}"))
+}
+
+/// Returns the credentials that the settings name; `None` for those of the environment.
+fn credentials(table: &TierTable) -> Result<Option<Credentials>, String> {
+    if let Some(file) = &table.credentials_file {
+        only_for_owner(file).map_err(|e| format!("credentials_file {}: {e}", file.display()))?;
+        let profile = table.profile.as_deref().unwrap_or("default");
+        return block_on(from_file(file, profile)).map(Some).map_err(|e| e.to_string());
+    }
+    let (Some(access), Some(secret)) = (&table.access_key_env, &table.secret_key_env) else {
+        return Ok(None);
+    };
+    let token = table.session_token_env.as_ref().map(|name| variable(name)).transpose()?;
+    let found = Credentials::new(&variable(access)?, &variable(secret)?, token.as_deref());
+    found.hide();
+    Ok(Some(found))
 }
 
 /// Returns the place of objects: the parts without empty ones, each with a slash.
@@ -64,14 +82,14 @@ fn s3(table: &TierTable, url: &S3Url) -> Result<Backend, String> {
         .with_skip_signature(!url.sign)
         .with_client_options(client_options(!endpoint.tls))
         .with_retry(retries());
-    if let (Some(access), Some(secret)) = (&table.access_key_env, &table.secret_key_env) {
-        let token = table.session_token_env.as_ref().map(|name| variable(name)).transpose()?;
-        let (access, secret) = (variable(access)?, variable(secret)?);
-        Credentials::new(&access, &secret, token.as_deref()).hide();
-        builder = builder.with_access_key_id(access).with_secret_access_key(secret);
-        if let Some(token) = token {
-            builder = builder.with_token(token);
-        }
+    if let Some(found) = credentials(table)? {
+        // Keys given one by one would be used with a session token of the environment.
+        let credential = AwsCredential {
+            key_id: found.access_key.clone(),
+            secret_key: found.secret_key().to_string(),
+            token: found.session_token.clone(),
+        };
+        builder = builder.with_credentials(Arc::new(StaticCredentialProvider::new(credential)));
     }
     let store = under(builder.build().map_err(|e| e.to_string())?, &url.prefix);
     Ok(Backend {

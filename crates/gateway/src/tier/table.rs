@@ -1,8 +1,10 @@
 //! The settings of a tier, as written in the settings file.
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 
-/// A backend and the names of the environment variables that hold its credentials.
+/// A backend, and where its credentials are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TierTable {
@@ -14,6 +16,10 @@ pub struct TierTable {
     pub secret_key_env: Option<String>,
     /// Environment variable with the session token.
     pub session_token_env: Option<String>,
+    /// AWS shared credentials file with the keys, readable by its owner only; `None` for the variables.
+    pub credentials_file: Option<PathBuf>,
+    /// Profile in the file; `None` for `default`.
+    pub profile: Option<String>,
     /// Offer of the price books by which the tier is billed, `NAME` or `NAME@REGION`, or `none`. `None` for the offer
     /// of the store's provider.
     pub offer: Option<String>,
