@@ -387,7 +387,7 @@ def test_the_keys_of_a_tier_rotate_without_a_restart(tmp_path):
         server.process.send_signal(signal.SIGHUP)
         wait_for_visits(server)
         assert works()
-    refused = subprocess.run([GATEWAY, "status", path], capture_output=True, text=True)
+    refused = subprocess.run([GATEWAY, "sweep", path], capture_output=True, text=True)
     assert refused.returncode == 2 and f"run `chmod 600 {keys}`" in refused.stderr, refused.stderr
     assert "unreadable" not in refused.stderr
 

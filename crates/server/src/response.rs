@@ -100,6 +100,7 @@ impl ResponseBody {
 
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         if let Some(piece) = self.pieces.pop_front() {
+            self.left = self.left.saturating_sub(piece.len() as u64);
             return Poll::Ready(Some(Ok(piece)));
         }
         let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
@@ -109,7 +110,11 @@ impl ResponseBody {
         }
         match ready!(stream.as_mut().poll_next(cx)) {
             None if self.left > 0 => Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into()))),
-            piece => Poll::Ready(piece),
+            piece => {
+                let bytes = piece.as_ref().and_then(|piece| piece.as_ref().ok()).map_or(0, Bytes::len);
+                self.left = self.left.saturating_sub(bytes as u64);
+                Poll::Ready(piece)
+            }
         }
     }
 }
@@ -121,7 +126,6 @@ impl Body for ResponseBody {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let Some(piece) = ready!(self.poll_piece(cx)) else { return Poll::Ready(None) };
         let piece = piece?;
-        self.left = self.left.saturating_sub(piece.len() as u64);
         if let Some(gate) = &self.gate {
             // The transport writes nothing for an empty piece.
             gate.is_closed.set(!piece.is_empty());

@@ -337,12 +337,12 @@ mod tests {
         out
     }
 
-    async fn any_range_is_read(store: Arc<dyn ObjectStore>) {
+    async fn any_range_is_read(store: Arc<dyn ObjectStore>, memory: ReadMemory) {
         let other: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
         let tiers =
             [("first", store), ("second", other)].map(|(name, store)| Tier::new(name, Backend::new(store)));
         let cache = Cache::open(&Default::default()).unwrap();
-        let blobs = Blobs::new(Tiers::new((0..).zip(tiers).collect()), cache);
+        let blobs = Blobs::new(Tiers::new((0..).zip(tiers).collect()), cache).with_memory(memory);
         let places = [0, 1].map(|tier| Location::new(tier, new_name()));
         let data: Vec<u8> = (0..3_000_000u32).map(|i| (i * 7 % 251) as u8).collect();
         let mut writer = blobs.create(&places).unwrap();
@@ -385,8 +385,11 @@ mod tests {
     async fn any_range_of_a_blob_is_read_and_verified() {
         let directory = TempDir::new("blobs");
         let local = LocalFileSystem::new_with_prefix(directory.path()).unwrap().with_fsync(true);
-        any_range_is_read(Arc::new(local)).await;
-        any_range_is_read(Arc::new(InMemory::new())).await;
+        let local = Arc::new(local);
+        for memory in [ReadMemory::default(), ReadMemory::with(300_000, 0), ReadMemory::with(0, 0)] {
+            any_range_is_read(Arc::clone(&local) as Arc<dyn ObjectStore>, memory).await;
+        }
+        any_range_is_read(Arc::new(InMemory::new()), ReadMemory::default()).await;
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub mod read;
 pub mod reads;
 pub mod row;
 mod service;
+#[cfg(test)]
+mod slow_reader_tests;
 pub mod version;
 pub mod write;
 
