@@ -9,6 +9,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
+use plimsoll_base::files::{CountedReader, Expanded};
+
+/// Maximum length of a line in bytes; a percent-encoded key has at most 3 KiB.
+const MAX_LINE: usize = 64 * 1024;
 
 /// An object of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,10 +64,12 @@ pub type Receive<'a, E> = dyn FnMut(Listed) -> Result<(), E> + 'a;
 /// Opens a file, which may be compressed with gzip.
 fn open(path: &Path) -> Result<Box<dyn BufRead>, ListingError> {
     let fail = |problem| ListingError::Read { file: path.display().to_string(), problem };
-    let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(fail)?);
+    let (counted, bytes) = CountedReader::new(File::open(path).map_err(fail)?);
+    let mut file = BufReader::with_capacity(1 << 20, counted);
     let is_compressed = file.fill_buf().map_err(fail)?.starts_with(&[0x1f, 0x8b]);
     if is_compressed {
-        return Ok(Box::new(BufReader::with_capacity(1 << 20, MultiGzDecoder::new(file))));
+        let expanded = Expanded::new(MultiGzDecoder::new(file), bytes);
+        return Ok(Box::new(BufReader::with_capacity(1 << 20, expanded)));
     }
     Ok(Box::new(file))
 }
@@ -190,6 +196,35 @@ mod tests {
         ] {
             std::fs::write(&path, text).unwrap();
             let error = all(&path).unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
+        }
+    }
+
+    /// Regression test: one line of a small compressed file filled the memory.
+    #[test]
+    fn a_compressed_file_does_not_fill_the_memory() {
+        let dir = TempDir::new("listing-bomb");
+        let path = dir.path().join("listing.csv.gz");
+        let header = "Key,Size,LastModified\n";
+        let compressed = |text: String| {
+            let file = File::create(&path).unwrap();
+            let mut file = flate2::write::GzEncoder::new(file, flate2::Compression::best());
+            file.write_all(text.as_bytes()).unwrap();
+            file.finish().unwrap();
+            all(&path).unwrap_err().to_string()
+        };
+        for (text, problem) in [
+            (format!("{header}{}", "a".repeat(30 << 20)), ":2: the line is longer than 64 KiB"),
+            (format!("{header}\"{}", "a\n".repeat(15 << 20)), ":2: the line is longer than 64 KiB"),
+            (format!("{header}{}", ",".repeat(30 << 20)), ":2: the line has more than 256 fields"),
+            (
+                format!("{header}{}", "\n".repeat(30 << 20)),
+                "the file expands to more than 200 times its size",
+            ),
+            (format!("2026-01-02 {}", "0".repeat(30 << 20)), ":1: the line is longer than 64 KiB"),
+            (format!("{{{}", " ".repeat(30 << 20)), "the file expands to more than 200 times its size"),
+        ] {
+            let error = compressed(text);
             assert!(error.contains(problem), "{error}");
         }
     }

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use plimsoll_base::files::read_line;
 
-use super::{Listed, ListingError, Receive};
+use super::{Listed, ListingError, MAX_LINE, Receive};
 
 /// Parses a line; `None` if it is empty or a summary. The times of the listing are local; they are read as UTC, which
 /// is exact enough for rules in days.
@@ -32,14 +33,22 @@ fn parse(line: &str) -> Result<Option<Listed>, String> {
 /// If a line is malformed, or the receiver fails.
 pub fn read<E: From<ListingError>>(
     path: &Path,
-    file: impl BufRead,
+    mut file: impl BufRead,
     receive: &mut Receive<'_, E>,
 ) -> Result<(), E> {
     let name = path.display().to_string();
-    for (number, line) in (1..).zip(file.lines()) {
-        let line = line.map_err(|problem| ListingError::Read { file: name.clone(), problem })?;
+    let mut line = Vec::new();
+    for number in 1.. {
+        let whole = read_line(&mut file, MAX_LINE as u64, &mut line);
         let fail = |problem| ListingError::Line { file: name.clone(), line: number, problem };
-        if let Some(listed) = parse(&line).map_err(fail)? {
+        if !whole.map_err(|problem| ListingError::Read { file: name.clone(), problem })? {
+            return Err(fail(format!("the line is longer than {} KiB", MAX_LINE / 1024)).into());
+        }
+        if line.is_empty() {
+            break;
+        }
+        let text = std::str::from_utf8(&line).map_err(|_| fail("the line is not UTF-8 text".into()))?;
+        if let Some(listed) = parse(text.trim_end_matches(['\n', '\r'])).map_err(fail)? {
             receive(listed)?;
         }
     }

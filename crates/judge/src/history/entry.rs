@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use plimsoll_base::files::read_text;
 use serde::{Deserialize, Serialize};
 
+use crate::run_dir::MAX_TEXT;
 use crate::summary::objective::FigureSelector;
 use crate::summary::result::ConfidenceInterval;
 
@@ -64,7 +66,7 @@ pub struct Entry {
 impl Entry {
     /// Reads the summary of a run directory; `None` if it is not one, or if its result cannot be read.
     pub fn read(path: &Path) -> Option<Entry> {
-        let text = std::fs::read_to_string(path.join("result.json")).ok()?;
+        let text = read_text(&path.join("result.json"), MAX_TEXT).ok()?;
         let Results { run, confidence, capacity } = serde_json::from_str(&text).ok()?;
         Some(Entry {
             path: path.to_path_buf(),

@@ -1,12 +1,13 @@
 //! `environment.json`: the versions, the machine and the stores of a run. It never contains a secret.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::MAX_TEXT;
 use super::write::write_whole;
+use plimsoll_base::files::read_text;
 use plimsoll_base::machine::Machine;
 
 /// Conditions of a run that the experiment does not describe and that are needed to repeat it.
@@ -99,6 +100,6 @@ pub fn write_environment(path: &Path, environment: &Environment) -> io::Result<(
 /// # Errors
 /// Fails if the file does not exist or is invalid.
 pub fn read_environment(path: &Path) -> io::Result<Environment> {
-    let text = fs::read_to_string(path.join("environment.json"))?;
+    let text = read_text(&path.join("environment.json"), MAX_TEXT)?;
     serde_json::from_str(&text).map_err(io::Error::other)
 }

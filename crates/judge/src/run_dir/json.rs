@@ -1,9 +1,11 @@
 //! `result.json`, written to a temporary file and renamed, so that a reader never sees a partial file.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
+use plimsoll_base::files::{read_named_text, read_text};
+
+use super::MAX_TEXT;
 use super::environment::read_environment;
 use crate::summary::result::RunResult;
 
@@ -42,9 +44,15 @@ pub enum ReadError {
 /// # Errors
 /// See [`ReadError`].
 pub fn read(path: &Path) -> Result<RunResult, ReadError> {
-    let file = if path.is_dir() { path.join("result.json") } else { path.to_path_buf() };
+    let (file, text) = if path.is_dir() {
+        let file = path.join("result.json");
+        let text = read_text(&file, MAX_TEXT);
+        (file, text)
+    } else {
+        (path.to_path_buf(), read_named_text(path, MAX_TEXT))
+    };
     let shown = file.display().to_string();
-    let text = fs::read_to_string(&file).map_err(|source| ReadError::Io { path: shown.clone(), source })?;
+    let text = text.map_err(|source| ReadError::Io { path: shown.clone(), source })?;
     let expected = crate::summary::result::SCHEMA;
     let shape = |reason: String| ReadError::Shape { path: shown.clone(), expected, reason };
     let mut result: RunResult = serde_json::from_str(&text).map_err(|e| shape(e.to_string()))?;
@@ -64,6 +72,8 @@ pub fn read(path: &Path) -> Result<RunResult, ReadError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::summary::result::SCHEMA;
 

@@ -4,6 +4,9 @@
 //! `result.json`, [`intervals`] and [`operations`] append to the Arrow logs, [`read`] and [`seconds`] read them,
 //! [`run`] represents a complete run in memory. Presentation is in `report`.
 
+/// Maximum length of a text file of a run in bytes; results of sweeps with thousands of combinations are shorter.
+pub const MAX_TEXT: u64 = 64 << 20;
+
 pub mod comparable;
 pub mod directory;
 pub mod environment;

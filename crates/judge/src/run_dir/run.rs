@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use plimsoll_base::files::read_text;
+
+use super::MAX_TEXT;
 use super::environment::{Environment, read_environment};
 use super::json;
 use super::seconds::series;
@@ -92,7 +95,7 @@ pub fn read(path: &Path, latencies: &[LatencyKind]) -> Result<Run, RunDirError> 
         reason: reason.to_string(),
     };
     let environment = read_environment(path).map_err(|e| damaged("environment.json", &e))?;
-    let text = std::fs::read_to_string(path.join("experiment.toml"));
+    let text = read_text(&path.join("experiment.toml"), MAX_TEXT);
     let experiment = text.map_err(|e| damaged("experiment.toml", &e))?;
     experiment.parse::<toml::Table>().map_err(|e| damaged("experiment.toml", &e.message()))?;
     let series = series(path, &result, latencies).map_err(RunDirError::Intervals)?;

@@ -67,7 +67,7 @@ impl Batches {
     /// Fails if the file does not exist or does not begin like a stream of flat columns.
     pub(super) fn open(path: &Path, content: &str) -> io::Result<Batches> {
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
-        let file = File::open(path).map_err(named)?;
+        let file = plimsoll_base::files::open(path).map_err(named)?;
         let left = file.metadata().map_err(named)?.len();
         let from = Checked {
             from: BufReader::with_capacity(1 << 18, file),

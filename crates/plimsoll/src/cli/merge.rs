@@ -10,7 +10,9 @@ use super::exit::Exit;
 use super::out::say;
 use super::report::of_run;
 use super::runs::find;
+use plimsoll_base::files::read_text;
 use plimsoll_judge::report::terminal;
+use plimsoll_judge::run_dir::MAX_TEXT;
 use plimsoll_judge::run_dir::directory::RunDirectory;
 use plimsoll_judge::run_dir::environment::{Environment, read_environment};
 use plimsoll_judge::run_dir::json;
@@ -53,7 +55,7 @@ fn read(path: &Path) -> Result<Shard, Exit> {
     Ok(Shard {
         path: path.to_path_buf(),
         environment: read_environment(path).map_err(of)?,
-        experiment: std::fs::read_to_string(path.join("experiment.toml")).map_err(of)?,
+        experiment: read_text(&path.join("experiment.toml"), MAX_TEXT).map_err(of)?,
         result,
     })
 }

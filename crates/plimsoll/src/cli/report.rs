@@ -1,6 +1,6 @@
 //! `plimsoll report`: writes an HTML report of one or more runs.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -16,7 +16,7 @@ use plimsoll_judge::report::comparison::Comparison;
 use plimsoll_judge::report::html::Report;
 use plimsoll_judge::run_dir::directory::LATENCIES;
 use plimsoll_judge::run_dir::run::{Run, read};
-use plimsoll_judge::run_dir::write::write_whole;
+use plimsoll_judge::run_dir::write::{write_output, write_whole};
 use plimsoll_judge::summary::objective::FigureSelector;
 
 /// Arguments of `plimsoll report`.
@@ -87,16 +87,21 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
         }
     })?;
     documents.iter().for_each(|document| report.refer(document));
-    let out = arguments.output.clone().unwrap_or_else(|| match paths.as_slice() {
-        [run] => run.join("report.html"),
-        _ => PathBuf::from("plimsoll-report.html"),
-    });
-    write(report, &out)?;
+    let (out, written) = match (&arguments.output, paths.as_slice()) {
+        (Some(out), _) => (out.clone(), write_output(out, &rendered(report)?)),
+        (None, [run]) => {
+            let out = run.join("report.html");
+            let written = write_whole(&out, &rendered(report)?);
+            (out, written)
+        }
+        (None, _) => {
+            let out = PathBuf::from("plimsoll-report.html");
+            let written = write_output(&out, &rendered(report)?);
+            (out, written)
+        }
+    };
+    written.map_err(|e| Exit::input(format!("--output {}: {e}", out.display())))?;
     say(&format!("{}\n", out.display()))
-}
-
-fn write(report: Report, out: &Path) -> Result<(), Exit> {
-    write_whole(out, &rendered(report)?).map_err(|e| Exit::input(format!("--output {}: {e}", out.display())))
 }
 
 /// Writes the report of a finished run into its directory.

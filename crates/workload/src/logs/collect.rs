@@ -7,6 +7,7 @@ use super::lines::Lines;
 use super::{FORMATS, Line, LogError, Logged, detect, format_of};
 use crate::OperationKind;
 use crate::trace::{Logs, Recorded, Trace};
+use plimsoll_base::machine::usable_memory_bytes;
 use plimsoll_base::rng::{Stream, hash_name, mix};
 
 /// A trace, with what its logs did not have.
@@ -30,6 +31,8 @@ pub struct Collected {
 
 /// Maximum number of names of operations in `left_out`, so that a hostile log cannot fill the memory.
 const MAX_NAMES: usize = 200;
+/// Upper estimate of the memory of a request in bytes, from its line to the trace.
+const REQUEST_BYTES: u64 = 128;
 /// Size that stands for an unknown one.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -45,16 +48,27 @@ struct LogRow {
     size: u64,
 }
 
-#[derive(Default)]
 struct Rows {
     rows: Vec<LogRow>,
+    /// Maximum number of requests.
+    most: u64,
     keys: HashMap<u64, u32>,
     failed: u64,
     left_out: BTreeMap<String, u64>,
 }
 
+/// Returns the number of requests whose trace takes a quarter of the memory.
+fn most_requests() -> u64 {
+    usable_memory_bytes().map_or(u64::MAX, |bytes| bytes / 4 / REQUEST_BYTES)
+}
+
 impl Rows {
-    fn add(&mut self, line: Line<'_>) {
+    fn new(most: u64) -> Rows {
+        Rows { rows: Vec::new(), most, keys: HashMap::new(), failed: 0, left_out: BTreeMap::new() }
+    }
+
+    /// Adds a line. An error is the reason why the logs cannot be used.
+    fn add(&mut self, line: Line<'_>) -> Result<(), String> {
         match line {
             Line::Nothing => {}
             Line::LeftOut(name) => match self.left_out.get_mut(&*name) {
@@ -66,6 +80,12 @@ impl Rows {
                 }
             },
             Line::Request(logged) if logged.status >= 400 => self.failed += 1,
+            Line::Request(_) if self.rows.len() as u64 >= self.most => {
+                return Err(format!(
+                    "the logs have more than {} requests, which would take a quarter of the memory; use fewer files",
+                    self.most
+                ));
+            }
             Line::Request(logged) => {
                 let Logged { at_ns, kind, bucket, key, bytes, size, .. } = logged;
                 let next = self.keys.len() as u32;
@@ -84,6 +104,7 @@ impl Rows {
                 self.rows.push(row);
             }
         }
+        Ok(())
     }
 }
 
@@ -136,7 +157,8 @@ fn read(file: &Path, logs: &Logs, rows: &mut Rows) -> Result<Option<(&'static st
                 format.insert(found.ok_or_else(unknown)?)
             }
         };
-        rows.add(format.parse(line).map_err(|reason| LogError::at(file, number, reason))?);
+        let added = format.parse(line).and_then(|line| rows.add(line));
+        added.map_err(|reason| LogError::at(file, number, reason))?;
     }
     Ok(format.map(|(name, format)| (name, format.resolution_ns())))
 }
@@ -146,7 +168,7 @@ fn read(file: &Path, logs: &Logs, rows: &mut Rows) -> Result<Option<(&'static st
 /// # Errors
 /// If a file cannot be read, a line is malformed, or there is no request.
 pub fn collect(logs: &Logs) -> Result<Collected, LogError> {
-    let mut rows = Rows::default();
+    let mut rows = Rows::new(most_requests());
     let (mut formats, mut resolution_ns) = (Vec::new(), 1);
     for file in files_of(&logs.files)? {
         if let Some((name, resolution)) = read(&file, logs, &mut rows)? {
@@ -156,7 +178,7 @@ pub fn collect(logs: &Logs) -> Result<Collected, LogError> {
             }
         }
     }
-    let Rows { mut rows, keys, failed, left_out } = rows;
+    let Rows { mut rows, keys, failed, left_out, .. } = rows;
     rows.sort_by_key(|row| row.at_ns);
     let Some(origin_ns) = rows.first().map(|row| row.at_ns) else {
         let names: Vec<String> = logs.files.iter().map(|file| file.display().to_string()).collect();
@@ -267,6 +289,27 @@ mod tests {
         let found = collect(&Logs { files: vec![dir.clone()], ..Logs::default() }).unwrap();
         std::fs::remove_dir_all(&dir).unwrap();
         found
+    }
+
+    /// Regression test: a log of many requests, small when compressed, filled the memory.
+    #[test]
+    fn requests_have_a_largest_number() {
+        let mut rows = Rows::new(2);
+        let mut add = |status| {
+            rows.add(Line::Request(Logged {
+                at_ns: 0,
+                kind: OperationKind::Get,
+                bucket: "b".into(),
+                key: "k".into(),
+                status,
+                bytes: None,
+                size: None,
+            }))
+        };
+        assert_eq!([add(200), add(500), add(0)], [Ok(()), Ok(()), Ok(())], "failed requests take no memory");
+        let error = add(200).unwrap_err();
+        assert!(error.starts_with("the logs have more than 2 requests"), "{error}");
+        assert!((1_000_000..u64::MAX).contains(&most_requests()));
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //! line per second, store, phase and operation. Values are microseconds; the maximum of a line is in
 //! milliseconds; the tag is store, phase and operation.
 
-use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
+use plimsoll_base::files;
 
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
@@ -31,7 +32,7 @@ fn write(
     origin_unix_s: f64,
     which: fn(&Interval) -> &Latencies,
 ) -> io::Result<()> {
-    let mut out = BufWriter::new(File::create(file).map_err(named(file))?);
+    let mut out = BufWriter::new(files::create(file).map_err(named(file))?);
     let mut serializer = V2DeflateSerializer::new();
     let origin = SystemTime::UNIX_EPOCH + Duration::from_secs_f64(origin_unix_s.max(0.0));
     let mut writer = IntervalLogWriterBuilder::new()

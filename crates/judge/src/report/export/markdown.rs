@@ -1,6 +1,6 @@
 //! `report.md`: tables and remarks, for example for a comment on a pull request.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::{Exporter, Run, named};
@@ -10,6 +10,7 @@ use crate::report::text::ramp::summary;
 use crate::report::text::remarks::remarks;
 use crate::summary::merge::overall;
 use crate::summary::result::{RunResult, Window};
+use plimsoll_base::files;
 use plimsoll_base::text::outgoing;
 use plimsoll_base::units::{format_count, format_per_s, format_throughput};
 use plimsoll_workload::schedule::Role;
@@ -98,7 +99,8 @@ pub fn render(result: &RunResult) -> String {
 impl Exporter for Markdown {
     fn export(&self, run: &Run, to: &Path) -> io::Result<Vec<PathBuf>> {
         let file = to.join("report.md");
-        std::fs::write(&file, &*outgoing(&render(&run.result))).map_err(named(&file))?;
+        let text = outgoing(&render(&run.result)).into_owned();
+        files::create(&file).and_then(|mut out| out.write_all(text.as_bytes())).map_err(named(&file))?;
         Ok(vec![file])
     }
 }

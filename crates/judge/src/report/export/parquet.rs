@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use plimsoll_base::files;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, ArrowPrimitiveType, RecordBatch};
@@ -126,7 +128,7 @@ fn convert(from: &Path, to: &Path) -> io::Result<()> {
     if all.is_empty() {
         return Ok(());
     }
-    let file = File::create(to).map_err(named(to))?;
+    let file = files::create(to).map_err(named(to))?;
     write_file(&all, file).map_err(io::Error::other).map_err(named(to))
 }
 

@@ -8,11 +8,14 @@ use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use plimsoll_base::files::{self, read_text};
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 
 use super::{Exporter, Run, named};
+use crate::run_dir::MAX_TEXT;
 use crate::run_dir::read::batches;
 use plimsoll_workload::experiment::resolve::parse;
 use plimsoll_workload::schedule::{Phase, Role};
@@ -27,7 +30,7 @@ struct Phases(BTreeMap<String, (Phase, Sequence)>);
 impl Phases {
     fn read(run: &Path) -> io::Result<Phases> {
         let file = run.join("experiment.toml");
-        let text = std::fs::read_to_string(&file).map_err(named(&file))?;
+        let text = read_text(&file, MAX_TEXT).map_err(named(&file))?;
         let experiment = parse(&file.display().to_string(), &text, &[]).map_err(io::Error::other)?;
         let measured = experiment.phases.into_iter().filter(|phase| phase.role == Role::Measure);
         let found = |phase: &Phase| phase.workload.read.as_ref().is_some_and(|read| read.existing.is_some());
@@ -116,7 +119,7 @@ impl Exporter for Requests {
         let first_ns = read.iter().flat_map(|c| c.starts.iter().flatten()).min().copied().unwrap_or_default();
         let began: jiff::Timestamp = run.result.run.started_at.parse().unwrap_or_default();
         let file = to.join("requests.csv");
-        let mut out = BufWriter::new(std::fs::File::create(&file).map_err(named(&file))?);
+        let mut out = BufWriter::new(files::create(&file).map_err(named(&file))?);
         writeln!(out, "time,operation,key,size,bytes,status").map_err(named(&file))?;
         for columns in &read {
             for row in 0..columns.numbers.len() {
