@@ -13,6 +13,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use crate::body::location::{BlobHead, BlobName, Location, ObjectName, parse_own};
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::keys;
+use crate::tier::odd_keys::odd_key;
 
 /// Objects of the gateway in one tier, with their sizes in bytes.
 pub type Objects = BTreeMap<BlobName, u64>;
@@ -25,7 +26,11 @@ pub async fn list(tier: &dyn ObjectStore) -> Result<Objects, object_store::Error
     let mut found = Objects::new();
     let mut listed = tier.list(None);
     while let Some(object) = listed.next().await {
-        let object = object?;
+        let object = match object {
+            // The gateway's own names are not odd.
+            Err(error) if odd_key(&error).is_some() => continue,
+            object => object?,
+        };
         found.extend(parse_own(object.location.as_ref()).map(|name| (name, object.size)));
     }
     Ok(found)

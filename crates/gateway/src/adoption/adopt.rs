@@ -16,6 +16,8 @@ use crate::body::location::{BlobHead, Location, ObjectName, parse_own};
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::object::row::{Body, Head, Properties};
 use crate::object::{Bucket, Store, keys};
+use crate::tier::odd_keys::odd_key;
+use crate::tier::{Tier, check};
 
 /// Number of requests in flight.
 const IN_FLIGHT: usize = 64;
@@ -40,7 +42,7 @@ pub struct Adopted {
     pub bytes: u64,
     /// Number of objects that were adopted before, into this or another bucket, or whose keys exist in the bucket.
     pub existing: u64,
-    /// Keys of objects that the backend's client lists but cannot address: `a` stands for `a/`.
+    /// Keys of objects that the backend's client cannot address, such as `a//b`; `a` stands for `a/`.
     pub skipped: Vec<String>,
 }
 
@@ -115,9 +117,8 @@ fn wanted<'a>(
     })
 }
 
-fn backend<C: Catalog>(store: &Store<C>, tier: u16) -> Result<Arc<dyn ObjectStore>, AdoptionError> {
-    let found = store.blobs.tiers().get(tier).map(|tier| Arc::clone(&tier.store));
-    found.ok_or_else(|| BlobError::NoTier(tier).into())
+fn find_tier<C: Catalog>(store: &Store<C>, tier: u16) -> Result<&Tier, AdoptionError> {
+    store.blobs.tiers().get(tier).ok_or_else(|| BlobError::NoTier(tier).into())
 }
 
 /// Counts the objects of a tier that [`adopt`] would adopt. `bucket` is `None` if it does not exist yet.
@@ -129,10 +130,14 @@ pub async fn count<C: Catalog>(
     bucket: Option<&Bucket>,
     adoption: &Adoption,
 ) -> Result<Adopted, AdoptionError> {
-    let (backend, owners) = (backend(store, adoption.tier)?, owners(store, adoption.tier)?);
+    let (tier, owners) = (find_tier(store, adoption.tier)?, owners(store, adoption.tier)?);
     let mut adopted = Adopted::default();
-    let mut wanted = std::pin::pin!(wanted(&*backend, &adoption.prefix));
+    let mut wanted = std::pin::pin!(wanted(&*tier.store, &adoption.prefix));
     while let Some(meta) = wanted.next().await {
+        if let Some(key) = meta.as_ref().err().and_then(odd_key) {
+            adopted.skipped.push(key.to_string());
+            continue;
+        }
         let meta = meta?;
         let key = meta.location.as_ref();
         let row = bucket.map(|bucket| store.catalog.get(&keys::current(bucket.number, key)));
@@ -156,16 +161,20 @@ pub async fn adopt<C: Catalog>(
     bucket: &Arc<Bucket>,
     adoption: &Adoption,
 ) -> Result<Adopted, AdoptionError> {
-    let (backend, owners) = (backend(store, adoption.tier)?, owners(store, adoption.tier)?);
+    let (tier, owners) = (find_tier(store, adoption.tier)?, owners(store, adoption.tier)?);
     let mut adopted = Adopted::default();
-    let described = wanted(&*backend, &adoption.prefix).map(|meta| {
-        let backend = &*backend;
+    let described = wanted(&*tier.store, &adoption.prefix).map(|meta| {
         async move {
+            if let Some(key) = meta.as_ref().err().and_then(odd_key) {
+                return Ok(Err(key.to_string()));
+            }
             let (meta, blob) = (meta?, new_name());
             let key = meta.location.as_ref().to_string();
             let location = Location { tier: adoption.tier, name: ObjectName::Adopted(key.as_str().into()) };
-            let value = match row(backend, &meta, blob).await {
+            let value = match row(&*tier.store, &meta, blob).await {
                 Err(AdoptionError::Store(object_store::Error::NotFound { .. })) => return Ok(Err(key)),
+                // An error of one key does not concern the others if the tier works.
+                Err(AdoptionError::Store(_)) if check::problem(tier).await.is_none() => return Ok(Err(key)),
                 value => value?,
             };
             Ok::<Result<Found, String>, AdoptionError>(Ok(Found {

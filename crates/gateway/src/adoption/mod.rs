@@ -17,6 +17,7 @@ use plimsoll_server::error::ApiError;
 use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, BlobName, ObjectName};
 use crate::catalog::{Catalog, CatalogError};
+use crate::object::body::BodyError;
 use crate::object::{Store, keys};
 
 /// Reason why a bucket cannot be adopted or released.
@@ -33,10 +34,25 @@ pub enum AdoptionError {
     Blob(#[from] BlobError),
     /// A body cannot be read.
     #[error("{0}")]
-    Body(#[from] crate::object::body::BodyError),
+    Body(#[from] BodyError),
     /// The catalog cannot be read.
     #[error("{0}")]
     Read(#[from] CatalogError),
+}
+
+impl AdoptionError {
+    /// Returns true if the error may concern one key only: the catalog works, no tier is known to be down or full.
+    fn concerns_one_key(&self) -> bool {
+        match self {
+            AdoptionError::Store(_) => true,
+            AdoptionError::Blob(error) => !error.is_full(),
+            AdoptionError::Body(BodyError::Blob(error)) => !error.is_unavailable(),
+            AdoptionError::Body(BodyError::Unknown(_)) => true,
+            AdoptionError::Body(BodyError::Catalog(_))
+            | AdoptionError::Catalog(_)
+            | AdoptionError::Read(_) => false,
+        }
+    }
 }
 
 /// Returns the adopted objects of a tier that belong to a blob, also to one that is to be deleted, with the blob.

@@ -10,11 +10,13 @@ use object_store::{ObjectStore, ObjectStoreExt};
 
 use super::{AdoptionError, attributes, owners};
 use crate::background::deletion::forget;
+use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, BlobName, Location, ObjectName, State};
 use crate::catalog::{Catalog, CatalogError, Row};
 use crate::object::body::BodySource;
 use crate::object::row::{Body, Head, Properties};
 use crate::object::{Bucket, Store, keys};
+use crate::tier::check;
 
 /// Number of objects that are written at the same time.
 const IN_FLIGHT: usize = 8;
@@ -48,6 +50,8 @@ pub struct Released {
     /// Keys that were not written: the tier has other bytes there, which may belong to another version, or cannot store
     /// the key.
     pub conflicts: Vec<String>,
+    /// Keys whose objects cannot be read or written, with the reason.
+    pub failed: BTreeMap<String, String>,
 }
 
 /// Outcome for an object.
@@ -55,6 +59,8 @@ enum Outcome {
     Written(u64),
     InPlace,
     Conflict(String),
+    /// Key, and the reason why its object was not written.
+    Failed(String, String),
 }
 
 /// Relation of an object of the backend to the object with the same key.
@@ -222,10 +228,7 @@ pub async fn release<C: Catalog>(
     bucket: &Arc<Bucket>,
     release: &Release,
 ) -> Result<Released, AdoptionError> {
-    let backend = match store.blobs.tiers().get(release.tier) {
-        Some(tier) => Arc::clone(&tier.store),
-        None => return Err(crate::body::error::BlobError::NoTier(release.tier).into()),
-    };
+    let tier = store.blobs.tiers().get(release.tier).ok_or(BlobError::NoTier(release.tier))?;
     let known = Known { owners: owners(store, release.tier)?, doomed: doomed(store)? };
     let mut released = Released::default();
     let prefix = keys::objects(bucket.number, &release.prefix);
@@ -251,8 +254,18 @@ pub async fn release<C: Catalog>(
         let total = page.len();
         page.retain(is_current);
         released.versions += (total - page.len()) as u64;
-        let work =
-            page.into_iter().map(|(key, row)| release_one(store, release, &*backend, &known, key, row));
+        let work = page.into_iter().map(|(key, row)| {
+            let name = keys::parse_object(&key).map_or_else(String::new, |(name, _)| name);
+            let known = &known;
+            async move {
+                match release_one(store, release, &*tier.store, known, key, row).await {
+                    Err(error) if error.concerns_one_key() && check::problem(tier).await.is_none() => {
+                        Ok(Some(Outcome::Failed(name, error.to_string())))
+                    }
+                    outcome => outcome,
+                }
+            }
+        });
         let outcomes: Vec<_> = stream::iter(work).buffer_unordered(IN_FLIGHT).try_collect().await?;
         for outcome in outcomes.into_iter().flatten() {
             match outcome {
@@ -262,6 +275,9 @@ pub async fn release<C: Catalog>(
                 }
                 Outcome::InPlace => released.in_place += 1,
                 Outcome::Conflict(key) => released.conflicts.push(key),
+                Outcome::Failed(key, reason) => {
+                    released.failed.insert(key, reason);
+                }
             }
         }
     }

@@ -23,12 +23,14 @@ use crate::catalog::embedded::recovery::Recovery;
 use crate::catalog::memory::MemoryCatalog;
 use crate::config::Config;
 use crate::listing::{self, Listed, ListingError, Receive};
+use crate::log::note;
 use crate::object::Store;
 use crate::plan::bill::{Bill, PricedTier, bill};
 use crate::plan::listing::{add, create_bucket};
 use crate::plan::page::document;
 use crate::plan::{Plan, Terms, plan as compute};
 use crate::tier::Tier;
+use crate::tier::odd_keys::odd_key;
 
 /// Arguments of `plimsoll-gateway plan`.
 #[derive(Debug, Args)]
@@ -164,6 +166,10 @@ impl Existing<'_> {
         runtime.block_on(async {
             let mut listed = backend.store.list(None);
             while let Some(object) = listed.next().await {
+                if let Some(key) = object.as_ref().err().and_then(odd_key) {
+                    note(&format!("tier {name}: the key '{key}' cannot be adopted and is left out"));
+                    continue;
+                }
                 let object = object.map_err(|e| self.place.fail(&format!("tier {name}: {e}")))?;
                 let key = object.location.to_string();
                 if parse_own(&key).is_some() {

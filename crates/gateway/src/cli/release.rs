@@ -63,9 +63,13 @@ pub fn release(arguments: &Arguments) -> Result<(), Exit> {
         for key in &released.conflicts {
             say(&format!("not written: {key}\n"))?;
         }
+        for (key, reason) in &released.failed {
+            say(&format!("not written: {key}: {reason}\n"))?;
+        }
     }
     match released.conflicts.len() {
-        0 => Ok(()),
+        0 if released.failed.is_empty() => Ok(()),
+        0 => Err(Exit::check(format!("{} objects were not written", released.failed.len()))),
         count => Err(Exit::check(format!(
             "{count} objects were not written: the tier has other objects with their keys (--overwrite replaces \
              them), or other versions need these objects, or the tier cannot store the keys"

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 
+use super::odd_keys::odd_key;
 use super::{Tier, Tiers};
 
 /// Time that a tier has to answer.
@@ -12,14 +13,14 @@ const WAIT: Duration = Duration::from_secs(20);
 const PROBE: &str = ".plimsoll-gateway-probe";
 
 /// Returns the problem of a tier; `None` if it can be listed or, for a directory, written.
-async fn problem(tier: &Tier) -> Option<String> {
+pub async fn problem(tier: &Tier) -> Option<String> {
     if let Some(directory) = &tier.directory {
         let path = directory.join(PROBE);
         let written = std::fs::write(&path, "").and_then(|()| std::fs::remove_file(&path));
         return written.err().map(|e| format!("{}: {e}", directory.display()));
     }
     match tokio::time::timeout(WAIT, tier.store.list(None).next()).await {
-        Ok(Some(Err(error))) => Some(error.to_string()),
+        Ok(Some(Err(error))) if odd_key(&error).is_none() => Some(error.to_string()),
         Ok(_) => None,
         Err(_) => Some(format!("no answer in {} s", WAIT.as_secs())),
     }

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod counted;
+pub mod odd_keys;
 pub mod open;
 pub mod origin;
 mod table;

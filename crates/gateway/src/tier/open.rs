@@ -19,6 +19,7 @@ use crate::credentials::only_for_owner;
 use crate::disk::real::create_directory;
 use crate::tier::Backend;
 use crate::tier::TierTable;
+use crate::tier::odd_keys::ListsOddKeys;
 
 /// Timeouts of requests to a tier. A request that takes longer is repeated or fails, and the read continues at another
 /// place of the blob.
@@ -91,7 +92,7 @@ fn s3(table: &TierTable, url: &S3Url) -> Result<Backend, String> {
         };
         builder = builder.with_credentials(Arc::new(StaticCredentialProvider::new(credential)));
     }
-    let store = under(builder.build().map_err(|e| e.to_string())?, &url.prefix);
+    let store = under(ListsOddKeys::new(builder.build().map_err(|e| e.to_string())?), &url.prefix);
     Ok(Backend {
         root: root(&endpoint.url(), &[&endpoint.bucket, &url.prefix]),
         storage_class: url.storage_class.clone(),
@@ -109,7 +110,7 @@ fn gcs(url: &GcsUrl) -> Result<Backend, String> {
         .with_skip_signature(!url.sign)
         .with_client_options(client_options(!endpoint.tls))
         .with_retry(retries());
-    let store = under(builder.build().map_err(|e| e.to_string())?, &url.prefix);
+    let store = under(ListsOddKeys::new(builder.build().map_err(|e| e.to_string())?), &url.prefix);
     Ok(Backend {
         root: root(&endpoint.url(), &[&endpoint.bucket, &url.prefix]),
         storage_class: url.storage_class.clone(),
@@ -125,7 +126,7 @@ fn azure(place: &str) -> Result<Backend, String> {
         .with_container_name(container)
         .with_client_options(client_options(false))
         .with_retry(retries());
-    let store = under(builder.build().map_err(|e| e.to_string())?, prefix);
+    let store = under(ListsOddKeys::new(builder.build().map_err(|e| e.to_string())?), prefix);
     Ok(Backend { root: root("az:", &[place]), ..Backend::new(store) })
 }
 
