@@ -114,6 +114,10 @@ impl Exchange {
             cors::grant(service, parts, answer.headers_mut()).await;
         }
         self.identify(&mut answer);
+        if is_ambiguous(&self.parts, stamps) {
+            // It is unknown where the next request begins.
+            answer.headers_mut().insert("connection", HeaderValue::from_static("close"));
+        }
         answer
     }
 
@@ -162,6 +166,11 @@ impl Exchange {
     }
 }
 
+/// Returns true if the length of the body of a request may be declared twice.
+fn is_ambiguous(parts: &Parts, stamps: &ConnectionTimestamps) -> bool {
+    parts.headers.contains_key("transfer-encoding") && stamps.may_have_length()
+}
+
 /// Returns true if the client waits for `100 Continue` before it sends the body.
 fn expects_continue(parts: &Parts) -> bool {
     let expects = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
@@ -187,6 +196,10 @@ async fn process<S: ObjectService>(
     incoming: &mut Incoming,
     progress: &Progress,
 ) -> Result<ServerResponse, ApiError> {
+    if is_ambiguous(parts, stamps) {
+        let text = "A request has Transfer-Encoding or Content-Length, not both";
+        return Err(ApiError::with(ErrorCode::InvalidRequest, text));
+    }
     let now_s = wall_now().as_second();
     let accounts = shared.accounts();
     let mut session = None;

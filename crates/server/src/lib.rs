@@ -34,6 +34,7 @@ pub mod faults;
 pub mod features;
 pub mod form;
 pub mod handler;
+mod head_scan;
 pub mod incoming;
 pub mod inject;
 pub mod limits;

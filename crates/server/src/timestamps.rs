@@ -13,6 +13,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::Shared;
 use super::connections::Registration;
+use super::head_scan::HeadScan;
 use super::reserve::Reservation;
 use super::response::Gate;
 use super::timing_log::Entry;
@@ -32,6 +33,9 @@ pub struct ConnectionTimestamps {
     /// Number of bytes of [`CONTINUE`] still to be written.
     interim: Cell<usize>,
     head_bytes: Cell<usize>,
+    scan: RefCell<HeadScan>,
+    /// True if the head of the current request certainly has no `Content-Length`.
+    has_no_length: Cell<bool>,
     /// Memory reserved for a head above [`USUAL_HEAD`].
     head: RefCell<Option<Reservation>>,
     /// Entry of the connection in the registry.
@@ -60,6 +64,8 @@ impl ConnectionTimestamps {
             reset: Cell::new(false),
             interim: Cell::new(0),
             head_bytes: Cell::new(0),
+            scan: RefCell::default(),
+            has_no_length: Cell::new(false),
             head: RefCell::new(None),
             registered,
             gate: Rc::default(),
@@ -76,6 +82,7 @@ impl ConnectionTimestamps {
     pub fn head_complete(&self) {
         self.registered.works();
         self.head_bytes.set(0);
+        self.has_no_length.set(self.scan.borrow_mut().end_without_length());
         if self.head.borrow().is_some() {
             self.head.borrow_mut().take();
         }
@@ -96,10 +103,23 @@ impl ConnectionTimestamps {
         Ok(())
     }
 
-    fn read(&self, bytes: usize, times: &SocketTimes) -> io::Result<()> {
-        self.registered.read(bytes);
+    fn read(&self, bytes: &[u8], times: &SocketTimes) -> io::Result<()> {
+        let was_in_head = self.registered.in_head();
+        self.registered.read(bytes.len());
+        if self.registered.in_head() {
+            let mut scan = self.scan.borrow_mut();
+            if !was_in_head {
+                scan.begin();
+            }
+            scan.read(bytes);
+        }
         self.note_read(times);
-        self.grow_head(bytes)
+        self.grow_head(bytes.len())
+    }
+
+    /// Returns true if the length of the body may be declared twice, when there is a `Transfer-Encoding`.
+    pub fn may_have_length(&self) -> bool {
+        !self.has_no_length.get()
     }
 
     fn note_read(&self, times: &SocketTimes) {
@@ -245,8 +265,8 @@ impl AsyncRead for Stamped {
             Socket::Plain(s) => Pin::new(s).poll_read(cx, buf),
             Socket::Tls(s) => Pin::new(s).poll_read(cx, buf),
         };
-        let bytes = buf.filled().len() - before;
-        if bytes > 0 {
+        let bytes = &buf.filled()[before..];
+        if !bytes.is_empty() {
             self.stamps.read(bytes, &self.times)?;
         }
         result

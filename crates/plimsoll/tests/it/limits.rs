@@ -69,6 +69,27 @@ fn clients_without_progress_are_disconnected() {
     assert_eq!(server.ask("HEAD", "/bkt/k", &[], b"").status, 404, "an incomplete body creates no object");
 }
 
+/// Regression test: the parser of HTTP drops `Content-Length` beside `Transfer-Encoding`, and the request was accepted.
+#[test]
+fn a_body_whose_length_is_declared_twice_is_refused_and_ends_the_connection() {
+    let server = server(ServerSettings::default());
+    let (te, length) = ("transfer-encoding: chunked\r\n", "content-length: 5\r\n");
+    for (fields, status) in
+        [(format!("{te}{length}"), 400), (format!("{length}{te}"), 400), (te.to_string(), 403)]
+    {
+        let mut stream = server.connect();
+        write!(stream, "PUT /bkt/k HTTP/1.1\r\nhost: x\r\n{fields}\r\n0\r\n\r\n").unwrap();
+        if status == 403 {
+            // The connection stays open after another error.
+            write!(stream, "GET /bkt HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        }
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{fields}: {answer}");
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), if status == 403 { 2 } else { 1 }, "{answer}");
+    }
+}
+
 #[test]
 fn writes_beyond_the_memory_limit_return_slow_down() {
     let server = server(ServerSettings { memory_limit: 1 << 20, ..ServerSettings::default() });
