@@ -33,11 +33,16 @@ pub struct CleanupCounts {
 /// Maximum number of foreign keys in a key space. A listing with more of them is considered wrong.
 const MAX_FOREIGN: u64 = 1_000_000;
 
+/// Folders of the objects that checks of a store create.
+const CHECKS: [&str; 2] = ["probe/", "consistency/"];
+
 /// A rule that identifies keys that the run created.
 #[derive(Debug, Clone)]
 enum Rule {
     /// Every key of the key space except one; an empty string excludes none.
     Everything { except: String },
+    /// Objects that checks of a store create.
+    Checks,
     /// Objects of a dataset. If `prepared`, other shards may still read them, so each shard deletes only its
     /// own part.
     Dataset { dataset: Box<Dataset>, prepared: bool },
@@ -86,12 +91,17 @@ impl CleanupScope {
         CleanupScope::new(datasets.into_iter().map(rule).collect(), shard)
     }
 
-    /// Returns a rule for every key of a key space that only this run uses.
+    /// Returns a rule for the objects that checks of a store create in the key space of their run.
+    pub fn checks() -> CleanupScope {
+        CleanupScope::new(vec![Rule::Checks], Shard::default())
+    }
+
+    /// Returns a rule for every key of a bucket that Plimsoll created.
     pub fn everything() -> CleanupScope {
         CleanupScope::everything_except("")
     }
 
-    /// Returns a rule for every key of such a key space except `key`.
+    /// Returns a rule for every key of such a bucket except `key`.
     pub fn everything_except(key: &str) -> CleanupScope {
         CleanupScope::new(vec![Rule::Everything { except: key.to_string() }], Shard::default())
     }
@@ -167,7 +177,7 @@ impl CleanupScope {
     /// Returns true if unfinished multipart uploads may exist. Not every store can list them.
     fn uses_multipart(&self) -> bool {
         self.rules.iter().any(|rule| match rule {
-            Rule::Everything { .. } => true,
+            Rule::Everything { .. } | Rule::Checks => true,
             Rule::Dataset { dataset, .. } => dataset.upload.part_size > 0,
             Rule::Records { multipart, .. } => *multipart,
         })
@@ -181,6 +191,10 @@ impl Rule {
         match self {
             Rule::Everything { except } => {
                 Some(key.starts_with(root) && (key != except || except.is_empty()))
+            }
+            Rule::Checks => {
+                let name = key.strip_prefix(root)?;
+                Some(CHECKS.iter().any(|folder| name.starts_with(folder)))
             }
             Rule::Dataset { dataset, prepared } => {
                 let index = dataset.index_of(root, key)?;

@@ -39,6 +39,19 @@ fn a_run_owns_only_the_objects_that_it_writes() {
     assert!(third.owns(root, &at("d/00000011")), "no shard reads it, so any shard may delete it");
 }
 
+/// Regression test: a record that claimed everything deleted foreign objects below the root of the run.
+#[test]
+fn a_check_owns_only_the_objects_in_its_folders() {
+    let space = space("mine/");
+    let checks = CleanupScope::checks();
+    for (name, is_owned) in
+        [("probe/object", true), ("consistency/000-000001", true), ("notes.txt", false), ("probe", false)]
+    {
+        assert_eq!(checks.owns(space.root(), &format!("{}{name}", space.root())), is_owned, "{name}");
+    }
+    assert!(!checks.owns(space.root(), "mine/probe/object"));
+}
+
 #[test]
 fn clean_keeps_foreign_objects() {
     let store = MemoryStore::default();

@@ -51,8 +51,9 @@ pub enum Ownership {
     /// Keys of the datasets of its experiment.
     #[default]
     Datasets,
-    /// All keys below its roots.
-    Everything,
+    /// Keys of the checks of a store: those of `plimsoll probe` and of `plimsoll run consistency`.
+    #[serde(alias = "everything")]
+    Checks,
 }
 
 /// Facts about a store at the start of the run.

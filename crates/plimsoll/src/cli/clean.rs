@@ -56,7 +56,7 @@ fn clean_run(run: &Path, ca_bundle: Option<&Path>) -> Result<(), Exit> {
         ))
     })?;
     let experiment = match environment.owns {
-        Ownership::Everything => None,
+        Ownership::Checks => None,
         Ownership::Datasets => {
             let file = run.join("experiment.toml");
             Some(load(&file.to_string_lossy(), &[]).map_err(Exit::input)?)
@@ -110,8 +110,7 @@ fn clean_store(
             facts.url
         )));
     }
-    let owned =
-        experiment.map_or_else(CleanupScope::everything, |e| CleanupScope::of_phases(&e.phases, shard));
+    let owned = experiment.map_or_else(CleanupScope::checks, |e| CleanupScope::of_phases(&e.phases, shard));
     clean_one(facts, store.as_ref(), &space, &owned.created_by_process(pid))?;
     for (space, owned) in experiment.iter().flat_map(|e| tables(e, store.prefix())) {
         clean_one(facts, store.as_ref(), &space, &owned.created_by_process(pid))?;
@@ -127,11 +126,11 @@ fn clean_store(
 }
 
 /// Returns true if `root` is the root of run `id` below the prefix of its store. Shards share the root of
-/// their group. Environments of earlier versions have no ID, which matches any root below the prefix.
+/// their group.
 fn is_root_of(root: &str, prefix: &str, id: &str) -> bool {
     let group = id.split('.').next().unwrap_or(id);
     let below = root.strip_prefix(prefix).and_then(|rest| rest.strip_prefix("plimsoll/"));
-    below.is_some_and(|rest| id.is_empty() || rest.strip_suffix('/') == Some(group))
+    below.is_some_and(|rest| !group.is_empty() && rest.strip_suffix('/') == Some(group))
 }
 
 /// Returns true if a phase inserts records for a time, so that their number is unknown.
@@ -210,7 +209,7 @@ mod tests {
         let id = "20261121T040505-0123456789ab";
         let root = format!("team/plimsoll/{id}/");
         assert!(is_root_of(&root, "team/", id) && is_root_of(&root, "team/", &format!("{id}.1of4")));
-        assert!(is_root_of(&root, "team/", ""), "earlier versions wrote no ID");
+        assert!(!is_root_of(&root, "team/", ""), "a record without an ID owns nothing");
         assert!(!is_root_of(&root, "", id), "another prefix");
         assert!(!is_root_of(&root, "team/", "20261121T040505-ffffffffffff"), "another run");
     }

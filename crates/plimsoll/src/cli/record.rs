@@ -38,7 +38,7 @@ impl Record {
         let environment = Environment {
             version: env!("CARGO_PKG_VERSION").into(),
             run: id.to_string(),
-            owns: Ownership::Everything,
+            owns: Ownership::Checks,
             pid: std::process::id(),
             machine: Machine::default(),
             stores: facts.clone(),
@@ -63,7 +63,7 @@ impl Record {
     /// # Errors
     /// Exit code 3 if the clean-up failed, 130 after Ctrl-C.
     pub fn finish(mut self) -> Result<(), Exit> {
-        let (owned, facts) = (CleanupScope::everything(), &mut self.facts);
+        let (owned, facts) = (CleanupScope::checks(), &mut self.facts);
         let failed = delete_written(&self.sites, &owned, facts, &Silent, &self.path, &self.control);
         failed.map_or(Ok(()), |problem: RunError| Err(Exit::from(problem)))?;
         let _ = std::fs::remove_file(self.path.join("environment.json"));
