@@ -95,7 +95,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "cost tiering",
         &[
-            "plimsoll cost tiering --hot aws-s3-express --cold cloudflare-r2 --put 1M --object-size 1MiB --keep 30d",
+            "plimsoll cost tiering --hot aws-s3-express --cold cloudflare-r2 --hot-reads 80% --put 1M --object-size 1MiB --keep 30d",
         ],
     ),
     ("advise", &["plimsoll advise plimsoll-runs/RUN --storage 10TB --get 50M --object-size 64KiB"]),
