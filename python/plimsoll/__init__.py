@@ -2,7 +2,7 @@
 
     import plimsoll
 
-    run = plimsoll.load("plimsoll-runs/20261121T120000-0a1b")
+    run = plimsoll.load("plimsoll-runs/20261121T120000-0a1b2c3d4e5f")
     run.windows                       # one row per store, phase, repeat, block, step and operation
     run.intervals                     # one row per second, store, phase and operation
     run.latency("get").quantile(0.99) # milliseconds, from merged histograms, never an average of percentiles

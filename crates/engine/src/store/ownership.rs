@@ -26,7 +26,7 @@ impl RunId {
         RunId(format!("{}-{:012x}", start.strftime("%Y%m%dT%H%M%S"), salt & 0xffff_ffff_ffff))
     }
 
-    /// Parses an ID. The salt may have 4 to 16 hexadecimal digits, because earlier versions wrote four. Returns
+    /// Parses an ID. The salt has 4 to 16 hexadecimal digits; new IDs have 12. Returns
     /// `None` for any other text.
     pub fn parse(text: &str) -> Option<RunId> {
         let (start, salt) = text.split_once('-')?;
