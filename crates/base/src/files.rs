@@ -129,8 +129,8 @@ impl<R: Read> Read for Expanded<R> {
     }
 }
 
-/// Reads a line, with its line ending, into an empty buffer. Returns false if it is longer than `most` bytes; the buffer
-/// is empty at the end of the file.
+/// Reads a line, with its line ending, into a buffer. Returns false if it is longer than `most` bytes. The buffer is
+/// empty at the end of the file.
 ///
 /// # Errors
 /// If the file cannot be read.
