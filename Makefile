@@ -1,5 +1,5 @@
 # CI runs the same targets as a developer's machine.
-.PHONY: build gateway dist lint dev t prepare binaries stand-ins package test test-rust test-clients test-full test-infra test-edge test-fleet test-servers test-s3-tests test-s3-tests-gateway bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-logs bench-prices bench-kills bench-fuzz bench-simulation bench-gateway bench-idle schema screenshot sentences
+.PHONY: build gateway dist lint dev t prepare binaries stand-ins package test test-rust test-clients test-full test-infra test-edge test-fleet test-servers test-s3-tests test-s3-tests-gateway bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-logs bench-prices bench-kills bench-fuzz bench-simulation bench-gateway bench-idle bench-slow schema screenshot sentences
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -140,6 +140,10 @@ bench-gateway: build gateway $(VERSITYGW) $(MINIO)
 	cargo bench -p plimsoll-bench --bench engines
 	for bench in packing.py gateway_latency.py "moves.py small" "moves.py large" tier_down.py placing_kills.py rolling.py; do \
 	  PATH="$$(go env GOPATH)/bin:$$PATH" $(PYTHON) benches/$$bench || exit 1; done
+
+# Memory of the gateway while thousands of clients read slowly; two minutes.
+bench-slow: gateway $(VENV)/ready
+	$(PYTHON) benches/slow_readers.py
 
 # Measures an authenticated client while idle connections and incomplete request heads are open; two minutes.
 bench-idle: dist
