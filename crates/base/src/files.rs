@@ -20,7 +20,7 @@ fn refused(problem: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, problem)
 }
 
-/// Opens options of which no link is followed; the error says so.
+/// Opens a file, and fails if the path is a symbolic link.
 fn without_links(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     // Without O_NONBLOCK, opening a pipe waits for its other end.
     options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).map_err(|error| {

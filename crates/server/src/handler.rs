@@ -114,8 +114,9 @@ impl Exchange {
             cors::grant(service, parts, answer.headers_mut()).await;
         }
         self.identify(&mut answer);
-        if is_ambiguous(&self.parts, stamps) {
-            // It is unknown where the next request begins.
+        let is_unread = !self.incoming.is_end_stream() && expects_continue(&self.parts);
+        if is_unread || is_ambiguous(&self.parts, stamps) {
+            // The client may send the body or not, or it is unknown where the next request begins.
             answer.headers_mut().insert("connection", HeaderValue::from_static("close"));
         }
         answer

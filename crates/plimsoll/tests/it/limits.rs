@@ -69,6 +69,19 @@ fn clients_without_progress_are_disconnected() {
     assert_eq!(server.ask("HEAD", "/bkt/k", &[], b"").status, 404, "an incomplete body creates no object");
 }
 
+/// Regression test: after the refusal of a body that the client had announced with `Expect`, the connection was closed
+/// without a notice, and the next request of the client failed.
+#[test]
+fn a_refused_body_that_was_not_sent_ends_the_connection_with_a_notice() {
+    let server = server(ServerSettings::default());
+    let mut stream = server.connect();
+    write!(stream, "PUT /bkt/k HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("connection: close"), "{answer}");
+}
+
 /// Regression test: the parser of HTTP drops `Content-Length` beside `Transfer-Encoding`, and the request was accepted.
 #[test]
 fn a_body_whose_length_is_declared_twice_is_refused_and_ends_the_connection() {
