@@ -50,8 +50,8 @@ impl ReadMemory {
         sizes.into_iter().flatten().find_map(|size| Some((size, self.pool.try_reserve(size as u64)?)))
     }
 
-    /// Returns a range of a body that is in memory, with a place in the pool if it needs one; `None` if the pool
-    /// is used up. A range of less than half of the body does not keep the body in memory.
+    /// Returns a range of a body in memory; a range above [`SMALL`] bytes takes a place in the pool. Returns `None` if
+    /// the pool is used up. A range of less than half of the body does not keep the body in memory.
     pub fn hold(&self, body: &Bytes, range: &Range<u64>) -> Option<Bytes> {
         let mut bytes = body.slice(range.start as usize..range.end as usize);
         let reservation = match bytes.len() {

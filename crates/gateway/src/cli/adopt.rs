@@ -140,7 +140,7 @@ fn print(arguments: &Arguments, adopted: &Adopted) -> Result<(), Exit> {
     let verb = if arguments.dry_run { "can be adopted" } else { "adopted" };
     let Adopted { objects, bytes, existing, skipped } = adopted;
     for key in skipped {
-        say(&format!("not adopted: {key}: the gateway cannot address this key in the tier\n"))?;
+        say(&format!("not adopted: {key}: the gateway cannot address or read this key in the tier\n"))?;
     }
     say(&format!("{objects} objects with {bytes} bytes {verb}, {existing} are adopted or exist already\n"))
 }
