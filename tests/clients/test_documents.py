@@ -237,3 +237,51 @@ def test_the_paths_that_a_document_names_exist(document):
         # ARCHITECTURE.md omits `crates/` and names tests relative to their crate.
         places = [name, f"crates/{name}", f"crates/plimsoll/{name}", f"crates/gateway/{name}"]
         assert any(os.path.exists(os.path.join(ROOT, place)) for place in places), f"{document}: {name}"
+
+
+def flags(binary, command=()):
+    """Returns the defaults of the flags of a program and its commands, as the help shows them."""
+    text = subprocess.run([binary, *command, "--help"], capture_output=True, text=True).stdout
+    # A flag begins a paragraph, and its default ends it.
+    found = {}
+    for part in re.split(r"\n(?= +(?:-\w, )?--)", text):
+        name, default = re.match(r" +(?:-\w, )?(--[\w-]+)", part), re.search(r"\[default:\s+(.+?)\]", part, re.DOTALL)
+        if name and default:
+            found.setdefault(name[1], set()).add(" ".join(default[1].split()))
+    if not command:
+        for name in re.findall(r"^  ([a-z][a-z-]+) ", text.partition("ommands:\n")[2] or text, re.MULTILINE):
+            for flag, defaults in flags(binary, (name,)).items():
+                found.setdefault(flag, set()).update(defaults)
+    return found
+
+
+def same(text):
+    """Returns a value without the differences between prose and flags: `24 hours` and `24h`, `10%` and `10`."""
+    text = re.sub(r"[\s`\"%]", "", text)
+    return re.sub(r"(second|minute|hour|day)s?$", lambda unit: unit[1][0], text)
+
+
+def claims_about_flags():
+    """Returns the defaults of flags that the documents state: `--flag` (VALUE), and the rows of tables."""
+    found = []
+    for document in documents():
+        with open(os.path.join(ROOT, document)) as file:
+            text = file.read()
+        stated = re.findall(r"`(--[\w-]+)`\s\((\d[^)]*)\)", text)
+        for table in re.findall(r"\| flag \| default \|.*\n\|[- |]+\n((?:\|.*\n)+)", text):
+            stated += re.findall(r"^\| `(--[\w-]+)` \| ([^|]+?) \|", table, re.MULTILINE)
+        found += [(document, flag, default) for flag, default in stated]
+    return found
+
+
+def test_the_documents_state_the_defaults_of_flags_as_they_are():
+    actual = {}
+    for binary in (PLIMSOLL, GATEWAY):
+        for flag, defaults in flags(binary).items():
+            actual.setdefault(flag, set()).update(map(same, defaults))
+    claims = claims_about_flags()
+    assert len(claims) >= 9, claims
+    for document, flag, default in claims:
+        # The half of the memory is a number in the help of no machine.
+        if default != "half of the memory":
+            assert same(default) in actual.get(flag, ()), f"{document}: {flag} {default}, actually {actual.get(flag)}"

@@ -119,4 +119,15 @@ mod tests {
             assert!(!message.contains("topsecret") && message.contains("accounts.toml"), "{message}");
         }
     }
+
+    #[test]
+    fn the_defaults_of_the_document_are_those_of_the_code() {
+        let document = include_str!("../../../docs/gateway.md");
+        let claims = plimsoll_testing::defaults::claims(document);
+        let rights = |text: &str| loaded(text, 0o600).unwrap().find("backup").unwrap().rights.clone();
+        let claim = |key: &str| claims.iter().find(|claim| claim.line.starts_with(key)).unwrap();
+        assert_eq!(rights(&claim("write =").with), rights(&claim("write =").without));
+        let all = claim("buckets =").with.replace("\"all\"", "[\"*\"]");
+        assert_eq!(rights(&all), rights(&claim("buckets =").without));
+    }
 }

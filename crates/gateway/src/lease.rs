@@ -52,7 +52,7 @@ impl Leader {
 /// # Errors
 /// If the catalog cannot be read.
 pub fn leader(t: &mut dyn Transaction) -> Result<Leader, CatalogError> {
-    let row = t.get(keys::LEASES)?;
+    let row = t.last_known(keys::LEASES)?;
     Ok(row.map(|row| intact(Leader::decode(&row.head))).transpose()?.unwrap_or_default())
 }
 
@@ -74,7 +74,7 @@ fn renew(t: &mut dyn Transaction, session: Session, now_ms: u64) {
 /// # Errors
 /// If the catalog cannot be read.
 pub fn is_alive(t: &mut dyn Transaction, session: Session, now_ms: u64) -> Result<bool, CatalogError> {
-    Ok(t.get(&keys::lease(session))?.is_some_and(|row| lasts(&row, now_ms)))
+    Ok(t.last_known(&keys::lease(session))?.is_some_and(|row| lasts(&row, now_ms)))
 }
 
 /// Begins a session. If the catalog is not shared, all earlier sessions have ended.

@@ -81,6 +81,11 @@ fn is_current(t: &mut dyn Transaction, location: &Location, garbage: &Garbage) -
     Ok(head.is_none_or(|head| head.switched == garbage.switched))
 }
 
+/// Returns true if the bytes at a place may be deleted, and removes the place from the row of its blob.
+fn is_free(t: &mut dyn Transaction, location: &Location, garbage: &Garbage) -> Result<bool, CatalogError> {
+    Ok(is_current(t, location, garbage)? && forget(t, location, &garbage.blob)?)
+}
+
 /// Deletes the bytes whose time has come. No row refers to them before they are deleted, and the entry is removed
 /// afterwards, so a crash repeats the deletion. Entries of a tier that does not answer stay.
 ///
@@ -123,12 +128,19 @@ async fn delete<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Resu
         .transact_in(epoch, 0, move |t| {
             t.use_reserve();
             // The entry is gone if a rollback has cancelled it.
-            let exists = t.get(&cancelled)?.is_some();
-            let is_free = exists && is_current(t, &place, &garbage)? && forget(t, &place, &garbage.blob)?;
-            if !is_free {
-                t.delete(cancelled);
+            let free = match t.get(&cancelled) {
+                Ok(None) => Ok(false),
+                Ok(Some(_)) => is_free(t, &place, &garbage),
+                Err(error) => Err(error),
+            };
+            match free {
+                // A lost record may have made the bytes those of an object. The entry stays.
+                Err(CatalogError::Damaged { .. }) => return Ok(Ok(false)),
+                Ok(false) => t.delete(cancelled),
+                Ok(true) => {}
+                Err(error) => return Err(error),
             }
-            Ok(Ok(is_free))
+            Ok(Ok(matches!(free, Ok(true))))
         })
         .await?;
     if !is_free {

@@ -1,5 +1,7 @@
 //! Reasons why a blob cannot be written or read.
 
+use crate::disk::ballast;
+
 /// Reason why a blob cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
@@ -27,8 +29,8 @@ impl BlobError {
     pub fn is_unavailable(&self) -> bool {
         match self {
             BlobError::Store(error) => !matches!(error, object_store::Error::NotFound { .. }),
-            BlobError::NoTier(_) => true,
-            BlobError::Damaged { .. } | BlobError::Io(_) => false,
+            BlobError::NoTier(_) | BlobError::Io(_) => true,
+            BlobError::Damaged { .. } => false,
         }
     }
 
@@ -40,8 +42,7 @@ impl BlobError {
             BlobError::Damaged { .. } | BlobError::NoTier(_) => None,
         };
         while let Some(error) = source {
-            let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-            if kind == Some(std::io::ErrorKind::StorageFull) {
+            if error.downcast_ref().is_some_and(ballast::is_full) {
                 return true;
             }
             source = error.source();

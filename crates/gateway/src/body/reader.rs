@@ -209,7 +209,11 @@ type Verified = Result<Bytes, u64>;
 impl Chunks {
     /// Fills a buffer. Returns the offset of a chunk whose checksum is wrong; `None` if there is none.
     fn fill(&self, buffer: &mut [u8]) -> std::io::Result<Option<u64>> {
-        self.file.read_exact_at(buffer, self.start)?;
+        match self.file.read_exact_at(buffer, self.start) {
+            // The file was cut meanwhile.
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(Some(self.start)),
+            read => read?,
+        }
         let Some(crcs) = &self.crcs else { return Ok(None) };
         let mut chunks = (self.start / CHUNK as u64..).zip(buffer.chunks(CHUNK));
         let wrong = chunks.find(|(number, chunk)| crcs.get(*number as usize) != Some(&crc32c(chunk)));

@@ -17,6 +17,8 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
+use crate::disk::ballast::is_full;
+
 /// A value to be written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Value {
@@ -93,10 +95,19 @@ pub enum CatalogError {
 
 impl From<std::io::Error> for CatalogError {
     fn from(error: std::io::Error) -> CatalogError {
-        match error.kind() {
-            std::io::ErrorKind::StorageFull => CatalogError::DiskFull,
-            _ => CatalogError::Io(error.to_string()),
-        }
+        if is_full(&error) { CatalogError::DiskFull } else { CatalogError::Io(error.to_string()) }
+    }
+}
+
+/// Returns nothing in place of a row that is in doubt because a record is lost. Work in the background leaves such rows
+/// as they are: to write one again would make it look certain.
+///
+/// # Errors
+/// Any other error.
+pub fn unless_in_doubt<T>(found: Result<Option<T>, CatalogError>) -> Result<Option<T>, CatalogError> {
+    match found {
+        Err(CatalogError::Damaged { .. }) => Ok(None),
+        found => found,
     }
 }
 
@@ -105,8 +116,24 @@ pub trait Transaction {
     /// Returns the row of a key.
     ///
     /// # Errors
-    /// If the catalog cannot be read.
+    /// If the catalog cannot be read, or a record that may have replaced or removed the row is lost.
     fn get(&mut self, key: &[u8]) -> Result<Option<Row>, CatalogError>;
+
+    /// Returns the row of a key, even if a record that may have replaced or removed it is lost.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    fn last_known(&mut self, key: &[u8]) -> Result<Option<Row>, CatalogError> {
+        self.get(key)
+    }
+
+    /// Checks that a key without a row has none because nobody has written it, and not because its record is lost.
+    ///
+    /// # Errors
+    /// If the record of the key may be lost.
+    fn check_absent(&self, _key: &[u8]) -> Result<(), CatalogError> {
+        Ok(())
+    }
 
     /// Returns the value of a row that this transaction returned.
     ///
@@ -125,11 +152,6 @@ pub trait Transaction {
 
     /// Removes a key; a missing key is not an error.
     fn delete(&mut self, key: Vec<u8>);
-
-    /// Returns true if damage may hide rows, so that a key without a row may have had one.
-    fn may_miss_rows(&self) -> bool {
-        false
-    }
 
     /// Lets the transaction use the reserve of a full disk, because it helps to free space.
     fn use_reserve(&mut self) {}

@@ -6,6 +6,7 @@ use super::Exit;
 use super::out::say;
 use super::place::StoreArguments;
 use crate::ambient::now_ms;
+use crate::catalog::embedded::document;
 use crate::catalog::embedded::manifest::Manifest;
 use crate::catalog::embedded::segment::HEADER;
 use crate::catalog::embedded::segment_list::SegmentList;
@@ -38,9 +39,13 @@ pub fn status(arguments: &Arguments) -> Result<(), Exit> {
     let disk = RealDisk::new(&catalog).map_err(|e| place.fail(&e))?;
     let written = std::fs::metadata(Manifest::path(&catalog)).and_then(|found| found.modified()).ok();
     let written = written.and_then(|time| jiff::Timestamp::try_from(time).ok());
-    let manifest = Manifest::load(&disk).map_err(|e| place.fail(&e))?.unwrap_or_default();
+    let (manifest, manifest_problem) =
+        document::or_damage(Manifest::load(&disk)).map_err(|e| place.fail(&e))?;
+    let (list, list_problem) = document::or_damage(SegmentList::load(&disk)).map_err(|e| place.fail(&e))?;
+    let problems: Vec<String> = manifest_problem.into_iter().chain(list_problem).collect();
+    let manifest = manifest.flatten().unwrap_or_default();
     // The list may be newer than its copy in the manifest.
-    let list = SegmentList::load(&disk).map_err(|e| place.fail(&e))?.unwrap_or_default();
+    let list = list.flatten().unwrap_or_default();
     let list = if list.version >= manifest.list.version { list } else { manifest.list.clone() };
     if arguments.json {
         // The salt is secret: with it, a client could write bytes that look like a part of the log.
@@ -59,14 +64,17 @@ pub fn status(arguments: &Arguments) -> Result<(), Exit> {
             "state      {state}\nindex of   {as_of}\nsegments   {}, {bytes} bytes, {garbage}% garbage\ntables     {}\ndamage     {}\n",
             list.segments.len(),
             manifest.tables.len(),
-            list.damage.len(),
+            list.damage.len() + problems.len(),
         ))?;
+        for problem in &problems {
+            say(&format!("damaged: {problem}; the next start builds it again\n"))?;
+        }
         for damage in &list.damage {
             say(&format!("damaged: {} at offset {}: {}\n", damage.file, damage.offset, damage.problem))?;
         }
     }
     if list.damage.is_empty() {
-        return Ok(());
+        return if problems.is_empty() { Ok(()) } else { Err(Exit::check("the index is damaged")) };
     }
     Err(Exit::check("the log is damaged; run `plimsoll-gateway scrub` to list the affected objects"))
 }

@@ -429,4 +429,21 @@ when = "age > 7d"
             assert!(error.contains(problem) && at == line, "{to}: {at:?} {error}");
         }
     }
+
+    #[test]
+    fn the_defaults_of_the_documents_are_those_of_the_code() {
+        let claims = plimsoll_testing::defaults::claims(include_str!("../../../../docs/tiers.md"));
+        let mut checked = 0;
+        for claim in claims {
+            // Without limits, and with a variable of the database's client: neither is a value of the setting.
+            if claim.line.starts_with("[budget]") || claim.line.starts_with("password_env") {
+                continue;
+            }
+            let (with, without) = (Config::parse(&claim.with), Config::parse(&claim.without));
+            assert!(with.is_ok(), "{}: {with:?}", claim.line);
+            assert_eq!(with, without, "{}", claim.line);
+            checked += 1;
+        }
+        assert_eq!(checked, 10);
+    }
 }

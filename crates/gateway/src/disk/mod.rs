@@ -1,6 +1,7 @@
 //! The operations that the catalog needs from a disk, and their order: a file and its directory entry are durable only
 //! after both were synced.
 
+pub mod ballast;
 pub mod real;
 
 use std::io;

@@ -6,11 +6,19 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::ballast::Ballast;
 use super::{Disk, DiskFile};
 
 /// A directory of the file system.
 pub struct RealDisk {
     root: PathBuf,
+    ballast: Arc<Ballast>,
+}
+
+/// A file of a [`RealDisk`].
+struct RealFile {
+    file: File,
+    ballast: Arc<Ballast>,
 }
 
 /// Creates a directory and its missing parents, and makes their entries durable.
@@ -37,7 +45,16 @@ impl RealDisk {
     /// If the directory cannot be created.
     pub fn new(root: &Path) -> io::Result<RealDisk> {
         create_directory(root)?;
-        Ok(RealDisk { root: root.to_path_buf() })
+        Ok(RealDisk { root: root.to_path_buf(), ballast: Arc::new(Ballast::new(root)) })
+    }
+
+    /// Returns the space that is given up when the disk is full.
+    pub fn ballast(&self) -> &Arc<Ballast> {
+        &self.ballast
+    }
+
+    fn file(&self, file: File) -> Arc<dyn DiskFile> {
+        Arc::new(RealFile { file, ballast: Arc::clone(&self.ballast) })
     }
 
     fn path(&self, directory: &str, name: &str) -> PathBuf {
@@ -45,43 +62,44 @@ impl RealDisk {
     }
 }
 
-impl DiskFile for File {
+impl DiskFile for RealFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.write_all_at(bytes, offset)
+        self.ballast.or_give_up(|| self.file.write_all_at(bytes, offset))
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.read_exact_at(buffer, offset)
+        self.file.read_exact_at(buffer, offset)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.sync_data()
+        self.file.sync_data()
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn truncate(&self, length: u64) -> io::Result<()> {
-        self.set_len(length)
+        self.file.set_len(length)
     }
 }
 
 impl Disk for RealDisk {
     fn create(&self, directory: &str, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let path = self.root.join(directory);
-        create_directory(&path)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true);
-        Ok(Arc::new(options.open(self.path(directory, name))?))
+        let create = || create_directory(&path).and_then(|()| options.open(path.join(name)));
+        Ok(self.file(self.ballast.or_give_up(create)?))
     }
 
     fn open(&self, directory: &str, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(OpenOptions::new().read(true).write(true).open(self.path(directory, name))?))
+        Ok(self.file(OpenOptions::new().read(true).write(true).open(self.path(directory, name))?))
     }
 
     fn rename(&self, directory: &str, from: &str, to: &str) -> io::Result<()> {
-        std::fs::rename(self.path(directory, from), self.path(directory, to))
+        let (from, to) = (self.path(directory, from), self.path(directory, to));
+        self.ballast.or_give_up(|| std::fs::rename(&from, &to))
     }
 
     fn remove(&self, directory: &str, name: &str) -> io::Result<()> {

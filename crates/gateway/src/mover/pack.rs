@@ -17,7 +17,7 @@ use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, BlobName, Location};
 use crate::body::pack_file::{Header, START, Slice};
 use crate::catalog::embedded::head_only;
-use crate::catalog::{Catalog, CatalogError, Transaction, Value};
+use crate::catalog::{Catalog, CatalogError, Transaction, Value, unless_in_doubt};
 use crate::object::body::BodyError;
 use crate::object::discard::discard_row;
 use crate::object::garbage::{GRACE_MS, discard_blob};
@@ -253,7 +253,7 @@ fn switch_rows(
     // Rows must not refer to a pack file that was closed without them, and may be deleted.
     let Some(mut live) = live::load(t, pack_file)?.filter(|live| live.open) else { return Ok(packed) };
     for (candidate, slice) in rows {
-        let Some(row) = t.get(&candidate.catalog_key)? else { continue };
+        let Some(row) = unless_in_doubt(t.get(&candidate.catalog_key))? else { continue };
         let value = match t.value(&row) {
             Err(CatalogError::Damaged { .. }) => continue,
             value => value?,

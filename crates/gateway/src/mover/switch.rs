@@ -8,7 +8,7 @@ use crate::ambient::now_ms;
 use crate::body::blob::text;
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
 use crate::catalog::embedded::head_only;
-use crate::catalog::{Catalog, CatalogError, Transaction, Value};
+use crate::catalog::{Catalog, CatalogError, Transaction, Value, unless_in_doubt};
 use crate::guard::{self, Guard};
 use crate::object::Store;
 use crate::object::keys::{self, BlobName};
@@ -18,7 +18,7 @@ use crate::object::keys::{self, BlobName};
 /// # Errors
 /// Returns the error of the catalog.
 pub fn unchanged(t: &mut dyn Transaction, plan: &Move) -> Result<Option<(BlobHead, Value)>, CatalogError> {
-    let Some(row) = t.get(&keys::blob(&plan.blob))? else { return Ok(None) };
+    let Some(row) = unless_in_doubt(t.get(&keys::blob(&plan.blob)))? else { return Ok(None) };
     let head = BlobHead::decode(&row.head);
     let head = head.filter(|head| head.state == State::Complete && head.version == plan.version);
     head.map(|head| Ok((head, t.value(&row)?))).transpose()

@@ -17,8 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::error::for_client;
 use super::{Store, keys};
 use crate::ambient::wall_now;
-use crate::catalog::intact;
-use crate::catalog::{Catalog, CatalogError, Transaction, Value};
+use crate::catalog::{Catalog, CatalogError, Row, Transaction, Value, intact, unless_in_doubt};
 
 /// Document of a bucket in the catalog.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -161,6 +160,27 @@ fn encode(document: &Document) -> Value {
     Value { properties: serde_json::to_vec(document).unwrap_or_default().into(), ..Value::default() }
 }
 
+/// Returns the number of a new bucket. No object may have it.
+fn next_number(t: &mut dyn Transaction) -> Result<u32, CatalogError> {
+    let number = |row: Row| row.head[..].try_into().ok().map(u32::from_be_bytes);
+    let mut next = match t.get(keys::NEXT_BUCKET) {
+        Err(CatalogError::Damaged { .. }) => t.last_known(keys::NEXT_BUCKET)?.and_then(number).unwrap_or(1),
+        row => return Ok(row?.and_then(number).unwrap_or(1)),
+    };
+    // A lost record may have given the number to a bucket.
+    while let Some((key, _)) = t.first(keys::OBJECTS, &keys::objects(next, ""))? {
+        next = keys::bucket_number(&key).unwrap_or(next) + 1;
+    }
+    let mut from = keys::BUCKETS.to_vec();
+    while let Some((key, row)) = t.first(keys::BUCKETS, &from)? {
+        let document = unless_in_doubt(t.value(&row).map(Some))?;
+        let document = document.and_then(|value| serde_json::from_slice::<Document>(&value.properties).ok());
+        next = next.max(document.map_or(0, |document| document.number + 1));
+        from = [key.as_slice(), &[0]].concat();
+    }
+    Ok(next)
+}
+
 impl<C: Catalog> Store<C> {
     /// Returns the bucket called `name`.
     pub(super) fn find_bucket(&self, name: &str) -> Result<Arc<Bucket>, ApiError> {
@@ -169,7 +189,12 @@ impl<C: Catalog> Store<C> {
         drop(buckets);
         let known = known.transpose();
         if !self.catalog.is_shared() {
-            return known.map_err(for_client)?.ok_or_else(no_bucket);
+            let known = known.map_err(for_client)?;
+            if known.is_none() {
+                // The record of a bucket may be lost.
+                self.catalog.get(&keys::bucket(name)).map_err(for_client)?;
+            }
+            return known.ok_or_else(no_bucket);
         }
         let found = self.look_up_bucket(name, known.ok().flatten().as_ref()).map_err(for_client)?;
         if found.is_none() {
@@ -230,8 +255,7 @@ impl<C: Catalog> Store<C> {
                 if t.get(&key)?.is_some() {
                     return Ok(Err(ApiError::new(ErrorCode::BucketAlreadyOwnedByYou)));
                 }
-                let next = t.get(keys::NEXT_BUCKET)?;
-                let number = next.and_then(|row| row.head[..].try_into().ok()).map_or(1, u32::from_be_bytes);
+                let number = next_number(t)?;
                 let value = encode(&Document::new(number, region, owner, acl));
                 let encoded = value.properties.clone();
                 t.put(key, value);

@@ -3,18 +3,24 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use plimsoll_server::conditions::DeleteConditions;
+use plimsoll_server::conditions::{DeleteConditions, WriteConditions};
 use plimsoll_server::config::acl::CannedAcl;
 use plimsoll_server::config::tags::Tags;
 use plimsoll_server::error::ErrorCode;
-use plimsoll_server::service::{BucketChange, NewBucket, ObjectService};
+use plimsoll_server::service::{BucketChange, NewBucket, NewObject, ObjectChange, ObjectService};
 
-use super::Store;
+use super::live::{self, Live};
+use super::row::{Body, Head};
+use super::{Store, keys};
 use crate::blocking::block_on;
+use crate::body::pack_file::Slice;
 use crate::catalog::any::AnyCatalog;
+use crate::catalog::{Catalog, Value};
 use crate::scrub::scrub;
 use crate::simulation::time::Replaced;
-use crate::testing::{BUCKET, TempDir, World, delete, get, get_from, open_directory, put, put_in};
+use crate::testing::{
+    BUCKET, TempDir, World, delete, get, get_from, new_object, open_directory, put, put_in, put_new,
+};
 
 fn open(root: &Path) -> Store<AnyCatalog> {
     open_directory(root, Default::default(), &Arc::default(), 1 << 20)
@@ -27,8 +33,10 @@ async fn create(store: &Store<AnyCatalog>, bucket: &str) {
 
 /// Changes the first byte of the last place of a text in the log.
 fn damage(root: &Path, text: &str) {
-    for entry in std::fs::read_dir(root.join("log")).unwrap() {
-        let path = entry.unwrap().path();
+    let entries = std::fs::read_dir(root.join("log")).unwrap();
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    for path in paths.into_iter().rev() {
         let mut bytes = std::fs::read(&path).unwrap();
         let found = bytes.windows(text.len()).rposition(|window| window == text.as_bytes());
         if let Some(at) = found {
@@ -108,6 +116,121 @@ fn a_damaged_current_version_can_be_replaced_and_deleted() {
             let error = get_from(&store, BUCKET, key, Some(version)).await.unwrap_err();
             assert_eq!(error.code, ErrorCode::NoSuchVersion, "{key}");
         }
+    });
+}
+
+/// Loses the last record that contains a text, as a crash of the process and a flipped bit would.
+fn lose(store: Store<AnyCatalog>, root: &Path, text: &str) -> Store<AnyCatalog> {
+    drop(store);
+    damage(root, text);
+    open(root)
+}
+
+/// Regression test: a conditional write, a change of tags and a delete of a version took the row before a lost record
+/// for the current one.
+#[test]
+fn only_a_write_without_conditions_replaces_an_object_whose_record_is_lost() {
+    let dir = TempDir::new("lost-record");
+    let store = open(dir.path());
+    let first = block_on(async {
+        create(&store, BUCKET).await;
+        store.configure_bucket(BUCKET, BucketChange::Versioning(true)).await.unwrap();
+        put_in(&store, BUCKET, "victim", b"first").await.unwrap().unwrap()
+    });
+    store.catalog.close().unwrap();
+    drop(store);
+    let store = open(dir.path());
+    block_on(put(&store, "victim", b"second")).unwrap();
+    // The object and the version that it has replaced: the second is the last record.
+    let store = lose(store, dir.path(), "victim");
+    block_on(async {
+        let bucket = store.bucket(BUCKET).await.unwrap();
+        assert_eq!(get(&store, "victim").await.unwrap_err().code, ErrorCode::InternalError);
+        let if_none_match = Some("*".to_string());
+        let conditions = WriteConditions { if_none_match, ..WriteConditions::default() };
+        let new = || NewObject { conditions: conditions.clone(), ..new_object() };
+        let refused = put_new(&store, BUCKET, "victim", new(), b"third").await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::InternalError);
+        put_new(&store, BUCKET, "another", new(), b"third").await.unwrap();
+        let tags = ObjectChange::Tags(Tags(vec![("a".into(), "b".into())]));
+        let changed = store.change_object(&bucket, "victim", None, tags).await.unwrap_err();
+        assert_eq!(changed.code, ErrorCode::InternalError);
+        put(&store, "victim", b"fourth").await.unwrap();
+        assert_eq!(get(&store, "victim").await.unwrap().1, b"fourth");
+        // The write has not made the older row look certain.
+        let old = get_from(&store, BUCKET, "victim", Some(&first)).await;
+        assert!(old.as_ref().is_ok_and(|(_, body)| body == b"first") || old.is_err(), "{old:?}");
+    });
+}
+
+/// Regression test: the next write of an object whose record was lost released its slice of a pack file a second time,
+/// and the pack file was deleted although another object used it.
+#[test]
+fn a_write_over_a_lost_record_does_not_count_a_slice_again() {
+    let dir = TempDir::new("lost-slice");
+    let store = open(dir.path());
+    let pack_file = [7; 16];
+    let slice = Slice { pack_file, offset: 0, size: 5, crc: 0 };
+    block_on(async {
+        create(&store, BUCKET).await;
+        put(&store, "victim", b"first").await.unwrap();
+        let number = store.bucket(BUCKET).await.unwrap().0.number;
+        store
+            .transact(0, move |t| {
+                let key = keys::current(number, "victim");
+                let row = t.get(&key)?.unwrap();
+                let head = Head { body: Body::Slice(slice), ..Head::decode(&row.head).unwrap() };
+                let value = Value { head: head.encode(), ..t.value(&row)? };
+                t.put(key, value);
+                let counts = Live { size: 10, records: 2, live: 2, live_bytes: 10, bytes: 10, open: false };
+                live::store(t, &pack_file, counts)?;
+                Ok(Ok(()))
+            })
+            .await
+            .unwrap();
+    });
+    store.catalog.close().unwrap();
+    drop(store);
+    let store = open(dir.path());
+    let count = |store: &Store<AnyCatalog>| {
+        let row = store.catalog.get(&keys::pack_file(&pack_file)).unwrap();
+        row.map(|row| Live::decode(&row.head).unwrap().live)
+    };
+    block_on(put(&store, "victim", b"second")).unwrap();
+    assert_eq!(count(&store), Some(1));
+    let store = lose(store, dir.path(), "victim");
+    block_on(async {
+        assert_eq!(get(&store, "victim").await.unwrap_err().code, ErrorCode::InternalError);
+        put(&store, "victim", b"third").await.unwrap();
+        assert_eq!(get(&store, "victim").await.unwrap().1, b"third");
+    });
+    assert_eq!(count(&store), Some(1), "the other object of the pack file");
+}
+
+/// Regression test: a lost counter gave the number of an existing bucket to a new one, which then had its objects.
+#[test]
+fn a_new_bucket_never_has_the_number_of_another() {
+    let dir = TempDir::new("lost-counter");
+    let store = open(dir.path());
+    block_on(create(&store, "first"));
+    store.catalog.close().unwrap();
+    drop(store);
+    let store = open(dir.path());
+    block_on(async {
+        create(&store, "second").await;
+        put_in(&store, "second", "key", b"body").await.unwrap();
+    });
+    drop(store);
+    // The counter is a key of one byte, and its record has the next number behind it.
+    damage(dir.path(), "n\0\0\0\x03");
+    let store = open(dir.path());
+    block_on(async {
+        assert!(store.catalog.get(keys::NEXT_BUCKET).is_err());
+        create(&store, "third").await;
+        let error = get_from(&store, "third", "key", None).await.unwrap_err();
+        assert_eq!(error.code, ErrorCode::NoSuchKey);
+        assert_eq!(store.bucket("third").await.unwrap().0.number, 3);
+        assert_eq!(get_from(&store, "second", "key", None).await.unwrap().1, b"body");
     });
 }
 

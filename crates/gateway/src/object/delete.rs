@@ -6,12 +6,11 @@ use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::service::{Deleted, Versioning};
 
 use super::discard::discard_row;
-use super::row::{Body, Head};
-use super::version::find_version;
-use super::version::{ObjectAddress, head_of, value_of_version};
+use super::row::{Body, Head, parse_version_id};
+use super::version::{ObjectAddress, find_version, head_of, in_doubt, value_of_version};
 use super::{Store, keys};
 use crate::ambient::wall_now;
-use crate::catalog::{Catalog, CatalogError, Row, Transaction, Value};
+use crate::catalog::{Catalog, CatalogError, Row, Transaction, Value, unless_in_doubt};
 
 /// Checks the conditions of a delete on a version. A delete marker satisfies only `*`.
 fn check(conditions: &DeleteConditions, head: Option<&Head>) -> Result<(), ApiError> {
@@ -32,23 +31,22 @@ fn delete_current(
     target: &ObjectAddress,
     conditions: &DeleteConditions,
 ) -> Result<Result<Deleted, ApiError>, CatalogError> {
-    let current = target.current(t)?;
-    if let Err(error) = check(conditions, current.as_ref().map(|(_, head)| head)) {
+    let replaced = target.replaced(t, *conditions != DeleteConditions::default())?;
+    let current = replaced.current.as_ref();
+    if let Err(error) = check(conditions, current.map(|(_, head)| head)) {
         return Ok(Err(error));
     }
     let number = target.bucket.number;
     if target.bucket.info.versioning == Versioning::Off {
-        // Without a row, too: if damage leaves it unknown whether there is an object, there is none from now on.
-        if current.is_some() || t.may_miss_rows() {
+        // Without a row, too: if damage leaves it in doubt whether there is an object, there is none from now on.
+        if current.is_some() || replaced.is_in_doubt {
+            target.make_room(t, &replaced)?;
             t.delete(keys::current(number, &target.key));
-        }
-        if let Some((row, head)) = current {
-            discard_row(t, &head, &row)?;
         }
         return Ok(Ok(Deleted::default()));
     }
-    let generation = target.next_generation(t, current.as_ref())?;
-    let null = target.make_room(t, current.as_ref())?;
+    let generation = target.next_generation(t, current)?;
+    let null = target.make_room(t, &replaced)?;
     let marker = Head {
         marker: true,
         null,
@@ -79,6 +77,10 @@ pub fn delete_version(
     }
     let with_version = target.bucket.is_versioned().then(|| version.to_string());
     let Some((key, row, head)) = found else {
+        let lost = parse_version_id(version).map(|generation| target.version_key(generation));
+        if let Some(key) = lost.filter(|key| t.check_absent(key).is_err()) {
+            t.delete(key);
+        }
         return Ok(Ok(Deleted { version: with_version, marker: false }));
     };
     remove(t, target, &key, &row, &head)?;
@@ -100,7 +102,10 @@ fn remove(
     if key == keys::current(number, &target.key) {
         let prefix = keys::noncurrent(number, &target.key);
         if let Some((newest, row)) = t.first(&prefix, &prefix)? {
-            let value = value_of_version(t, &row)?;
+            let value = match t.get(&newest) {
+                Err(CatalogError::Damaged { .. }) => in_doubt(&head_of(&row)?),
+                found => found.and_then(|_| value_of_version(t, &row))?,
+            };
             t.delete(newest);
             t.put(key.to_vec(), value);
         }
@@ -115,7 +120,7 @@ pub fn remove_generation(
     key: &[u8],
     generation: u64,
 ) -> Result<bool, CatalogError> {
-    let Some(row) = t.get(key)? else { return Ok(false) };
+    let Some(row) = unless_in_doubt(t.get(key))? else { return Ok(false) };
     let head = head_of(&row)?;
     if head.generation != generation || target.bucket.check(t)?.is_err() {
         return Ok(false);
@@ -130,7 +135,7 @@ pub fn expire_generation(
     target: &ObjectAddress,
     generation: u64,
 ) -> Result<bool, CatalogError> {
-    let current = target.current(t)?;
+    let current = unless_in_doubt(target.current(t))?;
     let is_same = current.is_some_and(|(_, head)| head.generation == generation && !head.marker);
     if !is_same || target.bucket.check(t)?.is_err() {
         return Ok(false);

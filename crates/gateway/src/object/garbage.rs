@@ -6,8 +6,7 @@ use super::keys;
 use crate::ambient::now_ms;
 use crate::body::location::{BlobHead, Garbage, Reason, State};
 use crate::catalog::embedded::head_only;
-use crate::catalog::intact;
-use crate::catalog::{CatalogError, Transaction, Value};
+use crate::catalog::{CatalogError, Transaction, Value, intact, unless_in_doubt};
 
 /// Time in milliseconds for which a deleted blob stays, so that open reads can end.
 pub const GRACE_MS: u64 = 10_000;
@@ -20,7 +19,8 @@ pub fn discard_blob(
     grace_ms: u64,
 ) -> Result<(), CatalogError> {
     let key = keys::blob(name);
-    let Some(row) = t.get(&key)? else { return Ok(()) };
+    // A blob that is in doubt stays, and the next sweep finds it if nobody uses it.
+    let Some(row) = unless_in_doubt(t.get(&key))? else { return Ok(()) };
     let head = intact(BlobHead::decode(&row.head))?;
     let at = now_ms() + grace_ms;
     for location in &head.locations {

@@ -77,6 +77,11 @@ pub fn objects(bucket: u32, prefix: &str) -> Vec<u8> {
     start(b'o', bucket, prefix)
 }
 
+/// Returns the number of the bucket of an object; `None` if `catalog_key` is not that of an object.
+pub fn bucket_number(catalog_key: &[u8]) -> Option<u32> {
+    catalog_key.strip_prefix(OBJECTS)?.get(..4)?.try_into().ok().map(u32::from_be_bytes)
+}
+
 /// Returns the prefix of all versions of an object.
 fn object(bucket: u32, key: &str) -> Vec<u8> {
     let mut out = start(b'o', bucket, key);

@@ -9,8 +9,7 @@ use super::keys;
 use crate::body::location::BlobName;
 use crate::body::pack_file::Slice;
 use crate::catalog::embedded::head_only;
-use crate::catalog::intact;
-use crate::catalog::{CatalogError, Transaction};
+use crate::catalog::{CatalogError, Transaction, intact, unless_in_doubt};
 
 /// Bodies of a pack file that objects refer to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -58,9 +57,10 @@ impl Live {
     }
 }
 
-/// Returns the counts of a pack file; `None` if the pack file is not in the catalog.
+/// Returns the counts of a pack file; `None` if the pack file is not in the catalog, or its counts are in doubt. Wrong
+/// counts could lead to the deletion of a pack file that objects still refer to.
 pub fn load(t: &mut dyn Transaction, pack_file: &BlobName) -> Result<Option<Live>, CatalogError> {
-    let row = t.get(&keys::pack_file(pack_file))?;
+    let row = unless_in_doubt(t.get(&keys::pack_file(pack_file)))?;
     row.map(|row| intact(Live::decode(&row.head))).transpose()
 }
 

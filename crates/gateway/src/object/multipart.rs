@@ -23,8 +23,7 @@ use super::write::write_object;
 use super::{Bucket, Store, keys};
 use crate::ambient::wall_now;
 use crate::body::blob::new_name;
-use crate::catalog::intact;
-use crate::catalog::{Catalog, CatalogError, Transaction, Value};
+use crate::catalog::{Catalog, CatalogError, Transaction, Value, intact, unless_in_doubt};
 
 fn no_upload() -> ApiError {
     ApiError::new(ErrorCode::NoSuchUpload)
@@ -122,7 +121,8 @@ fn remove_upload(
     let mut from = prefix.clone();
     while let Some((key, row)) = t.first(&prefix, &from)? {
         let part = intact(StoredPart::decode(&row.head))?;
-        if !keep(&part.info) {
+        // The bytes of a part that is in doubt may belong to an object.
+        if !keep(&part.info) && unless_in_doubt(t.get(&key))?.is_some() {
             part.discard(t)?;
         }
         from = [key.as_slice(), &[0]].concat();
@@ -194,7 +194,7 @@ impl<C: Catalog> Store<C> {
                     return Ok(Err(ApiError::new(ErrorCode::InternalError)));
                 }
                 let key = keys::part(&id, number);
-                if let Some(row) = t.get(&key)? {
+                if let Some(row) = unless_in_doubt(t.get(&key))? {
                     intact(StoredPart::decode(&row.head))?.discard(t)?;
                 }
                 t.put(key, value);
@@ -281,7 +281,7 @@ impl<C: Catalog> Store<C> {
                 let value =
                     Value { head: Bytes::new(), properties: properties.encode(), body: inline.freeze() };
                 let conditions = completion.conditions;
-                let head = write_object(t, &target, head, value, |existing| conditions.check(existing))?;
+                let head = write_object(t, &target, head, value, &conditions)?;
                 let head = match head {
                     Ok(head) => head,
                     Err(error) => return Ok(Err(error)),
@@ -298,7 +298,7 @@ impl<C: Catalog> Store<C> {
         let upload_key = keys::upload(bucket.number, key, &id);
         self.transact(0, move |t| {
             t.use_reserve();
-            if t.get(&upload_key)?.is_none() {
+            if t.last_known(&upload_key)?.is_none() {
                 return Ok(Err(no_upload()));
             }
             remove_upload(t, upload_key, &id, |_| false)?;

@@ -19,7 +19,6 @@ use super::version::{hidden, no_key, no_version};
 use super::{Store, keys};
 use crate::ambient::wall_now;
 use crate::body::blob::text;
-use crate::body::error::BlobError;
 use crate::catalog::intact;
 use crate::catalog::{Catalog, CatalogError, Row};
 
@@ -51,16 +50,17 @@ impl AsRef<ObjectInfo> for Object {
     }
 }
 
-/// Returns the error for a body that cannot be read: 500 if its bytes are damaged, 503 if their tier does not answer.
+/// Returns the error for a body that cannot be read: 500 if its bytes are damaged or missing, 503 if their tier does
+/// not answer.
 fn unreadable(error: &BodyError) -> ApiError {
     match error {
         BodyError::Catalog(error) => report(error),
-        BodyError::Unknown(_) | BodyError::Blob(BlobError::Damaged { .. }) => {
+        BodyError::Blob(error) if error.is_unavailable() => {
+            ApiError::with(ErrorCode::ServiceUnavailable, "The storage tier of this object does not answer.")
+        }
+        BodyError::Unknown(_) | BodyError::Blob(_) => {
             crate::log::warn(&error.to_string());
             ApiError::with(ErrorCode::InternalError, "The stored data of this object is damaged.")
-        }
-        BodyError::Blob(_) => {
-            ApiError::with(ErrorCode::ServiceUnavailable, "The storage tier of this object does not answer.")
         }
     }
 }

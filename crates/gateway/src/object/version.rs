@@ -6,11 +6,19 @@ use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::service::Versioning;
 
 use super::discard::discard_row;
-use super::row::{Head, parse_version_id};
+use super::row::{Body, Head, parse_version_id};
 use super::{Bucket, keys};
 use crate::ambient::wall_now;
 use crate::catalog::embedded::head_only;
-use crate::catalog::{CatalogError, Row, Transaction, Value, intact};
+use crate::catalog::{CatalogError, Row, Transaction, Value, intact, unless_in_doubt};
+
+/// The current version of an object that a write replaces.
+pub struct Replaced {
+    /// Row and head of the version; `None` if there is none.
+    pub current: Option<(Row, Head)>,
+    /// True if a lost record may have replaced or removed it.
+    pub is_in_doubt: bool,
+}
 
 /// The place of an object in a bucket.
 #[derive(Clone)]
@@ -22,10 +30,33 @@ pub struct ObjectAddress {
 }
 
 impl ObjectAddress {
+    /// Returns the catalog key of a version that is not the current one.
+    pub fn version_key(&self, generation: u64) -> Vec<u8> {
+        keys::version(self.bucket.number, &self.key, generation)
+    }
+
     /// Returns the current row and its head; `None` if the key has no versions.
     pub fn current(&self, t: &mut dyn Transaction) -> Result<Option<(Row, Head)>, CatalogError> {
-        let row = t.get(&keys::current(self.bucket.number, &self.key))?;
-        row.map(|row| head_of(&row).map(|head| (row, head))).transpose()
+        let key = keys::current(self.bucket.number, &self.key);
+        let Some(row) = t.get(&key)? else {
+            t.check_absent(&key)?;
+            return Ok(None);
+        };
+        let head = head_of(&row)?;
+        Ok(Some((row, head)))
+    }
+
+    /// Returns the current version for a write that replaces or hides it. Only a write without conditions may replace
+    /// a version that is in doubt.
+    pub fn replaced(&self, t: &mut dyn Transaction, is_conditional: bool) -> Result<Replaced, CatalogError> {
+        match self.current(t) {
+            Err(CatalogError::Damaged { .. }) if !is_conditional => {
+                let row = t.last_known(&keys::current(self.bucket.number, &self.key))?;
+                let current = row.map(|row| head_of(&row).map(|head| (row, head))).transpose()?;
+                Ok(Replaced { current, is_in_doubt: true })
+            }
+            current => Ok(Replaced { current: current?, is_in_doubt: false }),
+        }
     }
 
     /// Returns the catalog key, row and head of the version `null`; `None` if there is none.
@@ -46,9 +77,30 @@ impl ObjectAddress {
     }
 
     /// Makes the current version noncurrent.
-    fn retire(&self, t: &mut dyn Transaction, row: &Row, head: &Head) -> Result<(), CatalogError> {
-        let value = value_of_version(t, row)?;
-        t.put(keys::version(self.bucket.number, &self.key, head.generation), value);
+    fn retire(
+        &self,
+        t: &mut dyn Transaction,
+        row: &Row,
+        head: &Head,
+        is_in_doubt: bool,
+    ) -> Result<(), CatalogError> {
+        let key = self.version_key(head.generation);
+        if !is_in_doubt {
+            let value = value_of_version(t, row)?;
+            t.put(key, value);
+        } else if t.last_known(&key)?.is_none() {
+            t.put(key, in_doubt(head));
+        }
+        Ok(())
+    }
+
+    /// Removes the version `null` if it is not the current one.
+    fn remove_null(&self, t: &mut dyn Transaction) -> Result<(), CatalogError> {
+        let Some((key, row, head)) = self.null_version(t)? else { return Ok(()) };
+        if unless_in_doubt(t.get(&key))?.is_some() {
+            discard_row(t, &head, &row)?;
+        }
+        t.delete(key);
         Ok(())
     }
 
@@ -77,24 +129,22 @@ impl ObjectAddress {
 
     /// Prepares the bucket for a new current version: retires or removes the existing one. Returns true if the new
     /// version is `null`.
-    pub fn make_room(
-        &self,
-        t: &mut dyn Transaction,
-        current: Option<&(Row, Head)>,
-    ) -> Result<bool, CatalogError> {
+    pub fn make_room(&self, t: &mut dyn Transaction, replaced: &Replaced) -> Result<bool, CatalogError> {
         let versioning = self.bucket.info.versioning;
-        if versioning == Versioning::Suspended
-            && !current.is_some_and(|(_, head)| head.null)
-            && let Some((key, row, head)) = self.null_version(t)?
-        {
-            discard_row(t, &head, &row)?;
-            t.delete(key);
+        let Replaced { current, is_in_doubt } = replaced;
+        let is_null = current.as_ref().is_some_and(|(_, head)| head.null);
+        if versioning == Versioning::Suspended && !is_null {
+            self.remove_null(t)?;
         }
-        match (versioning, current) {
-            (_, None) => {}
-            (Versioning::Off, Some((row, head))) => discard_row(t, head, row)?,
-            (Versioning::Suspended, Some((row, head))) if head.null => discard_row(t, head, row)?,
-            (_, Some((row, head))) => self.retire(t, row, head)?,
+        if let Some((row, head)) = current {
+            let is_replaced =
+                versioning == Versioning::Off || (versioning == Versioning::Suspended && is_null);
+            match is_replaced {
+                // The lost record may have discarded what the row refers to. The next sweep finds what nobody uses.
+                true if *is_in_doubt => {}
+                true => discard_row(t, head, row)?,
+                false => self.retire(t, row, head, *is_in_doubt)?,
+            }
         }
         Ok(versioning != Versioning::Enabled)
     }
@@ -106,8 +156,14 @@ pub fn head_of(row: &Row) -> Result<Head, CatalogError> {
 }
 
 fn deleted_generation(t: &mut dyn Transaction) -> Result<u64, CatalogError> {
-    let row = t.get(keys::DELETED_GENERATION)?;
+    let row = t.last_known(keys::DELETED_GENERATION)?;
     Ok(row.and_then(|row| row.head[..].try_into().ok()).map_or(0, u64::from_be_bytes))
+}
+
+/// Returns the value of a version that is in doubt: it has no properties, so its reads report damage. It refers to no
+/// bytes, because they may belong to nobody or be counted elsewhere.
+pub fn in_doubt(head: &Head) -> Value {
+    head_only(Head { body: Body::Inline, ..head.clone() }.encode())
 }
 
 /// Returns the value of a version that becomes another row. If the value is damaged, the new row has no properties, so
@@ -148,17 +204,24 @@ pub fn find_version(
     target: &ObjectAddress,
     version: &str,
 ) -> Result<Option<(Vec<u8>, Row, Head)>, CatalogError> {
-    let number = target.bucket.number;
-    if let Some((row, head)) = target.current(t)?
-        && head.version() == version
-    {
-        return Ok(Some((keys::current(number, &target.key), row, head)));
+    if let Some(found) = find_noncurrent(t, target, version)? {
+        return Ok(Some(found));
     }
+    let current = target.current(t)?.filter(|(_, head)| head.version() == version);
+    Ok(current.map(|(row, head)| (keys::current(target.bucket.number, &target.key), row, head)))
+}
+
+/// Finds a version of an object that is not the current one; `None` if there is none.
+fn find_noncurrent(
+    t: &mut dyn Transaction,
+    target: &ObjectAddress,
+    version: &str,
+) -> Result<Option<(Vec<u8>, Row, Head)>, CatalogError> {
     if version == "null" {
         return target.null_version(t);
     }
     let Some(generation) = parse_version_id(version) else { return Ok(None) };
-    let key = keys::version(number, &target.key, generation);
+    let key = target.version_key(generation);
     let Some(row) = t.get(&key)? else { return Ok(None) };
     let head = head_of(&row)?;
     Ok((!head.null).then_some((key, row, head)))

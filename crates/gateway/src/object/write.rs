@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use plimsoll_server::body::BodyReader;
-use plimsoll_server::conditions::Existing;
+use plimsoll_server::conditions::{Existing, WriteConditions};
 use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::service::{NewObject, ObjectChange, ObjectInfo};
 
@@ -16,8 +16,7 @@ use crate::body::blob::{new_name, text};
 use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, Location, State};
 use crate::catalog::embedded::head_only;
-use crate::catalog::intact;
-use crate::catalog::{Catalog, CatalogError, Transaction, Value};
+use crate::catalog::{Catalog, CatalogError, Transaction, Value, intact, unless_in_doubt};
 
 /// A stored body.
 #[derive(Debug, Default)]
@@ -79,7 +78,8 @@ fn with_existing<T>(head: Option<&Head>, f: impl FnOnce(Option<Existing<'_>>) ->
 
 /// Returns the number of the session that writes a blob; `None` if the blob is not pending.
 pub fn writer_of(t: &mut dyn Transaction, name: &keys::BlobName) -> Result<Option<u64>, CatalogError> {
-    let head = t.get(&keys::blob(name))?.and_then(|row| BlobHead::decode(&row.head));
+    let row = unless_in_doubt(t.get(&keys::blob(name)))?;
+    let head = row.and_then(|row| BlobHead::decode(&row.head));
     Ok(head.filter(|head| head.state == State::Pending).map(|head| head.version))
 }
 
@@ -90,17 +90,19 @@ pub fn write_object(
     target: &ObjectAddress,
     mut head: Head,
     value: Value,
-    check: impl FnOnce(Option<Existing<'_>>) -> Result<(), ApiError>,
+    conditions: &WriteConditions,
 ) -> Result<Result<Head, ApiError>, CatalogError> {
     if let Err(error) = target.bucket.check(t)? {
         return Ok(Err(error));
     }
-    let current = target.current(t)?;
-    if let Err(error) = with_existing(current.as_ref().map(|(_, head)| head), check) {
+    let replaced = target.replaced(t, *conditions != WriteConditions::default())?;
+    let current = replaced.current.as_ref();
+    let checked = with_existing(current.map(|(_, head)| head), |existing| conditions.check(existing));
+    if let Err(error) = checked {
         return Ok(Err(error));
     }
-    head.generation = target.next_generation(t, current.as_ref())?;
-    head.null = target.make_room(t, current.as_ref())?;
+    head.generation = target.next_generation(t, current)?;
+    head.null = target.make_room(t, &replaced)?;
     let value = Value { head: head.encode(), ..value };
     t.put(keys::current(target.bucket.number, &target.key), value);
     Ok(Ok(head))
@@ -253,7 +255,7 @@ impl<C: Catalog> Store<C> {
                 {
                     return Ok(Err(ApiError::new(ErrorCode::InternalError)));
                 }
-                write_object(t, &target, head, value, |existing| conditions.check(existing))
+                write_object(t, &target, head, value, &conditions)
             })
             .await?;
         Ok(head.info(properties, with_version))

@@ -199,7 +199,7 @@ fn simulate(seed: u64) {
     let disk = disk.killed();
     let injury = injure(&mut random, &disk, &old);
     let text = format!("seed {seed}, {}, clean stop: {is_clean}", injury.text);
-    let (engine, writer, recovery) = open(Arc::new(disk.clone()), limits).unwrap();
+    let (engine, mut writer, recovery) = open(Arc::new(disk.clone()), limits).unwrap();
     let found = read_all(&engine, &model);
     check_bytes(&found, &model, &text);
     let is_unknown = recovery.damage.iter().any(|damage| damage.keys == AffectedKeys::Unknown);
@@ -217,7 +217,15 @@ fn simulate(seed: u64) {
             assert!(expected.iter().all(|key| all.contains(key)), "{text}: a loss is not reported");
         }
     }
-    // Neither a rebuild of the index nor its loss makes damage disappear.
+    // Neither compaction nor a rebuild of the index nor its loss makes damage disappear.
+    writer.freeze();
+    engine.flush().unwrap();
+    for _ in 0..engine.segments().len() {
+        compact(&engine, &mut writer, true);
+    }
+    let compacted = read_all(&engine, &model);
+    check_bytes(&compacted, &model, &format!("{text}, compacted"));
+    assert_eq!(failing(&compacted), failing(&found), "{text}: after compaction");
     engine.rebuild_index().unwrap();
     let rebuilt = read_all(&engine, &model);
     assert_eq!(failing(&rebuilt), failing(&found), "{text}: after a rebuild");
@@ -251,7 +259,7 @@ fn write_again(random: &mut Random, limits: CatalogLimits, disk: SimulatedDisk, 
             model.insert(key.clone(), value.body.to_vec());
         }
         let work: Work = Box::new(move |t| {
-            t.get(&key)?;
+            t.last_known(&key)?;
             match new {
                 Some(value) => t.put(key, value),
                 None => t.delete(key),

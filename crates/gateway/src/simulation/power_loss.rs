@@ -117,7 +117,10 @@ pub fn compact(engine: &Arc<Engine>, writer: &mut Writer, sync: bool) -> bool {
                     return false;
                 }
             }
-            Err(_) => return false,
+            Err(_) => {
+                compaction.give_up(engine);
+                return false;
+            }
         }
     }
 }

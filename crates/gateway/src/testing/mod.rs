@@ -110,10 +110,24 @@ pub async fn put_in<C: Catalog>(
     key: &str,
     body: &[u8],
 ) -> Result<Option<String>, ApiError> {
+    put_new(store, bucket, key, new_object(), body).await
+}
+
+/// Writes an object with these properties and conditions in a bucket. Returns the id of its version.
+///
+/// # Errors
+/// Returns the error for the client.
+pub async fn put_new<C: Catalog>(
+    store: &Store<C>,
+    bucket: &str,
+    key: &str,
+    new: NewObject,
+    body: &[u8],
+) -> Result<Option<String>, ApiError> {
     let bucket = store.bucket(bucket).await?;
     let mut reader = BodyReader::of_object(ResponseBody::new(vec![Bytes::copy_from_slice(body)]));
     reader.want(None);
-    store.put(&bucket, key, new_object(), &mut reader).await.map(|info| info.version)
+    store.put(&bucket, key, new, &mut reader).await.map(|info| info.version)
 }
 
 /// Deletes an object.

@@ -280,3 +280,75 @@ fn consecutive_phases_with_the_same_sweep_run_point_by_point_and_read_objects_of
         assert!(message.contains(expected), "{set}: {message}");
     }
 }
+
+/// Returns the experiment of a text.
+fn documented(text: &str) -> Experiment {
+    parse("document", text, &[]).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+#[test]
+fn the_defaults_in_the_examples_of_the_document_are_those_of_the_code() {
+    let document = include_str!("../../../../docs/experiments.md");
+    let mut checked = 0;
+    for claim in plimsoll_testing::defaults::claims(document) {
+        // The ramp is below. The role is in a table, and the example needs it.
+        if claim.line.starts_with("concurrency") || claim.line.starts_with("role") {
+            continue;
+        }
+        assert_eq!(documented(&claim.with), documented(&claim.without), "{}", claim.line);
+        checked += 1;
+    }
+    assert_eq!(checked, 3);
+    let ramp = |to: &str| {
+        let ramp = format!("{{ from = 8, step = 32, every = '5m', stop = 'plateau'{to} }}");
+        documented(&format!(
+            "name='x'\n[[phase]]\nname='p'\noperations={{put=1}}\nobjects={{count=1,size='1 KiB'}}\nconcurrency={ramp}"
+        ))
+    };
+    assert_eq!(ramp(", to = 512"), ramp(""));
+}
+
+#[test]
+fn the_defaults_in_the_tables_of_the_document_are_those_of_the_code() {
+    use plimsoll_testing::defaults::{literal, rows};
+    let document = include_str!("../../../../docs/experiments.md");
+    let phase = |fields: &str, objects: &str| {
+        documented(&format!(
+            "name='x'\n[[phase]]\nname='p'\noperations={{put=1}}\nobjects={{size='1 MiB'{objects}}}\n{fields}"
+        ))
+    };
+    let mut checked = 0;
+    for row in rows(document, "default") {
+        let (field, default) = (row[0].trim_matches('`'), row[2].split(';').next().unwrap_or_default());
+        let default = default.trim_matches('`');
+        if default.is_empty() || default == "none" {
+            continue;
+        }
+        let base = if ["arrival", "in_flight"].contains(&field) { "rate='10/s'\n" } else { "" };
+        let with = format!("{base}{field} = {}", literal(default));
+        assert_eq!(phase(&with, ""), phase(base, ""), "{field}");
+        checked += 1;
+    }
+    assert_eq!(checked, 9);
+    let (_, objects) = document.split_once("Defaults are in parentheses.").unwrap();
+    let (objects, _) = objects.split_once("**Datasets").unwrap();
+    let stated = objects.lines().filter_map(|line| {
+        let (start, default) = line.strip_suffix(") |")?.rsplit_once('(')?;
+        Some((start.split('`').nth(1)?, default.trim_matches('`')))
+    });
+    for (field, default) in stated {
+        let base = if field == "parts_in_flight" { ", part_size='5 MiB'" } else { "" };
+        let with = format!("{base}, {field} = {}", literal(default));
+        if field == "popularity" {
+            let read = |popularity: &str| {
+                let write = "name='x'\n[[phase]]\nname='p'\nrole='prepare'\noperations={put=1}\nobjects={count=9,size='1 KiB'}";
+                documented(&format!(
+                    "{write}\n[[phase]]\nname='r'\noperations={{get=1}}\nobjects={{from='p'{popularity}}}"
+                ))
+            };
+            assert_eq!(read(&with), read(""), "{field}");
+            continue;
+        }
+        assert_eq!(phase("", &with), phase("", base), "{field}");
+    }
+}

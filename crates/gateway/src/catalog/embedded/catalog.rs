@@ -15,7 +15,7 @@ use super::writer::Writer;
 use super::{CatalogLimits, Engine};
 use crate::catalog::committer::{Committer, Durability, GroupWriter};
 use crate::catalog::{Catalog, CatalogError, Row, Scan, Value, Work};
-use crate::disk::Disk;
+use crate::disk::ballast::Ballast;
 use crate::disk::real::RealDisk;
 use crate::threads;
 
@@ -98,9 +98,11 @@ impl EmbeddedCatalog {
     /// # Errors
     /// If another process uses the directory, or the disk fails.
     pub fn open(root: &Path, settings: CatalogSettings) -> Result<(EmbeddedCatalog, Recovery), CatalogError> {
-        let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(root)?);
+        let disk = RealDisk::new(root)?;
+        let ballast = Arc::clone(disk.ballast());
         let lock = lock(root)?;
-        let (engine, writer, recovery) = open(disk, settings.limits)?;
+        let (engine, writer, recovery) = open(Arc::new(disk), settings.limits)?;
+        hold_ballast(&engine, &ballast);
         let committer = Arc::new(Committer::start(writer, settings.durability)?);
         let stop = Arc::new(Stop::default());
         let flusher = {
@@ -110,7 +112,7 @@ impl EmbeddedCatalog {
         let maintenance = {
             let (engine, committer, stop) = (Arc::clone(&engine), Arc::clone(&committer), Arc::clone(&stop));
             let rate = settings.compaction_bytes_per_s;
-            threads::spawn("maintenance", move || maintain(&engine, &committer, &stop, rate))?
+            threads::spawn("maintenance", move || maintain(&engine, &committer, &stop, rate, &ballast))?
         };
         let threads = Mutex::new(vec![flusher, maintenance]);
         Ok((EmbeddedCatalog { engine, committer, threads, stop, _lock: lock }, recovery))
@@ -155,8 +157,16 @@ fn flush(engine: &Arc<Engine>, stop: &Stop) {
     }
 }
 
+/// Allocates the ballast if there is space for it.
+fn hold_ballast(engine: &Engine, ballast: &Ballast) {
+    let held = engine.free_bytes().and_then(|free| ballast.hold(engine.limits.reserve_bytes, free));
+    if let Err(error) = held {
+        crate::log::warn(&format!("no space was set aside for deletes on a full disk: {error}"));
+    }
+}
+
 /// Merges and compacts until `stop` is set.
-fn maintain(engine: &Arc<Engine>, committer: &Committer<Writer>, stop: &Stop, rate: u64) {
+fn maintain(engine: &Arc<Engine>, committer: &Committer<Writer>, stop: &Stop, rate: u64, ballast: &Ballast) {
     /// Nanoseconds without commits after which tables are merged further.
     const IDLE_NS: u64 = 2 * SECOND;
     /// Nanoseconds without work after an error.
@@ -166,6 +176,9 @@ fn maintain(engine: &Arc<Engine>, committer: &Committer<Writer>, stop: &Stop, ra
         let now = engine.counters.groups.load(Ordering::Relaxed);
         if now != groups {
             (groups, busy_ns) = (now, now_ns());
+            if ballast.is_incomplete() {
+                hold_ballast(engine, ballast);
+            }
         }
         if now_ns() < retry_at_ns {
             continue;

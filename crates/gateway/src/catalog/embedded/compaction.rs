@@ -163,12 +163,15 @@ impl Compaction {
                 let Some(record) = record else {
                     return Err(self.segment.damaged(offset, "a record is damaged"));
                 };
-                let row = engine.read_index(|view| view.get(&record.key, hash(&record.key)))?;
+                let key_hash = hash(&record.key);
+                let row = engine.read_index(|view| view.get(&record.key, key_hash))?;
                 let is_used = match &record.head {
-                    Some(_) => row.is_some_and(|row| row.place == record.place),
+                    Some(_) => row.as_ref().is_some_and(|row| row.place == record.place),
                     None => row.is_none() && self.keep_removals,
                 };
                 if is_used {
+                    // A copy would look newer than the lost record that may have replaced this one.
+                    engine.check_damage(key_hash, row.as_ref())?;
                     bytes += data.len();
                     let place = record.head.is_some().then_some(record.place);
                     records.push((record.change(data), place));

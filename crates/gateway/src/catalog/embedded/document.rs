@@ -42,6 +42,20 @@ pub fn load<T: DeserializeOwned>(
     serde_json::from_slice(&bytes[..end]).map(Some).map_err(|e| damaged(&e.to_string()))
 }
 
+/// Returns what was loaded or, if it is damaged, a description of the damage.
+///
+/// # Errors
+/// Any other error.
+pub fn or_damage<T>(loaded: Result<T, CatalogError>) -> Result<(Option<T>, Option<String>), CatalogError> {
+    match loaded {
+        Ok(loaded) => Ok((Some(loaded), None)),
+        Err(CatalogError::Damaged { file, offset, problem }) => {
+            Ok((None, Some(format!("{file} at offset {offset}: {problem}"))))
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Replaces a document durably.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ mod bloom;
 mod builder;
 pub mod catalog;
 pub mod compaction;
-mod document;
+pub mod document;
 pub mod maintenance;
 pub mod manifest;
 mod memtable;
@@ -280,6 +280,7 @@ impl Engine {
             damaged.removed.clear();
             damaged.indexed.clear();
         }
+        self.unmovable.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let open: BTreeSet<u32> = self.segments().iter().map(|segment| segment.id).collect();
         self.change_list(|list| list.segments.retain(|listed| open.contains(&listed.id)))?;
         self.checkpoint(None)

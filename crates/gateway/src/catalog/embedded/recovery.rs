@@ -19,7 +19,7 @@ use super::segment::{DIRECTORY, HEADER, Segment, SegmentHeader, file_name, id_of
 use super::segment_list::{AffectedKeys, Damage, ListedSegment, SegmentEnd, SegmentList};
 use super::table::{self, Table, TableId};
 use super::writer::Writer;
-use super::{CatalogLimits, Counters, DamagedKeys, Engine, View, synced};
+use super::{CatalogLimits, Counters, DamagedKeys, Engine, View, document, synced};
 use crate::catalog::CatalogError;
 use crate::disk::{Disk, DiskFile};
 
@@ -121,20 +121,6 @@ impl Engine {
     }
 }
 
-/// Returns what was loaded or, if it is damaged, a description of the damage.
-///
-/// # Errors
-/// Any other error.
-fn or_damage<T>(loaded: Result<T, CatalogError>) -> Result<(Option<T>, Option<String>), CatalogError> {
-    match loaded {
-        Ok(loaded) => Ok((Some(loaded), None)),
-        Err(CatalogError::Damaged { file, offset, problem }) => {
-            Ok((None, Some(format!("{file} at offset {offset}: {problem}"))))
-        }
-        Err(error) => Err(error),
-    }
-}
-
 /// The index as stored.
 struct StoredIndex {
     /// Manifest of the tables; that of an empty index if the index must be built.
@@ -148,7 +134,7 @@ struct StoredIndex {
 impl StoredIndex {
     /// Loads the manifest and opens the tables. If one of them is damaged, the index must be built; no file changes.
     fn load(disk: &dyn Disk, recovery: &mut Recovery) -> Result<StoredIndex, CatalogError> {
-        let (stored, problem) = or_damage(Manifest::load(disk))?;
+        let (stored, problem) = document::or_damage(Manifest::load(disk))?;
         let stored = stored.flatten();
         let list = stored.as_ref().map(|manifest| manifest.list.clone());
         // New tables do not replace the file of a table that is still in use.
@@ -162,7 +148,8 @@ impl StoredIndex {
             return Ok(StoredIndex { manifest: empty(disk.random()?), list, tables: None });
         };
         let open = |id: &u64| Table::open(disk, TableId { index: manifest.index, table: *id }).map(Arc::new);
-        let (tables, problem) = or_damage(manifest.tables.iter().map(open).collect::<Result<Vec<_>, _>>())?;
+        let (tables, problem) =
+            document::or_damage(manifest.tables.iter().map(open).collect::<Result<Vec<_>, _>>())?;
         let manifest = match problem {
             None => Manifest { next_table: next_table.max(manifest.next_table), ..manifest },
             Some(problem) => {
@@ -181,7 +168,7 @@ fn load_list(
     stored: &StoredIndex,
     recovery: &mut Recovery,
 ) -> Result<SegmentList, CatalogError> {
-    let (own, problem) = or_damage(SegmentList::load(disk))?;
+    let (own, problem) = document::or_damage(SegmentList::load(disk))?;
     let own = own.flatten();
     let copy = stored.list.clone();
     let mut ids = BTreeSet::new();

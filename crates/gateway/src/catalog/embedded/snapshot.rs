@@ -10,7 +10,7 @@ use rustix::process::{Pid, test_kill_process};
 use super::manifest::Manifest;
 use super::segment::{self, id_of};
 use super::segment_list::SegmentList;
-use super::{synced, table};
+use super::{document, synced, table};
 use crate::catalog::CatalogError;
 use crate::disk::real::RealDisk;
 
@@ -39,7 +39,10 @@ fn remove_abandoned(root: &Path) -> io::Result<()> {
 /// Returns the manifest and the list of segments.
 fn state(root: &Path) -> Result<(Option<Manifest>, Option<SegmentList>), CatalogError> {
     let disk = RealDisk::new(root)?;
-    Ok((Manifest::load(&disk)?, SegmentList::load(&disk)?))
+    // A start repairs damage, also that of a snapshot.
+    let (manifest, _) = document::or_damage(Manifest::load(&disk))?;
+    let (list, _) = document::or_damage(SegmentList::load(&disk))?;
+    Ok((manifest.flatten(), list.flatten()))
 }
 
 /// A directory with a snapshot, which is removed when this is dropped.

@@ -61,6 +61,11 @@ impl GroupTransaction<'_> {
         Some(Row { head: value.head.clone(), place, loaded: None })
     }
 
+    /// Returns true if an earlier transaction of the group, or this one, has changed a key.
+    fn is_changed(&self, key: &[u8]) -> bool {
+        self.known.get(key).is_some_and(|known| known.change.is_some())
+    }
+
     fn base(&mut self, key: &[u8]) -> Result<Slot, CatalogError> {
         if let Some(Known { base: Some(base), .. }) = self.known.get(key) {
             return Ok(base.clone());
@@ -105,10 +110,25 @@ impl GroupTransaction<'_> {
 
 impl Transaction for GroupTransaction<'_> {
     fn get(&mut self, key: &[u8]) -> Result<Option<Row>, CatalogError> {
+        let row = self.last_known(key)?;
+        match &row {
+            _ if self.is_changed(key) => {}
+            Some(row) => self.engine.check_damage(hash(key), Some(row))?,
+            // Whether there is no row because of damage is a matter of `check_absent`.
+            None => self.engine.check_known_damage(key)?,
+        }
+        Ok(row)
+    }
+
+    fn last_known(&mut self, key: &[u8]) -> Result<Option<Row>, CatalogError> {
         if let Some(Known { change: Some(change), .. }) = self.known.get(key) {
             return Ok(self.pending(*change));
         }
         self.base(key)
+    }
+
+    fn check_absent(&self, key: &[u8]) -> Result<(), CatalogError> {
+        if self.is_changed(key) { Ok(()) } else { self.engine.check_damage(hash(key), None) }
     }
 
     fn value(&mut self, row: &Row) -> Result<Value, CatalogError> {
@@ -127,8 +147,7 @@ impl Transaction for GroupTransaction<'_> {
                 match merge.next()? {
                     Some((key, _)) if !key.starts_with(prefix) => return Ok(None),
                     Some((key, Some(row))) => {
-                        let changed = self.known.get(&key[..]).is_some_and(|known| known.change.is_some());
-                        if !changed {
+                        if !self.is_changed(&key) {
                             return Ok(Some((Vec::from(key), row)));
                         }
                     }
@@ -152,10 +171,6 @@ impl Transaction for GroupTransaction<'_> {
 
     fn delete(&mut self, key: Vec<u8>) {
         self.push(key, None);
-    }
-
-    fn may_miss_rows(&self) -> bool {
-        self.engine.has_damage.load(Ordering::Acquire)
     }
 
     fn use_reserve(&mut self) {
