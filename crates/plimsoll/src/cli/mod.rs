@@ -24,7 +24,6 @@ mod groups;
 mod history;
 pub mod import;
 mod inconclusive;
-pub mod keys;
 pub mod list;
 pub mod merge;
 mod money;

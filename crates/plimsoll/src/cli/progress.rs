@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::keys::Keys;
 use super::out::note;
 use super::signals;
+use crate::screen::keys::Keys;
 use crate::session::observer::{RunObserver, RunStart};
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::text::outgoing;
@@ -86,7 +86,7 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_millis(250));
             bar
         });
-        let keys = bar.as_ref().and_then(|_| Keys::listen(control));
+        let keys = bar.as_ref().and_then(|_| Keys::listen(control, || note("\nstopping; results are kept")));
         let names = short_names(&stores.iter().map(String::as_str).collect::<Vec<_>>());
         let plain = !terminal && !quiet;
         let live = Mutex::default();

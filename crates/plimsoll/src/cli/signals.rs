@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::out::note;
+use crate::screen::keys::is_ignored;
 use plimsoll_base::clock::{MILLISECOND, now_ns};
 use plimsoll_engine::driver::Control;
 
@@ -78,14 +79,6 @@ pub fn listen(control: Arc<Control>) {
     };
     // If the thread cannot start, signals keep their default effect and end the process without clean-up.
     let _ = std::thread::Builder::new().name("signals".into()).spawn(listening);
-}
-
-/// Returns true if the process was started with this signal ignored.
-fn is_ignored(signal: u32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask =
-        status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 #[cfg(test)]
