@@ -2,10 +2,10 @@
 """Tests comparisons, capacities and reports against known results.
 
 `same` compares runs of one store, which should not differ. `capacity` searches for the capacity of servers with known
-limits, also with a disturbed client. `scale` times the reports of long runs. `merge` times the merge of 100 shards.
+limits, also with a disturbed client. `limits` does so for the servers of `limits.py`, some of which change. `scale` times the reports of long runs. `merge` times the merge of 100 shards.
 
-    make bench-judge                # all of them: about half an hour on a quiet machine
-    judge.py same|capacity|scale|merge  # one of them; --quick makes a shorter version
+    make bench-judge                # all of them: about an hour on a quiet machine
+    judge.py same|capacity|limits|scale|merge  # one of them; --quick makes a shorter version
 
 With PERFORMANCE=write, the full version writes its tables into docs/performance.md and docs/calibration.md.
 """
@@ -27,7 +27,7 @@ from pathlib import Path
 import performance
 
 ROOT = Path(__file__).resolve().parent.parent
-BINARY = ROOT / "target/dist/plimsoll"
+BINARY = Path(os.environ.get("PLIMSOLL", ROOT / "target/dist/plimsoll"))
 KEYS = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench-secret", "AWS_EC2_METADATA_DISABLED": "true"}
 ENVIRONMENT = {**os.environ, **KEYS}
 rows = []
@@ -98,6 +98,38 @@ def search(kind, inject, size, limit, by, disturb=None):
     error = f"{100 * (value / limit - 1):+.2f}%" if value else f"client-limited: {found['client_limit']}"
     name = f"capacity by {by}, {size}, server {kind} above {limit}/s" + (f", client disturbed: {disturb.__name__}" if disturb else "")
     show(name, f"{error}, {took:.0f} s", "5% or client-limited, 300 s" if disturb else "5%, 300 s")
+
+
+# Servers of `limits.py`, the arguments of the search, and the capacity that they have in the end.
+LIMITS = [("queue", [], 200), ("reject", [], 200), ("workers", [], 400), ("collapse", [], 775), ("credit", [], 150),
+          ("autoscale", [], 600), ("connection", [], 700), ("latency", [], 500), ("fade", [], 300),
+          ("queue", ["--by", "rate"], 200), ("collapse", ["--by", "rate"], 775), ("credit", ["--by", "rate"], 150),
+          ("fade", ["--by", "rate"], 300), ("workers", ["--slo", "get.p99 < 100ms"], 400),
+          ("latency", ["--slo", "get.p99 < 50ms"], 500)]
+
+
+def limits(quick):
+    """Searches for the capacity of servers with known limits, some of which change, and shows the first lines."""
+    within = "60s" if quick else "150s"
+    for kind, arguments, truth in LIMITS:
+        with tempfile.TemporaryDirectory() as out:
+            server = subprocess.Popen([sys.executable, ROOT / "benches/limits.py", kind], stdin=subprocess.PIPE,
+                                      stdout=subprocess.PIPE, text=True)
+            store = f"s3://bench/?endpoint={server.stdout.readline().strip()}&region=us-east-1"
+            began = time.perf_counter()
+            command = [BINARY, "run", "capacity", "--store", store, "--out", out, "--within", within, "--no-report", *arguments]
+            done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
+            took = time.perf_counter() - began
+            server.stdin.close()
+            server.wait()
+            answer = done.stdout.partition("\n")[0] or done.stderr
+            found = json.loads(next(Path(out).glob("*/result.json")).read_text())["capacity"]
+        value = found["per_s"] or found["highest_met_per_s"]
+        error = f"{100 * (value / truth - 1):+.1f}%" if value else "no value"
+        changed = found.get("change")
+        also = f", changed from {changed['before_per_s']:.0f}/s to {changed['after_per_s']:.0f}/s" if changed else ""
+        print(f"  {answer}", flush=True)
+        show(f"server {kind}, {' '.join(arguments) or 'by concurrency'}", f"{error}{also}, {took:.0f} s", "5%")
 
 
 def stopped(process, ended):
@@ -181,13 +213,13 @@ def merge(quick):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("bench", nargs="*", choices=[[], "same", "capacity", "scale", "merge"], default=[])
+    parser.add_argument("bench", nargs="*", choices=[[], "same", "capacity", "limits", "scale", "merge"], default=[])
     parser.add_argument("--quick", action="store_true")
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for name in arguments.bench or ["scale", "merge", "capacity", "same"]:
+    for name in arguments.bench or ["scale", "merge", "capacity", "limits", "same"]:
         rows.clear()
-        {"same": same, "capacity": capacity, "scale": scale, "merge": merge}[name](arguments.quick)
+        {"same": same, "capacity": capacity, "limits": limits, "scale": scale, "merge": merge}[name](arguments.quick)
         if not arguments.quick:
             performance.write(name, performance.table(["figure", "value", "limit"], rows))
 

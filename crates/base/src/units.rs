@@ -250,6 +250,19 @@ pub fn format_volume(bytes: u64) -> String {
     }
 }
 
+/// Formats a duration in nanoseconds for people: `30s`, `1h`, `667ms`, `19.9s`. It has three digits at least, and the
+/// exact value if that is a whole number of a unit.
+pub fn show_duration(ns: u64) -> String {
+    let is_whole = ns.is_multiple_of(SECOND) || (ns < SECOND && ns.is_multiple_of(SECOND / 1000));
+    match ns as f64 / SECOND as f64 {
+        _ if is_whole => format_duration(ns),
+        seconds if seconds < 0.001 => format!("{:.3}ms", seconds * 1e3),
+        seconds if seconds < 0.9995 => format!("{:.0}ms", seconds * 1e3),
+        seconds if seconds < 99.95 => format!("{seconds:.1}s"),
+        seconds => format_duration(seconds.round() as u64 * SECOND),
+    }
+}
+
 /// Formats a duration exactly, in the largest unit that divides it.
 pub fn format_duration(ns: u64) -> String {
     for (unit, size) in
@@ -404,6 +417,14 @@ mod tests {
     }
 
     /// Regression test: two stores with the same bucket name had the same short name.
+    /// Regression test: plans and progress showed lengths such as 666666667ns.
+    #[test]
+    fn people_see_no_nanoseconds() {
+        let shown = [0, 30 * SECOND, 666_666_667, 19_931_342_399, 250_000_000, 125_400_000_000, 1_500]
+            .map(show_duration);
+        assert_eq!(shown, ["0s", "30s", "667ms", "19.9s", "250ms", "125s", "0.002ms"]);
+    }
+
     #[test]
     fn short_names_of_stores_are_distinct() {
         assert_eq!(short_names(&["s3://a?x=1", "s3://b?x=2"]), ["s3://a", "s3://b"]);

@@ -22,14 +22,23 @@ type Uploads = Mutex<BTreeMap<(String, String), BTreeMap<u32, Bytes>>>;
 /// A store that keeps objects in memory.
 #[derive(Default, Clone)]
 pub struct MemoryStore {
+    /// Name of the store in results; `None` for `memory:`.
+    name: Option<String>,
     objects: Arc<Objects>,
     uploads: Arc<Uploads>,
+}
+
+impl MemoryStore {
+    /// Returns an empty store that has this name in results.
+    pub fn named(name: &str) -> MemoryStore {
+        MemoryStore { name: Some(name.to_string()), ..MemoryStore::default() }
+    }
 }
 
 impl Store for MemoryStore {
     fn describe(&self) -> Description {
         Description {
-            url: "memory:".into(),
+            url: self.name.clone().unwrap_or_else(|| "memory:".into()),
             provider: "memory".into(),
             signing: "none".into(),
             ..Description::default()

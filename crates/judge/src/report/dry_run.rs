@@ -4,7 +4,7 @@
 use crate::run_dir::run::Run;
 use crate::summary::estimates::Metric;
 use crate::summary::power::detectable;
-use plimsoll_base::units::{format_bytes, format_count, format_duration, format_size, short_names};
+use plimsoll_base::units::{format_bytes, format_count, format_size, short_names, show_duration};
 use plimsoll_document::{Table, terminal};
 use plimsoll_workload::experiment::Experiment;
 use plimsoll_workload::experiment::estimate::{duration_ns, of_phase};
@@ -25,7 +25,7 @@ fn load(phase: &Phase) -> String {
         };
     };
     let unit = if phase.load.is_open() { "/s" } else { " in flight" };
-    let every = format_duration(ramp.every_ns);
+    let every = show_duration(ramp.every_ns);
     format!("{}..{}{unit} by {}, {every} each, stop: {}", ramp.from, ramp.to, ramp.step, ramp.stop.name())
 }
 
@@ -108,7 +108,7 @@ pub fn render(experiment: &Experiment) -> String {
             known(estimate.operations, format_count),
             known(estimate.bytes_written, format_bytes),
             known(estimate.bytes_read, format_bytes),
-            estimate.duration_ns.map_or("until done".into(), format_duration),
+            estimate.duration_ns.map_or("until done".into(), show_duration),
         ]);
     }
     out.push('\n');
@@ -120,7 +120,7 @@ pub fn render(experiment: &Experiment) -> String {
         if experiment.repeats == 1 { "" } else { "s" },
         experiment.stores.len().max(1),
         if experiment.stores.len() > 1 { "s" } else { "" },
-        format_duration(duration_ns(experiment))
+        show_duration(duration_ns(experiment))
     ));
     if experiment.phases.iter().any(|p| p.ramp.is_some_and(|ramp| ramp.stop == Stop::Plateau)) {
         out.push_str(" (less if a ramp reaches its plateau early)");
@@ -139,8 +139,8 @@ fn order(experiment: &Experiment) -> String {
         Order::Sequential => "one store after another".into(),
         Order::Interleaved => format!(
             "in turns of at most {}, {} of unrecorded warm-up after each change of store",
-            format_duration(experiment.block_ns),
-            format_duration(experiment.rewarm_ns)
+            show_duration(experiment.block_ns),
+            show_duration(experiment.rewarm_ns)
         ),
     }
 }

@@ -57,6 +57,12 @@ pub fn client_limited(
     (!reasons.is_empty()).then(|| reasons.join("; "))
 }
 
+/// Returns true if a reason of [`client_limited`] is start lag alone. It delays response times, and leaves service
+/// times and rates as they are.
+pub fn is_only_lag(reason: &str) -> bool {
+    reason.starts_with("start lag") && !reason.contains("; link: ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,8 +78,10 @@ mod tests {
         let busy = Usage { busiest_worker_ns: 9_000_000_000, ..Usage::default() };
         assert!(exhausted(&busy, 10.0, means) && !exhausted(&Usage::default(), 10.0, means));
         assert_eq!(judge(busy, 0.0).unwrap(), "cpu: 90% of a core by the busiest of 2 workers");
+        assert!(is_only_lag(&judge(Usage::default(), 1.1).unwrap()));
         let full = Usage { link: Some(("eth0".into(), 0.95)), ..Usage::default() };
-        assert_eq!(judge(full, 0.0).unwrap(), "link: eth0 95% full");
+        assert_eq!(judge(full.clone(), 0.0).unwrap(), "link: eth0 95% full");
+        assert!(!is_only_lag(&judge(full, 1.1).unwrap()));
         let slow_store = Percentiles { p50: Some(100.0), ..Percentiles::default() };
         assert_eq!(
             client_limited(&Usage::default(), 10.0, means, &lag(4.0), &slow_store),

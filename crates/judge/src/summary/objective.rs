@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::confidence::{IntervalEstimate, MIN_INDEPENDENT, Share, WIDEST};
 use super::estimates::{Estimate, Estimator, Metric};
 use super::latencies::of_histogram;
+use super::limits::is_only_lag;
 use super::percentiles::samples_needed;
 use super::result::{LoopKind, Window};
 use super::series::{LatencyKind, Series};
@@ -232,10 +233,20 @@ impl Objective {
             // A percentile meets its bound if that share of all operations does. Failed and censored operations
             // are misses.
             Metric::Percentile(clocked, q) => {
-                let share = estimator.within(clocked, (self.bound / 1e3) as u64);
-                let measured =
-                    format!("{} of operations within the limit, {} needed", percent(share.value), percent(q));
-                decide(Measured::of(share, measured_s), q, |x| x >= q, &measured, percent)
+                let mut within = |clocked| {
+                    let share = estimator.within(clocked, (self.bound / 1e3) as u64);
+                    let value = percent(share.value);
+                    let measured = format!("{value} of operations within the limit, {} needed", percent(q));
+                    decide(Measured::of(share, measured_s), q, |x| x >= q, &measured, percent)
+                };
+                let found = within(clocked);
+                // Start lag of the client is part of the response time, and not of the service time.
+                let is_lag = series.client_limited.as_deref().is_some_and(is_only_lag);
+                let mut is_own = || is_lag && within(LatencyKind::Service).outcome == ObjectiveResult::Fail;
+                match found.outcome == ObjectiveResult::Fail && !is_own() {
+                    true => excused(found, series),
+                    false => found,
+                }
             }
             Metric::Errors => {
                 let share = estimator.errors();
@@ -254,7 +265,10 @@ impl Objective {
                 let bounds = confidence.ends().or((operations as f64 >= MIN_INDEPENDENT).then_some(widest));
                 let bound = self.bound;
                 let measured = Measured { value, confidence, bounds, measured_s };
-                decide(measured, bound, |x| x > bound, &show(value), show)
+                let found = decide(measured, bound, |x| x > bound, &show(value), show);
+                // A client that starts late achieves its rate nevertheless.
+                let is_slow = series.client_limited.as_deref().is_some_and(|reason| !is_only_lag(reason));
+                if is_slow { excused(found, series) } else { found }
             }
         };
         Finding { client_limited: series.client_limited.clone(), ..found }
@@ -300,6 +314,14 @@ impl Objective {
             Some(Metric::Errors) => (10.0 / self.bound.max(1e-6)) as u64,
             _ => 100,
         }
+    }
+}
+
+/// Returns a finding that is undecided instead of a failure if the client was the bottleneck, and not the store.
+fn excused(found: Finding, series: &Series) -> Finding {
+    match series.client_limited.is_some() && found.outcome == ObjectiveResult::Fail {
+        true => Finding { outcome: ObjectiveResult::Inconclusive, ..found },
+        false => found,
     }
 }
 

@@ -138,6 +138,33 @@ fn the_finding_reports_a_limited_client() {
     assert_eq!(found.client_limited.as_deref(), Some("cpu: 97%"));
 }
 
+/// Regression test: a client that stalled for half a second made a store fail, whose service times met the objective.
+#[test]
+fn a_miss_that_the_client_has_caused_is_undecided() {
+    let late = |response_us: u64, service_us: u64, reason: &str| {
+        let mut series = Series { open: true, client_limited: Some(reason.into()), ..series(&[0; 60], 1000) };
+        for second in &mut series.seconds {
+            let latencies =
+                |us: u64| [(bucket_of(us) as u16, second.operations as u32)].into_iter().collect();
+            (second.response, second.service) = (latencies(response_us), latencies(service_us));
+        }
+        Objective::parse("get.p99 < 200ms").unwrap().judge(&series).outcome
+    };
+    let (lag, cpu) = ("start lag: p99 500.0 ms", "cpu: 97% of a core by the busiest of 2 workers");
+    assert_eq!(late(626_000, 129_000, lag), ObjectiveResult::Inconclusive);
+    assert_eq!(late(626_000, 500_000, lag), ObjectiveResult::Fail, "the store misses it, too");
+    assert_eq!(late(626_000, 500_000, cpu), ObjectiveResult::Inconclusive);
+    assert_eq!(late(100_000, 90_000, cpu), ObjectiveResult::Pass);
+    let rate = |reason: &str| {
+        let series = Series { client_limited: Some(reason.into()), ..series(&[0; 60], 1000) };
+        Objective::parse("rate > 5000/s").unwrap().judge(&series).outcome
+    };
+    assert_eq!((rate(cpu), rate(lag)), (ObjectiveResult::Inconclusive, ObjectiveResult::Fail));
+    let refused = Series { client_limited: Some(cpu.into()), ..series(&[500; 60], 1000) };
+    let found = Objective::parse("errors < 1%").unwrap().judge(&refused);
+    assert_eq!(found.outcome, ObjectiveResult::Fail, "a busy client makes no store refuse requests");
+}
+
 #[test]
 fn an_undecided_objective_says_how_long_to_measure() {
     // The share of failures is 0%, 0.77% and 1.2%, and changes from second to second.

@@ -15,8 +15,8 @@ mod sweep;
 
 pub use disturbances::{Disturbances, PauseFigures, ReceiveClock};
 pub use judgement::{
-    CapacityBy, CapacityFigures, CapacityStep, ClientLimit, ConfidenceInterval, ObjectiveFigures,
-    UntilFigures,
+    CapacityBy, CapacityChange, CapacityFigures, CapacityStep, ClientLimit, ConfidenceInterval,
+    ObjectiveFigures, UntilFigures,
 };
 pub use sweep::{SweepFigures, SweepPoint, UploadFigures};
 

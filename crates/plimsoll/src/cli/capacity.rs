@@ -10,6 +10,9 @@ use plimsoll_judge::summary::objective::Objective;
 use plimsoll_judge::summary::result::CapacityBy;
 use plimsoll_workload::experiment::short::FORMS;
 
+/// Least time of a search for the capacity of one store, in nanoseconds.
+pub const MIN_WITHIN_NS: u64 = 30 * SECOND;
+
 /// Load that `--by` varies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum By {
@@ -95,7 +98,7 @@ impl CapacityArguments {
         })?;
         let time = |text: &str| parse_duration(text).map_err(|e| e.to_string());
         let within_ns = read("--within", self.within.as_deref(), time)?.unwrap_or(300 * SECOND);
-        if !(30 * SECOND..=24 * 3600 * SECOND).contains(&within_ns) {
+        if !(MIN_WITHIN_NS..=24 * 3600 * SECOND).contains(&within_ns) {
             return Err(Exit::input("--within must be between 30s and 24h"));
         }
         let step_ns = read("--step", self.step.as_deref(), time)?;

@@ -17,7 +17,7 @@ use crate::session::observer::{RunObserver, RunStart};
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::text::outgoing;
 use plimsoll_base::units::{
-    format_count, format_duration, format_ms, format_per_s, format_throughput, short_names,
+    format_count, format_ms, format_per_s, format_throughput, short_names, show_duration,
 };
 use plimsoll_engine::driver::Control;
 use plimsoll_judge::report::text::capacity::{load, verdict};
@@ -50,14 +50,6 @@ struct Live {
     /// Error classes, phases and warnings that have been reported. The steps of a search and the blocks of a comparison
     /// repeat them.
     reported: HashSet<String>,
-}
-
-/// Formats a length, in tenths of a second if it is at least a second: searches compute durations.
-fn length(ns: u64) -> String {
-    if ns < SECOND || ns.is_multiple_of(SECOND) {
-        return format_duration(ns);
-    }
-    format!("{:.1}s", ns as f64 / SECOND as f64)
 }
 
 /// The display of a run's progress.
@@ -134,8 +126,11 @@ impl Progress {
         if self.plain && self.live().announced != Some(current) {
             self.live().announced = Some(current);
             if phase_run.recorded && self.is_new(name.clone()) {
-                let limit =
-                    phase_run.phase.limit.duration_ns.map_or(String::new(), |d| format!(", {}", length(d)));
+                let limit = phase_run
+                    .phase
+                    .limit
+                    .duration_ns
+                    .map_or(String::new(), |d| format!(", {}", show_duration(d)));
                 let role = phase_run.phase.role.name();
                 let role = if phase_run.phase.name == role { String::new() } else { format!("{role}: ") };
                 note(format_args!("{role}{name}{limit}"));

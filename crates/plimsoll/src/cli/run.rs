@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::{Args, Subcommand};
 
-use super::capacity::CapacityArguments;
+use super::capacity::{CapacityArguments, MIN_WITHIN_NS};
 use super::consistency;
 use super::contention;
 use super::exit::Exit;
@@ -14,11 +14,12 @@ use super::sync;
 use super::timeout;
 use super::until::PrecisionArguments;
 use crate::session::capacity::{CapacitySearch, find_capacity};
-use crate::session::execute;
 use crate::session::open;
 use crate::session::relays::Relays;
 use crate::session::until::execute_until;
-use plimsoll_base::units::{format_rate, parse_size};
+use crate::session::{Components, SessionSettings, execute};
+use plimsoll_base::units::{format_duration, format_rate, parse_size};
+use plimsoll_judge::report::text::capacity::ranking;
 use plimsoll_judge::summary::result::CapacityBy;
 use plimsoll_workload::experiment::short::{FORMS, Short};
 use plimsoll_workload::experiment::spec::{DEFAULT_SEED, SweepSpec};
@@ -343,6 +344,42 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     }
 }
 
+/// Searches for the capacity of several stores, one after the other, each with its share of the time and its own run.
+///
+/// # Errors
+/// As [`find_capacity`]. After an error, no further store is measured.
+fn rank(
+    options: &RunOptions,
+    experiment: &Experiment,
+    settings: &SessionSettings,
+    components: &Components,
+    search: &CapacitySearch,
+) -> Result<(), Exit> {
+    let count = experiment.stores.len() as u64;
+    let within_ns = search.within_ns / count;
+    if within_ns < MIN_WITHIN_NS {
+        let least = format_duration(MIN_WITHIN_NS * count);
+        return Err(Exit::input(format!("--within: {count} stores need at least {least}")));
+    }
+    let mut summaries = Vec::new();
+    for store in &experiment.stores {
+        let one = Experiment { stores: vec![store.clone()], ..experiment.clone() };
+        let components = Components { observer: options.observer()?, ..components.clone() };
+        let search = CapacitySearch { within_ns, ..search.clone() };
+        let summary = find_capacity(&one, settings, &components, search)?;
+        let has_failed = summary.problem.is_some();
+        summaries.push(summary);
+        if has_failed {
+            break;
+        }
+    }
+    if !options.json {
+        let results: Vec<_> = summaries.iter().map(|summary| &summary.run.result).collect();
+        say(&format!("{}\n\n", ranking(&results)))?;
+    }
+    summaries.into_iter().try_for_each(|summary| options.print(summary))
+}
+
 /// Runs the experiment through relays, if there are any, and prints its result.
 ///
 /// # Errors
@@ -368,6 +405,9 @@ pub fn run_through(arguments: &ExperimentArguments, relays: &Relays) -> Result<(
         settings.objectives.clear();
     }
     let summary = match (search, until) {
+        (Some(search), _) if experiment.stores.len() > 1 => {
+            return rank(&arguments.options, &experiment, &settings, &components, &search);
+        }
         (Some(search), _) => find_capacity(&experiment, &settings, &components, search)?,
         (None, Some(until)) => execute_until(&experiment, &settings, &components, until)?,
         (None, None) => execute(&experiment, &settings, &components)?,

@@ -35,8 +35,8 @@ use plimsoll_workload::experiment::Experiment;
 /// Options of commands that run an experiment.
 #[derive(Debug, Args)]
 pub struct RunOptions {
-    /// Store to measure: a URL or a name from plimsoll.toml; NAME=URL replaces the store NAME of the
-    /// experiment; may be repeated
+    /// Store to measure: a URL or a name from plimsoll.toml; NAME=URL gives it a name in the results, or replaces the
+    /// store NAME of the experiment; may be repeated
     #[arg(long, value_name = "STORE")]
     pub store: Vec<String>,
     /// Directory in which the run directory is created
@@ -57,7 +57,7 @@ pub struct RunOptions {
     abort_if: Vec<String>,
     /// Print result.json instead of the table
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     /// Print no progress, only results, warnings and errors
     #[arg(long)]
     quiet: bool,
@@ -209,7 +209,11 @@ impl RunOptions {
         })
     }
 
-    fn observer(&self) -> Result<Arc<dyn RunObserver>, Exit> {
+    /// Returns the observer that shows a run to the user.
+    ///
+    /// # Errors
+    /// Exit code 2 if `--live` is given without a terminal.
+    pub fn observer(&self) -> Result<Arc<dyn RunObserver>, Exit> {
         if !self.live {
             return Ok(Arc::new(Terminal::new(self.json || self.quiet)));
         }
@@ -256,35 +260,42 @@ fn parse_label(text: &str) -> Result<(String, String), String> {
     Ok((key.to_string(), value.to_string()))
 }
 
-/// Applies `--store` to an experiment: plain stores replace all of its stores, `NAME=URL` replaces the store
-/// `NAME`.
+/// Applies `--store` to an experiment. `NAME=URL` replaces the store `NAME` of the experiment, or names a store of an
+/// experiment without own stores. Other stores replace all of the experiment.
 ///
 /// # Errors
 /// Exit code 2 if a name is unknown or both kinds are mixed.
 pub fn name_stores(experiment: &mut Experiment, given: &[String]) -> Result<(), Exit> {
-    let mut plain = Vec::new();
+    let own = experiment.stores.clone();
+    let mut stores = Vec::new();
     for store in given {
         let Some((name, url)) = open::mapping(store) else {
-            plain.push(store.clone());
+            stores.push(store.clone());
             continue;
         };
-        let Some(place) = experiment.stores.iter_mut().find(|s| *s == name) else {
-            let known = experiment.stores.join(", ");
+        if own.is_empty() {
+            if stores.iter().any(|other| other == name) {
+                return Err(Exit::input(format!("--store {name}: two stores have this name; rename one")));
+            }
+            stores.push(name.to_string());
+        } else if !own.iter().any(|own| own == name) {
+            let known = own.join(", ");
             return Err(Exit::input(format!(
                 "--store {store}: the experiment has no store '{name}'; use one of {known}"
             )));
-        };
-        *place = url.to_string();
-    }
-    if !plain.is_empty() {
-        if plain.len() < given.len() {
-            return Err(Exit::input(
-                "--store NAME=URL replaces one store of the experiment, but a plain --store replaces all \
-                 stores; use only one kind",
-            ));
         }
-        experiment.stores = plain;
+        experiment.named.insert(name.to_string(), open::defined_as(url));
     }
+    if stores.is_empty() {
+        return Ok(());
+    }
+    if !own.is_empty() && stores.len() < given.len() {
+        return Err(Exit::input(
+            "--store NAME=URL replaces one store of the experiment, but a plain --store replaces all \
+             stores; use only one kind",
+        ));
+    }
+    experiment.stores = stores;
     Ok(())
 }
 

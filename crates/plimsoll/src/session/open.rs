@@ -146,7 +146,8 @@ fn resolve(written: &str, known: &Named) -> Result<(StoreUrl, Option<NamedStore>
 /// # Errors
 /// [`RunError::Input`] if the URL or `plimsoll.toml` is invalid.
 pub fn url_of(written: &str) -> Result<StoreUrl, RunError> {
-    resolve(written, &Named::new()).map(|(url, _)| url)
+    let (written, known) = name_of(written);
+    resolve(written, &known).map(|(url, _)| url)
 }
 
 /// Opens a store.
@@ -155,13 +156,28 @@ pub fn url_of(written: &str) -> Result<StoreUrl, RunError> {
 /// [`RunError::Input`] if the URL or a setting is invalid; [`RunError::Store`] if the store cannot be reached or there
 /// are no credentials.
 pub fn open(written: &str, ca_bundle: Option<&Path>) -> Result<Opened, RunError> {
-    open_as(written, &Named::new(), ca_bundle, None)
+    let (written, known) = name_of(written);
+    open_as(written, &known, ca_bundle, None)
+}
+
+/// Returns the name of a store that is written as `NAME=URL`, with its definition; else the text itself.
+fn name_of(written: &str) -> (&str, Named) {
+    match mapping(written) {
+        Some((name, url)) => (name, Named::from([(name.to_string(), defined_as(url))])),
+        None => (written, Named::new()),
+    }
+}
+
+/// Returns the definition of a named store that has only a URL.
+pub fn defined_as(url: &str) -> NamedStore {
+    NamedStore { url: url.into(), ..NamedStore::default() }
 }
 
 /// Stores that an experiment defines by name; they take precedence over those of `plimsoll.toml`.
 pub type Named = BTreeMap<String, NamedStore>;
 
-/// Parses `NAME=URL`, which assigns another store to a name of an experiment. Returns `None` for a plain store.
+/// Parses `NAME=URL`, which gives a store a name, or another store to a name of an experiment. Returns `None` for a
+/// plain store.
 pub fn mapping(written: &str) -> Option<(&str, &str)> {
     let (name, url) = written.split_once('=')?;
     let plain =
@@ -183,7 +199,7 @@ pub fn open_as(
     let written = redacted_document(&redacted_url(written)).into_owned();
     let mut opened = Opened {
         written: written.clone(),
-        store: Arc::new(MemoryStore::default()),
+        store: Arc::new(MemoryStore::named(&written)),
         credentials: None,
         own_bucket: false,
         server: None,

@@ -78,6 +78,16 @@ impl Survey {
         others.rev().max_by(|a, b| a.per_s.total_cmp(&b.per_s)).map(|t| (t.concurrency, t.per_s))
     }
 
+    /// Returns the highest concurrency so far; `None` before the first step.
+    pub fn highest(&self) -> Option<usize> {
+        self.tried.iter().map(|t| t.concurrency).max()
+    }
+
+    /// Returns the throughput at a concurrency, in operations per second; `None` if it was not tried.
+    pub fn at(&self, concurrency: usize) -> Option<f64> {
+        self.tried.iter().find(|t| t.concurrency == concurrency).map(|t| t.per_s)
+    }
+
     /// Returns the lowest concurrency whose throughput was at least this share of `per_s`; `None` if there is none.
     pub fn reaching(&self, per_s: f64, share: f64) -> Option<usize> {
         let enough = self.tried.iter().filter(|t| t.per_s >= share * per_s);

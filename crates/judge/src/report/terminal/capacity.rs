@@ -46,11 +46,20 @@ fn remarks(steps: &[&CapacityStep]) -> String {
     [judged, limited, paused].into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
+/// Returns the mean rate of the steps of one load, or its range if the store had several levels.
+fn level(per_s: &[f64]) -> String {
+    let (least, most) = per_s.iter().fold((f64::MAX, 0.0_f64), |(a, b), x| (a.min(*x), b.max(*x)));
+    if most > 1.25 * least {
+        return format!("{}-{}", format_per_s(least), format_per_s(most));
+    }
+    format_per_s(per_s.iter().sum::<f64>() / per_s.len().max(1) as f64)
+}
+
 /// Renders one row for each load: the mean throughput of its steps, and their percentiles.
 pub fn render(found: &CapacityFigures, windows: &[Window]) -> String {
     let mut table = Table::new("", &["load#", "steps#", "achieved#", "", "p50#", "p99#", ""]);
     let mut loads: BTreeMap<(u64, u64), Vec<&CapacityStep>> = BTreeMap::new();
-    for step in &found.steps {
+    for step in found.steps.iter().filter(|step| !step.recovery) {
         loads.entry(order(step)).or_default().push(step);
     }
     let mean = |steps: &[&CapacityStep]| {
@@ -67,13 +76,13 @@ pub fn render(found: &CapacityFigures, windows: &[Window]) -> String {
         let is_mixed = operations.len() > 1;
         for (operation, windows) in operations {
             let kind = if is_mixed { format!(" {operation}") } else { String::new() };
-            let rate = windows.iter().map(|w| w.achieved_per_s).sum::<f64>() / windows.len() as f64;
+            let rates: Vec<f64> = windows.iter().map(|w| w.achieved_per_s).collect();
             let latencies: Vec<_> =
                 windows.iter().map(|w| w.response_ms.as_ref().unwrap_or(&w.service_ms)).collect();
             table.row([
                 load(steps[0]),
                 steps.len().to_string(),
-                format!("{}/s{kind}", format_per_s(rate)),
+                format!("{}/s{kind}", level(&rates)),
                 "#".repeat((mean(steps) / most * BAR).round() as usize),
                 percentile(&latencies, "p50"),
                 percentile(&latencies, "p99"),
@@ -82,7 +91,7 @@ pub fn render(found: &CapacityFigures, windows: &[Window]) -> String {
         }
     }
     let note = match loads.values().any(|steps| steps.len() > 1) {
-        true => "percentiles of several steps: lowest-highest\n",
+        true => "percentiles of several steps, and rates that differ by a quarter: lowest-highest\n",
         false => "",
     };
     format!("\n{}{note}", terminal::plain(&table))

@@ -1,5 +1,5 @@
 //! The report in a terminal: one [`table`] per store, [`ramp`] steps and knee, a verdict on key [`groups`], a
-//! comparison of several [`stores`], latency [`distribution`]s, and remarks on the figures.
+//! comparison of several [`stores`], latency [`distribution`]s on request, and remarks on the figures.
 
 pub mod capacity;
 pub mod confidence;
@@ -15,7 +15,7 @@ pub mod uploads;
 use table::table;
 
 use super::text::percentile::cell;
-use super::text::remarks::remarks;
+use super::text::remarks::together;
 use super::text::{answer, contention, objectives};
 
 use super::loops::table as table_of_loops;
@@ -26,7 +26,7 @@ use crate::summary::result::{Percentiles, RunResult, SyncLoop, Window};
 use plimsoll_base::units::format_count;
 use plimsoll_workload::schedule::Role;
 
-/// Maximum number of rows for which distributions are shown by default.
+/// Maximum number of rows for which intervals are shown by default.
 const FEW: usize = 4;
 
 /// Optional parts of a report.
@@ -122,7 +122,8 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
     let closed = measured.iter().any(|w| w.response_ms.is_none());
     // The matrices of a sweep contain its latencies, and mark its points.
     if measured.iter().all(|w| w.sweep.is_some()) {
-        measured.iter().filter(|w| !w.errors.is_empty()).for_each(|w| out.push_str(&cautions(w)));
+        let failed: Vec<&Window> = measured.iter().copied().filter(|w| !w.errors.is_empty()).collect();
+        out.push_str(&cautions(&failed));
         return out;
     }
     out.push_str("\nlatency in ms");
@@ -142,20 +143,20 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
     out.push('\n');
     if detail.distribution || plain.len() <= FEW {
         plain.iter().for_each(|w| out.push_str(&confidence::render(w, &result.confidence)));
+    }
+    if detail.distribution {
         plain.iter().for_each(|w| out.push_str(&distribution::render(w)));
     }
-    for window in &measured {
-        out.push_str(&caches(window));
-        // A search exceeds the capacity on purpose, and its own table reports the failures.
-        if result.capacity.is_none() {
-            out.push_str(&cautions(window));
-        }
+    measured.iter().for_each(|window| out.push_str(&caches(window)));
+    // A search exceeds the capacity on purpose, and its own table reports the failures.
+    if result.capacity.is_none() {
+        out.push_str(&cautions(&measured));
     }
     out
 }
 
-fn cautions(window: &Window) -> String {
-    remarks(window).iter().map(|line| format!("! {line}\n")).collect()
+fn cautions(windows: &[&Window]) -> String {
+    together(windows).iter().map(|line| format!("! {line}\n")).collect()
 }
 
 /// Renders the hit ratio, and the latency by cache status; empty if no response had one.

@@ -1,6 +1,6 @@
 //! Objectives of runs in sentences and tables.
 
-use crate::summary::objective::ObjectiveResult::{Fail, Inconclusive, Pass};
+use crate::summary::objective::ObjectiveResult::{Fail, Inconclusive};
 use crate::summary::objectives::{count, needed_s};
 use crate::summary::result::{ObjectiveFigures, RunResult};
 use plimsoll_base::units::{format_duration, short_names};
@@ -10,19 +10,40 @@ use plimsoll_document::Table;
 /// meets an objective.
 pub fn sentence(found: &[ObjectiveFigures]) -> String {
     let (all, missed, open) = (found.len(), count(found, Fail), count(found, Inconclusive));
-    let limited = found.iter().any(|f| f.outcome != Pass && f.client_limited.is_some());
-    let caution = if limited { "; the client, not the store, was the bottleneck" } else { "" };
-    let text = match (missed, open) {
+    let limited = |outcome| found.iter().filter(move |f| f.outcome == outcome && f.client_limited.is_some());
+    let by_client = limited(Inconclusive).count();
+    let reason =
+        limited(Inconclusive).chain(limited(Fail)).find_map(|figures| figures.client_limited.as_ref());
+    let reason = reason.map_or("", String::as_str);
+    match (missed, open) {
         (0, 0) => format!("pass: {all} of {all} objectives met"),
+        (0, open) if by_client == open => {
+            let repeat = "repeat it on a machine that is idle or larger";
+            format!(
+                "inconclusive: this client was the bottleneck for {open} of {all} objectives ({reason}); {repeat}"
+            )
+        }
         (0, open) => {
             let needed =
                 needed_s(found).map_or(String::new(), |s| format!("; measure for about {}", time(s)));
-            format!("inconclusive: the measurement is too short for {open} of {all} objectives{needed}")
+            let also = match by_client {
+                0 => String::new(),
+                _ => format!(", and this client was the bottleneck for {by_client} ({reason})"),
+            };
+            let short = open - by_client;
+            format!(
+                "inconclusive: the measurement is too short for {short} of {all} objectives{also}{needed}"
+            )
         }
-        (missed, 0) => format!("FAIL: {missed} of {all} objectives missed"),
-        (missed, open) => format!("FAIL: {missed} of {all} objectives missed, {open} undecided"),
-    };
-    text + caution
+        (missed, open) => {
+            let undecided = if open == 0 { String::new() } else { format!(", {open} undecided") };
+            let also = match limited(Fail).next() {
+                None => String::new(),
+                Some(_) => format!("; this client was busy, too ({reason}), which does not explain it"),
+            };
+            format!("FAIL: {missed} of {all} objectives missed{undecided}{also}")
+        }
+    }
 }
 
 /// Formats a time in seconds, rounded to a length that a user would choose.
@@ -34,6 +55,9 @@ fn time(seconds: f64) -> String {
 /// Returns the measured value, with a remark if the client was the bottleneck.
 pub fn detail(figures: &ObjectiveFigures) -> String {
     match &figures.client_limited {
+        Some(why) if figures.outcome == Fail => {
+            format!("{}; this client was busy, too ({why})", figures.detail)
+        }
         Some(why) => format!("{}; limited by the client, not by the store ({why})", figures.detail),
         None => figures.detail.clone(),
     }
@@ -86,18 +110,32 @@ mod tests {
             duration_needed_s,
             client_limited: None,
         };
+        use crate::summary::objective::ObjectiveResult::Pass;
         let (pass, fail, open) = (one(Pass, None), one(Fail, None), one(Inconclusive, Some(16.5)));
         assert_eq!(sentence(&[pass.clone(), pass.clone()]), "pass: 2 of 2 objectives met");
         assert_eq!(
             sentence(&[pass.clone(), open.clone()]),
             "inconclusive: the measurement is too short for 1 of 2 objectives; measure for about 20s"
         );
-        assert_eq!(sentence(&[fail.clone(), open]), "FAIL: 1 of 2 objectives missed, 1 undecided");
+        assert_eq!(sentence(&[fail.clone(), open.clone()]), "FAIL: 1 of 2 objectives missed, 1 undecided");
         assert_eq!((time(601.0), time(600.0)), ("11m".into(), "10m".into()));
-        let limited = ObjectiveFigures { client_limited: Some("cpu: 97%".into()), ..fail.clone() };
+        let busy = |figures: &ObjectiveFigures| ObjectiveFigures {
+            client_limited: Some("cpu: 97%".into()),
+            ..figures.clone()
+        };
         assert_eq!(
-            sentence(&[limited]),
-            "FAIL: 1 of 1 objectives missed; the client, not the store, was the bottleneck"
+            sentence(&[busy(&fail)]),
+            "FAIL: 1 of 1 objectives missed; this client was busy, too (cpu: 97%), which does not explain it"
+        );
+        assert_eq!(
+            sentence(&[pass.clone(), busy(&open)]),
+            "inconclusive: this client was the bottleneck for 1 of 2 objectives (cpu: 97%); repeat it on a machine that \
+             is idle or larger"
+        );
+        assert_eq!(
+            sentence(&[open.clone(), busy(&open)]),
+            "inconclusive: the measurement is too short for 1 of 2 objectives, and this client was the bottleneck for 1 \
+             (cpu: 97%); measure for about 20s"
         );
         let stores = [pass.store.as_str()];
         assert_eq!(place(&stores, &pass), "s3://b mixed");

@@ -27,11 +27,10 @@ fn pauses_matter(window: &Window) -> bool {
     })
 }
 
-/// Describes the pauses of the client, if they change a percentile, and the steps of its wall clock.
-fn disturbances(window: &Window) -> Vec<String> {
+/// Describes the pauses of the client, if they change a percentile.
+fn pauses(window: &Window) -> Option<String> {
     let found = &window.disturbances;
-    let mut out = Vec::new();
-    if found.pauses > 0 && pauses_matter(window) {
+    (found.pauses > 0 && pauses_matter(window)).then(|| {
         let mut text = format!(
             "the client paused {} (longest {} ms, in all {:.1}% of the time)",
             count(found.pauses, "time"),
@@ -46,12 +45,8 @@ fn disturbances(window: &Window) -> Vec<String> {
                 text += &format!("; {name} time without them: {}", in_words(percentiles));
             }
         }
-        out.push(text);
-    }
-    for by_ms in &found.clock_steps_ms {
-        out.push(format!("somebody set the client's clock by {by_ms:+.1} ms during the window"));
-    }
-    out
+        text
+    })
 }
 
 /// Returns a number with its noun, in the plural if the number is not 1.
@@ -61,6 +56,43 @@ fn count(n: u64, noun: &str) -> String {
 
 /// Returns the problems of a window, one per line.
 pub fn remarks(window: &Window) -> Vec<String> {
+    let place = window.place();
+    let mut out = of_store(window);
+    out.extend(pauses(window).map(|text| format!("{place}: {text}")));
+    out.extend(window.client_limited.as_ref().map(|why| format!("{place}: {}", limited(why))));
+    out
+}
+
+fn limited(why: &str) -> String {
+    format!("limited by the client, not by the store ({why})")
+}
+
+/// Returns the problems of several windows. Pauses and limits of the client have one line each for all windows, with
+/// the description of the window that has most of them.
+pub fn together(windows: &[&Window]) -> Vec<String> {
+    let mut out: Vec<String> = windows.iter().flat_map(|window| of_store(window)).collect();
+    let mut add = |affected: Vec<(&Window, f64, String)>| {
+        let Some((worst, _, text)) = affected.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+        out.push(match affected.len() {
+            1 => format!("{}: {text}", worst.place()),
+            n => {
+                let (all, place) = (windows.len(), worst.place());
+                format!("{n} of {all} rows, most of all {place}: {text}")
+            }
+        });
+    };
+    let paused = |window: &&Window| {
+        let share = window.disturbances.pauses_s / window.window_s.max(1e-9);
+        pauses(window).map(|text| (share, text))
+    };
+    add(windows.iter().filter_map(|w| paused(w).map(|(share, text)| (*w, share, text))).collect());
+    let busy = |window: &&Window| window.client_limited.as_ref().map(|why| limited(why));
+    add(windows.iter().filter_map(|w| busy(w).map(|text| (*w, w.achieved_per_s, text))).collect());
+    out
+}
+
+/// Returns the problems of a window besides those of the client.
+fn of_store(window: &Window) -> Vec<String> {
     let place = window.place();
     let mut out = Vec::new();
     if !window.errors.is_empty() {
@@ -94,9 +126,8 @@ pub fn remarks(window: &Window) -> Vec<String> {
             format_count(window.reconnects)
         ));
     }
-    out.extend(disturbances(window).into_iter().map(|text| format!("{place}: {text}")));
-    if let Some(why) = &window.client_limited {
-        out.push(format!("{place}: limited by the client, not by the store ({why})"));
+    for by_ms in &window.disturbances.clock_steps_ms {
+        out.push(format!("{place}: somebody set the client's clock by {by_ms:+.1} ms during the window"));
     }
     if let Some(why) = &window.instrument_error {
         out.push(format!("{place}: INSTRUMENT ERROR: {why}"));
@@ -126,5 +157,27 @@ mod tests {
         assert!(remarks(&window(4.99)).is_empty());
         let found = remarks(&window(4.0));
         assert!(found[0].contains("paused 2 times") && found[0].contains("p99 4.00 ms"), "{found:?}");
+    }
+
+    /// Regression test: the first run of a new user printed 14 lines of warnings with one cause.
+    #[test]
+    fn several_rows_share_one_line_for_a_busy_client() {
+        let row = |phase: &str, achieved_per_s: f64, limited: Option<&str>| Window {
+            phase: phase.into(),
+            achieved_per_s,
+            client_limited: limited.map(str::to_string),
+            errors: if phase == "b" { [("503 SlowDown".to_string(), 3)].into() } else { Default::default() },
+            ..Window::default()
+        };
+        let rows = [row("a", 10.0, Some("cpu: 81%")), row("b", 90.0, Some("cpu: 99%")), row("c", 5.0, None)];
+        let found = together(&rows.iter().collect::<Vec<_>>());
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("503 SlowDown x 3"), "{found:?}");
+        assert_eq!(
+            found[1],
+            "2 of 3 rows, most of all b get: limited by the client, not by the store (cpu: 99%)"
+        );
+        assert!(together(&[&rows[2]]).is_empty());
+        assert_eq!(together(&[&rows[0]]), ["a get: limited by the client, not by the store (cpu: 81%)"]);
     }
 }

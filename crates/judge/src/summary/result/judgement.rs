@@ -51,6 +51,13 @@ pub struct CapacityFigures {
     /// rate did.
     #[serde(alias = "breaks_per_s")]
     pub lowest_missed_per_s: Option<f64>,
+    /// Length in seconds of the measurement that confirms the capacity: of all steps at the best concurrency, or of the
+    /// last step at the rate. Null if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_s: Option<f64>,
+    /// Change of the store during the search: one load with different results. Null if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<CapacityChange>,
     /// True if the search ran to its end.
     pub finished: bool,
     /// Step at which the client became the bottleneck, which ended the search. Null if the store was the limit.
@@ -58,6 +65,18 @@ pub struct CapacityFigures {
     pub client_limit: Option<ClientLimit>,
     /// Steps in order; the windows of a step have the same step number.
     pub steps: Vec<CapacityStep>,
+}
+
+/// Results of one load that differ by more than a quarter.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CapacityChange {
+    /// Operations in flight of the load.
+    pub in_flight: u64,
+    /// Successful operations per second in the steps before the change.
+    pub before_per_s: f64,
+    /// Successful operations per second in the steps since then.
+    pub after_per_s: f64,
 }
 
 /// Rate at which the client became the bottleneck.
@@ -97,6 +116,9 @@ pub struct CapacityStep {
     /// Share of the step, from 0 to 1, during which a core of the client was paused.
     #[serde(default)]
     pub paused_share: f64,
+    /// True if the step only showed whether the store was still busy with an earlier one. It is not part of the curve.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recovery: bool,
 }
 
 /// Result of judging one objective by the figures of one store and phase.

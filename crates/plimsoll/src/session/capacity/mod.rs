@@ -2,9 +2,13 @@
 //!
 //! A survey doubles the concurrency of a closed loop until the throughput stops growing. By concurrency, the search
 //! then measures the best concurrency again until the throughput is precise. By rate, it searches near the throughput
-//! of the survey for the highest rate that meets the objectives. Both end in a given time.
+//! of the survey for the highest rate that meets the objectives. Both end in a given time. If a load that was measured
+//! before has another result, the store has changed, and the search begins again.
 
+mod change;
+mod figures;
 mod plateau;
+mod rate;
 mod step;
 
 use std::io;
@@ -13,21 +17,21 @@ use std::sync::Arc;
 use super::error::RunError;
 use super::observer::RunObserver;
 use super::{Components, Passes, RunSummary, SessionSettings, execute_passes};
-use plateau::Plateau;
+use change::CHANGED;
+use plateau::{Noted, Plateau};
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::machine::usable_cores;
 use plimsoll_base::units::format_duration;
 use plimsoll_judge::summary::objective::Objective;
-use plimsoll_judge::summary::result::{
-    CapacityBy, CapacityFigures, CapacityStep, ClientLimit, RunResult, Window,
-};
+use plimsoll_judge::summary::result::{CapacityBy, CapacityStep, ClientLimit, RunResult, Window};
 use plimsoll_judge::summary::series::Series;
 use plimsoll_workload::experiment::Experiment;
 use plimsoll_workload::schedule::arrival::Arrival;
-use plimsoll_workload::schedule::knee::{KneeLimits, Search};
+use plimsoll_workload::schedule::knee::KneeLimits;
 use plimsoll_workload::schedule::plan::{PhaseRun, rewarm};
 use plimsoll_workload::schedule::survey::{Next, Survey};
 use plimsoll_workload::schedule::{Limit, Load, Role};
+use rate::{RateSearch, RateStep, confirmation_ns};
 use step::{DISTURBED_SHARE, bytes_per_operation, judge};
 
 /// Parameters of a search for the capacity.
@@ -62,12 +66,53 @@ const NEAR: f64 = 1.25;
 const START_SHARE: f64 = 0.9;
 /// Maximum number of tries of a rate that was missed while the client was disturbed.
 const MAX_TRIES: u32 = 3;
+/// Maximum number of times that a search begins again because the store has changed.
+const MAX_SURVEYS: u32 = 4;
+/// Share of the survey's throughput below which the result by rate is compared with the survey again.
+const FAR_BELOW: f64 = 0.8;
 
 /// Current activity of a search.
 enum Stage {
     Survey,
     Plateau(Plateau),
-    Rate(Search),
+    /// One long step at the best concurrency.
+    Hold(Plateau),
+    /// One more step at the highest concurrency of the survey, after the measurement of the best one: a store that has
+    /// scaled up may show it only there.
+    Recheck(Plateau, usize),
+    Rate(RateSearch),
+    /// One more step at the best concurrency of the survey, after a result by rate that is far below it.
+    Reference(RateSearch, usize),
+}
+
+/// A step to execute.
+#[derive(Debug, Clone, Copy)]
+struct Planned {
+    load: Load,
+    length_ns: u64,
+    /// Length of the warm-up before it.
+    warm_ns: u64,
+    purpose: Purpose,
+}
+
+/// Purpose of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Measure,
+    /// It shows whether the store is still busy with an earlier step.
+    Recover,
+    Confirm,
+}
+
+impl Planned {
+    fn closed(concurrency: usize, length_ns: u64) -> Planned {
+        Planned {
+            load: Load::Closed { concurrency },
+            length_ns,
+            warm_ns: SECOND / 2,
+            purpose: Purpose::Measure,
+        }
+    }
 }
 
 /// State of a search.
@@ -76,7 +121,11 @@ struct Capacity {
     /// Phase run from which every step is derived; `None` before the first pass.
     model: Option<PhaseRun>,
     began_ns: u64,
+    /// Step that is executed.
+    planned: Option<Planned>,
     survey: Survey,
+    /// Number of surveys so far.
+    surveys: u32,
     stage: Stage,
     /// Measured concurrencies that another one of the survey exceeded.
     exceeded: Vec<Plateau>,
@@ -97,14 +146,16 @@ impl Capacity {
         let limits =
             |from| KneeLimits { from, to: search.to_per_s, tolerance: search.tolerance, growth: 2.0 };
         let stage = match (search.by, search.from_per_s) {
-            (CapacityBy::Rate, Some(from)) => Stage::Rate(Search::new(limits(from))),
+            (CapacityBy::Rate, Some(from)) => Stage::Rate(RateSearch::new(limits(from), None)),
             _ => Stage::Survey,
         };
         Capacity {
             survey: Survey::new(search.in_flight.0, search.in_flight.1),
+            surveys: 1,
             search,
             model: None,
             began_ns: now_ns(),
+            planned: None,
             stage,
             exceeded: Vec::new(),
             over: false,
@@ -122,27 +173,59 @@ impl Capacity {
         self.search.step_ns.unwrap_or(self.search.within_ns / 30).clamp(SECOND, MAX_STEP_NS)
     }
 
-    /// Returns the load of the next step with its length and the length of its warm-up; `None` if the search is over.
-    fn next_step(&self) -> Option<(Load, u64, u64)> {
-        let closed = |concurrency| Load::Closed { concurrency };
+    /// Returns the next step; `None` if the search is over.
+    fn next_step(&self) -> Option<Planned> {
         if self.over {
             return None;
         }
         match &self.stage {
             Stage::Survey => match self.survey.next() {
-                Next::Try(concurrency) => {
-                    Some((closed(concurrency), (self.step_ns() / 2).max(SECOND), SECOND / 2))
-                }
+                Next::Try(concurrency) => Some(Planned::closed(concurrency, self.survey_step_ns())),
                 Next::Plateau(_) | Next::Growing(_) => None,
             },
-            Stage::Plateau(plateau) => Some((closed(plateau.concurrency), self.step_ns(), SECOND / 2)),
-            Stage::Rate(search) => {
-                let rate_per_s = search.next()?;
-                let (arrival, in_flight) = self.open_loop();
-                let load = Load::Open { rate_per_s, arrival, in_flight };
-                Some((load, self.rate_step_ns(search, rate_per_s), 2 * SECOND))
+            Stage::Plateau(plateau) => Some(Planned::closed(plateau.concurrency, self.step_ns())),
+            Stage::Hold(plateau) => {
+                let wanted = confirmation_ns(self.search.within_ns, self.step_ns());
+                let fitting = self.left_ns().saturating_sub(self.survey_step_ns() + 3 * SECOND);
+                Some(Planned::closed(plateau.concurrency, wanted.min(fitting).max(self.step_ns())))
+            }
+            Stage::Rate(search) => match search.next(self.is_late(search))? {
+                RateStep::Light => {
+                    Some(Planned { warm_ns: 0, purpose: Purpose::Recover, ..Planned::closed(1, SECOND) })
+                }
+                RateStep::Try(per_s) => Some(self.open(per_s, self.rate_step_ns(search, per_s))),
+                RateStep::Confirm(per_s) => {
+                    let wanted = confirmation_ns(self.search.within_ns, self.needed_ns(per_s));
+                    let fitting = self.left_ns().saturating_sub(3 * SECOND).max(self.step_ns());
+                    Some(Planned { purpose: Purpose::Confirm, ..self.open(per_s, wanted.min(fitting)) })
+                }
+            },
+            Stage::Reference(_, concurrency) | Stage::Recheck(_, concurrency) => {
+                Some(Planned::closed(*concurrency, self.survey_step_ns()))
             }
         }
+    }
+
+    fn survey_step_ns(&self) -> u64 {
+        (self.step_ns() / 2).max(SECOND)
+    }
+
+    /// Returns the time that the search has left, in nanoseconds.
+    fn left_ns(&self) -> u64 {
+        (self.began_ns + self.search.within_ns).saturating_sub(now_ns())
+    }
+
+    /// Returns true if the time left suffices only for the confirmation of the rate that was found.
+    fn is_late(&self, search: &RateSearch) -> bool {
+        let Some(holds) = search.found().holds else { return false };
+        let confirmation_ns = confirmation_ns(self.search.within_ns, self.needed_ns(holds));
+        self.left_ns() < confirmation_ns + self.rate_step_ns(search, holds) + 10 * SECOND
+    }
+
+    fn open(&self, rate_per_s: f64, length_ns: u64) -> Planned {
+        let (arrival, in_flight) = self.open_loop();
+        let load = Load::Open { rate_per_s, arrival, in_flight };
+        Planned { load, length_ns, warm_ns: 2 * SECOND, purpose: Purpose::Measure }
     }
 
     /// Returns the arrival process and the maximum number of operations in flight of an open loop.
@@ -153,28 +236,32 @@ impl Capacity {
         }
     }
 
-    /// Returns the length of a step at a rate, which is long enough to judge the objectives.
-    fn rate_step_ns(&self, search: &Search, rate_per_s: f64) -> u64 {
+    /// Returns the length of a step at a rate that is long enough to judge the objectives.
+    fn needed_ns(&self, rate_per_s: f64) -> u64 {
         let needed = self.search.objectives.iter().map(Objective::operations_needed).max().unwrap_or(0);
-        // Until the search knows both bounds, a third of the operations is enough.
+        self.step_ns().max((needed as f64 / rate_per_s * SECOND as f64) as u64).min(MAX_STEP_NS)
+    }
+
+    /// Returns the length of a try of a rate. Until the search knows both bounds, a third of the operations is enough.
+    fn rate_step_ns(&self, search: &RateSearch, rate_per_s: f64) -> u64 {
         let found = search.found();
-        let needed = if found.holds.is_none() || found.breaks.is_none() { needed / 3 } else { needed };
-        let needed_ns = (needed as f64 / rate_per_s * SECOND as f64) as u64;
-        self.step_ns().max(needed_ns).min(MAX_STEP_NS)
+        let share = if found.holds.is_none() || found.breaks.is_none() { 3.0 } else { 1.0 };
+        self.needed_ns(rate_per_s * share)
     }
 
     /// Returns the phase runs of the next step: a warm-up and the step; `None` if the search or its time is over.
-    fn phase_runs(&self) -> Option<Vec<PhaseRun>> {
-        let (load, length_ns, warm_ns) = self.next_step()?;
-        let left_ns = (self.began_ns + self.search.within_ns).saturating_sub(now_ns());
-        if !self.steps.is_empty() && length_ns + warm_ns > left_ns {
+    fn phase_runs(&mut self) -> Option<Vec<PhaseRun>> {
+        let planned = self.next_step()?;
+        self.planned = Some(planned);
+        if !self.steps.is_empty() && planned.length_ns + planned.warm_ns > self.left_ns() {
             return None;
         }
         let mut phase_run = self.model.clone()?;
-        phase_run.phase.load = load;
-        phase_run.phase.limit = Limit { duration_ns: Some(length_ns), operations: None };
+        phase_run.phase.load = planned.load;
+        phase_run.phase.limit = Limit { duration_ns: Some(planned.length_ns), operations: None };
         phase_run.step = Some(self.steps.len() as u32);
-        Some(vec![rewarm(&phase_run, warm_ns), phase_run])
+        let warm = (planned.warm_ns > 0).then(|| rewarm(&phase_run, planned.warm_ns));
+        Some(warm.into_iter().chain([phase_run]).collect())
     }
 
     /// Judges the last step by its windows, records it, and advances the search.
@@ -182,47 +269,92 @@ impl Capacity {
         let number = self.steps.len() as u32;
         let own: Vec<&Window> =
             windows.iter().filter(|w| w.role == Role::Measure && w.step == Some(number)).collect();
-        let Some((load, ..)) = self.next_step().filter(|_| !own.is_empty()) else { return };
-        let step = judge(&own, number, load, &self.search.objectives);
+        let Some(planned) = self.planned.filter(|_| !own.is_empty()) else { return };
+        let recovery = planned.purpose == Purpose::Recover;
+        let step = CapacityStep { recovery, ..judge(&own, number, planned.load, &self.search.objectives) };
         self.observer.capacity_step(&step);
         self.bytes_per_operation = bytes_per_operation(&own).unwrap_or(self.bytes_per_operation);
-        self.note(load, step);
+        self.note(planned, step);
     }
 
     /// Records a step and advances the search.
-    fn note(&mut self, load: Load, step: CapacityStep) {
+    fn note(&mut self, planned: Planned, step: CapacityStep) {
         let (per_s, paused_share) = (step.achieved_per_s, step.paused_share);
         let disturbed = paused_share > DISTURBED_SHARE;
         let limited = step.client_limited.clone();
         let met = step.met;
         self.steps.push(step);
-        match (&mut self.stage, load) {
+        let length_s = planned.length_ns as f64 / SECOND as f64;
+        match (&mut self.stage, planned.load) {
             (Stage::Survey, Load::Closed { concurrency }) => {
                 self.survey.note(concurrency, per_s, disturbed || limited.is_some());
                 self.end_survey(limited);
             }
             (Stage::Plateau(plateau), Load::Closed { .. }) => {
-                if let Some(outlier) = plateau.note(per_s, paused_share, self.survey.best_per_s()) {
-                    self.survey.revise(plateau.concurrency, outlier);
-                    self.stage = Stage::Survey;
-                    self.end_survey(None);
-                } else if plateau.is_precise() {
-                    self.end_plateau();
+                match plateau.note(per_s, length_s, paused_share, self.survey.best_per_s()) {
+                    Noted::Outlier(mean) => {
+                        self.survey.revise(plateau.concurrency, mean);
+                        self.stage = Stage::Survey;
+                        self.end_survey(None);
+                    }
+                    Noted::Changed if self.surveys < MAX_SURVEYS => self.survey_again(),
+                    _ if plateau.is_precise() => self.end_plateau(),
+                    _ => {}
                 }
             }
+            (Stage::Hold(plateau), _) => match plateau.hold(per_s, length_s, disturbed) {
+                Noted::Changed if self.surveys < MAX_SURVEYS => self.survey_again(),
+                _ => self.recheck(),
+            },
+            (Stage::Recheck(plateau, _), _) => {
+                match plateau.mean().is_some_and(|mean| per_s >= CHANGED * mean) && !disturbed {
+                    true if self.surveys < MAX_SURVEYS => self.survey_again(),
+                    _ => self.over = true,
+                }
+            }
+            (Stage::Rate(search), Load::Closed { .. }) => search.note_light(per_s),
             (Stage::Rate(search), Load::Open { rate_per_s, .. }) => {
                 let unsure = !met && (disturbed || limited.is_some());
-                if unsure && self.disturbed_tries + 1 < MAX_TRIES {
+                let is_known = limited.is_some() && search.has_client_limit();
+                if unsure && !is_known && self.disturbed_tries + 1 < MAX_TRIES {
                     self.disturbed_tries += 1;
-                } else if let (true, Some(reason)) = (unsure, limited) {
-                    self.client_limit = Some(ClientLimit { per_s, reason });
-                    self.over = true;
-                } else {
-                    self.disturbed_tries = 0;
-                    search.note(rate_per_s, met);
+                    return;
                 }
+                self.disturbed_tries = 0;
+                match limited.filter(|_| unsure) {
+                    Some(reason) => {
+                        search.note_client_limit(rate_per_s);
+                        self.client_limit = Some(ClientLimit { per_s, reason });
+                    }
+                    None if planned.purpose == Purpose::Confirm => {
+                        search.note_confirmation(rate_per_s, planned.length_ns, met);
+                    }
+                    None => search.note(rate_per_s, met),
+                }
+                self.end_rate();
             }
+            (Stage::Reference(..), _) => self.over = true,
             _ => {}
+        }
+    }
+
+    /// Begins again with the store as it is now.
+    fn survey_again(&mut self) {
+        self.surveys += 1;
+        self.survey = Survey::new(self.search.in_flight.0, self.search.in_flight.1);
+        self.exceeded.clear();
+        self.stage = Stage::Survey;
+    }
+
+    /// Compares the store with the survey once more if the result by rate is far below it.
+    fn end_rate(&mut self) {
+        let Stage::Rate(search) = &self.stage else { return };
+        let is_over = search.next(self.is_late(search)).is_none();
+        let best = self.survey.best_except(&[]);
+        let far = |per_s: f64| search.found().holds.is_none_or(|holds| holds < FAR_BELOW * per_s);
+        let Some((concurrency, _)) = best.filter(|(_, per_s)| is_over && far(*per_s)) else { return };
+        if let Stage::Rate(search) = std::mem::replace(&mut self.stage, Stage::Survey) {
+            self.stage = Stage::Reference(search, concurrency);
         }
     }
 
@@ -246,7 +378,9 @@ impl Capacity {
             CapacityBy::Rate => {
                 let (to, tolerance) = (self.search.to_per_s, self.search.tolerance);
                 let from = (per_s * START_SHARE).min(to);
-                self.stage = Stage::Rate(Search::new(KneeLimits { from, to, tolerance, growth: NEAR }));
+                let limits = KneeLimits { from, to, tolerance, growth: NEAR };
+                let light = self.survey.at(1);
+                self.stage = Stage::Rate(RateSearch::new(limits, light));
             }
         }
     }
@@ -260,63 +394,23 @@ impl Capacity {
             Some((concurrency, _)) => {
                 self.exceeded.push(std::mem::replace(plateau, Plateau::new(concurrency)));
             }
-            None => self.over = true,
-        }
-    }
-
-    /// Returns the measured concurrency with the highest throughput; `None` before the first one.
-    fn best_plateau(&self) -> Option<&Plateau> {
-        let Stage::Plateau(last) = &self.stage else { return None };
-        let complete = self.exceeded.iter().chain([last]).filter(|p| p.interval().is_some());
-        let per_s = |p: &&Plateau| p.mean().unwrap_or_default();
-        complete.max_by(|a, b| per_s(a).total_cmp(&per_s(b))).or(Some(last))
-    }
-
-    /// Returns true if the search has its result, rather than only no more time.
-    fn is_finished(&self) -> bool {
-        self.best_plateau().is_some_and(|plateau| plateau.interval().is_some()) || self.next_step().is_none()
-    }
-
-    fn figures(&self, finished: bool) -> CapacityFigures {
-        let mut figures = CapacityFigures {
-            by: self.search.by,
-            objectives: self.search.objectives.iter().map(|o| o.text.clone()).collect(),
-            growing: self.growing && self.search.by == CapacityBy::Concurrency,
-            finished,
-            client_limit: self.client_limit.clone(),
-            steps: self.steps.clone(),
-            ..CapacityFigures::default()
-        };
-        match (&self.stage, self.best_plateau()) {
-            (Stage::Rate(search), _) => {
-                let found = search.found();
-                (figures.highest_met_per_s, figures.lowest_missed_per_s) = (found.holds, found.breaks);
-                if self.client_limit.is_none() {
-                    figures.growing = found.breaks.is_none() && found.holds.is_some();
-                    figures.per_s = found.holds;
-                    (figures.low_per_s, figures.high_per_s) = (found.holds, found.breaks);
+            None => {
+                if let Stage::Plateau(plateau) = std::mem::replace(&mut self.stage, Stage::Survey) {
+                    self.stage = Stage::Hold(plateau);
                 }
             }
-            (_, None) => {}
-            (_, Some(plateau)) => match plateau.paused_share() {
-                Some(share) => {
-                    let reason = format!("it paused {:.0}% of the time", 100.0 * share);
-                    figures.client_limit =
-                        Some(ClientLimit { per_s: plateau.mean().unwrap_or_default(), reason });
-                }
-                None => {
-                    figures.per_s = plateau.mean();
-                    (figures.low_per_s, figures.high_per_s) = plateau.interval().unzip();
-                }
-            },
         }
-        figures.bytes_per_s =
-            figures.per_s.map(|per_s| per_s * self.bytes_per_operation).filter(|bytes| *bytes > 0.0);
-        let reaching = figures.per_s.and_then(|per_s| self.survey.reaching(per_s, 0.95));
-        // A store that became faster after the survey reached its capacity only at the concurrency of the plateau.
-        let measured = self.best_plateau().filter(|_| figures.per_s.is_some()).map(|p| p.concurrency);
-        figures.in_flight = reaching.or(measured).map(|concurrency| concurrency as u64);
-        figures
+    }
+
+    /// Measures the highest concurrency of the survey once more, unless it is the one that was measured last.
+    fn recheck(&mut self) {
+        let Stage::Hold(plateau) = std::mem::replace(&mut self.stage, Stage::Survey) else { return };
+        let highest = self.survey.highest().filter(|highest| *highest > plateau.concurrency);
+        self.over = highest.is_none();
+        self.stage = match highest {
+            Some(concurrency) => Stage::Recheck(plateau, concurrency),
+            None => Stage::Plateau(plateau),
+        };
     }
 }
 
@@ -365,119 +459,4 @@ pub fn find_capacity(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::session::observer::Silent;
-
-    fn search(by: CapacityBy, from_per_s: Option<f64>) -> CapacitySearch {
-        CapacitySearch {
-            form: "get".into(),
-            by,
-            objectives: Vec::new(),
-            from_per_s,
-            to_per_s: 1e6,
-            in_flight: (1, 1024),
-            tolerance: 0.02,
-            step_ns: Some(SECOND),
-            within_ns: 3600 * SECOND,
-        }
-    }
-
-    /// Searches with a client and a store that are limited to `client` and `store` operations per second, and 10 ms per
-    /// operation.
-    fn found(search: CapacitySearch, client: f64, store: f64) -> CapacityFigures {
-        let mut capacity = Capacity::new(search, Arc::new(Silent));
-        while let Some((load, ..)) = capacity.next_step() {
-            let offered = match load {
-                Load::Closed { concurrency } => concurrency as f64 * 100.0,
-                Load::Open { rate_per_s, .. } => rate_per_s,
-            };
-            let achieved = offered.min(client).min(store);
-            let limited = offered > client && client < store;
-            let met = offered <= achieved;
-            let step = CapacityStep {
-                step: capacity.steps.len() as u32,
-                offered_per_s: load.is_open().then_some(offered),
-                achieved_per_s: achieved,
-                met,
-                missed: (!met).then(|| "the rate was not achieved".into()),
-                client_limited: limited.then(|| "cpu: 99% of a core".into()),
-                ..CapacityStep::default()
-            };
-            capacity.note(load, step);
-        }
-        capacity.figures(true)
-    }
-
-    /// Regression test: a search that ran out of time was reported as finished.
-    #[test]
-    fn a_search_is_finished_only_with_a_result() {
-        let mut capacity = Capacity::new(search(CapacityBy::Rate, Some(100.0)), Arc::new(Silent));
-        assert!(!capacity.figures(capacity.is_finished()).finished);
-        capacity.over = true;
-        assert!(capacity.figures(capacity.is_finished()).finished);
-    }
-
-    #[test]
-    fn both_searches_find_a_known_capacity() {
-        let by_concurrency = found(search(CapacityBy::Concurrency, None), 1e9, 1000.0);
-        assert_eq!((by_concurrency.per_s, by_concurrency.in_flight), (Some(1000.0), Some(16)));
-        assert_eq!((by_concurrency.low_per_s, by_concurrency.high_per_s), (Some(1000.0), Some(1000.0)));
-        for from in [None, Some(100.0), Some(5000.0)] {
-            let by_rate = found(search(CapacityBy::Rate, from), 1e9, 1000.0);
-            let (low, high) = (by_rate.low_per_s.unwrap(), by_rate.high_per_s.unwrap());
-            assert!(low <= 1000.0 && high > 1000.0 && high / low < 1.0201, "{from:?}: {low}..{high}");
-            assert_eq!((by_rate.per_s, by_rate.client_limit, by_rate.growing), (Some(low), None, false));
-        }
-    }
-
-    /// Regression test: a search reported the throughput at 4 in flight although 16 in flight had 20% more.
-    #[test]
-    fn a_concurrency_that_exceeds_the_measured_one_is_measured_too() {
-        let mut capacity = Capacity::new(search(CapacityBy::Concurrency, None), Arc::new(Silent));
-        let mut steps = 0;
-        while let Some((load @ Load::Closed { concurrency }, ..)) = capacity.next_step() {
-            // The first step at 4 in flight is an outlier.
-            let outlier = concurrency == 4 && steps == 2;
-            let achieved_per_s = if outlier { 1060.0 } else { 1040.0f64.min(240.0 * concurrency as f64) };
-            capacity.note(load, CapacityStep { achieved_per_s, ..CapacityStep::default() });
-            steps += 1;
-        }
-        let found = capacity.figures(true);
-        assert_eq!((found.per_s, found.low_per_s), (Some(1040.0), Some(1040.0)));
-        assert_eq!(steps, 5 + 3 + 3, "survey to 16, then 4 and 8 in flight");
-    }
-
-    #[test]
-    fn a_client_limit_ends_a_search_without_bisection() {
-        let by_rate = found(search(CapacityBy::Rate, Some(100.0)), 1000.0, 1e9);
-        assert_eq!((by_rate.highest_met_per_s, by_rate.lowest_missed_per_s), (Some(800.0), None));
-        assert_eq!(by_rate.client_limit.as_ref().map(|limit| limit.per_s), Some(1000.0));
-        assert_eq!(
-            (by_rate.per_s, by_rate.steps.len()),
-            (None, 4 + 3),
-            "doubled to 1600/s, which was tried 3 times"
-        );
-        let by_concurrency = found(search(CapacityBy::Concurrency, None), 1000.0, 1e9);
-        let limit = by_concurrency.client_limit.unwrap();
-        assert_eq!(
-            (by_concurrency.per_s, limit.per_s, limit.reason.as_str()),
-            (None, 1000.0, "cpu: 99% of a core")
-        );
-    }
-
-    #[test]
-    fn a_client_that_was_busy_once_does_not_end_the_search() {
-        let mut capacity = Capacity::new(search(CapacityBy::Rate, Some(100.0)), Arc::new(Silent));
-        let rate = |capacity: &Capacity| match capacity.next_step() {
-            Some((Load::Open { rate_per_s, .. }, ..)) => Some(rate_per_s),
-            _ => None,
-        };
-        for (met, limited, next) in [(false, true, 100.0), (true, false, 200.0), (false, true, 200.0)] {
-            let (load, ..) = capacity.next_step().unwrap();
-            let client_limited = limited.then(|| "start lag".into());
-            capacity.note(load, CapacityStep { met, client_limited, ..CapacityStep::default() });
-            assert_eq!((rate(&capacity), capacity.client_limit.is_none()), (Some(next), true));
-        }
-    }
-}
+mod tests;

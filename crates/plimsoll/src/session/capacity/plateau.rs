@@ -1,5 +1,6 @@
 //! Repeated measurement of the best concurrency, until its throughput is precise.
 
+use super::change::differ;
 use super::step::DISTURBED_SHARE;
 use plimsoll_judge::summary::student::t_quantile;
 
@@ -16,12 +17,28 @@ const BETTER: f64 = 0.05;
 /// Maximum number of disturbed steps that are left out.
 const MAX_SKIPPED_STEPS: u32 = 4;
 
+/// Number of steps in a row that show a change of the store.
+const CHANGED_STEPS: usize = 2;
+
+/// Consequence of a step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Noted {
+    /// It counts, or it was left out.
+    Recorded,
+    /// The step of the survey was an outlier; the value is the mean throughput.
+    Outlier(f64),
+    /// The store has another throughput than before.
+    Changed,
+}
+
 /// Steps at the best concurrency of a survey.
 pub struct Plateau {
     /// Number of operations in flight.
     pub concurrency: usize,
     /// Throughput of each step in operations per second.
     per_s: Vec<f64>,
+    /// Length of these steps in seconds.
+    held_s: f64,
     skipped_steps: u32,
     /// Shares of the time for which the client paused in the recorded steps that it disturbed.
     disturbed: Vec<f64>,
@@ -30,22 +47,45 @@ pub struct Plateau {
 impl Plateau {
     /// Creates a measurement without steps.
     pub fn new(concurrency: usize) -> Plateau {
-        Plateau { concurrency, per_s: Vec::new(), skipped_steps: 0, disturbed: Vec::new() }
+        Plateau { concurrency, per_s: Vec::new(), held_s: 0.0, skipped_steps: 0, disturbed: Vec::new() }
     }
 
-    /// Records a step during which the client paused for a share of the time. Steps with a disturbed client are left
-    /// out, up to [`MAX_SKIPPED_STEPS`] of them. Returns the mean if it shows that the step of the survey, with
-    /// `surveyed_per_s`, was an outlier.
-    pub fn note(&mut self, per_s: f64, paused_share: f64, surveyed_per_s: f64) -> Option<f64> {
+    /// Records a step of a length in seconds, during which the client paused for a share of the time. Steps with a
+    /// disturbed client are left out, up to [`MAX_SKIPPED_STEPS`] of them. `surveyed_per_s` is the throughput in the
+    /// survey.
+    pub fn note(&mut self, per_s: f64, length_s: f64, paused_share: f64, surveyed_per_s: f64) -> Noted {
         let disturbed = paused_share > DISTURBED_SHARE;
         if disturbed && self.skipped_steps < MAX_SKIPPED_STEPS {
             self.skipped_steps += 1;
-            return None;
+            return Noted::Recorded;
         }
         self.disturbed.extend(disturbed.then_some(paused_share));
         self.per_s.push(per_s);
-        let mean = self.mean()?;
-        (self.per_s.len() == 2 && mean < OUTLIER * surveyed_per_s).then_some(mean)
+        self.held_s += length_s;
+        let before = self.per_s.len().saturating_sub(CHANGED_STEPS);
+        let (earlier, last) = self.per_s.split_at(before);
+        let earlier = if earlier.is_empty() { &[surveyed_per_s] } else { earlier };
+        if self.disturbed.is_empty() && last.len() == CHANGED_STEPS && differ(earlier, last) {
+            return Noted::Changed;
+        }
+        match self.mean() {
+            Some(mean) if self.per_s.len() == 2 && mean < OUTLIER * surveyed_per_s => Noted::Outlier(mean),
+            _ => Noted::Recorded,
+        }
+    }
+
+    /// Records the long step that confirms the throughput. It is not one of the samples of the interval.
+    pub fn hold(&mut self, per_s: f64, length_s: f64, disturbed: bool) -> Noted {
+        if !disturbed && self.mean().is_some_and(|mean| differ(&[mean], &[per_s])) {
+            return Noted::Changed;
+        }
+        self.held_s += length_s;
+        Noted::Recorded
+    }
+
+    /// Returns the length in seconds of the steps that count.
+    pub fn held_s(&self) -> f64 {
+        self.held_s
     }
 
     /// Returns the mean throughput in operations per second; `None` without a step.
@@ -94,7 +134,7 @@ mod tests {
     fn the_interval_is_that_of_students_t() {
         let mut plateau = Plateau::new(8);
         for per_s in [98.0, 100.0, 102.0] {
-            assert_eq!(plateau.note(per_s, 0.0, 100.0), None);
+            assert_eq!(plateau.note(per_s, 10.0, 0.0, 100.0), Noted::Recorded);
         }
         let (low, high) = plateau.interval().unwrap();
         // The quantile of t with 2 degrees of freedom is 4.303, and the standard error is 2 / sqrt(3).
@@ -103,28 +143,40 @@ mod tests {
         );
         assert!(!plateau.is_precise());
         let mut steady = Plateau::new(8);
-        (0..3).for_each(|_| assert_eq!(steady.note(100.0, 0.0, 100.0), None));
+        (0..3).for_each(|_| assert_eq!(steady.note(100.0, 10.0, 0.0, 100.0), Noted::Recorded));
         assert!(steady.is_precise());
+        assert_eq!(steady.held_s(), 30.0);
     }
 
     #[test]
     fn disturbed_steps_are_left_out_and_outliers_of_the_survey_are_found() {
         let mut plateau = Plateau::new(8);
-        assert_eq!(plateau.note(10.0, 0.2, 100.0), None);
+        assert_eq!(plateau.note(10.0, 10.0, 0.2, 100.0), Noted::Recorded);
         assert_eq!(plateau.mean(), None);
-        assert_eq!(plateau.note(50.0, 0.0, 100.0), None);
-        assert_eq!(plateau.note(52.0, 0.0, 100.0), Some(51.0));
+        assert_eq!(plateau.note(84.0, 10.0, 0.0, 100.0), Noted::Recorded);
+        assert_eq!(plateau.note(86.0, 10.0, 0.0, 100.0), Noted::Outlier(85.0));
+    }
+
+    /// Regression test: burst credits that ran out gave a mean of 1470/s and 150/s.
+    #[test]
+    fn two_steps_at_another_level_show_a_change() {
+        let mut plateau = Plateau::new(8);
+        assert_eq!(plateau.note(1500.0, 10.0, 0.0, 1470.0), Noted::Recorded);
+        assert_eq!(plateau.note(1400.0, 10.0, 0.0, 1470.0), Noted::Recorded);
+        assert_eq!(plateau.note(150.0, 10.0, 0.0, 1470.0), Noted::Recorded);
+        assert_eq!(plateau.note(151.0, 10.0, 0.0, 1470.0), Noted::Changed);
     }
 
     /// Regression test: a client that was stopped for 13% of the time reported a capacity that was 13% too low.
     #[test]
     fn a_client_that_is_disturbed_in_most_steps_hides_the_capacity() {
         let mut plateau = Plateau::new(8);
-        (0..MAX_SKIPPED_STEPS).for_each(|_| assert_eq!(plateau.note(87.0, 0.13, 88.0), None));
+        (0..MAX_SKIPPED_STEPS)
+            .for_each(|_| assert_eq!(plateau.note(87.0, 10.0, 0.13, 88.0), Noted::Recorded));
         assert_eq!((plateau.mean(), plateau.paused_share()), (None, None));
-        plateau.note(87.0, 0.13, 88.0);
+        plateau.note(87.0, 10.0, 0.13, 88.0);
         assert_eq!(plateau.paused_share(), Some(0.13));
-        (0..2).for_each(|_| assert_eq!(plateau.note(100.0, 0.0, 88.0), None));
+        (0..2).for_each(|_| assert_eq!(plateau.note(100.0, 10.0, 0.0, 88.0), Noted::Recorded));
         assert_eq!(plateau.paused_share(), None, "one of three steps");
     }
 }

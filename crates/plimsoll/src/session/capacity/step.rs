@@ -33,14 +33,18 @@ pub fn bytes_per_operation(windows: &[&Window]) -> Option<f64> {
     (per_s > 0.0).then(|| bytes / per_s)
 }
 
-/// Returns the reason why an open loop misses its objectives; `None` if it meets them. The rate itself is an objective:
-/// the store must achieve it, and without other objectives it must not refuse operations.
-fn missed(windows: &[&Window], offered_per_s: f64, objectives: &[Objective]) -> Option<String> {
+/// Returns the reason why a step misses the objectives; `None` if it meets them.
+fn broken(windows: &[&Window], objectives: &[Objective]) -> Option<String> {
     let about = |o: &&Objective, w: &Window| {
         o.target.operation.as_ref().is_none_or(|name| *name == w.operation.name())
     };
-    let broken =
-        windows.iter().find_map(|w| objectives.iter().filter(|o| about(o, w)).find_map(|o| o.broken_by(w)));
+    windows.iter().find_map(|w| objectives.iter().filter(|o| about(o, w)).find_map(|o| o.broken_by(w)))
+}
+
+/// Returns the reason why an open loop misses its objectives; `None` if it meets them. The rate itself is an objective:
+/// the store must achieve it, and without other objectives it must not refuse operations.
+fn missed(windows: &[&Window], offered_per_s: f64, objectives: &[Objective]) -> Option<String> {
+    let broken = broken(windows, objectives);
     let achieved: f64 = windows.iter().map(|w| w.achieved_per_s).sum();
     let failed = failed_share(windows);
     let refused = (objectives.is_empty() && failed >= REFUSED_SHARE)
@@ -53,7 +57,10 @@ fn missed(windows: &[&Window], offered_per_s: f64, objectives: &[Objective]) -> 
 /// Judges a step with `load` by its windows, one per operation.
 pub fn judge(windows: &[&Window], step: u32, load: Load, objectives: &[Objective]) -> CapacityStep {
     let offered = windows.iter().filter_map(|w| w.offered_per_s).reduce(|a, b| a + b);
-    let missed = offered.and_then(|offered| missed(windows, offered, objectives));
+    let missed = match offered {
+        Some(offered) => missed(windows, offered, objectives),
+        None => broken(windows, objectives),
+    };
     // A store that refuses operations is the limit. A closed loop spins on it, which makes the client busy.
     let refused = refused_share(windows) >= REFUSED_SHARE;
     // Start lag matters only to latencies, and therefore only to objectives.
@@ -73,6 +80,7 @@ pub fn judge(windows: &[&Window], step: u32, load: Load, objectives: &[Objective
         missed,
         client_limited,
         paused_share: windows.iter().map(paused).fold(0.0, f64::max),
+        recovery: false,
     }
 }
 
