@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support import PLIMSOLL
+from support import PLIMSOLL, Server, environment
 
 ROOT = Path(__file__).resolve().parents[2]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 
 
-def run_action(folder, inputs):
+def run_action(folder, inputs, environment=os.environ):
     """Executes the shell steps; returns the exit codes by step, the summary and the outputs."""
     given = {name: value.get("default", "") for name, value in ACTION["inputs"].items()} | inputs
     summary, outputs = folder / "summary.md", folder / "outputs"
-    environment = dict(os.environ, GITHUB_ACTION_PATH=str(ROOT), GITHUB_SHA="0123abc", GITHUB_REF_NAME="main",
+    environment = dict(environment, GITHUB_ACTION_PATH=str(ROOT), GITHUB_SHA="0123abc", GITHUB_REF_NAME="main",
                        GITHUB_STEP_SUMMARY=str(summary), GITHUB_OUTPUT=str(outputs),
                        PATH=f"{Path(PLIMSOLL).parent}:{os.environ['PATH']}")
     codes = {}
@@ -47,12 +47,29 @@ def test_runs_are_measured_checked_and_compared(tmp_path):
 
 
 def test_a_missed_objective_fails_and_arguments_are_not_executed(tmp_path):
-    inputs = {"run": "get --store memory: --duration 2s --warmup 0s --vantage '$(touch executed); touch executed'",
-              "slo": "errors < 0%", "inconclusive": "fail"}
-    codes, summary, _ = run_action(tmp_path, inputs | {"slo": "get.p50 < 1ns"})
+    with Server("--inject", "error=0.5") as server:
+        store = f"'s3://bench/?endpoint={server.url}' --create-bucket"
+        inputs = {"run": f"put --store {store} --duration 2s --warmup 0s --vantage '$(touch executed); touch executed'",
+                  "slo": "errors < 1%", "inconclusive": "fail"}
+        codes, summary, _ = run_action(tmp_path, inputs, environment())
     assert codes["Measure"][0] == 0, codes
     assert codes["Check"][0] == 1 and "FAIL" in summary, codes
     assert not (tmp_path / "executed").exists()
+
+
+def test_a_run_that_fails_still_has_its_outputs_and_is_checked_and_saved(tmp_path):
+    """Regression test: a run with exit code 1 set no output, so its report was not uploaded and its history was lost."""
+    load = "get --store memory: --duration 2s --warmup 0s"
+    codes, summary, outputs = run_action(tmp_path, {"run": f"{load} --slo 'get.p50 < 1ns'", "slo": "errors < 0.1%",
+                                                    "inconclusive": "pass"})
+    assert codes["Measure"][0] != 0 and codes["Check"][0] == 0 and "errors" in summary, codes
+    run = re.fullmatch(r"run=(plimsoll-runs/\S+)\n", outputs)[1]
+    assert (tmp_path / run / "report.html").exists()
+    (tmp_path / "outputs").unlink()
+    codes, _, outputs = run_action(tmp_path, {"run": "get --store nowhere:"})
+    assert codes["Measure"][0] != 0 and outputs == "", "a run that did not begin has no directory"
+    later = ACTION["runs"]["steps"][[s["name"] for s in ACTION["runs"]["steps"]].index("Measure") + 1:]
+    assert all("steps.measure.outputs.run != ''" in step["if"] for step in later)
 
 
 @pytest.mark.parametrize("step", [s for s in ACTION["runs"]["steps"] if "run" in s], ids=lambda s: s["name"])

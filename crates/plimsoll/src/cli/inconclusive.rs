@@ -1,12 +1,12 @@
-//! `--inconclusive`: the exit code of `check` and `compare --fail-if` if a run is too short to tell whether an
-//! objective is met or a bound is exceeded.
+//! `--inconclusive`: the exit code of `check` and `compare --fail-if` if a run does not tell whether an objective is
+//! met or a bound is exceeded, because it is too short or the client was the bottleneck.
 
 use clap::ValueEnum;
 
 use super::exit::Exit;
 use plimsoll_judge::summary::objective::ObjectiveResult;
 
-/// The treatment of an objective or bound that a run is too short to judge.
+/// The treatment of an objective or bound that a run does not decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Inconclusive {
     /// Count the check as failed, because the run did not show that it passes
@@ -35,7 +35,7 @@ impl Inconclusive {
         if undecided > 0 && self == Inconclusive::Fail {
             let plural = if undecided == 1 { "" } else { "s" };
             return Err(Exit::check(format!(
-                "the measurement is too short to judge {undecided} {noun}{plural}; measure longer, or add \
+                "the measurement does not decide {undecided} {noun}{plural}, for the reasons above; repeat it, or add \
                  --inconclusive pass"
             )));
         }

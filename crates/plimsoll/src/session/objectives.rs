@@ -36,14 +36,14 @@ pub fn check(experiment: &Experiment, objectives: &[Objective]) -> Result<(), Ru
     )))
 }
 
-/// Returns the error of a run that missed an objective, or was too short to judge one.
+/// Returns the error of a run that missed an objective, or did not decide one.
 pub fn problem(found: &[ObjectiveFigures]) -> Option<RunError> {
     let objectives = |n: usize| format!("{n} objective{}", if n == 1 { "" } else { "s" });
     match (count(found, ObjectiveResult::Fail), count(found, ObjectiveResult::Inconclusive)) {
         (0, 0) => None,
         (0, open) => {
             let open = objectives(open);
-            Some(RunError::check(format!("the measurement is too short to judge {open}; measure longer")))
+            Some(RunError::check(format!("the measurement does not decide {open}, for the reasons above")))
         }
         (missed, _) => Some(RunError::check(format!("{} missed", objectives(missed)))),
     }

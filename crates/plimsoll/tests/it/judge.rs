@@ -57,7 +57,7 @@ fn a_bound_is_broken_only_if_the_whole_interval_exceeds_it() {
     fails(
         &["compare", base, slower, "--fail-if", "get.p50 > +20%"],
         1,
-        &["too short to judge", "--inconclusive pass"],
+        &["does not decide", "--inconclusive pass"],
     );
     let within = run(&["compare", base, slower, "--fail-if", "get.p50 > +40%"]);
     assert!(within.status.success(), "{}", text(&within.stdout));
@@ -93,7 +93,7 @@ fn a_short_run_has_no_interval_and_reports_the_length_it_needs() {
     fails(
         &["check", name(&short), "--slo", "get.p99 < 50ms"],
         1,
-        &["too short to judge", "--inconclusive pass"],
+        &["does not decide", "--inconclusive pass"],
     );
     let lenient = run(&["check", name(&short), "--slo", "get.p99 < 50ms", "--inconclusive", "pass"]);
     assert!(lenient.status.success());
@@ -116,7 +116,7 @@ fn a_failed_store_misses_its_objectives_even_with_inconclusive_pass() {
         &["1 objective missed"],
     );
     let few = made(&out, "few", |m| (m.seconds, m.per_s) = (1, 3));
-    fails(&["check", name(&few), "--slo", "get.p99 < 10us"], 1, &["too short to judge"]);
+    fails(&["check", name(&few), "--slo", "get.p99 < 10us"], 1, &["does not decide"]);
 }
 
 /// The seed decides which of two stores runs first.

@@ -123,6 +123,10 @@ struct Capacity {
     began_ns: u64,
     /// Step that is executed.
     planned: Option<Planned>,
+    /// Time since which the store recovers from a rate that it has missed.
+    missed_at_ns: Option<u64>,
+    /// Length in nanoseconds of the longest recovery so far.
+    recovery_ns: u64,
     survey: Survey,
     /// Number of surveys so far.
     surveys: u32,
@@ -156,6 +160,8 @@ impl Capacity {
             model: None,
             began_ns: now_ns(),
             planned: None,
+            missed_at_ns: None,
+            recovery_ns: 0,
             stage,
             exceeded: Vec::new(),
             over: false,
@@ -219,7 +225,8 @@ impl Capacity {
     fn is_late(&self, search: &RateSearch) -> bool {
         let Some(holds) = search.found().holds else { return false };
         let confirmation_ns = confirmation_ns(self.search.within_ns, self.needed_ns(holds));
-        self.left_ns() < confirmation_ns + self.rate_step_ns(search, holds) + 10 * SECOND
+        let one_more_ns = self.rate_step_ns(search, holds) + self.recovery_ns + 10 * SECOND;
+        self.left_ns() < confirmation_ns + one_more_ns
     }
 
     fn open(&self, rate_per_s: f64, length_ns: u64) -> Planned {
@@ -312,7 +319,12 @@ impl Capacity {
                     _ => self.over = true,
                 }
             }
-            (Stage::Rate(search), Load::Closed { .. }) => search.note_light(per_s),
+            (Stage::Rate(search), Load::Closed { .. }) => {
+                search.note_light(per_s);
+                if let Some(missed_at_ns) = self.missed_at_ns.take_if(|_| !search.is_recovering()) {
+                    self.recovery_ns = self.recovery_ns.max(now_ns() - missed_at_ns);
+                }
+            }
             (Stage::Rate(search), Load::Open { rate_per_s, .. }) => {
                 let unsure = !met && (disturbed || limited.is_some());
                 let is_known = limited.is_some() && search.has_client_limit();
@@ -331,6 +343,7 @@ impl Capacity {
                     }
                     None => search.note(rate_per_s, met),
                 }
+                self.missed_at_ns = search.is_recovering().then(now_ns);
                 self.end_rate();
             }
             (Stage::Reference(..), _) => self.over = true,

@@ -105,6 +105,11 @@ impl RateSearch {
         self.recovery = (!met).then(Vec::new);
     }
 
+    /// Returns true while the store recovers from a rate that it has missed.
+    pub fn is_recovering(&self) -> bool {
+        self.recovery.is_some()
+    }
+
     /// Returns true if the client was the bottleneck at some rate.
     pub fn has_client_limit(&self) -> bool {
         self.client_per_s.is_some()
