@@ -341,7 +341,7 @@ impl Capacity {
                     None if planned.purpose == Purpose::Confirm => {
                         search.note_confirmation(rate_per_s, planned.length_ns, met);
                     }
-                    None => search.note(rate_per_s, met),
+                    None => search.note(rate_per_s, met, per_s),
                 }
                 self.missed_at_ns = search.is_recovering().then(now_ns);
                 self.end_rate();

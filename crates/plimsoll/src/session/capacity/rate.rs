@@ -16,6 +16,10 @@ const MAX_LIGHT: usize = 20;
 const MAX_CONFIRM_NS: u64 = 60 * SECOND;
 /// Relative distance of the bounds at which a search ends whose upper bound is the limit of the client.
 const CLIENT_TOLERANCE: f64 = 1.1;
+/// Share of the throughput of an overloaded store that is tried next.
+const BELOW: f64 = 0.95;
+/// Largest factor by which the rate falls at once.
+const MOST_DOWN: f64 = 16.0;
 /// Share of the time of a search that the confirmation takes.
 const CONFIRM_SHARE: u64 = 6;
 
@@ -41,6 +45,8 @@ pub struct RateSearch {
     confirmed: Option<(f64, u64)>,
     /// Lowest rate at which the client was the bottleneck.
     client_per_s: Option<f64>,
+    /// Throughput during the last rate that was missed.
+    missed_at_per_s: Option<f64>,
 }
 
 /// Returns the length of a confirmation in a search of this length, in nanoseconds, if a step takes `step_ns`.
@@ -58,6 +64,7 @@ impl RateSearch {
             recovery: Some(Vec::new()),
             confirmed: None,
             client_per_s: None,
+            missed_at_per_s: None,
         }
     }
 
@@ -72,8 +79,18 @@ impl RateSearch {
         let is_close = |high: f64| found.holds.is_some_and(|low| high <= low * CLIENT_TOLERANCE);
         let is_enough = self.is_client_limited() && found.breaks.is_some_and(is_close);
         match self.search.next().filter(|_| !is_enough) {
-            Some(rate) if !(is_late && unconfirmed.is_some()) => Some(RateStep::Try(rate)),
+            Some(rate) if !(is_late && unconfirmed.is_some()) => Some(RateStep::Try(self.guess(rate))),
             _ => unconfirmed.map(RateStep::Confirm),
+        }
+    }
+
+    /// Returns the next rate to try in place of `rate`: until a rate is met, an overloaded store shows by its
+    /// throughput that its capacity is far lower.
+    fn guess(&self, rate: f64) -> f64 {
+        let KneeBounds { holds, breaks } = self.found();
+        match (breaks.filter(|breaks| holds.is_none() && rate < *breaks), self.missed_at_per_s) {
+            (Some(breaks), Some(achieved)) => rate.min(BELOW * achieved).max(breaks / MOST_DOWN),
+            _ => rate,
         }
     }
 
@@ -99,9 +116,12 @@ impl RateSearch {
         }
     }
 
-    /// Records a try of a rate.
-    pub fn note(&mut self, rate: f64, met: bool) {
+    /// Records a try of a rate with its throughput.
+    pub fn note(&mut self, rate: f64, met: bool, achieved_per_s: f64) {
         self.search.note(rate, met);
+        if !met {
+            self.missed_at_per_s = Some(achieved_per_s);
+        }
         self.recovery = (!met).then(Vec::new);
     }
 
@@ -174,7 +194,7 @@ mod tests {
                 RateStep::Try(rate) => {
                     let met = self.backlog <= 0.0 && rate <= self.per_s;
                     self.backlog += ((rate - self.per_s) * 5.0).clamp(0.0, 3.0 * self.per_s);
-                    search.note(rate, met);
+                    search.note(rate, met, rate);
                 }
                 RateStep::Confirm(rate) => {
                     search.note_confirmation(rate, 60 * SECOND, self.backlog <= 0.0 && rate <= self.per_s);
@@ -207,16 +227,28 @@ mod tests {
             }
         });
         assert_eq!(lights.count(), ALIKE);
-        search.note(100.0, false);
+        search.note(100.0, false, 100.0);
         search.note_light(10.0);
         assert_eq!(search.next(false), Some(RateStep::Try(50.0)), "10/s is the new light load");
+    }
+
+    #[test]
+    fn an_overloaded_store_shows_how_far_the_rate_must_fall() {
+        let mut search = RateSearch::new(KneeLimits { from: 1323.0, ..LIMITS }, Some(50.0));
+        search.note_light(50.0);
+        search.note(1323.0, false, 150.0);
+        search.note_light(50.0);
+        assert_eq!(search.next(false), Some(RateStep::Try(142.5)));
+        search.note(142.5, true, 142.5);
+        let Some(RateStep::Try(rate)) = search.next(false) else { panic!() };
+        assert!((142.5..1323.0).contains(&rate), "{rate}");
     }
 
     #[test]
     fn a_confirmation_that_fails_continues_below_it() {
         let mut search = RateSearch::new(LIMITS, Some(50.0));
         search.note_light(50.0);
-        search.note(100.0, true);
+        search.note(100.0, true, 100.0);
         assert_eq!(search.next(true), Some(RateStep::Confirm(100.0)));
         search.note_confirmation(100.0, SECOND, false);
         search.note_light(50.0);
@@ -230,9 +262,9 @@ mod tests {
         search.note_client_limit(100.0);
         search.note_light(50.0);
         assert_eq!(search.next(false), Some(RateStep::Try(50.0)));
-        search.note(50.0, true);
+        search.note(50.0, true, 50.0);
         assert!(search.is_client_limited());
-        search.note(71.0, false);
+        search.note(71.0, false, 71.0);
         assert!(!search.is_client_limited());
     }
 }
