@@ -101,6 +101,23 @@ def test_an_acknowledged_write_survives_sigkill_and_a_restart(tmp_path):
         json.loads(done.stdout)
 
 
+def test_status_tells_what_is_known_beside_a_damaged_index(tmp_path):
+    """Regression test: `status` and `plan` failed if the manifest was damaged."""
+    data = str(tmp_path / "data")
+    with Server("--data", data, command=(GATEWAY, "run")) as server:
+        client(server).create_bucket(Bucket="status")
+    manifest = os.path.join(data, "catalog", "index", "MANIFEST")
+    with open(manifest, "r+b") as file:
+        file.seek(20)
+        file.write(b"x")
+    status = lambda *more: subprocess.run([GATEWAY, "status", "--data", data, *more], capture_output=True, text=True)
+    assert status().returncode == 1 and "state      unknown" in status().stdout and "0 bytes" not in status().stdout
+    assert "the checksum is wrong" in json.loads(status("--json").stdout)["damaged"][0]
+    with Server("--data", data, command=(GATEWAY, "run")) as server:
+        assert [b["Name"] for b in client(server).list_buckets()["Buckets"]] == ["status"]
+    assert status().returncode == 0
+
+
 def test_a_damaged_object_answers_500_until_it_is_written_again(tmp_path):
     data = str(tmp_path / "data")
     with Server("--data", data, command=(GATEWAY, "run")) as server:

@@ -42,6 +42,7 @@ pub fn status(arguments: &Arguments) -> Result<(), Exit> {
     let (manifest, manifest_problem) =
         document::or_damage(Manifest::load(&disk)).map_err(|e| place.fail(&e))?;
     let (list, list_problem) = document::or_damage(SegmentList::load(&disk)).map_err(|e| place.fail(&e))?;
+    let is_known = manifest_problem.is_none();
     let problems: Vec<String> = manifest_problem.into_iter().chain(list_problem).collect();
     let manifest = manifest.flatten().unwrap_or_default();
     // The list may be newer than its copy in the manifest.
@@ -50,22 +51,16 @@ pub fn status(arguments: &Arguments) -> Result<(), Exit> {
     if arguments.json {
         // The salt is secret: with it, a client could write bytes that look like a part of the log.
         let list = SegmentList { salt: 0, ..list.clone() };
-        let manifest = Manifest { list, ..manifest.clone() };
-        let text = serde_json::to_string_pretty(&manifest).map_err(Exit::store)?;
-        say(&format!("{text}\n"))?;
+        let manifest = Manifest { list: list.clone(), ..manifest.clone() };
+        let text = match is_known {
+            true => serde_json::to_string_pretty(&manifest),
+            false => serde_json::to_string_pretty(&serde_json::json!({ "damaged": problems, "list": list })),
+        };
+        say(&format!("{}\n", text.map_err(Exit::store)?))?;
     } else {
-        let bytes: u64 = manifest.segments.iter().map(|s| s.bytes.saturating_sub(HEADER)).sum();
-        let live: u64 = manifest.segments.iter().map(|s| s.live).sum();
-        let state =
-            if manifest.clean_end.is_some() { "stopped cleanly" } else { "in use, or not stopped cleanly" };
         let as_of = written.map_or_else(|| "unknown".to_string(), |time| format!("{time:.0}"));
-        let garbage = 100 * (bytes - live.min(bytes)) / bytes.max(1);
-        say(&format!(
-            "state      {state}\nindex of   {as_of}\nsegments   {}, {bytes} bytes, {garbage}% garbage\ntables     {}\ndamage     {}\n",
-            list.segments.len(),
-            manifest.tables.len(),
-            list.damage.len() + problems.len(),
-        ))?;
+        say(&overview(is_known.then_some(&manifest), &list, &as_of))?;
+        say(&format!("damage     {}\n", list.damage.len() + problems.len()))?;
         for problem in &problems {
             say(&format!("damaged: {problem}; the next start builds it again\n"))?;
         }
@@ -77,6 +72,23 @@ pub fn status(arguments: &Arguments) -> Result<(), Exit> {
         return if problems.is_empty() { Ok(()) } else { Err(Exit::check("the index is damaged")) };
     }
     Err(Exit::check("the log is damaged; run `plimsoll-gateway scrub` to list the affected objects"))
+}
+
+/// Describes the log and the index. Without an intact manifest, only the number of segments is known.
+fn overview(manifest: Option<&Manifest>, list: &SegmentList, as_of: &str) -> String {
+    let segments = list.segments.len();
+    let Some(manifest) = manifest else {
+        return format!("state      unknown\nsegments   {segments}\n");
+    };
+    let bytes: u64 = manifest.segments.iter().map(|s| s.bytes.saturating_sub(HEADER)).sum();
+    let live: u64 = manifest.segments.iter().map(|s| s.live).sum();
+    let state =
+        if manifest.clean_end.is_some() { "stopped cleanly" } else { "in use, or not stopped cleanly" };
+    let garbage = 100 * (bytes - live.min(bytes)) / bytes.max(1);
+    let tables = manifest.tables.len();
+    format!(
+        "state      {state}\nindex of   {as_of}\nsegments   {segments}, {bytes} bytes, {garbage}% garbage\ntables     {tables}\n"
+    )
 }
 
 /// Prints the sessions of the gateways that use a database.

@@ -25,6 +25,7 @@ use plimsoll_judge::summary::result::{CapacityStep, Window};
 use plimsoll_recorder::collector::{SecondRow, WindowState};
 use plimsoll_recorder::histogram::Latencies;
 use plimsoll_recorder::latency::Latency;
+use plimsoll_workload::schedule::Role;
 use plimsoll_workload::schedule::plan::PhaseRun;
 
 /// Length of the window for the percentiles and rates of the live line, in seconds.
@@ -204,15 +205,18 @@ impl Progress {
         }
     }
 
-    /// Prints a warning for each finished window that was client-limited or saturated.
+    /// Prints a warning for the first measured window that was client-limited, and for each that was saturated.
     fn warnings(&self, windows: &[Window]) {
         for window in windows {
-            let key = |what: &str| format!("{what} {} {} {}", window.phase, window.operation, window.store);
-            if let Some(reason) = window.client_limited.as_ref().filter(|_| self.is_new(key("limited"))) {
+            let measured = window.client_limited.as_ref().filter(|_| window.role == Role::Measure);
+            if let Some(reason) = measured.filter(|_| self.is_new("limited".into())) {
                 let place = self.place(window);
-                self.note(&format!("! {place}: limited by this client ({reason})"));
+                self.note(&format!(
+                    "! {place}: limited by this client ({reason}); the table tells which rows are"
+                ));
             }
-            if window.saturated && self.is_new(key("saturated")) {
+            let key = format!("saturated {} {} {}", window.phase, window.operation, window.store);
+            if window.saturated && self.is_new(key) {
                 self.note(&format!("! {}: saturated", self.place(window)));
             }
         }

@@ -225,7 +225,8 @@ impl Capacity {
     fn is_late(&self, search: &RateSearch) -> bool {
         let Some(holds) = search.found().holds else { return false };
         let confirmation_ns = confirmation_ns(self.search.within_ns, self.needed_ns(holds));
-        let one_more_ns = self.rate_step_ns(search, holds) + self.recovery_ns + 10 * SECOND;
+        // The next rate may be missed, too, and the store may be slower to recover from it.
+        let one_more_ns = self.rate_step_ns(search, holds) + 2 * self.recovery_ns + 10 * SECOND;
         self.left_ns() < confirmation_ns + one_more_ns
     }
 
@@ -267,6 +268,10 @@ impl Capacity {
         phase_run.phase.load = planned.load;
         phase_run.phase.limit = Limit { duration_ns: Some(planned.length_ns), operations: None };
         phase_run.step = Some(self.steps.len() as u32);
+        if planned.purpose == Purpose::Recover {
+            // An operation that is not answered by then shows that the store is still busy.
+            phase_run.phase.drain_ns = phase_run.phase.drain_ns.min(SECOND);
+        }
         let warm = (planned.warm_ns > 0).then(|| rewarm(&phase_run, planned.warm_ns));
         Some(warm.into_iter().chain([phase_run]).collect())
     }
