@@ -116,6 +116,8 @@ def namespaces():
         yield
     finally:
         for node in range(NODES):
+            # The kernel removes the links of a deleted namespace later, and their names may be needed before.
+            subprocess.run(["ip", "link", "delete", f"plfo{node}"], stderr=subprocess.DEVNULL)
             subprocess.run(["ip", "netns", "delete", SPACE.format(node)], stderr=subprocess.DEVNULL)
         subprocess.run(["ip", "link", "delete", BRIDGE], stderr=subprocess.DEVNULL)
 
