@@ -68,7 +68,7 @@ def runs(tmp_path_factory):
             "contest": ["get", "--store", store(sound), "--store", store(faulty), "--sweep", "size=1KiB,64KiB",
                         "--duration", "1s", "--warmup", "0s"],
             "contention": ["contention", "--store", store(sound), "--writers", "1,2", "--duration", "1s"],
-            "capacity": ["capacity", "--store", store(slow), "--slo", "get.p90 < 50ms", "--step", "1s", "--from", "100/s",
+            "capacity": ["capacity", "--store", store(slow), "--slo", "get.p90 < 50ms", "--within", "60s", "--step", "1s", "--from", "100/s",
                      "--tolerance", "20%"],
         }
         for name, arguments in each.items():
