@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY), reason="plimsoll-ga
 
 @pytest.fixture
 def disk(tmp_path):
-    """A small disk of its own."""
+    """A small file system that only this test uses."""
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(tmp_path)], capture_output=True)
     if mounted.returncode != 0:
         pytest.skip("this user cannot mount a file system")

@@ -10,8 +10,8 @@ pub struct Claim {
     pub without: String,
 }
 
-/// Returns the value that a comment calls the default. A comment that begins with `the default`, also after a
-/// semicolon, speaks of the value of its own line.
+/// Returns the value that a comment calls the default. `the default` at its beginning or after a semicolon means the
+/// value in the same line.
 fn claimed<'a>(value: &'a str, comment: &'a str) -> Option<&'a str> {
     let own = |part: &str| part.trim().starts_with("the default");
     if comment.split(';').any(own) {

@@ -297,7 +297,7 @@ mod tests {
         );
     }
 
-    /// Regression test: "more in flight only adds latency" was said of a store whose throughput collapsed.
+    /// Regression test: the answer was "more in flight only adds latency" for a store whose throughput fell by half.
     #[test]
     fn what_is_said_of_more_in_flight_was_measured() {
         let found = |beyond: f64| CapacityFigures {
@@ -359,7 +359,7 @@ mod tests {
         assert!(say(&none).starts_with("this client is too busy to tell whether a meets get.p99 < 10ms"));
     }
 
-    /// Regression test: "the time of the search was too short" was said over a table that had the answer.
+    /// Regression test: the answer was "the time was too short", although the table below it had a throughput.
     #[test]
     fn a_search_without_a_rate_answers_with_its_closed_loops() {
         let steps = vec![closed(1, 86.0, true), closed(2, 172.0, true), closed(4, 200.0, false)];
