@@ -67,6 +67,8 @@ impl Ballast {
         if length < bytes && free < reserve.saturating_add(bytes - length) {
             return Ok(());
         }
+        // After an error, the next attempt follows when a part is given up, or at the next start.
+        self.is_complete.store(true, Ordering::Release);
         if length < bytes {
             let file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?;
             match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
@@ -74,7 +76,6 @@ impl Ballast {
                 allocated => allocated?,
             }
         }
-        self.is_complete.store(true, Ordering::Release);
         Ok(())
     }
 

@@ -13,7 +13,7 @@ pub fn discard_row(t: &mut dyn Transaction, head: &Head, row: &Row) -> Result<()
         Body::Slice(slice) => live::release(t, slice),
         Body::Pieces => {
             let value = match t.value(row) {
-                // An object with damaged properties can be replaced; its blobs stay until the next sweep.
+                // An object with damaged properties can be replaced. Its blobs stay, and so do their rows.
                 Err(CatalogError::Damaged { .. }) => return Ok(()),
                 value => value?,
             };

@@ -19,7 +19,7 @@ pub fn discard_blob(
     grace_ms: u64,
 ) -> Result<(), CatalogError> {
     let key = keys::blob(name);
-    // A blob that is in doubt stays, and the next sweep finds it if nobody uses it.
+    // A blob that is in doubt stays, even if no object uses it.
     let Some(row) = unless_in_doubt(t.get(&key))? else { return Ok(()) };
     let head = intact(BlobHead::decode(&row.head))?;
     let at = now_ms() + grace_ms;

@@ -140,7 +140,7 @@ impl ObjectAddress {
             let is_replaced =
                 versioning == Versioning::Off || (versioning == Versioning::Suspended && is_null);
             match is_replaced {
-                // The lost record may have discarded what the row refers to. The next sweep finds what nobody uses.
+                // The lost record may have discarded what the row refers to.
                 true if *is_in_doubt => {}
                 true => discard_row(t, head, row)?,
                 false => self.retire(t, row, head, *is_in_doubt)?,

@@ -32,7 +32,7 @@ pub struct CapacityArguments {
     /// Load to vary [default: rate with --slo, else concurrency]
     #[arg(long, value_enum, value_name = "LOAD")]
     by: Option<By>,
-    /// Maximum time of the search, with the preparation of objects [default: 5m]
+    /// Maximum time of the search, with the preparation of objects; several stores share it [default: 5m]
     #[arg(long, value_name = "TIME")]
     within: Option<String>,
     /// First load to try: a rate such as 100/s, or a concurrency such as 1

@@ -62,8 +62,8 @@ struct RunArguments {
     on: String,
     #[command(flatten)]
     nodes: NodesArguments,
-    /// Store to measure: a URL or a name from plimsoll.toml; NAME=URL replaces the store NAME of the experiment; may be
-    /// repeated
+    /// Store to measure: a URL or a name from plimsoll.toml; NAME=URL gives it a name in the results, or replaces the
+    /// store NAME of the experiment; may be repeated
     #[arg(long, value_name = "STORE")]
     store: Vec<String>,
     /// Override a value of the experiment: seed=7, phase.get.duration=60s; may be repeated

@@ -197,8 +197,8 @@ mod tests {
         assert!(far < 10, "{far} of 200 results are outside 970 to 1000");
     }
 
-    /// Regression test: a store that had met 697/s was still busy with its overload at 43.6/s, and was said to miss
-    /// that.
+    /// Regression test: a store met 697/s, and then missed 43.6/s because it was still busy with an overload. The
+    /// answer was that it misses 43.6/s.
     #[test]
     fn a_rate_that_failed_below_one_that_held_is_tried_again() {
         let hiccup = |rate: f64, step: u64| rate <= 700.0 && !(5..=6).contains(&step);

@@ -122,8 +122,8 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
     let closed = measured.iter().any(|w| w.response_ms.is_none());
     // The matrices of a sweep contain its latencies, and mark its points.
     if measured.iter().all(|w| w.sweep.is_some()) {
-        let failed: Vec<&Window> = measured.iter().copied().filter(|w| !w.errors.is_empty()).collect();
-        out.push_str(&cautions(&failed));
+        let failed = measured.iter().filter(|w| !w.errors.is_empty());
+        failed.for_each(|window| out.push_str(&cautions(&[window])));
         return out;
     }
     out.push_str("\nlatency in ms");

@@ -5,7 +5,7 @@ use plimsoll_base::units::{format_per_s, format_throughput, short_names};
 use plimsoll_workload::schedule::Role;
 
 /// Orders runs that searched for the capacity of one store each, in a sentence: `highest capacity first: b 720 get/s, a
-/// 400 get/s (b takes 1.80x as many)`.
+/// 400 get/s; b takes 1.80x as many as the next`.
 pub fn ranking(runs: &[&RunResult]) -> String {
     let mut found: Vec<(String, f64, bool)> = Vec::new();
     for run in runs {
@@ -23,22 +23,26 @@ pub fn ranking(runs: &[&RunResult]) -> String {
     let names = short_names(&found.iter().map(|(store, ..)| store.as_str()).collect::<Vec<_>>());
     let unit = runs.first().map_or_else(String::new, |run| unit(run));
     let each = names.iter().zip(&found).map(|(name, (_, per_s, is_known))| {
+        if *per_s <= 0.0 {
+            return format!("{} without a result", name.trim_end_matches(':'));
+        }
         let least = if *is_known { "" } else { "at least " };
         format!("{} {least}{} {unit}/s", name.trim_end_matches(':'), format_per_s(*per_s))
     });
     let each = each.collect::<Vec<_>>().join(", ");
     // A bound on the first store can only widen the distance, and one on the second leaves it open.
     let factor = match found.as_slice() {
-        [(_, first, _), (_, second, true), ..] if *second > 0.0 && first / second < 1.05 => {
+        [(_, first, true), (_, second, true), ..] if *second > 0.0 && first / second < 1.05 => {
             "; the first two differ by less than 5%".to_string()
         }
-        [(_, first, _), (_, second, true), ..] if *second > 0.0 => {
-            let name = names[0].trim_end_matches(':');
-            format!("; {name} takes {:.2}x as many as the next", first / second)
+        [(_, first, is_known), (_, second, true), ..] if *second > 0.0 => {
+            let (name, least) = (names[0].trim_end_matches(':'), if *is_known { "" } else { "at least " });
+            format!("; {name} takes {least}{:.2}x as many as the next", first / second)
         }
         _ => String::new(),
     };
-    format!("highest capacity first: {each}{factor}")
+    let what = if found.iter().all(|(.., is_known)| *is_known) { "capacity" } else { "known rate" };
+    format!("highest {what} first: {each}{factor}")
 }
 
 /// Returns the name of the operation that a run measured; a mixed run has several.
@@ -115,16 +119,21 @@ impl Words<'_> {
         })
     }
 
-    /// Returns the step of a closed loop with the highest throughput within the objectives.
-    fn best_closed(&self) -> Option<&CapacityStep> {
+    /// Returns the highest throughput of a closed loop within the objectives, and its operations in flight. The steps
+    /// before a change of the store do not count.
+    fn best_closed(&self) -> Option<(f64, u64)> {
+        if let Some(change) = &self.found.change {
+            return self.objectives.is_empty().then_some((change.after_per_s, change.in_flight));
+        }
         let is_measured = |s: &&CapacityStep| s.in_flight.is_some() && !s.recovery && s.achieved_per_s > 0.0;
         let met = self.found.steps.iter().filter(is_measured).filter(|step| step.met);
-        met.max_by(|a, b| a.achieved_per_s.total_cmp(&b.achieved_per_s))
+        let best = met.max_by(|a, b| a.achieved_per_s.total_cmp(&b.achieved_per_s))?;
+        Some((best.achieved_per_s, best.in_flight?))
     }
 
     fn client_limited(&self, limit: &ClientLimit) -> String {
         let (store, reason, advice) = (self.store, &limit.reason, self.advice);
-        let closed = self.best_closed().map(|step| step.achieved_per_s);
+        let closed = self.best_closed().map(|(per_s, _)| per_s);
         let own = self.objectives.is_empty().then_some(limit.per_s);
         let most = [self.found.highest_met_per_s, closed, own].into_iter().flatten().reduce(f64::max);
         match most {
@@ -164,7 +173,7 @@ impl Words<'_> {
         format!("capacity of {store}: {rate}{interval}{reached}{held}{}", self.beyond(per_s))
     }
 
-    /// Describes the highest concurrency beyond the one that reached the capacity.
+    /// Describes the highest concurrency that was measured, if a lower concurrency reached the capacity.
     fn beyond(&self, per_s: f64) -> String {
         let reached = self.found.in_flight.unwrap_or(u64::MAX);
         let beyond = self.found.steps.iter().filter(|step| step.in_flight.is_some_and(|n| n > reached));
@@ -210,21 +219,25 @@ impl Words<'_> {
             (Some(missed), "") => format!("; {} is not sustained", self.rate(missed)),
             (Some(missed), objectives) => format!("; {} misses {objectives}", self.rate(missed)),
         };
+        let most = self.found.steps.iter().map(|step| step.achieved_per_s).fold(0.0, f64::max);
         match self.best_closed() {
-            Some(step) => format!(
-                "capacity of {store}: at least {}{}, with {} in flight{missed}; the time ended before the search found \
-                 more: raise --within",
-                self.rate(step.achieved_per_s),
+            Some((per_s, in_flight)) => format!(
+                "capacity of {store}: at least {}{}, with {in_flight} in flight{missed}; the time ended before the \
+                 search found more: raise --within",
+                self.rate(per_s),
                 self.within(),
-                step.in_flight.unwrap_or(0)
             ),
-            None if self.found.steps.iter().any(|step| step.achieved_per_s > 0.0) => {
+            None if most <= 0.0 => format!("no operation of {store} succeeded; see the errors below"),
+            None if self.objectives.is_empty() => format!(
+                "capacity of {store}: at least {}, the highest throughput of a step{missed}: lower --from",
+                self.rate(most)
+            ),
+            None => {
                 format!(
                     "{store} met {} at no load that was tried{missed}; relax the objective",
                     self.objectives
                 )
             }
-            None => format!("no operation of {store} succeeded; see the errors below"),
         }
     }
 }
@@ -340,7 +353,14 @@ mod tests {
         );
         let limited = run("s3://limited", None, Some(900.0));
         assert!(ranking(&[&slow, &limited]).contains("s3://limited at least 900 get/s, s3://slow 400"));
-        assert!(ranking(&[&fast, &limited]).contains("takes 1.25x"));
+        assert!(
+            ranking(&[&fast, &limited]).ends_with("s3://limited takes at least 1.25x as many as the next")
+        );
+        let down = run("s3://down", None, None);
+        assert_eq!(
+            ranking(&[&fast, &down]),
+            "highest known rate first: s3://fast 720 get/s, s3://down without a result"
+        );
     }
 
     /// Regression test: the answer of a client that was the bottleneck had no number.
@@ -375,6 +395,24 @@ mod tests {
             say(&found),
             "capacity of a: at least 172 get/s within get.p99 < 10ms, with 2 in flight; the time ended before the search \
              found more: raise --within"
+        );
+        let change = CapacityChange { in_flight: 4, before_per_s: 1470.0, after_per_s: 150.0 };
+        let steps = vec![closed(4, 1470.0, true), closed(4, 150.0, true)];
+        let changed =
+            CapacityFigures { objectives: Vec::new(), steps, change: Some(change), ..found.clone() };
+        assert!(say(&changed).starts_with("capacity of a: at least 150 get/s, with 4 in flight; "));
+        let open =
+            CapacityStep { offered_per_s: Some(900.0), achieved_per_s: 75.0, ..CapacityStep::default() };
+        let from = CapacityFigures {
+            objectives: Vec::new(),
+            steps: vec![open],
+            lowest_missed_per_s: Some(450.0),
+            ..found.clone()
+        };
+        assert_eq!(
+            say(&from),
+            "capacity of a: at least 75.0 get/s, the highest throughput of a step; 450 get/s is not sustained: lower \
+             --from"
         );
         let none =
             CapacityFigures { steps: vec![closed(1, 86.0, false)], lowest_missed_per_s: Some(43.0), ..found };

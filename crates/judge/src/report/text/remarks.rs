@@ -91,7 +91,7 @@ pub fn together(windows: &[&Window]) -> Vec<String> {
     out
 }
 
-/// Returns the problems of a window besides those of the client.
+/// Returns the problems of a window, without pauses and limits of the client.
 fn of_store(window: &Window) -> Vec<String> {
     let place = window.place();
     let mut out = Vec::new();

@@ -420,7 +420,7 @@ impl Capacity {
         }
     }
 
-    /// Measures the highest concurrency of the survey once more, unless it is the one that was measured last.
+    /// Measures the highest concurrency of the survey once more, unless that concurrency was measured last.
     fn recheck(&mut self) {
         let Stage::Hold(plateau) = std::mem::replace(&mut self.stage, Stage::Survey) else { return };
         let highest = self.survey.highest().filter(|highest| *highest > plateau.concurrency);
