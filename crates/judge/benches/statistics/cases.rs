@@ -110,6 +110,17 @@ pub const SLOW_AND_RARE: &[Case] = &[
     other("Pareto 1.5, 600 s", Process::Pareto { exponent: 1.5 }, 600, 1.0),
 ];
 
+/// Cases whose variance or level depends on a longer past than a run shows. The scale of ARFIMA is the length of the
+/// run, because no length is ten times as long as its memory.
+pub const LONG_MEMORY: &[Case] = &[
+    other("GARCH 0.2 0.7, 60 s", Process::Garch { alpha: 0.2, beta: 0.7, spread: 0.3 }, 60, 10.0),
+    other("GARCH 0.2 0.79, 60 s", Process::Garch { alpha: 0.2, beta: 0.79, spread: 0.3 }, 60, 100.0),
+    other("GARCH 0.2 0.79, 600 s", Process::Garch { alpha: 0.2, beta: 0.79, spread: 0.3 }, 600, 100.0),
+    other("ARFIMA 0.3, 60 s", Process::LongMemory { d: 0.3, spread: 0.3 }, 60, 60.0),
+    other("ARFIMA 0.45, 60 s", Process::LongMemory { d: 0.45, spread: 0.3 }, 60, 60.0),
+    other("ARFIMA 0.45, 600 s", Process::LongMemory { d: 0.45, spread: 0.3 }, 600, 600.0),
+];
+
 /// Cases that were simulated only after all constants were chosen.
 pub const HELD_OUT: &[Case] = &[
     level("held out: level 0.93, spread 0.5, 400 s", 0.93, 0.5, 400, 80.0),

@@ -5,7 +5,7 @@ use plimsoll_judge::summary::confidence::IntervalEstimate;
 use plimsoll_judge::summary::estimates::{Estimator, Metric};
 use plimsoll_judge::summary::series::Series;
 
-use super::cases::{HELD_OUT, SLOW_AND_RARE, TUNED};
+use super::cases::{HELD_OUT, LONG_MEMORY, SLOW_AND_RARE, TUNED};
 use super::in_parallel;
 use super::processes::{Case, long_run, simulate};
 
@@ -87,7 +87,9 @@ pub fn print(n: u64, wanted: impl Fn(&str) -> bool) {
     println!("| case | T/scale | p50 | p99 | p99.9 | rate | errors | A/A |");
     println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
     let (mut outside, mut cells) = (Vec::new(), 0);
-    for case in TUNED.iter().chain(SLOW_AND_RARE).chain(HELD_OUT).filter(|case| wanted(case.name)) {
+    for case in
+        TUNED.iter().chain(SLOW_AND_RARE).chain(LONG_MEMORY).chain(HELD_OUT).filter(|case| wanted(case.name))
+    {
         let true_values = true_values(case);
         let [first, second] = in_parallel(n, |seeds| score(case, true_values, seeds));
         let times = case.seconds as f64 / case.scale_s;

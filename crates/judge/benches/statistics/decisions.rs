@@ -5,7 +5,7 @@ use plimsoll_judge::summary::comparison::{Verdict, compare};
 use plimsoll_judge::summary::estimates::{Estimator, Metric};
 use plimsoll_judge::summary::power::detectable;
 use plimsoll_judge::summary::primary_figure::{Choice, SeriesPair};
-use plimsoll_judge::summary::sequential::{Difference, error_of_look, judge_difference, looks, precision};
+use plimsoll_judge::summary::sequential::{Difference, errors_of_looks, judge_difference, looks, precision};
 use plimsoll_judge::summary::series::{LatencyKind, Series};
 
 use super::in_parallel;
@@ -48,14 +48,18 @@ pub fn print_comparisons(n: u64) {
     println!("| comparison | primary figure (p50) | any other figure, after Holm |");
     println!("| --- | --- | --- |");
     let drifting = Case { process: Process::Level { phi: 0.9, spread: 0.3 }, seconds: 240, ..STORE };
-    for (name, case, paired) in [
-        ("two runs", Case { seconds: 120, ..STORE }, false),
-        ("one run, interleaved, with a common level", drifting, true),
+    let stepping = Case { process: Process::Regimes { dwell: 30.0, factor: 1.5 }, seconds: 80, ..STORE };
+    for (name, case, paired, common) in [
+        ("two runs", Case { seconds: 120, ..STORE }, false, false),
+        ("one run, interleaved, each store with its own level", Case { seconds: 240, ..STORE }, true, false),
+        ("the same, own level 0.9, spread 0.3", drifting, true, false),
+        ("one run, interleaved, with a common level", drifting, true, true),
+        ("the same, common steps, 80 s", stepping, true, true),
     ] {
         let halves = in_parallel(n, |seeds| {
             let mut wrong = (0, 0);
             for seed in seeds {
-                let (first, second) = if paired { (seed, seed) } else { (2 * seed, 2 * seed + 1) };
+                let (first, second) = if common { (seed, seed) } else { (2 * seed, 2 * seed + 1) };
                 let a = simulated(&case, case.seconds, 1.0, 5_000_000 + first, Side::First);
                 let b = simulated(&case, case.seconds, 1.0, 5_000_000 + second, Side::Second);
                 let found =
@@ -77,15 +81,14 @@ fn until(factor: f64, margin: f64, seed: u64) -> (f64, Difference) {
     let max_s = looks.last().copied().unwrap_or(30.0);
     let a = simulated(&STORE, max_s as u64, 1.0, 9_000_000 + 2 * seed, Side::First);
     let b = simulated(&STORE, max_s as u64, factor, 9_000_001 + 2 * seed, Side::Second);
-    let mut previous = 0.0;
-    for at in looks {
+    let errors = errors_of_looks(&looks);
+    for (at, error) in looks.into_iter().zip(errors) {
         let (x, y) = (prefix(&a, at), prefix(&b, at));
         let compared = compare(&mut Estimator::new(&x), &mut Estimator::new(&y), P50, true);
-        let found = judge_difference(&compared, error_of_look(at, previous, max_s), margin);
+        let found = judge_difference(&compared, error, margin);
         if found != Difference::Open {
             return (at, found);
         }
-        previous = at;
     }
     (max_s, Difference::Open)
 }
@@ -93,7 +96,7 @@ fn until(factor: f64, margin: f64, seed: u64) -> (f64, Difference) {
 /// Prints the wrong verdicts of `--until conclusive` and the time that it needs.
 pub fn print_until(n: u64) {
     println!(
-        "\n`--until conclusive` with a margin of 5%, looks at 30 s, 60 s, ..., 960 s: {n} runs for each true difference \
+        "\n`--until conclusive` with a margin of 5%, first look after 30 s, last after 960 s: {n} runs for each true difference \
          of p50\n"
     );
     println!(
@@ -135,23 +138,22 @@ pub fn print_until_precision(n: u64) {
         Estimator::new(&long).estimate(P50).value.unwrap_or(f64::NAN)
     };
     let looks = looks(30.0, 1_920.0);
+    let errors = errors_of_looks(&looks);
     let max_s = looks.last().copied().unwrap_or(30.0);
     let halves = in_parallel(n, |seeds| {
         let mut out = Vec::new();
         for seed in seeds {
             let series = simulated(&STORE, max_s as u64, 1.0, 13_000_000 + seed, Side::First);
-            let mut previous = 0.0;
-            for at in &looks {
+            for (at, error) in looks.iter().zip(&errors) {
                 let part = prefix(&series, *at);
                 let estimate = Estimator::new(&part).estimate(P50);
-                let width = precision(&estimate, error_of_look(*at, previous, max_s));
+                let width = precision(&estimate, *error);
                 if let (Some(width), Some(value)) = (width, estimate.value)
                     && width <= 0.02
                 {
                     out.push((*at, (actual / value - 1.0).abs() <= width));
                     break;
                 }
-                previous = *at;
             }
         }
         out

@@ -26,6 +26,13 @@ pub enum Process {
     /// A level that switches between 1 and `factor`. The time between two switches is exponential, with mean `dwell`
     /// in seconds.
     Regimes { dwell: f64, factor: f64 },
+    /// A level whose variance is autocorrelated: GARCH(1,1) (T. Bollerslev, "Generalized autoregressive conditional
+    /// heteroskedasticity", Journal of Econometrics 31, 1986) with these coefficients. `spread` is the standard
+    /// deviation of its logarithm.
+    Garch { alpha: f64, beta: f64, spread: f64 },
+    /// A level with long memory: ARFIMA(0, d, 0) (J. Hosking, "Fractional differencing", Biometrika 68, 1981), cut off
+    /// after [`MEMORY`] seconds. `spread` is the standard deviation of its logarithm.
+    LongMemory { d: f64, spread: f64 },
     /// Independent latencies with a Pareto distribution of this exponent.
     Pareto { exponent: f64 },
 }
@@ -99,6 +106,36 @@ impl Draws {
     }
 }
 
+/// Seconds after which a process with long memory forgets.
+const MEMORY: usize = 2_000;
+
+/// Innovations of a process with long memory, the newest last, and their weights, the newest first.
+struct LongMemory {
+    innovations: std::collections::VecDeque<f64>,
+    weights: Vec<f64>,
+}
+
+impl LongMemory {
+    /// Creates the memory of a process with parameter `d`. The level has variance 1.
+    fn new(d: f64, draws: &mut Draws) -> LongMemory {
+        let weight = |last: &mut f64, j: usize| {
+            let weight = *last;
+            *last *= (j as f64 + d) / (j as f64 + 1.0);
+            Some(weight)
+        };
+        let mut weights: Vec<f64> = (0..MEMORY).scan(1.0, weight).collect();
+        let scale = weights.iter().map(|w| w * w).sum::<f64>().sqrt();
+        weights.iter_mut().for_each(|w| *w /= scale);
+        LongMemory { innovations: (0..MEMORY).map(|_| draws.normal()).collect(), weights }
+    }
+
+    fn next(&mut self, draws: &mut Draws) -> f64 {
+        self.innovations.pop_front();
+        self.innovations.push_back(draws.normal());
+        self.innovations.iter().rev().zip(&self.weights).map(|(x, w)| x * w).sum()
+    }
+}
+
 /// State of a process at the current second.
 struct State {
     /// Standard-normal level of an autoregression.
@@ -109,13 +146,22 @@ struct State {
     next_s: f64,
     /// True in the slow regime.
     slow: bool,
+    /// Variance of the level; 1 on average.
+    variance: f64,
+    memory: Option<LongMemory>,
 }
 
 impl State {
     fn begin(process: Process, draws: &mut Draws) -> State {
         let level = draws.normal();
-        let mut state = State { level, at_s: 0.0, next_s: 0.0, slow: false };
+        let mut state = State { level, at_s: 0.0, next_s: 0.0, slow: false, variance: 1.0, memory: None };
         match process {
+            // After these seconds, the variance does not depend on its first value.
+            Process::Garch { .. } => (0..200).for_each(|_| state.advance(process, draws)),
+            Process::LongMemory { d, .. } => {
+                state.memory = Some(LongMemory::new(d, draws));
+                state.advance(process, draws);
+            }
             Process::Stalls { every, .. } => state.next_s = draws.exponential(every),
             Process::Cycle { period, .. } => state.at_s = period * draws.unit(),
             Process::Regimes { dwell, .. } => {
@@ -133,6 +179,14 @@ impl State {
         match process {
             Process::Level { phi, .. } | Process::Bursts { phi, .. } | Process::Tail { phi, .. } => {
                 self.level = phi * self.level + (1.0 - phi * phi).sqrt() * draws.normal();
+            }
+            Process::Garch { alpha, beta, .. } => {
+                let before = self.level * self.level;
+                self.variance = (1.0 - alpha - beta) + alpha * before + beta * self.variance;
+                self.level = self.variance.sqrt() * draws.normal();
+            }
+            Process::LongMemory { .. } => {
+                self.level = self.memory.as_mut().map_or(0.0, |memory| memory.next(draws));
             }
             Process::Stalls { every, length } => {
                 while self.next_s + length < self.at_s {
@@ -159,7 +213,9 @@ fn upper(x: f64) -> f64 {
 fn second(case: &Case, state: &State, draws: &mut Draws) -> Vec<u64> {
     use std::f64::consts::TAU;
     let (factor, tail, times) = match case.process {
-        Process::Level { spread, .. } => ((spread * state.level).exp(), 0.0, 1.0),
+        Process::Level { spread, .. }
+        | Process::Garch { spread, .. }
+        | Process::LongMemory { spread, .. } => ((spread * state.level).exp(), 0.0, 1.0),
         Process::Bursts { seconds, operations, .. } => {
             (1.0, if upper(state.level) < seconds { operations } else { 0.0 }, 10.0)
         }

@@ -288,6 +288,7 @@ fn judge_published(document: &Published, store: &str, objective: &Objective) -> 
         duration_needed_s: None,
         as_measured: Some(ms * 1e6 < objective.bound),
         client_limited: None,
+        unseen_stalls: None,
     });
     ObjectiveFinding { objective: objective.text.clone(), finding }
 }

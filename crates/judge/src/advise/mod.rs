@@ -235,6 +235,7 @@ mod tests {
                 duration_needed_s: None,
                 as_measured,
                 client_limited: None,
+                unseen_stalls: None,
             };
             Candidate {
                 name: (*offer).into(),

@@ -7,7 +7,7 @@ use crate::summary::estimates::Estimate;
 use crate::summary::primary_figure::{Choice, Figure, GroupPair, SeriesPair, figures, group_figures};
 use crate::summary::series::Series;
 use crate::summary::unit::Unit;
-use crate::summary::verdict::{self, Compared};
+use crate::summary::verdict::{self, Compared, Sides};
 use plimsoll_document::{Column, Document, Table, terminal};
 
 /// One side of a comparison.
@@ -92,6 +92,9 @@ pub struct Comparison {
     pub loads: Vec<String>,
     /// Number of runs of the base and of the other side. With one run each, differences between days are not included.
     pub runs: (usize, usize),
+    /// Measured seconds of the first phase that was compared, of the base and of the other side; of the first runs of
+    /// groups.
+    pub measured_s: (f64, f64),
     /// Figures that were compared, in order.
     pub rows: Vec<ComparisonRow>,
 }
@@ -265,7 +268,22 @@ impl Comparison {
         let shown: Vec<&ComparisonRow> =
             std::iter::once(row).chain(self.rows.iter().filter(beside)).collect();
         let others: Vec<Compared> = shown[1..].iter().map(|r| r.compared(r.metric.clone())).collect();
-        format!("{}{}", verdict::sentence(a, b, &row.compared(row.label()), &others), self.bound(&shown))
+        let span = self.span();
+        let sides = Sides { first: a, second: b, span: &span };
+        format!("{}{}", verdict::sentence(sides, &row.compared(row.label()), &others), self.bound(&shown))
+    }
+
+    /// Returns the time to which a verdict from single runs is limited; empty for groups of runs, because their verdict
+    /// includes the variation between runs.
+    fn span(&self) -> String {
+        let time = |seconds: f64| format!("{seconds:.0} s");
+        let (base, other) = (time(self.measured_s.0), time(self.measured_s.1));
+        match self.runs {
+            (1, 1) if self.base.run == self.other.run => format!("in these {base}"),
+            (1, 1) if base == other => format!("in these two runs of {base}"),
+            (1, 1) => format!("in these two runs of {base} and {other}"),
+            _ => String::new(),
+        }
     }
 
     /// Returns the remark that names the sides which the client limited in at least one of the rows with a verdict.
@@ -283,7 +301,9 @@ impl Comparison {
     fn sentence_of_points(&self, points: &[&ComparisonRow]) -> String {
         let compared: Vec<Compared> = points.iter().map(|row| row.compared(row.label())).collect();
         let figure = format!("{} {}", points[0].operation, points[0].metric);
-        verdict::of_points(&self.base.name, &self.other.name, &figure, &compared) + &self.bound(points)
+        let span = self.span();
+        let sides = Sides { first: &self.base.name, second: &self.other.name, span: &span };
+        verdict::of_points(sides, &figure, &compared) + &self.bound(points)
     }
 
     /// Returns the reservations about the verdict: different clients or loads, a limited client, or single runs.

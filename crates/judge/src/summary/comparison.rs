@@ -1,8 +1,9 @@
 //! Comparison of two series: the ratio of each figure with its confidence interval, and a verdict.
 
-use super::confidence::{IntervalEstimate, Ratio, WIDEST};
+use super::confidence::{IntervalEstimate, WIDEST};
 use super::estimates::{Estimate, Estimator, Metric};
-use super::series::{Block, LatencyKind, Series};
+use super::paired::spread;
+use super::series::{LatencyKind, Series};
 use super::student::LEVEL;
 use super::student::{Variance, power_factor, t_probability, t_quantile, welch_freedom};
 
@@ -90,63 +91,8 @@ impl MetricComparison {
     }
 }
 
-/// Returns the correlation of two series' residuals of a metric by block, and the number of pairs of blocks. The
-/// correlation is reduced by the amount expected by chance. Returns zeros if the series have different blocks or fewer
-/// than eight.
-fn pairing(base: &mut Estimator<'_>, other: &mut Estimator<'_>, metric: Metric) -> (f64, usize) {
-    let sums = |estimator: &mut Estimator<'_>| {
-        let mut out: Vec<(Block, f64)> = Vec::new();
-        let residuals = residuals(estimator, metric);
-        for (second, residual) in estimator.series.seconds.iter().zip(residuals) {
-            match out.last_mut() {
-                Some((block, sum)) if *block == second.block => *sum += residual,
-                _ => out.push((second.block, residual)),
-            }
-        }
-        out
-    };
-    let (a, b) = (sums(base), sums(other));
-    let blocks = |sums: &[(Block, f64)]| sums.iter().map(|(block, _)| *block).collect::<Vec<_>>();
-    if a.len() < 8 || blocks(&a) != blocks(&b) {
-        return (0.0, 0);
-    }
-    let product: f64 = a.iter().zip(&b).map(|((_, x), (_, y))| x * y).sum();
-    let square = |sums: &[(Block, f64)]| sums.iter().map(|(_, x)| x * x).sum::<f64>();
-    let scale = (square(&a) * square(&b)).sqrt();
-    let correlation = if scale > 0.0 { product / scale } else { 0.0 };
-    let shrunk = correlation - 1.0 / (a.len() as f64).sqrt();
-    if shrunk > 0.0 { (shrunk, a.len()) } else { (0.0, 0) }
-}
-
-/// Returns the excess of each second of a series over its expected value for a metric.
-fn residuals(estimator: &mut Estimator<'_>, metric: Metric) -> Vec<f64> {
-    let series = estimator.series;
-    match metric {
-        Metric::Percentile(clocked, q) => {
-            let (latency, _) = estimator.latency(clocked);
-            let Some(bucket) = latency.bucket(q) else { return Vec::new() };
-            let (below, all) = latency.counts(bucket);
-            // Fewer operations below the percentile than expected mean a higher percentile.
-            Ratio { above: &below, below: &all }.residuals().iter().map(|e| -e).collect()
-        }
-        Metric::Rate | Metric::Throughput => {
-            let counted =
-                series.counts(|s| if metric == Metric::Rate { s.completed as f64 } else { s.bytes });
-            Ratio { above: &counted, below: &series.time_s() }.residuals()
-        }
-        Metric::Errors => {
-            let failed = series.counts(|s| (s.operations.saturating_sub(s.completed)) as f64);
-            let all = series.counts(|s| s.operations as f64);
-            Ratio { above: &failed, below: &all }.residuals()
-        }
-    }
-}
-
-/// Compares one metric of two series. `paired` is true if both were measured in interleaved blocks of the same run.
-///
-/// The interval is computed from those of both estimates (Zou and Donner, "Construction of confidence limits
-/// about effect measures", Statistics in Medicine 27, 2008), for ratios on a logarithmic scale. A positive
-/// correlation between paired blocks narrows it.
+/// Compares one metric of two series. `paired` is true if both were measured in interleaved blocks of the same run: the
+/// interval then follows from the pairs of blocks ([`paired`](super::paired)), if there are enough.
 pub fn compare(
     base: &mut Estimator<'_>,
     other: &mut Estimator<'_>,
@@ -167,45 +113,100 @@ pub fn compare(
         pairs: 0,
     };
     let (Some(av), Some(bv)) = (a.value, b.value) else { return out };
-    let (
-        IntervalEstimate::Interval { low: al, high: ah, freedom: af },
-        IntervalEstimate::Interval { low: bl, high: bh, freedom: bf },
-    ) = (a.confidence, b.confidence)
-    else {
-        return out;
-    };
-    let scale = |x: f64| if metric == Metric::Errors { x } else { x.max(f64::MIN_POSITIVE).ln() };
-    let (av, al, ah, bv, bl, bh) = (scale(av), scale(al), scale(ah), scale(bv), scale(bl), scale(bh));
-    let (correlation, pairs) = if paired { pairing(base, other, metric) } else { (0.0, 0) };
-    out.pairs = pairs;
-    let reach = |x: f64, y: f64| (x * x + y * y - 2.0 * correlation * x * y).max(0.0).sqrt();
-    let change = bv - av;
-    let (low, high) = (change - reach(ah - av, bv - bl), change + reach(av - al, bh - bv));
-    if metric != Metric::Errors && high - low > WIDEST.ln() {
-        let longest = base.series.seconds.len().max(other.series.seconds.len()) as f64;
-        out.duration_needed_s = Some((2.0 * longest * ((high - low) / WIDEST.ln()).powi(2)).ceil());
+    let unseen = [base.stalls_unseen(metric), other.stalls_unseen(metric)].into_iter().flatten();
+    if let Some(needed_s) = unseen.reduce(f64::max) {
+        out.duration_needed_s = Some(needed_s);
         return out;
     }
-    let (wide_a, wide_b) = (ah - al, bh - bl);
-    let squared = |wide: f64, freedom: f64| (wide / t_quantile(freedom)).powi(2);
-    let variance = |wide: f64, freedom: f64| Variance { value: squared(wide, freedom), freedom };
-    let freedom = welch_freedom(variance(wide_a, af), variance(wide_b, bf)).min(af + bf);
-    // The change has more degrees of freedom than each side.
-    let narrower = t_quantile(freedom) / t_quantile(af.min(bf));
-    let (low, high) = (change - (change - low) * narrower, change + (high - change) * narrower);
-    let towards = if change > 0.0 { change - low } else { high - change };
-    let standard_error = towards / t_quantile(freedom);
-    out.probability = Some(if change == 0.0 || standard_error == 0.0 {
-        f64::from(u8::from(change == 0.0))
-    } else {
-        t_probability(change / standard_error, freedom)
-    });
-    let back = |x: f64| if metric == Metric::Errors { x } else { x.exp() };
-    out.change = Some((back(change), back(low), back(high)));
-    out.freedom = Some(freedom);
-    let detectable = (high - change).max(change - low) * power_factor(freedom);
-    out.smallest = Some(if metric == Metric::Errors { detectable } else { detectable.exp() - 1.0 });
+    let longest = base.series.seconds.len().max(other.series.seconds.len()) as f64;
+    match if paired { spread(base, other, metric) } else { None } {
+        Some(pairs) if pairs.structured => out.duration_needed_s = Some(3.0 * longest),
+        Some(pairs) => {
+            out.pairs = pairs.pairs;
+            let reach = t_quantile(pairs.freedom) * pairs.error;
+            let change = logarithm(bv) - logarithm(av);
+            let ends = Ends { change, low: change - reach, high: change + reach, freedom: pairs.freedom };
+            out.conclude(ends, longest);
+        }
+        None => out.conclude_unpaired(longest),
+    }
     out
+}
+
+/// Interval of a change on a logarithmic scale; for errors, on a linear one.
+struct Ends {
+    change: f64,
+    low: f64,
+    high: f64,
+    freedom: f64,
+}
+
+/// Returns the natural logarithm of a figure, finite also for 0.
+fn logarithm(figure: f64) -> f64 {
+    figure.max(f64::MIN_POSITIVE).ln()
+}
+
+impl MetricComparison {
+    /// Sets the change from the values and the intervals of both estimates (Zou and Donner, "Construction of confidence
+    /// limits about effect measures", Statistics in Medicine 27, 2008), for ratios on a logarithmic scale. Without both
+    /// intervals there is no change. `longest` is the number of seconds of the longer side.
+    fn conclude_unpaired(&mut self, longest: f64) {
+        let (Some(av), Some(bv)) = (self.base.value, self.other.value) else { return };
+        let (
+            IntervalEstimate::Interval { low: al, high: ah, freedom: af },
+            IntervalEstimate::Interval { low: bl, high: bh, freedom: bf },
+        ) = (self.base.confidence, self.other.confidence)
+        else {
+            return;
+        };
+        let scale = |x: f64| if self.metric == Metric::Errors { x } else { logarithm(x) };
+        let (av, al, ah, bv, bl, bh) = (scale(av), scale(al), scale(ah), scale(bv), scale(bl), scale(bh));
+        let change = bv - av;
+        let (low, high) = (change - (ah - av).hypot(bv - bl), change + (av - al).hypot(bh - bv));
+        let squared = |wide: f64, freedom: f64| (wide / t_quantile(freedom)).powi(2);
+        let variance = |wide: f64, freedom: f64| Variance { value: squared(wide, freedom), freedom };
+        let freedom = welch_freedom(variance(ah - al, af), variance(bh - bl, bf)).min(af + bf);
+        // The change has more degrees of freedom than each side.
+        let narrower = t_quantile(freedom) / t_quantile(af.min(bf));
+        let ends = Ends {
+            change,
+            low: change - (change - low) * narrower,
+            high: change + (high - change) * narrower,
+            freedom,
+        };
+        match self.metric != Metric::Errors && high - low > WIDEST.ln() {
+            true => self.duration_needed_s = Some(shorter_than_widest_s(high - low, longest)),
+            false => self.conclude(ends, longest),
+        }
+    }
+
+    /// Sets the change from its interval, unless that is too wide. `longest` is the number of seconds of the longer side.
+    fn conclude(&mut self, ends: Ends, longest: f64) {
+        let Ends { change, low, high, freedom } = ends;
+        if self.metric != Metric::Errors && high - low > WIDEST.ln() {
+            self.duration_needed_s = Some(shorter_than_widest_s(high - low, longest));
+            return;
+        }
+        let towards = if change > 0.0 { change - low } else { high - change };
+        let standard_error = towards / t_quantile(freedom);
+        self.probability = Some(if change == 0.0 || standard_error == 0.0 {
+            f64::from(u8::from(change == 0.0))
+        } else {
+            t_probability(change / standard_error, freedom)
+        });
+        let back = |x: f64| if self.metric == Metric::Errors { x } else { x.exp() };
+        self.change = Some((back(change), back(low), back(high)));
+        self.freedom = Some(freedom);
+        self.duration_needed_s = None;
+        let detectable = (high - change).max(change - low) * power_factor(freedom);
+        self.smallest = Some(if self.metric == Metric::Errors { detectable } else { detectable.exp() - 1.0 });
+    }
+}
+
+/// Returns the seconds of measurement after which an interval of this width, of logarithms, is probably narrower than
+/// [`WIDEST`].
+fn shorter_than_widest_s(width: f64, seconds: f64) -> f64 {
+    (2.0 * seconds * (width / WIDEST.ln()).powi(2)).ceil()
 }
 
 /// Returns the metrics that are compared by default. Excludes the rate of an open loop, because that is the
@@ -230,6 +231,7 @@ pub fn metrics(base: &Series, other: &Series) -> Vec<Metric> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::summary::series::Block;
     use crate::summary::series::Second;
     use plimsoll_base::rng::Stream;
     use plimsoll_recorder::sparse::bucket_of;
@@ -288,6 +290,20 @@ mod tests {
         let (paired, unpaired) = (p50(&a, &b, true), p50(&a, &b, false));
         assert!(paired.pairs == 24 && unpaired.pairs == 0);
         assert!(paired.smallest.unwrap() < 0.5 * unpaired.smallest.unwrap());
+    }
+
+    /// Regression test: a drift or a step that slowed both stores alike was refused as slow structure before the blocks
+    /// were paired.
+    #[test]
+    fn a_common_drift_or_step_of_paired_blocks_does_not_prevent_a_verdict() {
+        for drift in [|block: u64| 1.0 + 0.1 * block as f64, |block: u64| if block < 5 { 1.0 } else { 2.0 }] {
+            let (a, b) = (series(1000.0, 1, 80, drift), series(1100.0, 2, 80, drift));
+            assert_eq!(p50(&a, &b, false).verdict(0.05), Verdict::Inconclusive);
+            let paired = p50(&a, &b, true);
+            let (ratio, low, high) = paired.change.unwrap();
+            assert!(low < 1.1 && high > 1.1 && low > 1.03 && high < 1.17, "{ratio} {low} {high}");
+            assert_eq!((paired.verdict(0.05), paired.duration_needed_s), (Verdict::Slower, None));
+        }
     }
 
     #[test]

@@ -110,18 +110,20 @@ const RARE_EVENTS: f64 = 3.0;
 const STALL_S: f64 = 1.0;
 
 /// Returns the time whose operations a stall makes slow, in seconds. In an open loop, that is every operation of the
-/// stall. In a closed loop, only the operations in flight: as many as start in one service time `service_s`.
-fn stall_s(open: bool, service_s: f64) -> f64 {
-    if open { STALL_S } else { service_s.min(STALL_S) }
+/// stall. In a closed loop, only the operations in flight: as many as start in one median service time.
+fn stall_s(open: bool, latency: &Latency<'_>) -> f64 {
+    if open { STALL_S } else { (latency.quantile_ns(0.5).unwrap_or(0.0) / 1e9).min(STALL_S) }
 }
 
-/// Returns the length of a run, in seconds, that an interval of percentile `q` (0 to 1) needs so as not to miss stalls.
+/// Returns the length of a run, in seconds, that percentile `q` (0 to 1) needs so that stalls of `stall_s` are not
+/// missed; `None` if a run of `time_s` is long enough.
 ///
 /// A run without any stall shows, at the 95% level, only that there are fewer than three in its length (J. Hanley and
 /// A. Lippman-Hand, "If nothing goes wrong, is everything all right?", JAMA 249, 1983). If these could hold more than
 /// `1 - q` of the operations, the percentile is not known.
-fn length_to_see_stalls_s(stall_s: f64, q: f64) -> f64 {
-    RARE_EVENTS * stall_s / (1.0 - q)
+fn stalls_unseen(stall_s: f64, q: f64, time_s: f64) -> Option<f64> {
+    let needed_s = RARE_EVENTS * stall_s / (1.0 - q);
+    (time_s < needed_s).then(|| needed_s.ceil())
 }
 
 impl<'a> Estimator<'a> {
@@ -150,11 +152,9 @@ impl<'a> Estimator<'a> {
                 let (latency, of_median) = self.latency(clocked);
                 let enough = latency.len() >= samples_needed(q);
                 let time: f64 = series.time_s().iter().sum();
-                let service_s = latency.quantile_ns(0.5).unwrap_or(0.0) / 1e9;
-                let stall_s = stall_s(series.open, service_s);
-                let to_see_stalls = length_to_see_stalls_s(stall_s, q);
-                let confidence = if enough && time < to_see_stalls {
-                    IntervalEstimate::TooShort { seconds: to_see_stalls.ceil() }
+                let stall_s = stall_s(series.open, latency);
+                let confidence = if let Some(seconds) = stalls_unseen(stall_s, q, time).filter(|_| enough) {
+                    IntervalEstimate::TooShort { seconds }
                 } else if enough {
                     // The upper end allows for one stall that the run has missed.
                     quantile(latency, q, of_median.structured, stall_s / time)
@@ -171,6 +171,15 @@ impl<'a> Estimator<'a> {
                 Estimate { metric, value: Some(value).filter(|v| v.is_finite()), confidence }
             }
         }
+    }
+
+    /// Returns the length of a run, in seconds, that a percentile needs so that stalls are not missed; `None` for other
+    /// metrics, and if the run is long enough.
+    pub fn stalls_unseen(&mut self, metric: Metric) -> Option<f64> {
+        let Metric::Percentile(clocked, q) = metric else { return None };
+        let (open, time_s) = (self.series.open, self.series.time_s().iter().sum());
+        let (latency, _) = self.latency(clocked);
+        stalls_unseen(stall_s(open, latency), q, time_s)
     }
 
     fn of_rate(&self, metric: Metric, count: impl Fn(&super::series::Second) -> f64) -> Estimate {

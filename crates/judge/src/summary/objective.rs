@@ -8,7 +8,7 @@ use super::estimates::{Estimate, Estimator, Metric};
 use super::latencies::of_histogram;
 use super::limits::is_only_lag;
 use super::percentiles::samples_needed;
-use super::result::{LoopKind, Window};
+use super::result::{LoopKind, UnseenStalls, Window};
 use super::series::{LatencyKind, Series};
 use plimsoll_base::units::{parse_duration, parse_rate, parse_throughput};
 
@@ -107,6 +107,8 @@ pub struct Finding {
     pub as_measured: Option<bool>,
     /// Reason why the client was the bottleneck; the figure is then only a bound on the store's. `None` if it was not.
     pub client_limited: Option<String>,
+    /// Scope of a pass, if the run is too short to show the stalls that would refute it.
+    pub unseen_stalls: Option<UnseenStalls>,
 }
 
 impl FigureSelector {
@@ -227,7 +229,7 @@ impl Objective {
             return undecided("nothing was measured");
         }
         let mut estimator = Estimator::new(series);
-        let measured_s: f64 = series.time_s().iter().sum();
+        let measured_s = series.measured_s();
         let percent = |x: f64| format!("{:.3}%", 100.0 * x);
         let found = match metric {
             // A percentile meets its bound if that share of all operations does. Failed and censored operations
@@ -271,7 +273,20 @@ impl Objective {
                 if is_slow { excused(found, series) } else { found }
             }
         };
-        Finding { client_limited: series.client_limited.clone(), ..found }
+        let passed = found.outcome == ObjectiveResult::Pass;
+        let unseen_stalls = if passed { self.unseen_stalls(&mut estimator, metric) } else { None };
+        Finding { client_limited: series.client_limited.clone(), unseen_stalls, ..found }
+    }
+
+    /// Returns the scope of a pass if its percentile has no interval because stalls may have been missed, or if the
+    /// interval, which allows for one missed stall, reaches beyond the objective.
+    fn unseen_stalls(&self, estimator: &mut Estimator<'_>, metric: Metric) -> Option<UnseenStalls> {
+        let Metric::Percentile(..) = metric else { return None };
+        let measured_s = estimator.series.measured_s();
+        let beyond = |(_, high): &(f64, f64)| *high > self.bound;
+        let reaches = estimator.estimate(metric).confidence.ends().filter(beyond).map(|_| 2.0 * measured_s);
+        let needed_s = estimator.stalls_unseen(metric).or(reaches)?;
+        Some(UnseenStalls { measured_s, needed_s })
     }
 
     /// Describes the measured value if one window misses the objective; `None` if the window meets it. Uses the
@@ -336,6 +351,7 @@ fn undecided(why: &str) -> Finding {
         duration_needed_s: None,
         as_measured: None,
         client_limited: None,
+        unseen_stalls: None,
     }
 }
 
@@ -401,7 +417,7 @@ fn decide(
         }
     };
     let as_measured = Some(holds(measured.value));
-    Finding { outcome, detail, duration_needed_s, as_measured, client_limited: None }
+    Finding { outcome, detail, duration_needed_s, as_measured, client_limited: None, unseen_stalls: None }
 }
 
 /// A bound on a change: `get.p99 > +5%`.

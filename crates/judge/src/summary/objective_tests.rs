@@ -165,6 +165,31 @@ fn a_miss_that_the_client_has_caused_is_undecided() {
     assert_eq!(found.outcome, ObjectiveResult::Fail, "a busy client makes no store refuse requests");
 }
 
+/// Regression test: a p99 passed in a run of 24 s whose report called the same p99 unknown, and a stall of 1.5 s a
+/// minute refuted it.
+#[test]
+fn a_pass_that_may_have_missed_stalls_is_about_its_seconds() {
+    let of = |seconds: usize, open: bool, slo: &str| {
+        let mut series = Series { open, ..series(&vec![0; seconds], 1000) };
+        for second in &mut series.seconds {
+            second.service = [(bucket_of(5_000) as u16, 1000)].into_iter().collect();
+            second.response = second.service.clone();
+        }
+        let found = Objective::parse(slo).unwrap().judge(&series);
+        assert_eq!(found.outcome, ObjectiveResult::Pass, "{slo} {found:?}");
+        found.unseen_stalls.map(|stalls| (stalls.measured_s, stalls.needed_s))
+    };
+    assert_eq!(of(24, true, "get.p99 < 200ms"), Some((24.0, 300.0)));
+    assert_eq!(of(24, true, "get.p50 < 200ms"), None);
+    assert_eq!(
+        of(24, false, "get.p99 < 200ms"),
+        None,
+        "a closed loop stalls with only one operation in flight"
+    );
+    assert_eq!(of(301, true, "get.p99 < 200ms"), None);
+    assert_eq!(of(24, true, "errors < 5%"), None);
+}
+
 #[test]
 fn an_undecided_objective_says_how_long_to_measure() {
     // The share of failures is 0%, 0.77% and 1.2%, and changes from second to second.

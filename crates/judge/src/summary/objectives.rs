@@ -43,6 +43,7 @@ pub fn judge(series: &[Series], objectives: &[Objective]) -> Vec<ObjectiveFigure
             detail: finding.detail,
             duration_needed_s: finding.duration_needed_s,
             client_limited: finding.client_limited,
+            unseen_stalls: finding.unseen_stalls,
         }
     };
     let of = |o| subjects(series, o).iter().map(|s| figures(o, s)).collect::<Vec<_>>();

@@ -16,7 +16,7 @@ mod sweep;
 pub use disturbances::{Disturbances, PauseFigures, ReceiveClock};
 pub use judgement::{
     CapacityBy, CapacityChange, CapacityFigures, CapacityStep, ClientLimit, ConfidenceInterval,
-    ObjectiveFigures, UntilFigures,
+    ObjectiveFigures, UnseenStalls, UntilFigures,
 };
 pub use sweep::{SweepFigures, SweepPoint, UploadFigures};
 

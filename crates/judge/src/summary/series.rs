@@ -179,6 +179,11 @@ impl Series {
     pub fn time_s(&self) -> Vec<f64> {
         self.counts(|s| s.time_s)
     }
+
+    /// Returns the measured time in seconds.
+    pub fn measured_s(&self) -> f64 {
+        self.seconds.iter().map(|second| second.time_s).sum()
+    }
 }
 
 /// Histograms of one latency, by second and in total.

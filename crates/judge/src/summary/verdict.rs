@@ -71,17 +71,44 @@ fn bound(largest: f64) -> String {
     }
 }
 
-/// Describes how `second` compares with `first` in a figure.
-fn main_clause(first: &str, second: &str, figure: &Compared) -> String {
+/// Names of the two sides of a comparison, and the time that it is about.
+#[derive(Debug, Clone, Copy)]
+pub struct Sides<'a> {
+    /// Name of the base.
+    pub first: &'a str,
+    /// Name of the other side.
+    pub second: &'a str,
+    /// Time to which the verdict is limited, such as `in these 60 s`; empty if the variation between runs was measured.
+    pub span: &'a str,
+}
+
+impl<'a> Sides<'a> {
+    /// Returns the winner and the loser.
+    fn ordered(self, second_is_faster: bool) -> (&'a str, &'a str) {
+        if second_is_faster { (self.second, self.first) } else { (self.first, self.second) }
+    }
+
+    /// Returns the verb of a verdict: `was` if it is about a time that is over, otherwise `is`.
+    fn verb(self) -> &'static str {
+        if self.span.is_empty() { "is" } else { "was" }
+    }
+}
+
+/// Describes how the second side compares with the first in a figure.
+fn main_clause(sides: Sides<'_>, figure: &Compared) -> String {
+    let Sides { first, second, span } = sides;
+    let label = match span {
+        "" => figure.label.clone(),
+        span => format!("{} {span}", figure.label),
+    };
     if let Some((second_is_faster, factor, low, high)) = figure.factor() {
-        let (winner, loser) = if second_is_faster { (second, first) } else { (first, second) };
+        let ((winner, loser), verb) = (sides.ordered(second_is_faster), sides.verb());
         return format!(
-            "{winner} is {factor:.2}x faster than {loser} at {} (95%: {low:.2}-{high:.2})",
-            figure.label
+            "{winner} {verb} {factor:.2}x faster than {loser} at {label} (95%: {low:.2}-{high:.2})"
         );
     }
     match figure.largest_percent().filter(|_| figure.verdict == Verdict::NoDifference) {
-        Some(largest) => format!("{first} and {second}: {} at {}", bound(largest), figure.label),
+        Some(largest) => format!("{first} and {second}: {} at {label}", bound(largest)),
         None => {
             format!("{first} and {second} cannot be compared at {}: {}", figure.label, figure.too_short())
         }
@@ -89,15 +116,15 @@ fn main_clause(first: &str, second: &str, figure: &Compared) -> String {
 }
 
 /// Describes another figure after the main clause.
-fn other_clause(first: &str, second: &str, main: &Compared, figure: &Compared) -> String {
+fn other_clause(sides: Sides<'_>, main: &Compared, figure: &Compared) -> String {
     let label = &figure.label;
     match (figure.factor(), main.factor()) {
         (Some((faster, factor, low, high)), Some((main_faster, ..))) if faster == main_faster => {
             format!("{label}: {factor:.2}x (95%: {low:.2}-{high:.2})")
         }
         (Some((faster, factor, low, high)), _) => {
-            let winner = if faster { second } else { first };
-            format!("{label}: {winner} is {factor:.2}x faster (95%: {low:.2}-{high:.2})")
+            let ((winner, _), verb) = (sides.ordered(faster), sides.verb());
+            format!("{label}: {winner} {verb} {factor:.2}x faster (95%: {low:.2}-{high:.2})")
         }
         (None, _) => match figure.largest_percent().filter(|_| figure.verdict == Verdict::NoDifference) {
             Some(largest) => format!("{label}: {}", bound(largest)),
@@ -106,8 +133,8 @@ fn other_clause(first: &str, second: &str, main: &Compared, figure: &Compared) -
     }
 }
 
-/// Returns the verdict on two sides, which are named, from their main figure and other figures.
-pub fn sentence(first: &str, second: &str, main: &Compared, others: &[Compared]) -> String {
+/// Returns the verdict on two sides from their main figure and other figures.
+pub fn sentence(sides: Sides<'_>, main: &Compared, others: &[Compared]) -> String {
     // Figures that lack the same data as the main figure are named with it.
     let with_main = |figure: &&Compared| {
         main.lacks_data() && figure.lacks_data() && figure.too_short() == main.too_short()
@@ -115,12 +142,13 @@ pub fn sentence(first: &str, second: &str, main: &Compared, others: &[Compared])
     let (same, others): (Vec<_>, Vec<_>) = others.iter().partition(with_main);
     let labels: Vec<_> = std::iter::once(main).chain(same).map(|figure| figure.label.as_str()).collect();
     let main = Compared { label: labels.join(" and "), ..main.clone() };
-    let clauses = others.into_iter().map(|figure| other_clause(first, second, &main, figure));
-    [main_clause(first, second, &main)].into_iter().chain(clauses).collect::<Vec<_>>().join("; ")
+    let clauses = others.into_iter().map(|figure| other_clause(sides, &main, figure));
+    [main_clause(sides, &main)].into_iter().chain(clauses).collect::<Vec<_>>().join("; ")
 }
 
-/// Returns in how many of several measurements of one figure each of two sides, which are named, is faster.
-pub fn of_points(first: &str, second: &str, figure: &str, points: &[Compared]) -> String {
+/// Returns in how many of several measurements of one figure each of two sides is faster.
+pub fn of_points(sides: Sides<'_>, figure: &str, points: &[Compared]) -> String {
+    let Sides { first, second, .. } = sides;
     let count = |wanted: Verdict| points.iter().filter(|point| point.verdict == wanted).count();
     let all = points.len();
     let (faster, slower, same, short) = (
@@ -130,7 +158,7 @@ pub fn of_points(first: &str, second: &str, figure: &str, points: &[Compared]) -
         count(Verdict::Inconclusive),
     );
     let wins = |winner: &str, loser: &str, n: usize| {
-        format!("{winner} is faster than {loser} at {figure} in {n} of {all} measurements")
+        format!("{winner} {} faster than {loser} at {figure} in {n} of {all} measurements", sides.verb())
     };
     let needed = points.iter().filter_map(|point| point.duration_needed_s).reduce(f64::max);
     let needed = needed.map_or(String::new(), |s| format!(" (each needs about {s:.0} s of measurement)"));
@@ -157,6 +185,26 @@ pub fn of_points(first: &str, second: &str, figure: &str, points: &[Compared]) -
 mod tests {
     use super::*;
 
+    const SIDES: Sides<'_> = Sides { first: "A", second: "B", span: "" };
+
+    /// Regression test: a verdict from one run each was stated as a fact about the stores.
+    #[test]
+    fn a_verdict_from_single_runs_is_about_their_time() {
+        let sides = Sides { span: "in these two runs of 60 s", ..SIDES };
+        let p50 = latency("get p50", [1.48, 1.41, 1.56], Verdict::Slower);
+        let p99 = latency("p99", [0.5, 0.4, 0.625], Verdict::Faster);
+        assert_eq!(
+            sentence(sides, &p50, &[p99]),
+            "A was 1.48x faster than B at get p50 in these two runs of 60 s (95%: 1.41-1.56); p99: B was 2.00x faster \
+             (95%: 1.60-2.50)"
+        );
+        let same = latency("get p50", [1.0, 0.8, 1.15], Verdict::NoDifference);
+        assert_eq!(
+            sentence(sides, &same, &[]),
+            "A and B: no difference larger than 25% at get p50 in these two runs of 60 s"
+        );
+    }
+
     fn latency(label: &str, change: [f64; 3], verdict: Verdict) -> Compared {
         Compared {
             label: label.into(),
@@ -172,18 +220,18 @@ mod tests {
         let p50 = latency("get p50", [1.48, 1.41, 1.56], Verdict::Slower);
         let p99 = latency("p99", [1.01, 0.94, 1.08], Verdict::NoDifference);
         assert_eq!(
-            sentence("A", "B", &p50, std::slice::from_ref(&p99)),
+            sentence(SIDES, &p50, std::slice::from_ref(&p99)),
             "A is 1.48x faster than B at get p50 (95%: 1.41-1.56); p99: no difference larger than 8.0%"
         );
         let better = latency("get p50", [0.5, 0.4, 0.625], Verdict::Faster);
         let worse = latency("p99", [2.0, 1.5, 3.0], Verdict::Slower);
         assert_eq!(
-            sentence("A", "B", &better, &[worse]),
+            sentence(SIDES, &better, &[worse]),
             "B is 2.00x faster than A at get p50 (95%: 1.60-2.50); p99: A is 2.00x faster (95%: 1.50-3.00)"
         );
         let rate =
             Compared { less_is_better: false, ..latency("get rate", [2.0, 1.9, 2.1], Verdict::Faster) };
-        assert_eq!(sentence("A", "B", &rate, &[]), "B is 2.00x faster than A at get rate (95%: 1.90-2.10)");
+        assert_eq!(sentence(SIDES, &rate, &[]), "B is 2.00x faster than A at get rate (95%: 1.90-2.10)");
     }
 
     #[test]
@@ -194,7 +242,7 @@ mod tests {
                 duration_needed_s: (*verdict == Inconclusive).then_some(16.0),
                 ..latency("get p50", [1.0, 0.9, 1.1], *verdict)
             };
-            of_points("A", "B", "get p50", &verdicts.iter().map(point).collect::<Vec<_>>())
+            of_points(SIDES, "get p50", &verdicts.iter().map(point).collect::<Vec<_>>())
         };
         assert_eq!(
             of(&[Slower, Slower, Inconclusive]),
@@ -225,12 +273,12 @@ mod tests {
             ..latency("p99", [1.0, 1.0, 1.0], Verdict::Inconclusive)
         };
         assert_eq!(
-            sentence("A", "B", &same, std::slice::from_ref(&short)),
+            sentence(SIDES, &same, std::slice::from_ref(&short)),
             "A and B: no difference larger than 25% at get p50; p99: too little data (needs about 16 s of measurement)"
         );
         let main = Compared { label: "get p50".into(), ..short.clone() };
         assert_eq!(
-            sentence("A", "B", &main, &[short]),
+            sentence(SIDES, &main, &[short]),
             "A and B cannot be compared at get p50 and p99: too little data (needs about 16 s of measurement)"
         );
     }

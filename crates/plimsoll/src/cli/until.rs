@@ -16,14 +16,14 @@ use plimsoll_workload::experiment::Experiment;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Precision")]
 pub struct PrecisionArguments {
-    /// Measure until this question is answered: conclusive (which of two stores has the lower p50?), or a figure
-    /// and its precision, such as 'get.p99 +-5%'
+    /// Measure until this question is answered: conclusive (which store has the lowest p50, and which the next?), or a
+    /// figure and its precision, such as 'get.p99 +-5%'
     #[arg(long, value_name = "QUESTION", conflicts_with_all = ["shard", "repeats"])]
     until: Option<String>,
-    /// Difference between two stores that does not matter [default: 5%]
+    /// Difference between stores that does not matter [default: 5%]
     #[arg(long, value_name = "SHARE", requires = "until")]
     margin: Option<String>,
-    /// Maximum measured time per store of --until [default: 30m]
+    /// Maximum time of --until, all stores and warm-ups together [default: 10m]
     #[arg(long, value_name = "TIME", requires = "until")]
     max_time: Option<String>,
     /// Number of repeats of the warm-up and the measurement [default: that of the experiment, or 1]
@@ -57,11 +57,11 @@ impl PrecisionArguments {
                 })?
             }
         };
-        let max_time = self.max_time.as_deref().unwrap_or("30m");
+        let max_time = self.max_time.as_deref().unwrap_or("10m");
         let max_ns = parse_duration(max_time).map_err(|e| Exit::input(format!("--max-time {e}")))?;
         if max_ns == 0 {
             return Err(Exit::input(
-                "--max-time 0: the time must be positive; omit --max-time for 30 minutes",
+                "--max-time 0: the time must be positive; omit --max-time for 10 minutes",
             ));
         }
         Until::parse(text, margin, max_ns as f64 / 1e9)

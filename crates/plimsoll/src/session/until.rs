@@ -6,16 +6,14 @@ use std::sync::Arc;
 use super::error::RunError;
 use super::observer::RunObserver;
 use super::{Components, Passes, RunSummary, SessionSettings, execute_passes};
-use plimsoll_base::units::short_names;
-use plimsoll_judge::summary::comparison::{MetricComparison, Verdict, compare};
+use plimsoll_base::clock::now_ns;
+use plimsoll_base::units::{short_names, show_duration};
 use plimsoll_judge::summary::estimates::{Estimator, Metric};
 use plimsoll_judge::summary::objective::FigureSelector;
+use plimsoll_judge::summary::ranking::{self, Ranking, rank};
 use plimsoll_judge::summary::result::{RunResult, UntilFigures};
-use plimsoll_judge::summary::sequential::{Difference, error_of_look, judge_difference, looks, precision};
+use plimsoll_judge::summary::sequential::{errors_of_looks, looks, precision};
 use plimsoll_judge::summary::series::Series;
-use plimsoll_judge::summary::student::LEVEL;
-use plimsoll_judge::summary::student::t_quantile_at;
-use plimsoll_judge::summary::verdict::{Compared, sentence};
 use plimsoll_workload::experiment::Experiment;
 use plimsoll_workload::schedule::Role;
 use plimsoll_workload::schedule::plan::PhaseRun;
@@ -23,7 +21,7 @@ use plimsoll_workload::schedule::plan::PhaseRun;
 /// A question. The run ends as soon as the measurements answer it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Question {
-    /// Comparison of two stores: one of them is better, or they differ by less than the margin.
+    /// Order of two or more stores: each is better than the next, or they differ by less than the margin.
     Conclusive {
         /// Difference that does not matter, as a share (0.05 is 5%).
         margin: f64,
@@ -44,7 +42,7 @@ pub struct Until {
     pub text: String,
     /// Question that ends the run.
     pub question: Question,
-    /// Maximum measured time per store, in seconds.
+    /// Maximum time of all passes together, in seconds, warm-ups and changes of the store included.
     pub max_s: f64,
 }
 
@@ -83,80 +81,53 @@ struct Answering {
     /// Measured time of one repeat of one store, in seconds.
     repeat_s: f64,
     repeats: u32,
+    stores: usize,
+    /// Start of the first pass on the monotonic clock.
+    began_ns: u64,
     looks: Vec<f64>,
+    /// Error probability of each look.
+    errors: Vec<f64>,
     look: usize,
+    /// Further time per store that the answer probably needs, in seconds.
+    more_s: Option<f64>,
     figures: UntilFigures,
     observer: Arc<dyn RunObserver>,
 }
 
-/// Answer at one look: the sentence, and whether it ends the run.
+/// Answer at one look: the sentence, whether it ends the run, and the further time that is probably needed, in seconds.
 struct Answer {
     sentence: String,
     ends_run: bool,
+    more_s: Option<f64>,
 }
 
-fn change_in_words(compared: &MetricComparison, look: &str) -> String {
-    match compared.change {
-        Some((ratio, low, high)) => format!("{look} ratio {ratio:.3} [{low:.3}..{high:.3}]"),
-        None => format!("{look}: too little data for an interval"),
-    }
-}
-
-/// Returns the further time per store that an answer probably needs, in seconds, if the interval becomes narrower with
-/// the square root of the time; `None` without an interval. Looks are at doubled times, so the answer may come later.
-fn more_s(compared: &MetricComparison, error: f64, margin: f64, measured_s: f64) -> Option<f64> {
-    let ((ratio, low, high), freedom) = compared.change.zip(compared.freedom)?;
-    let wider = t_quantile_at(1.0 - error, freedom) / t_quantile_at(LEVEL, freedom);
-    let (half, distance) = (wider * (high / low).ln() / 2.0, ratio.ln().abs());
-    // Either the interval excludes equality, or it lies within the margin.
-    let target = distance.max((1.0 + margin).ln() - distance);
-    let needed_s = measured_s * (half / target).powi(2);
-    needed_s.is_finite().then(|| (needed_s - measured_s).max(0.0))
-}
-
-fn in_words(compared: &MetricComparison, label: String, verdict: Verdict) -> Compared {
-    Compared {
-        label,
-        less_is_better: true,
-        change: compared.change,
-        verdict,
-        duration_needed_s: compared.duration_needed_s,
+impl Answer {
+    fn open(sentence: String) -> Answer {
+        Answer { sentence, ends_run: false, more_s: None }
     }
 }
 
 impl Answering {
-    /// Compares the first measured operation of both stores.
+    /// Orders the stores by the p50 of the first measured operation.
     fn compare(&self, series: &[Series], error: f64, margin: f64) -> Answer {
         let mut measured = series.iter().filter(|s| s.role == Role::Measure);
-        let open = |sentence: String| Answer { sentence, ends_run: false };
-        let Some(first) = measured.next() else { return open("nothing was measured".into()) };
+        let Some(first) = measured.next() else { return Answer::open("nothing was measured".into()) };
         let same = |s: &&Series| {
-            s.store != first.store
-                && (&s.phase, s.step, s.operation) == (&first.phase, first.step, first.operation)
+            (&s.phase, s.step, s.operation) == (&first.phase, first.step, first.operation)
+                && s.key_group == first.key_group
         };
-        let Some(second) = measured.find(same) else { return open("only one store was measured".into()) };
-        let metric = Metric::Percentile(first.clocked(), 0.5);
-        let (mut one, mut two) = (Estimator::new(first), Estimator::new(second));
-        let compared = compare(&mut one, &mut two, metric, true);
-        let tail = compare(&mut one, &mut two, Metric::Percentile(first.clocked(), 0.99), true);
-        let stores = short_names(&[&first.store, &second.store]);
-        let difference = judge_difference(&compared, error, margin);
-        let verdict = match difference {
-            Difference::SecondIsBetter => Verdict::Faster,
-            Difference::FirstIsBetter => Verdict::Slower,
-            Difference::BelowMargin => Verdict::NoDifference,
-            Difference::Open => Verdict::Inconclusive,
-        };
-        let main = in_words(&compared, format!("{} p50", first.operation), verdict);
-        let others = [in_words(&tail, "p99".into(), tail.verdict(1.0 - LEVEL))];
-        match difference {
-            Difference::Open => {
-                let more = more_s(&compared, error, margin, self.looks[self.look])
-                    .map_or(String::new(), |seconds| format!("; about {seconds:.0} s more per store"));
-                open(format!("no answer yet: {}{more}", change_in_words(&compared, &main.label)))
-            }
-            _ => Answer { sentence: sentence(&stores[0], &stores[1], &main, &others), ends_run: true },
+        let all: Vec<&Series> = std::iter::once(first).chain(measured.filter(same)).collect();
+        if all.len() < self.stores {
+            return Answer::open("at least one store was not measured".into());
         }
+        let names = short_names(&all.iter().map(|s| s.store.as_str()).collect::<Vec<_>>());
+        let stores: Vec<(String, &Series)> = names.into_iter().zip(all).collect();
+        let metric = Metric::Percentile(first.clocked(), 0.5);
+        let label = format!("{} p50", first.operation);
+        let measured_s = self.looks[self.look];
+        let Ranking { sentence, decided, more_s } =
+            rank(&stores, ranking::Question { metric, label: &label, error, margin, measured_s });
+        Answer { sentence, ends_run: decided, more_s }
     }
 
     /// Checks the precision of a figure at all stores.
@@ -168,20 +139,15 @@ impl Answering {
         }
         let widest = widths.iter().copied().try_fold(0.0, |a: f64, b| Some(a.max(b?)));
         let Some(widest) = widest.filter(|_| !widths.is_empty()) else {
-            return Answer {
-                sentence: "no answer yet: too little data for an interval".into(),
-                ends_run: false,
-            };
+            return Answer::open("too little data for an interval".into());
         };
         let sentence = format!("{} is known to within {:.1}%", target.metric, 100.0 * widest);
-        Answer { sentence, ends_run: widest <= share }
+        Answer { sentence, ends_run: widest <= share, more_s: None }
     }
 
     fn judge(&mut self, series: &[Series]) -> bool {
         let measured_s = self.looks[self.look];
-        let previous_s = if self.look > 0 { self.looks[self.look - 1] } else { 0.0 };
-        let max_s = self.looks.last().copied().unwrap_or(measured_s);
-        let error = error_of_look(measured_s, previous_s, max_s);
+        let error = self.errors[self.look];
         let answer = match &self.until.question {
             Question::Conclusive { margin } => self.compare(series, error, *margin),
             Question::Precision { target, share } => {
@@ -192,7 +158,15 @@ impl Answering {
         self.figures.measured_s = measured_s;
         self.figures.answered = answer.ends_run;
         self.figures.answer = answer.sentence;
+        self.more_s = answer.more_s;
         answer.ends_run
+    }
+
+    /// Returns true if the time of the run ends before the next look.
+    fn is_over(&self) -> bool {
+        let Some(next) = self.looks.get(self.look + 1) else { return true };
+        let elapsed_s = now_ns().saturating_sub(self.began_ns) as f64 / 1e9;
+        elapsed_s * next / self.looks[self.look] > self.until.max_s
     }
 
     /// Returns the phase runs up to the next look.
@@ -211,6 +185,7 @@ impl Passes for Answering {
     fn first(&mut self, plan: Vec<PhaseRun>) -> Vec<PhaseRun> {
         self.model = plan.iter().filter(|p| p.phase.role != Role::Prepare).cloned().collect();
         self.repeats = 1;
+        self.began_ns = now_ns();
         plan
     }
 
@@ -227,13 +202,15 @@ impl Passes for Answering {
             }
         };
         result.until = Some(self.figures.clone());
-        if answered || self.look + 1 == self.looks.len() {
+        if answered || self.is_over() {
             return None;
         }
         self.look += 1;
+        let more =
+            self.more_s.map_or(String::new(), |seconds| format!("; about {seconds:.0} s more per store"));
         self.observer.note(&format!(
-            "{:.0} s per store: {}; measuring up to {:.0} s",
-            self.figures.measured_s, self.figures.answer, self.looks[self.look]
+            "{:.0} s per store: no answer yet: {}{more}",
+            self.figures.measured_s, self.figures.answer
         ));
         Some(self.next_pass())
     }
@@ -246,8 +223,8 @@ impl Passes for Answering {
 fn repeat_s(experiment: &Experiment, until: &Until) -> Result<f64, RunError> {
     let refuse = |problem: &str| Err(RunError::input(format!("--until {}: {problem}", until.text)));
     let measured: Vec<_> = experiment.phases.iter().filter(|p| p.role == Role::Measure).collect();
-    if matches!(until.question, Question::Conclusive { .. }) && experiment.stores.len() != 2 {
-        return refuse("this question is about two stores; specify two --store");
+    if matches!(until.question, Question::Conclusive { .. }) && experiment.stores.len() < 2 {
+        return refuse("this question is about several stores; specify at least two --store");
     }
     if experiment.repeats != 1 {
         return refuse("the run repeats the measurement as often as necessary; set repeats to 1");
@@ -265,8 +242,7 @@ fn repeat_s(experiment: &Experiment, until: &Until) -> Result<f64, RunError> {
     Ok(total as f64 / 1e9)
 }
 
-/// Runs an experiment again and again on the same objects until a question is answered. Looks at the results after
-/// the first repeat, and whenever the measured time has doubled.
+/// Runs an experiment again and again on the same objects until a question is answered or the time is over.
 ///
 /// # Errors
 /// As [`super::execute`]. If the question is not answered in time, [`RunSummary::problem`] is a failed check.
@@ -277,23 +253,29 @@ pub fn execute_until(
     until: Until,
 ) -> Result<RunSummary, RunError> {
     let repeat_s = repeat_s(experiment, &until)?;
-    let max_s = until.max_s.max(repeat_s);
+    let max_s = (until.max_s / experiment.stores.len().max(1) as f64).max(repeat_s);
     let end = match &until.question {
         Question::Conclusive { margin } => {
-            format!("one store is faster or they differ by less than {:.0}%", 100.0 * margin)
+            format!("the order of the stores is known, except differences below {:.1}%", 100.0 * margin)
         }
         Question::Precision { target, share } => {
             format!("{} is known to within {:.1}%", target.metric, 100.0 * share)
         }
     };
-    components.observer.note(&format!("measuring until {end}, at most {max_s:.0} s per store"));
+    let at_most = show_duration((until.max_s * 1e9) as u64);
+    components.observer.note(&format!("measuring until {end}, for at most {at_most}"));
     let figures = UntilFigures { question: until.text.clone(), max_s, ..UntilFigures::default() };
+    let looks = looks(repeat_s, max_s);
     let mut answering = Answering {
+        stores: experiment.stores.len(),
+        began_ns: now_ns(),
+        errors: errors_of_looks(&looks),
+        more_s: None,
         until,
         model: Vec::new(),
         repeat_s,
         repeats: 0,
-        looks: looks(repeat_s, max_s),
+        looks,
         look: 0,
         figures,
         observer: Arc::clone(&components.observer),
@@ -313,36 +295,6 @@ pub fn execute_until(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_time_left_follows_from_the_width_of_the_interval() {
-        let estimate = |value: f64| plimsoll_judge::summary::estimates::Estimate {
-            metric: Metric::Percentile(plimsoll_judge::summary::series::LatencyKind::Service, 0.5),
-            value: Some(value),
-            confidence: plimsoll_judge::summary::confidence::IntervalEstimate::Interval {
-                low: value,
-                high: value,
-                freedom: 1e6,
-            },
-        };
-        let compared = |change| MetricComparison {
-            metric: Metric::Percentile(plimsoll_judge::summary::series::LatencyKind::Service, 0.5),
-            base: estimate(1.0),
-            other: estimate(1.0),
-            change: Some(change),
-            probability: None,
-            freedom: Some(1e6),
-            smallest: None,
-            duration_needed_s: None,
-            pairs: 0,
-        };
-        // The interval reaches from 1 / 1.44 to 1.2 squared around 1.2, so it must become half as wide.
-        let wide = compared((1.2, 1.2 / 1.44, 1.2 * 1.44));
-        let more = more_s(&wide, 0.05, 0.05, 60.0).unwrap();
-        assert!((more - 3.0 * 60.0).abs() < 1.0, "{more}");
-        let equal = compared((1.0, 1.0 / 1.1025, 1.1025));
-        assert!((more_s(&equal, 0.05, 0.05, 60.0).unwrap() - 180.0).abs() < 1.0);
-    }
 
     #[test]
     fn questions_are_parsed() {

@@ -37,7 +37,8 @@ fn a_store_that_is_20_percent_slower_is_reported_as_slower() {
     assert!(row(&same, "p50")["smallest"].as_f64().unwrap() < 0.1);
     let table = text(&run(&["compare", name(&base), name(&slower)]).stdout);
     assert!(
-        table.starts_with("base is 1.2") && table.contains("x faster than slower at get p50 (95%: "),
+        table.starts_with("base was 1.2")
+            && table.contains("x faster than slower at get p50 in these two runs of 60 s (95%: "),
         "{table}"
     );
 }
@@ -436,7 +437,7 @@ fn the_report_is_one_page_without_external_requests() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let page = std::fs::read_to_string(two.join("report.html")).unwrap();
     assert!(
-        page.contains("s3:&#x2f;&#x2f;a is 1.3")
+        page.contains("s3:&#x2f;&#x2f;a was 1.3")
             && page.contains("x faster than s3:&#x2f;&#x2f;b at get p50"),
         "the page has the conclusion"
     );

@@ -108,7 +108,7 @@ fn questions_that_cannot_be_answered_are_refused() {
         let arguments: Vec<&str> = get.iter().chain(more).copied().collect();
         fails(&arguments, 2, words);
     };
-    refused(&["--until", "conclusive"], &["--until conclusive", "two --store"]);
+    refused(&["--until", "conclusive"], &["--until conclusive", "at least two --store"]);
     refused(&["--until", "sure"], &["--until 'sure'", "conclusive", "+-5%"]);
     refused(&["--until", "get.p99 +-0%"], &["--until", "above 0%"]);
     refused(&["--until", "get.p50 +-5%", "--max-time", "0"], &["--max-time", "positive"]);

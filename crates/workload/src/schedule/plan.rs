@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::plateau::Plateau;
 use super::ramp::Stop;
 use super::{Limit, Load, Phase, Role};
+use plimsoll_base::clock::SECOND;
 use plimsoll_base::rng::Stream;
 
 /// Order in which several stores are measured.
@@ -163,10 +164,16 @@ fn whole(phase: &Phase, number: usize, store: usize, repeat: u32) -> Vec<PhaseRu
     (0..ramp.steps()).map(step).collect()
 }
 
+/// Number of blocks of a measured phase from which a comparison can pair the blocks of two stores.
+const MIN_BLOCKS: u64 = 8;
+
+/// Length of a block that is not shortened further for the sake of [`MIN_BLOCKS`], in nanoseconds.
+const SHORT_BLOCK_NS: u64 = 2 * SECOND;
+
 /// Returns the blocks of a phase on one store: the steps of its ramp, or pieces of equal length of at most
-/// `block_ns`. A phase that is limited by a number of operations is one block. The number of equal pieces is a
-/// multiple of the number of stores, so that each store has each place in the order equally often and a steady
-/// drift favours none.
+/// `block_ns`. A phase that is limited by a number of operations is one block. A measured phase has at least
+/// [`MIN_BLOCKS`] pieces if each lasts [`SHORT_BLOCK_NS`] or longer. The number of equal pieces is a multiple of the
+/// number of stores, so that each store has each place in the order equally often and a steady drift favours none.
 fn blocks(
     phase: &Phase,
     number: usize,
@@ -180,7 +187,8 @@ fn blocks(
     else {
         return phase_runs;
     };
-    let count = length.div_ceil(block_ns.max(1)).max(1).next_multiple_of(stores as u64);
+    let to_pair = if phase.role == Role::Measure { MIN_BLOCKS.min(length / SHORT_BLOCK_NS) } else { 1 };
+    let count = length.div_ceil(block_ns.max(1)).max(to_pair).max(1).next_multiple_of(stores as u64);
     let block = |b: u64| {
         let mut phase_run = PhaseRun::of(phase, number, store, repeat);
         // The first blocks take the remainder, so that the lengths add up to that of the phase.
@@ -345,7 +353,8 @@ mod tests {
         let (a, b) = (measured[0].0, measured[1].0);
         assert_ne!(a, b);
         let expected = [(a, 0), (b, 0), (b, 1), (a, 1), (a, 2), (b, 2), (b, 3), (a, 3)];
-        assert_eq!(measured, expected);
+        assert_eq!(measured[..8], expected);
+        assert_eq!(measured.len(), 16, "40 s are enough for eight pairs of blocks");
         let length: u64 = phase_runs
             .iter()
             .filter(|s| s.store == 0 && s.recorded && s.phase.role == Role::Measure)

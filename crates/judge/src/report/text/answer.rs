@@ -10,8 +10,7 @@ use plimsoll_workload::schedule::Role;
 /// Returns the answer to `--until`. If the client limited a store, a comparison is only a bound.
 fn until(result: &RunResult, until: &UntilFigures) -> String {
     if !until.answered {
-        let found = until.answer.trim_start_matches("no answer yet: ");
-        return format!("no answer after {:.0} s per store: {found}", until.measured_s);
+        return format!("no sure answer after {:.0} s per store: {}", until.measured_s, until.answer);
     }
     let stores = result.stores();
     let is_limited = |store: &&str| {
@@ -21,7 +20,7 @@ fn until(result: &RunResult, until: &UntilFigures) -> String {
     let names = short_names(&stores);
     let limited = stores.iter().zip(&names).filter(|(store, _)| is_limited(store));
     let limited: Vec<&str> = limited.map(|(_, name)| name.as_str()).collect();
-    format!("{}{}", until.answer, if stores.len() == 2 { bound(&limited) } else { String::new() })
+    format!("{}{}", until.answer, if stores.len() > 1 { bound(&limited) } else { String::new() })
 }
 
 /// Returns whether a run met its objectives, in a sentence; `None` if it has none.

@@ -2,7 +2,7 @@
 
 use crate::summary::objective::ObjectiveResult::{Fail, Inconclusive};
 use crate::summary::objectives::{count, needed_s};
-use crate::summary::result::{ObjectiveFigures, RunResult};
+use crate::summary::result::{ObjectiveFigures, RunResult, UnseenStalls};
 use plimsoll_base::units::{format_duration, short_names};
 use plimsoll_document::Table;
 
@@ -16,7 +16,7 @@ pub fn sentence(found: &[ObjectiveFigures]) -> String {
         limited(Inconclusive).chain(limited(Fail)).find_map(|figures| figures.client_limited.as_ref());
     let reason = reason.map_or("", String::as_str);
     match (missed, open) {
-        (0, 0) => format!("pass: {all} of {all} objectives met"),
+        (0, 0) => passed(found),
         (0, open) if by_client == open => {
             let repeat = "repeat it on a machine that is idle or larger";
             format!(
@@ -46,20 +46,41 @@ pub fn sentence(found: &[ObjectiveFigures]) -> String {
     }
 }
 
+/// Describes that all objectives passed; in the measured seconds only, if stalls may have been missed.
+fn passed(found: &[ObjectiveFigures]) -> String {
+    let all = found.len();
+    let unseen: Vec<UnseenStalls> = found.iter().filter_map(|figures| figures.unseen_stalls).collect();
+    let shortest = unseen.iter().map(|stalls| stalls.measured_s).reduce(f64::min);
+    let needed = unseen.iter().map(|stalls| stalls.needed_s).reduce(f64::max);
+    match shortest.zip(needed) {
+        Some((measured_s, needed_s)) => format!(
+            "pass in these {measured_s:.0} s: {all} of {all} objectives met; measure for {} to include rare stalls",
+            time(needed_s)
+        ),
+        None => format!("pass: {all} of {all} objectives met"),
+    }
+}
+
 /// Formats a time in seconds, rounded to a length that a user would choose.
 fn time(seconds: f64) -> String {
     let unit = if seconds > 600.0 { 60.0 } else { 5.0 };
     format_duration(((seconds / unit).ceil() * unit * 1e9) as u64)
 }
 
-/// Returns the measured value, with a remark if the client was the bottleneck.
+/// Returns the measured value, with a remark if the client was the bottleneck or the run may have missed stalls.
 pub fn detail(figures: &ObjectiveFigures) -> String {
     match &figures.client_limited {
         Some(why) if figures.outcome == Fail => {
             format!("{}; this client was busy, too ({why})", figures.detail)
         }
         Some(why) => format!("{}; limited by the client, not by the store ({why})", figures.detail),
-        None => figures.detail.clone(),
+        None => match figures.unseen_stalls {
+            Some(stalls) => format!(
+                "{}; in these {:.0} s, which may have missed rare stalls",
+                figures.detail, stalls.measured_s
+            ),
+            None => figures.detail.clone(),
+        },
     }
 }
 
@@ -86,7 +107,8 @@ pub fn table(result: &RunResult) -> Option<Table> {
     let columns = ["result", "objective", "measured", "store"];
     let mut table = Table::new("", &columns[..if several { 4 } else { 3 }]);
     for (figures, place) in result.objectives.iter().zip(&places) {
-        let cells = [figures.outcome.describe(), &figures.objective, &figures.detail, place];
+        let detail = detail(figures);
+        let cells = [figures.outcome.describe(), &figures.objective, &detail, place];
         table.row(cells.into_iter().take(table.columns.len()).collect::<Vec<_>>());
     }
     (!table.rows.is_empty()).then_some(table)
@@ -109,6 +131,7 @@ mod tests {
             detail: "0.000%".into(),
             duration_needed_s,
             client_limited: None,
+            unseen_stalls: None,
         };
         use crate::summary::objective::ObjectiveResult::Pass;
         let (pass, fail, open) = (one(Pass, None), one(Fail, None), one(Inconclusive, Some(16.5)));
@@ -118,6 +141,14 @@ mod tests {
             "inconclusive: the measurement is too short for 1 of 2 objectives; measure for about 20s"
         );
         assert_eq!(sentence(&[fail.clone(), open.clone()]), "FAIL: 1 of 2 objectives missed, 1 undecided");
+        let short = ObjectiveFigures {
+            unseen_stalls: Some(UnseenStalls { measured_s: 24.0, needed_s: 300.0 }),
+            ..pass.clone()
+        };
+        assert_eq!(
+            sentence(&[pass.clone(), short]),
+            "pass in these 24 s: 2 of 2 objectives met; measure for 5m to include rare stalls"
+        );
         assert_eq!((time(601.0), time(600.0)), ("11m".into(), "10m".into()));
         let busy = |figures: &ObjectiveFigures| ObjectiveFigures {
             client_limited: Some("cpu: 97%".into()),

@@ -13,7 +13,7 @@ mod quantile;
 mod spectrum;
 
 pub use quantile::{MIN_INDEPENDENT, Share, quantile, share};
-pub use spectrum::{LongRun, long_run};
+pub use spectrum::{LongRun, long_run, long_run_of_blocks};
 
 use super::student::{LEVEL, t_quantile};
 

@@ -46,6 +46,10 @@ pub struct LongRun {
     pub structured: bool,
 }
 
+/// Maximum number of cosine components in the estimate of the variance of blocks. Blocks depend on each other less than
+/// seconds, so faster components tell as much.
+const BLOCK_COMPONENTS: usize = 8;
+
 /// Returns the squares of the first `count` cosine components of a series. Their expected value is the variance of a
 /// second if the seconds are independent.
 fn components(series: &[f64], count: usize) -> Vec<f64> {
@@ -89,6 +93,25 @@ pub fn long_run(residuals: &[f64]) -> LongRun {
         inflation: mean(&slow[..count]) * growth / by_second,
         freedom,
         structured: ratio > STRUCTURE || drift > DRIFT,
+    }
+}
+
+/// Returns the long-run variance of the residuals of blocks, which sum to zero.
+pub fn long_run_of_blocks(residuals: &[f64]) -> LongRun {
+    let n = residuals.len();
+    let by_block = residuals.iter().map(|x| x * x).sum::<f64>() / n.max(1) as f64;
+    let count = BLOCK_COMPONENTS.min(n / 2);
+    if by_block <= 0.0 || count == 0 {
+        return LongRun { inflation: 1.0, freedom: count as f64, structured: false };
+    }
+    let all = components(residuals, n - 1);
+    let (slow, faster) = all.split_at(count);
+    let ratio = mean(slow) / mean(&faster[..faster.len().min(2 * count)]).max(1e-9 * by_block);
+    let growth = 1.0 + GROWTH * (ratio - 1.0).max(0.0);
+    LongRun {
+        inflation: mean(slow) * growth / by_block,
+        freedom: count as f64,
+        structured: ratio > STRUCTURE,
     }
 }
 

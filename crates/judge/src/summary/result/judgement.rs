@@ -149,6 +149,20 @@ pub struct ObjectiveFigures {
     /// not the bottleneck.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_limited: Option<String>,
+    /// Scope of a pass that a stall would refute which the run was too short to see. Null if the run was long enough, or
+    /// if the objective is not a pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unseen_stalls: Option<UnseenStalls>,
+}
+
+/// Length of a run that may have missed the stalls of its store, and the length that it needs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct UnseenStalls {
+    /// Measured time, in seconds.
+    pub measured_s: f64,
+    /// Measured time after which a percentile cannot have missed its stalls, in seconds.
+    pub needed_s: f64,
 }
 
 /// Question of a run that measured until its answer, with the answer.

@@ -92,6 +92,7 @@ pub fn compare_groups(
     }
     let rows = group_rows(&pairs, Choice { primary, also });
     check_primary(primary, &rows)?;
+    let first_s = |side: &[&Series]| side.first().map_or(0.0, |series| series.measured_s());
     let short = short_names(&[&stores[0], &stores[1]]);
     let distinct = stores[0] != stores[1];
     let subject = |group: &[Run], i: usize| {
@@ -104,6 +105,7 @@ pub fn compare_groups(
         base: subject(base, 0),
         other: subject(other, 1),
         runs: (base.len(), other.len()),
+        measured_s: (first_s(&pairs[0].base), first_s(&pairs[0].other)),
         clients: comparable::clients(first, last),
         loads: Vec::new(),
         rows,

@@ -109,6 +109,9 @@ fn compare_pair(
         base: base.subject.clone(),
         other: other.subject.clone(),
         runs: (1, 1),
+        measured_s: series
+            .first()
+            .map_or((0.0, 0.0), |pair| (pair.base.measured_s(), pair.other.measured_s())),
         clients: if within { Vec::new() } else { comparable::clients(base.run, other.run) },
         loads: if within {
             Vec::new()
