@@ -140,8 +140,8 @@ mod tests {
 
     #[test]
     fn the_errors_of_looks_match_published_boundaries() {
-        // One look may spend everything. Five equal looks: DeMets and Lan, "Interim analysis: the alpha spending function
-        // approach", Statistics in Medicine 13, 1994, table II, boundaries of the form of Pocock.
+        // One look may spend everything. Five equal looks: DeMets and Lan, "Interim analysis: the alpha spending
+        // function approach", Statistics in Medicine 13, 1994, boundaries of the form of Pocock.
         assert!((errors_of_looks(&[30.0])[0] - 0.05).abs() < 1e-3);
         let normal = Normal::standard();
         let bounds = errors_of_looks(&[1.0, 2.0, 3.0, 4.0, 5.0]).into_iter();

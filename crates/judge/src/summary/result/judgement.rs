@@ -149,8 +149,8 @@ pub struct ObjectiveFigures {
     /// not the bottleneck.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_limited: Option<String>,
-    /// Scope of a pass that a stall would refute which the run was too short to see. Null if the run was long enough, or
-    /// if the objective is not a pass.
+    /// Scope of a pass that may have missed stalls, because the run is too short to see them. Null if the run is long
+    /// enough, or if the objective is not a pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unseen_stalls: Option<UnseenStalls>,
 }
