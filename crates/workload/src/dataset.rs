@@ -165,7 +165,9 @@ impl Dataset {
                 None => {
                     // The digest of the name makes the sizes of two datasets differ.
                     let stream = Stream::new(self.seed ^ self.id(), "sizes");
-                    size.draw(stream, version.wrapping_mul(self.count.max(1)).wrapping_add(index))
+                    let count = self.count.max(1);
+                    let position = ((index % count) as f64 + 0.5) / count as f64;
+                    size.draw_at(stream, version.wrapping_mul(count).wrapping_add(index), position)
                 }
             },
         }

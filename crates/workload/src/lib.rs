@@ -20,6 +20,7 @@ pub mod naming;
 pub mod operation_kind;
 pub mod payload;
 pub mod popularity;
+mod scatter;
 pub mod schedule;
 pub mod size;
 pub mod trace;
@@ -386,7 +387,7 @@ mod tests {
         // Of 100 objects, 40 are read once, 59 five times and one 665 times, by gets and heads together.
         let points = vec![(0.0, 0.0), (0.665, 0.01), (0.96, 0.6), (1.0, 1.0)];
         let shares = cdf::Cdf::new(points).unwrap();
-        workload.popularity = Popularity::Shares { operations: 1_000, shares };
+        workload.popularity = Popularity::Shares { operations: 1_000, shares, ordered: false };
         workload.read = Some(Dataset::new("objects", 42, 100, Size::Fixed(1)));
         workload.mix =
             Mix::new(&[(OperationKind::Get, 6), (OperationKind::Head, 2), (OperationKind::Put, 2)]).unwrap();

@@ -29,6 +29,9 @@ pub enum Size {
     Weighted(Vec<(u64, u32)>),
     /// Sizes in bytes with a cumulative distribution function.
     Cdf(Cdf),
+    /// Sizes in bytes with a cumulative distribution function, whose rank correlation with the number of the object is
+    /// the second value (-1 to 1).
+    Ordered(Cdf, f64),
     /// Sum of a number of sizes that are drawn independently, such as the fields of a record.
     Sum(u32, Box<Size>),
     /// Sizes of recorded objects.
@@ -56,11 +59,23 @@ impl Size {
                 }
                 list.last().map_or(0, |(bytes, _)| *bytes)
             }
-            Size::Cdf(cdf) => cdf.at(stream.unit(i)).round() as u64,
+            Size::Cdf(cdf) | Size::Ordered(cdf, _) => cdf.at(stream.unit(i)).round() as u64,
             Size::Recorded(trace) => trace.size(stream.below(i, trace.objects().max(1)), 0),
             Size::Sum(count, of) => {
                 (0..u64::from(*count)).map(|j| of.draw(stream, i.wrapping_mul(u64::from(*count)) + j)).sum()
             }
+        }
+    }
+
+    /// Returns size number `i` of the stream, in bytes, for the object at `position` of its dataset (0 to 1). With the
+    /// probability of the rank correlation, the position is the probability of smaller sizes; otherwise, it does not
+    /// matter. So the distribution of all sizes stays the same.
+    pub fn draw_at(&self, stream: Stream, i: u64, position: f64) -> u64 {
+        match self {
+            Size::Ordered(cdf, trend) if stream.unit(!i) < trend.abs() => {
+                cdf.at(if *trend < 0.0 { 1.0 - position } else { position }).round() as u64
+            }
+            _ => self.draw(stream, i),
         }
     }
 
@@ -70,7 +85,7 @@ impl Size {
             Size::Fixed(bytes) => *bytes,
             Size::Uniform(min, _) | Size::Lognormal { min, .. } => *min,
             Size::Weighted(list) => list.first().map_or(0, |(bytes, _)| *bytes),
-            Size::Cdf(cdf) => cdf.range().0.round() as u64,
+            Size::Cdf(cdf) | Size::Ordered(cdf, _) => cdf.range().0.round() as u64,
             Size::Recorded(trace) => trace.size_range().0,
             Size::Sum(count, of) => u64::from(*count) * of.smallest(),
         }
@@ -82,7 +97,7 @@ impl Size {
             Size::Fixed(bytes) => *bytes,
             Size::Uniform(_, max) | Size::Lognormal { max, .. } => *max,
             Size::Weighted(list) => list.last().map_or(0, |(bytes, _)| *bytes),
-            Size::Cdf(cdf) => cdf.range().1.round() as u64,
+            Size::Cdf(cdf) | Size::Ordered(cdf, _) => cdf.range().1.round() as u64,
             Size::Recorded(trace) => trace.size_range().1,
             Size::Sum(count, of) => u64::from(*count) * of.largest(),
         }
@@ -107,7 +122,7 @@ impl Size {
                 list.iter().map(|(bytes, w)| *bytes as f64 * f64::from(*w)).sum::<f64>() / total
             }
             Size::Sum(count, of) => f64::from(*count) * of.mean(),
-            Size::Cdf(cdf) => cdf.mean(),
+            Size::Cdf(cdf) | Size::Ordered(cdf, _) => cdf.mean(),
             Size::Recorded(trace) => trace.mean_size(),
         }
     }
@@ -121,7 +136,7 @@ impl fmt::Display for Size {
             Size::Lognormal { median, sigma, .. } => write!(f, "lognormal {median} B, sigma {sigma}"),
             Size::Weighted(list) => write!(f, "{} weighted sizes", list.len()),
             Size::Sum(count, of) => write!(f, "{count} times {of}"),
-            Size::Cdf(cdf) => write!(f, "sizes of {} points", cdf.points().len()),
+            Size::Cdf(cdf) | Size::Ordered(cdf, _) => write!(f, "sizes of {} points", cdf.points().len()),
             Size::Recorded(_) => write!(f, "recorded sizes"),
         }
     }

@@ -180,7 +180,8 @@ impl MetricComparison {
         }
     }
 
-    /// Sets the change from its interval, unless that is too wide. `longest` is the number of seconds of the longer side.
+    /// Sets the change from its interval, unless that is too wide. `longest` is the number of seconds of the longer
+    /// side.
     fn conclude(&mut self, ends: Ends, longest: f64) {
         let Ends { change, low, high, freedom } = ends;
         if self.metric != Metric::Errors && high - low > WIDEST.ln() {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, UInt64Type};
+use plimsoll_base::rng::Stream;
 use plimsoll_judge::run_dir::read::batches;
 use plimsoll_judge::summary::result::RunResult;
 
@@ -144,6 +145,60 @@ fn a_fitted_experiment_resembles_the_log() {
     let plan = good(&["run", output.to_str().unwrap(), "--dry-run"]);
     assert!(plan.contains("get_range") && plan.contains("delete"), "{plan}");
     assert!(std::fs::read_to_string(&page).unwrap().contains("reads per object"));
+}
+
+/// A log of 6,000 reads in 60 s: 100 bursts of 60 reads within about 0.15 s, at irregular times. Small objects are read
+/// most often. With `in_a_row`, all reads of an object follow each other.
+fn bursts(dir: &Path, in_a_row: bool) -> PathBuf {
+    let draws = Stream::new(3, "bursts");
+    let mut starts: Vec<f64> = (0..100).map(|i| 59.5 * draws.unit(i)).collect();
+    starts.sort_by(f64::total_cmp);
+    let mut times: Vec<f64> =
+        (0..6_000).map(|i| starts[(i / 60) as usize] + 0.15 * draws.unit(1_000 + i)).collect();
+    times.sort_by(f64::total_cmp);
+    let object = |i: u64| if in_a_row { i / 20 } else { (300.0 * draws.unit(10_000 + i).powi(3)) as u64 };
+    let line = |(i, at): (u64, &f64)| {
+        let (object, at) = (object(i), (at * 1e9) as u64);
+        let (s, ns, size) = (1_770_336_000 + at / 1_000_000_000, at % 1_000_000_000, 1_000 + 100 * object);
+        format!("{s}.{ns:09},GET,key {object},{size},{size},200")
+    };
+    let lines: Vec<String> = (0..).zip(&times).map(line).collect();
+    write(dir, "bursts.csv", &format!("time,operation,key,size,bytes,status\n{}\n", lines.join("\n")))
+}
+
+/// Regression test: an experiment for a trace with bursts had independent gaps, and was called equal to the trace.
+#[test]
+fn a_fitted_experiment_has_the_bursts_of_the_log_and_its_small_objects_are_popular() {
+    let dir = scratch("fit-bursts");
+    let output = dir.join("fitted.toml");
+    let fit = |file: PathBuf| good(&["fit", file.to_str().unwrap(), "--output", output.to_str().unwrap()]);
+    let printed = fit(bursts(&dir, false));
+    let headline = printed.lines().nth(1).unwrap();
+    assert!(headline.starts_with("The experiment differs") && !headline.contains("bursts"), "{printed}");
+    let experiment = std::fs::read_to_string(&output).unwrap();
+    assert!(experiment.contains("pace") && experiment.contains("trend = 0.8"), "{experiment}");
+    let figure = |name: &str| {
+        let line = printed.lines().find(|line| line.contains(name)).unwrap();
+        let mut values = line.split_whitespace().rev().map(|v| v.parse::<f64>().unwrap());
+        let (model, trace) = (values.next().unwrap(), values.next().unwrap());
+        (trace, model)
+    };
+    for name in ["operations in 0.1 s", "operations in 1 s"] {
+        let (trace, model) = figure(name);
+        assert!(trace > 20.0 && (model / trace - 1.0).abs() < 0.25, "{name}: {trace} and {model}");
+    }
+    let (trace, model) = figure("rank correlation of size");
+    assert!(trace < -0.7 && (trace - model).abs() < 0.05, "{trace} and {model}");
+}
+
+/// Regression test: what a fitted experiment lacks was only in its notes.
+#[test]
+fn the_headline_names_what_a_fitted_experiment_lacks() {
+    let dir = scratch("fit-lacks");
+    let (file, output) = (bursts(&dir, true), dir.join("fitted.toml"));
+    let printed = good(&["fit", file.to_str().unwrap(), "--output", output.to_str().unwrap()]);
+    let headline = printed.lines().nth(1).unwrap();
+    assert!(headline.contains("how soon an object is read again"), "{printed}");
 }
 
 #[test]

@@ -33,6 +33,10 @@ pub enum SizeSpec {
     Cdf {
         /// Probabilities of sizes up to a point, from 0 to 1, and the sizes.
         cdf: Vec<(f64, String)>,
+        /// Rank correlation between the number of an object and its size, from -1 (the first object is the largest) to
+        /// 1 (default: 0).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        trend: Option<f64>,
     },
     /// Sum of several sizes: `{ sum = { count = 10, of = { uniform = ["1 B", "100 B"] } } }`.
     Sum {
@@ -120,6 +124,9 @@ pub struct SharesSpec {
     pub period: u64,
     /// Share of the operations, from 0 to 1, for the share of the most popular objects, from 0 to 1.
     pub points: Vec<(f64, f64)>,
+    /// True if the first object is the most popular, and so on (default: false; the objects are in random order).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ordered: bool,
 }
 
 /// Modulus and hash of YCSB's scrambled zipfian distribution.
@@ -184,7 +191,21 @@ pub enum ArrivalSpec {
     Gaps {
         /// Probabilities of gaps up to a point, from 0 to 1, and the gaps.
         gaps: Vec<(f64, f64)>,
+        /// Rate in successive slices of time; the gaps are relative to it (default: constant).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pace: Option<PaceSpec>,
     },
+}
+
+/// Rate of an open loop in successive slices of time, after which it repeats: bursts, and quiet and busy hours.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct PaceSpec {
+    /// Length of a slice, such as `50ms`.
+    pub every: String,
+    /// Rate of each slice, relative to the others. The mean of all slices is the rate of the phase.
+    pub rates: Vec<f64>,
 }
 
 /// Number of operations in flight: fixed, or a ramp.
@@ -266,6 +287,21 @@ fn field<'de, T: Deserialize<'de>>(table: &toml::Table, name: &str) -> Option<Re
     Some(value.clone().try_into::<T>().map_err(|e| format!("{name}: {}", e.message().trim())))
 }
 
+/// Parses the values of the fields `first` and `second`. Returns `None` unless these are the only fields of the table.
+fn fields<'de, A: Deserialize<'de>, B: Deserialize<'de>>(
+    table: &toml::Table,
+    first: &str,
+    second: &str,
+) -> Option<Result<(A, B), String>> {
+    let (one, two) = table.get(first).zip(table.get(second)).filter(|_| table.len() == 2)?;
+    let failed = |name: &str, e: toml::de::Error| format!("{name}: {}", e.message().trim());
+    let both = || {
+        let one = one.clone().try_into::<A>().map_err(|e| failed(first, e))?;
+        Ok((one, two.clone().try_into::<B>().map_err(|e| failed(second, e))?))
+    };
+    Some(both())
+}
+
 fn size(value: Value) -> Result<SizeSpec, String> {
     match value {
         Value::String(text) => Ok(SizeSpec::Fixed(text)),
@@ -273,7 +309,11 @@ fn size(value: Value) -> Result<SizeSpec, String> {
             .map(|f| f.map(|uniform| SizeSpec::Uniform { uniform })))
         .or_else(|| field(&table, "lognormal").map(|f| f.map(|lognormal| SizeSpec::Lognormal { lognormal })))
         .or_else(|| field(&table, "weighted").map(|f| f.map(|weighted| SizeSpec::Weighted { weighted })))
-        .or_else(|| field(&table, "cdf").map(|f| f.map(|cdf| SizeSpec::Cdf { cdf })))
+        .or_else(|| field(&table, "cdf").map(|f| f.map(|cdf| SizeSpec::Cdf { cdf, trend: None })))
+        .or_else(|| {
+            fields(&table, "cdf", "trend")
+                .map(|f| f.map(|(cdf, trend)| SizeSpec::Cdf { cdf, trend: Some(trend) }))
+        })
         .or_else(|| field(&table, "sum").map(|f| f.map(|sum| SizeSpec::Sum { sum })))
         .unwrap_or_else(|| Err(SIZE.into()))
         .map_err(|e| if e == SIZE { e } else { format!("{e}; {SIZE}") }),
@@ -328,7 +368,11 @@ fn arrival(value: Value) -> Result<ArrivalSpec, String> {
     match value {
         Value::String(text) => Ok(ArrivalSpec::Name(text)),
         Value::Table(table) => field(&table, "gaps")
-            .map(|f| f.map(|gaps| ArrivalSpec::Gaps { gaps }))
+            .map(|f| f.map(|gaps| ArrivalSpec::Gaps { gaps, pace: None }))
+            .or_else(|| {
+                fields(&table, "gaps", "pace")
+                    .map(|f| f.map(|(gaps, pace)| ArrivalSpec::Gaps { gaps, pace: Some(pace) }))
+            })
             .unwrap_or_else(|| Err(ARRIVAL.into())),
         _ => Err(ARRIVAL.into()),
     }

@@ -301,11 +301,17 @@ fn resolve_size(written: &SizeSpec) -> Result<Size, Problem> {
             }
             Ok(Size::Sum(sum.count, Box::new(resolve_size(&sum.of)?)))
         }
-        SizeSpec::Cdf { cdf } => {
+        SizeSpec::Cdf { cdf, trend } => {
             let point = |(p, size): &(f64, String)| Ok((*p, bytes(FIELD, size)? as f64));
             let points = cdf.iter().map(point).collect::<Result<Vec<_>, Problem>>()?;
-            let cdf = Cdf::new(points);
-            Ok(Size::Cdf(cdf.map_err(|e| Problem::new(FIELD, format!("objects.size.cdf: {e}")))?))
+            let cdf = Cdf::new(points).map_err(|e| Problem::new(FIELD, format!("objects.size.cdf: {e}")))?;
+            match trend {
+                Some(trend) if !(-1.0..=1.0).contains(trend) => {
+                    Err(Problem::new(FIELD, "objects.size.trend must be between -1 and 1"))
+                }
+                Some(trend) => Ok(Size::Ordered(cdf, *trend)),
+                None => Ok(Size::Cdf(cdf)),
+            }
         }
         SizeSpec::Lognormal { lognormal } => {
             let median = bytes(FIELD, &lognormal.median)?;
@@ -426,7 +432,7 @@ fn resolve_popularity(written: Option<&PopularitySpec>) -> Result<Popularity, Pr
             Ok(Popularity::YcsbZipfian { items: ycsb_zipfian.items, order })
         }
         Some(PopularitySpec::Zipfian { zipfian }) => Ok(Popularity::Zipfian { theta: exponent(*zipfian)? }),
-        Some(PopularitySpec::Shares { shares: SharesSpec { period: operations, points } }) => {
+        Some(PopularitySpec::Shares { shares: SharesSpec { period: operations, points, ordered } }) => {
             if *operations == 0 {
                 return Err(problem("shares: operations must be above 0".into()));
             }
@@ -434,7 +440,7 @@ fn resolve_popularity(written: Option<&PopularitySpec>) -> Result<Popularity, Pr
             if shares.range().1 > 1.0 {
                 return Err(problem("shares: the share of the objects must be at most 1".into()));
             }
-            Ok(Popularity::Shares { operations: *operations, shares })
+            Ok(Popularity::Shares { operations: *operations, shares, ordered: *ordered })
         }
         Some(PopularitySpec::Exponential { exponential }) => {
             let (percentile, objects) = (exponential.percentile, exponential.object_share);

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::field_specs::PaceSpec;
 use super::locate::{line_of, parse_set, set};
 use super::objects::{Datasets, resolve_objects, resolve_range};
 use super::phase_fields::{
@@ -20,7 +21,8 @@ use super::{Experiment, ExperimentError, Problem};
 use crate::cdf::Cdf;
 use crate::mix::Mix;
 use crate::popularity::Popularity;
-use crate::schedule::arrival::Arrival;
+use crate::schedule::arrival::{Arrival, Gaps};
+use crate::schedule::pace::Pace;
 use crate::schedule::plan::Order;
 use crate::schedule::ramp::{Ramp, Stop};
 use crate::schedule::{Limit, Load, Phase, Role, SweepPlace};
@@ -343,14 +345,19 @@ fn resolve_load(written: &PhaseSpec) -> Result<(Load, Option<Ramp>), Problem> {
 }
 
 /// Resolves the distribution of the gaps between the intended start times; `None` if they have a name.
-fn resolve_gaps(written: &PhaseSpec) -> Result<Option<Cdf>, Problem> {
-    let Some(ArrivalSpec::Gaps { gaps }) = &written.arrival else { return Ok(None) };
+fn resolve_gaps(written: &PhaseSpec) -> Result<Option<Gaps>, Problem> {
+    let Some(ArrivalSpec::Gaps { gaps, pace }) = &written.arrival else { return Ok(None) };
     let problem = |e: String| Problem::new("arrival", format!("arrival.gaps: {e}"));
     let cdf = Cdf::new(gaps.clone()).map_err(problem)?;
-    match cdf.mean() > 0.0 {
-        true => Ok(Some(cdf)),
-        false => Err(problem("the mean gap must be above 0".into())),
+    if cdf.mean() <= 0.0 {
+        return Err(problem("the mean gap must be above 0".into()));
     }
+    let resolved = |written: &PaceSpec| {
+        let every_ns = length("arrival.pace.every", &written.every)?;
+        let pace = Pace::new(every_ns, &written.rates);
+        pace.map_err(|e| Problem::new("arrival", format!("arrival.pace: {e}")))
+    };
+    Ok(Some(Gaps { cdf, pace: pace.as_ref().map(resolved).transpose()? }))
 }
 
 fn resolve_closed(written: Option<&ConcurrencySpec>) -> Result<(Load, Option<Ramp>), Problem> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::Experiment;
 use super::field_specs::{
-    ConcurrencyRamp, ExponentialSpec, HotspotSpec, LognormalSpec, RateRamp, SharesSpec, SumSpec,
+    ConcurrencyRamp, ExponentialSpec, HotspotSpec, LognormalSpec, PaceSpec, RateRamp, SharesSpec, SumSpec,
     YcsbZipfianSpec,
 };
 use super::spec::{
@@ -15,7 +15,7 @@ use super::spec::{
 use crate::dataset::Source;
 use crate::naming::{Naming, RecordOrder};
 use crate::popularity::Popularity;
-use crate::schedule::arrival::Arrival;
+use crate::schedule::arrival::{Arrival, Gaps};
 use crate::schedule::{Load, Phase};
 use crate::size::Size;
 use crate::trace::{Logs, Recording};
@@ -48,7 +48,13 @@ fn phase(p: &Phase, repeats: u32) -> PhaseSpec {
             if spread != Arrival::Recorded {
                 rate = Some(RateSpec::Fixed(format_rate(rate_per_s)));
                 arrival = Some(match &p.gaps {
-                    Some(cdf) => ArrivalSpec::Gaps { gaps: cdf.points().to_vec() },
+                    Some(Gaps { cdf, pace }) => ArrivalSpec::Gaps {
+                        gaps: cdf.points().to_vec(),
+                        pace: pace.as_ref().map(|pace| PaceSpec {
+                            every: format_duration(pace.every_ns()),
+                            rates: pace.rates().to_vec(),
+                        }),
+                    },
                     None => ArrivalSpec::Name(spread.name().to_string()),
                 });
             }
@@ -178,9 +184,10 @@ fn size(size: &Size) -> Option<SizeSpec> {
         Size::Weighted(list) => {
             SizeSpec::Weighted { weighted: list.iter().map(|(b, w)| (format_size(*b), *w)).collect() }
         }
-        Size::Cdf(cdf) => {
+        Size::Cdf(cdf) | Size::Ordered(cdf, _) => {
             let point = |(p, bytes): &(f64, f64)| (*p, format_size(bytes.round() as u64));
-            SizeSpec::Cdf { cdf: cdf.points().iter().map(point).collect() }
+            let trend = if let Size::Ordered(_, trend) = size { Some(*trend) } else { None };
+            SizeSpec::Cdf { cdf: cdf.points().iter().map(point).collect(), trend }
         }
         Size::Recorded(_) => return None,
     })
@@ -197,8 +204,8 @@ fn popularity(popularity: &Popularity) -> PopularitySpec {
             PopularitySpec::YcsbZipfian { ycsb_zipfian: YcsbZipfianSpec { items, order } }
         }
         Popularity::YcsbLatest => PopularitySpec::Name("ycsb_latest".into()),
-        Popularity::Shares { operations, ref shares } => PopularitySpec::Shares {
-            shares: SharesSpec { period: operations, points: shares.points().to_vec() },
+        Popularity::Shares { operations, ref shares, ordered } => PopularitySpec::Shares {
+            shares: SharesSpec { period: operations, points: shares.points().to_vec(), ordered },
         },
         Popularity::Exponential { percentile, objects } => {
             PopularitySpec::Exponential { exponential: ExponentialSpec { percentile, object_share: objects } }

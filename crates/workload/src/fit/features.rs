@@ -7,8 +7,10 @@ use crate::schedule::Phase;
 use crate::schedule::arrival::Arrivals;
 use crate::trace::Trace;
 
-/// Lengths of the windows for which the number of operations is counted, in seconds.
-pub const WINDOWS_S: [u64; 3] = [1, 10, 60];
+/// Lengths of the windows for which the number of operations is counted, in milliseconds.
+pub const WINDOWS_MS: [u64; 4] = [100, 1_000, 10_000, 60_000];
+/// Number of preceding reads among which a read of the same object counts as repeated.
+pub const RECENT: usize = 100;
 /// Smallest number of windows from which a variance is computed.
 const MIN_WINDOWS: u64 = 20;
 
@@ -35,9 +37,16 @@ pub struct Features {
     pub ranges_differ: bool,
     /// Seconds between the starts of successive operations.
     pub gaps: Vec<f64>,
-    /// Variance of the number of operations in a window, divided by its mean, for each of [`WINDOWS_S`]; `None` with
+    /// Variance of the number of operations in a window, divided by its mean, for each of [`WINDOWS_MS`]; `None` with
     /// fewer than 20 windows.
-    pub dispersion: [Option<f64>; 3],
+    pub dispersion: [Option<f64>; 4],
+    /// Rank correlation (Spearman) between the size of a read object and the number of its reads; `None` if either is
+    /// the same for all objects.
+    pub size_and_reads: Option<f64>,
+    /// Share of the reads whose object is among the [`RECENT`] preceding reads.
+    pub repeated_reads: f64,
+    /// Start times of the operations in nanoseconds, ascending.
+    pub times: Vec<u64>,
 }
 
 /// Collects operations one after the other.
@@ -48,13 +57,16 @@ struct Collector {
     read: BTreeMap<u64, (u64, u64)>,
     written: std::collections::BTreeSet<u64>,
     ranges: Vec<u64>,
-    times: Vec<u64>,
+    /// Number of the last read of each object, and the number of repeated reads.
+    last_read: BTreeMap<u64, usize>,
+    reads: usize,
+    repeated: usize,
 }
 
 impl Collector {
     fn add(&mut self, at_ns: u64, kind: OperationKind, object: u64, size: u64, length: u64) {
         *self.features.counts.entry(kind).or_insert(0) += 1;
-        self.times.push(at_ns);
+        self.features.times.push(at_ns);
         match kind {
             OperationKind::Put => {
                 self.features.written_sizes.push(size as f64);
@@ -63,6 +75,9 @@ impl Collector {
             OperationKind::Get | OperationKind::GetRange | OperationKind::Head => {
                 let (known, reads) = self.read.entry(object).or_insert((0, 0));
                 (*known, *reads) = (size, *reads + 1);
+                let before = self.last_read.insert(object, self.reads);
+                self.repeated += usize::from(before.is_some_and(|at| self.reads - at <= RECENT));
+                self.reads += 1;
                 if kind == OperationKind::Get {
                     self.features.read_bytes += size as f64;
                     self.features.whole_reads += 1.0;
@@ -77,9 +92,13 @@ impl Collector {
 
     fn finish(mut self) -> Features {
         let features = &mut self.features;
+        let by_object: Vec<(f64, f64)> =
+            self.read.values().map(|(size, reads)| (*size as f64, *reads as f64)).collect();
+        features.size_and_reads = rank_correlation(&by_object);
+        features.repeated_reads = self.repeated as f64 / self.reads.max(1) as f64;
         features.read_sizes = self.read.values().map(|(size, _)| *size as f64).collect();
         features.read_counts = self.read.values().map(|(_, reads)| *reads as f64).collect();
-        features.gaps = self.times.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e9).collect();
+        features.gaps = features.times.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e9).collect();
         for list in [
             &mut features.read_sizes,
             &mut features.read_counts,
@@ -92,14 +111,35 @@ impl Collector {
         self.ranges.sort_unstable();
         features.median_range = self.ranges.get(self.ranges.len() / 2).copied().unwrap_or(0);
         features.ranges_differ = self.ranges.first() != self.ranges.last();
-        features.dispersion = WINDOWS_S.map(|seconds| dispersion(&self.times, seconds));
+        features.dispersion = WINDOWS_MS.map(|ms| dispersion(&features.times, ms * 1_000_000));
         self.features
     }
 }
 
-/// Returns the variance of the number of operations in windows of a length, divided by its mean.
-fn dispersion(times: &[u64], seconds: u64) -> Option<f64> {
-    let window = seconds * 1_000_000_000;
+/// Returns the rank correlation of pairs (C. Spearman, "The proof and measurement of association between two things",
+/// 1904), in which equal values have their mean rank; `None` if one side is constant.
+pub fn rank_correlation(pairs: &[(f64, f64)]) -> Option<f64> {
+    let ranks = |of: fn(&(f64, f64)) -> f64| {
+        let mut order: Vec<usize> = (0..pairs.len()).collect();
+        order.sort_by(|a, b| of(&pairs[*a]).total_cmp(&of(&pairs[*b])));
+        let mut ranks = vec![0.0; pairs.len()];
+        let mut first = 0;
+        for same in order.chunk_by(|a, b| of(&pairs[*a]) == of(&pairs[*b])) {
+            let mean = first as f64 + (same.len() - 1) as f64 / 2.0;
+            same.iter().for_each(|index| ranks[*index] = mean);
+            first += same.len();
+        }
+        ranks
+    };
+    let (x, y) = (ranks(|pair| pair.0), ranks(|pair| pair.1));
+    let mean = (pairs.len() as f64 - 1.0) / 2.0;
+    let sum = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean)).sum::<f64>();
+    let scale = (sum(&x, &x) * sum(&y, &y)).sqrt();
+    (scale > 0.0).then(|| sum(&x, &y) / scale)
+}
+
+/// Returns the variance of the number of operations in windows of a length in nanoseconds, divided by its mean.
+fn dispersion(times: &[u64], window: u64) -> Option<f64> {
     let windows = times.last()? / window;
     if windows < MIN_WINDOWS {
         return None;
@@ -139,5 +179,21 @@ impl Features {
             collector.add(at_ns, operation.kind, operation.index, size, operation.length);
         }
         collector.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rank_correlation_matches_its_definition() {
+        let of = |pairs: &[(f64, f64)]| rank_correlation(pairs);
+        assert_eq!(of(&[(1.0, 10.0), (2.0, 20.0), (9.0, 90.0)]), Some(1.0));
+        assert_eq!(of(&[(1.0, 3.0), (2.0, 2.0), (9.0, 1.0)]), Some(-1.0));
+        // Ranks 0, 1, 2, 3 against 0, 1.5, 1.5, 3: 4.5 / sqrt(5 * 4.5).
+        let tied = of(&[(1.0, 1.0), (2.0, 5.0), (3.0, 5.0), (4.0, 9.0)]).unwrap();
+        assert!((tied - 4.5 / 22.5f64.sqrt()).abs() < 1e-12, "{tied}");
+        assert_eq!((of(&[]), of(&[(1.0, 2.0), (1.0, 3.0)])), (None, None));
     }
 }

@@ -10,13 +10,14 @@ use self::two_sample::{Test, compare};
 use crate::OperationKind;
 use crate::cdf::Cdf;
 use crate::experiment::Problem;
-use crate::experiment::field_specs::SharesSpec;
+use crate::experiment::field_specs::{PaceSpec, SharesSpec};
 use crate::experiment::resolve::resolve;
 use crate::experiment::spec::{
-    ArrivalSpec, ExperimentSpec, ObjectsSpec, PhaseSpec, PopularitySpec, RateSpec, SizeSpec,
+    ArrivalSpec, ExperimentSpec, NamingSpec, ObjectsSpec, PhaseSpec, PopularitySpec, RateSpec, SizeSpec,
 };
+use crate::schedule::pace::Pace;
 use crate::trace::Trace;
-use plimsoll_base::units::{format_duration, format_rate, format_size};
+use plimsoll_base::units::{format_duration, format_rate, format_size, parse_duration};
 
 /// Largest difference between a cumulative distribution function of the trace and that of the experiment.
 const ERROR: f64 = 0.0005;
@@ -56,6 +57,8 @@ pub struct Fit {
     pub comparisons: Vec<Comparison>,
     /// Numbers of both.
     pub figures: Vec<Figure>,
+    /// Dependences of the trace that the experiment does not have, such as `how soon an object is read again`.
+    pub missed: Vec<String>,
     /// Properties of the trace that the experiment does not have.
     pub notes: Vec<String>,
 }
@@ -78,14 +81,14 @@ fn weights(features: &Features) -> (BTreeMap<String, u32>, Option<String>) {
     (weights, note)
 }
 
-fn size(sizes: &[f64]) -> Option<SizeSpec> {
+fn size(sizes: &[f64], trend: Option<f64>) -> Option<SizeSpec> {
     let cdf = Cdf::of(sizes, ERROR)?;
     let point = |(p, bytes): &(f64, f64)| (*p, format_size(*bytes as u64));
-    Some(SizeSpec::Cdf { cdf: cdf.points().iter().map(point).collect() })
+    Some(SizeSpec::Cdf { cdf: cdf.points().iter().map(point).collect(), trend })
 }
 
 /// Returns the shares of the reads for shares of the objects, from the numbers of reads of each object.
-fn popularity(reads: &[f64]) -> Option<PopularitySpec> {
+fn popularity(reads: &[f64], ordered: bool) -> Option<PopularitySpec> {
     let total: f64 = reads.iter().sum();
     let mut below = 0.0;
     let mut points = vec![(0.0, 0.0)];
@@ -103,10 +106,25 @@ fn popularity(reads: &[f64]) -> Option<PopularitySpec> {
     let last = points.len() - 1;
     let kept = (0..=last).filter(|index| *index == 0 || *index == last || is_corner(*index));
     let points = kept.map(|index| points[index]).collect();
-    Some(PopularitySpec::Shares { shares: SharesSpec { period: total as u64, points } })
+    Some(PopularitySpec::Shares { shares: SharesSpec { period: total as u64, points, ordered } })
 }
 
-fn experiment(trace: &Trace, features: &Features, seed: u64) -> (ExperimentSpec, Vec<String>) {
+/// Parts of an experiment that describe how its properties depend on each other.
+#[derive(Debug, Clone, Default)]
+struct Dependence {
+    /// Rate over time; `None` if it is constant.
+    pace: Option<PaceSpec>,
+    /// Rank correlation between the size of an object and its place in the order of popularity; `None` if they are
+    /// independent.
+    trend: Option<f64>,
+}
+
+fn experiment(
+    trace: &Trace,
+    features: &Features,
+    seed: u64,
+    dependence: &Dependence,
+) -> (ExperimentSpec, Vec<String>) {
     let (operations, note) = weights(features);
     let mut notes: Vec<String> = note.into_iter().collect();
     let reads = features.read_counts.iter().sum::<f64>() > 0.0 || operations.contains_key("list");
@@ -118,7 +136,9 @@ fn experiment(trace: &Trace, features: &Features, seed: u64) -> (ExperimentSpec,
             operations: BTreeMap::from([("put".to_string(), 1)]),
             objects: ObjectsSpec {
                 count: Some(features.read_counts.len().max(1) as u64),
-                size: size(&features.read_sizes),
+                size: size(&features.read_sizes, dependence.trend),
+                // Hashed names, because the first objects may be the most popular.
+                naming: dependence.trend.map(|_| NamingSpec::Name("hex".into())),
                 ..ObjectsSpec::default()
             },
             ..PhaseSpec::default()
@@ -130,15 +150,20 @@ fn experiment(trace: &Trace, features: &Features, seed: u64) -> (ExperimentSpec,
         notes.push(text.into());
     }
     let writes = operations.contains_key("put") || operations.contains_key("delete");
-    let gaps = Cdf::of(&features.gaps, ERROR).filter(|cdf| cdf.mean() > 0.0);
+    let pace = dependence.pace.as_ref();
+    let gaps = match pace.and_then(pace_of) {
+        Some(pace) => Cdf::of(&gaps_at(&features.times, &pace), ERROR),
+        None => Cdf::of(&features.gaps, ERROR),
+    };
+    let gaps = gaps.filter(|cdf| cdf.mean() > 0.0);
     phases.push(PhaseSpec {
         name: "fitted".into(),
         objects: ObjectsSpec {
             from: reads.then(|| "objects".into()),
-            popularity: popularity(&features.read_counts)
+            popularity: popularity(&features.read_counts, dependence.trend.is_some())
                 .filter(|_| reads && !features.read_counts.is_empty()),
             count: writes.then_some(features.written.max(1)),
-            size: size(&features.written_sizes).filter(|_| writes),
+            size: size(&features.written_sizes, None).filter(|_| writes),
             range: (range > 0).then(|| format_size(range)),
             ..ObjectsSpec::default()
         },
@@ -146,7 +171,8 @@ fn experiment(trace: &Trace, features: &Features, seed: u64) -> (ExperimentSpec,
         rate: Some(RateSpec::Fixed(format_rate(trace.rate_per_s()))),
         arrival: gaps.map(|cdf| {
             let mean = cdf.mean();
-            ArrivalSpec::Gaps { gaps: cdf.points().iter().map(|(p, gap)| (*p, gap / mean)).collect() }
+            let gaps = cdf.points().iter().map(|(p, gap)| (*p, gap / mean)).collect();
+            ArrivalSpec::Gaps { gaps, pace: pace.cloned() }
         }),
         duration: Some(format_duration(trace.length_ns().max(1_000_000))),
         ..PhaseSpec::default()
@@ -161,15 +187,85 @@ fn experiment(trace: &Trace, features: &Features, seed: u64) -> (ExperimentSpec,
     (experiment, notes)
 }
 
-/// Fits an experiment to a trace, and compares what it would do with the trace.
+/// Maximum number of slices of a pace.
+const MAX_SLICES: u64 = 4_000;
+/// Smallest mean number of operations in a slice of a pace.
+const MIN_IN_SLICE: u64 = 10;
+/// Ratio of two dispersions above which they differ.
+const SAME_DISPERSION: f64 = 1.25;
+/// Difference of two means, as a share of the first, above which they differ.
+const SAME_MEAN: f64 = 0.2;
+/// Difference of two rank correlations, or of two shares of repeated reads, above which they differ.
+const SAME_SHARE: f64 = 0.05;
+
+/// Returns the rates of a trace in slices of its time; `None` if it has too few requests.
+fn pace(trace: &Trace, times: &[u64]) -> Option<PaceSpec> {
+    let slices = (times.len() as u64 / MIN_IN_SLICE).min(MAX_SLICES);
+    let every_ns = trace.length_ns().div_ceil(slices.max(1)).next_multiple_of(1_000);
+    let mut counts = vec![0.0; slices as usize];
+    for time in times {
+        *counts.get_mut((time / every_ns) as usize)? += 1.0;
+    }
+    let mean = times.len() as f64 / slices as f64;
+    let rates = counts.iter().map(|count| (count / mean * 1e4).round() / 1e4).collect();
+    (slices >= 2).then(|| PaceSpec { every: format_duration(every_ns), rates })
+}
+
+fn pace_of(written: &PaceSpec) -> Option<Pace> {
+    Pace::new(parse_duration(&written.every).ok()?, &written.rates).ok()
+}
+
+/// Returns the gaps in the work that passes at a pace, in ascending order.
+fn gaps_at(times: &[u64], pace: &Pace) -> Vec<f64> {
+    let work: Vec<f64> = times.iter().map(|at| pace.work_at(*at as f64)).collect();
+    let mut gaps: Vec<f64> = work.windows(2).map(|pair| (pair[1] - pair[0]).max(0.0) / 1e9).collect();
+    gaps.sort_by(f64::total_cmp);
+    gaps
+}
+
+/// Returns the properties of the operations that an experiment would execute.
+///
+/// # Errors
+/// If the experiment is invalid.
+fn model_of(experiment: &ExperimentSpec) -> Result<Features, Problem> {
+    let resolved = resolve(experiment.clone())?;
+    Ok(Features::of_phase(&resolved.phases[resolved.phases.len() - 1]))
+}
+
+/// Returns the windows, as indices, in which the numbers of operations of two sides vary differently.
+fn different_windows(trace: &Features, model: &Features) -> Vec<usize> {
+    let differs = |index: &usize| match (trace.dispersion[*index], model.dispersion[*index]) {
+        (Some(a), Some(b)) => a.max(b) > SAME_DISPERSION * a.min(b),
+        _ => false,
+    };
+    (0..features::WINDOWS_MS.len()).filter(differs).collect()
+}
+
+/// Fits an experiment to a trace, and compares what it would do with the trace. Starts with independent properties, and
+/// adds a pace if the requests come in bursts, and a trend if the size of an object depends on its popularity.
 ///
 /// # Errors
 /// If the experiment is invalid, such as one whose objects are larger than a request may be.
 pub fn fit(trace: &Trace, seed: u64) -> Result<Fit, Problem> {
     let features = Features::of_trace(trace);
-    let (experiment, notes) = experiment(trace, &features, seed);
-    let resolved = resolve(experiment.clone())?;
-    let model = Features::of_phase(&resolved.phases[resolved.phases.len() - 1]);
+    let mut dependence = Dependence::default();
+    let (mut experiment, mut notes) = self::experiment(trace, &features, seed, &dependence);
+    let mut model = model_of(&experiment)?;
+    // Ties in the numbers of reads weaken the correlation, so that the trend needs a correction.
+    for _ in 0..3 {
+        if !different_windows(&features, &model).is_empty() {
+            dependence.pace = dependence.pace.take().or_else(|| pace(trace, &features.times));
+        }
+        let (wanted, found) = (features.size_and_reads.unwrap_or(0.0), model.size_and_reads.unwrap_or(0.0));
+        if (wanted - found).abs() > SAME_SHARE {
+            let ratio = if dependence.trend.is_some() && found * wanted > 0.0 { wanted / found } else { 1.0 };
+            // The most popular object is the first.
+            let trend = dependence.trend.unwrap_or(-wanted) * ratio;
+            dependence.trend = Some((trend.clamp(-1.0, 1.0) * 1e4).round() / 1e4);
+        }
+        (experiment, notes) = self::experiment(trace, &features, seed, &dependence);
+        model = model_of(&experiment)?;
+    }
     let property = |name, unit, of: fn(&Features) -> &Vec<f64>| {
         let (trace, model) = (of(&features).clone(), of(&model).clone());
         let test = compare(&trace, &model);
@@ -182,7 +278,33 @@ pub fn fit(trace: &Trace, seed: u64) -> Result<Fit, Problem> {
         property("gaps between requests", "seconds", |f| &f.gaps),
     ];
     let comparisons = comparisons.into_iter().filter(|c| c.test.is_some()).collect();
-    Ok(Fit { experiment, comparisons, figures: figures(&features, &model), notes })
+    let missed = missed(&features, &model);
+    Ok(Fit { experiment, comparisons, figures: figures(&features, &model), missed, notes })
+}
+
+/// Returns the dependences of a trace that an experiment does not have, for the sentence that names them.
+fn missed(trace: &Features, model: &Features) -> Vec<String> {
+    let mut out = Vec::new();
+    let windows = different_windows(trace, model);
+    if let Some((first, last)) = windows.first().zip(windows.last()) {
+        let time = |index: usize| format_duration(features::WINDOWS_MS[index] * 1_000_000);
+        out.push(match first == last {
+            true => format!("the bursts within {}", time(*first)),
+            false => format!("the bursts within {} to {}", time(*first), time(*last)),
+        });
+    }
+    let correlation = |f: &Features| f.size_and_reads.unwrap_or(0.0);
+    if (correlation(trace) - correlation(model)).abs() > SAME_SHARE {
+        out.push("the dependence of size and popularity".into());
+    }
+    let mean = |f: &Features| f.read_bytes / f.whole_reads.max(1.0);
+    if (mean(trace) - mean(model)).abs() > SAME_MEAN * mean(trace) {
+        out.push("the mean size of a get".into());
+    }
+    if (trace.repeated_reads - model.repeated_reads).abs() > SAME_SHARE {
+        out.push("how soon an object is read again".into());
+    }
+    out
 }
 
 /// Returns the numbers of the trace and of the experiment.
@@ -204,9 +326,16 @@ fn figures(trace: &Features, model: &Features) -> Vec<Figure> {
     add("working set, MB".into(), bytes(trace), bytes(model));
     let mean = |f: &Features| f.read_bytes / f.whole_reads.max(1.0) / 1e3;
     add("mean bytes of a get, kB".into(), mean(trace), mean(model));
-    for (index, seconds) in features::WINDOWS_S.iter().enumerate() {
+    let percent = |share: f64| 100.0 * share;
+    let repeated = format!("reads of one of the last {} objects, % of reads", features::RECENT);
+    add(repeated, percent(trace.repeated_reads), percent(model.repeated_reads));
+    if let Some(of_trace) = trace.size_and_reads {
+        let name = "rank correlation of size and reads of an object";
+        add(name.into(), of_trace, model.size_and_reads.unwrap_or(0.0));
+    }
+    for (index, ms) in features::WINDOWS_MS.iter().enumerate() {
         if let (Some(trace), Some(model)) = (trace.dispersion[index], model.dispersion[index]) {
-            add(format!("variance / mean of operations in {seconds} s"), trace, model);
+            add(format!("variance / mean of operations in {} s", *ms as f64 / 1e3), trace, model);
         }
     }
     figures

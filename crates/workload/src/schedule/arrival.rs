@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use super::pace::Pace;
 use super::{Load, Phase};
 use crate::cdf::Cdf;
+use crate::scatter::Scatter;
 use crate::trace::Trace;
 use plimsoll_base::clock::SECOND;
 use plimsoll_base::rng::Stream;
@@ -38,6 +40,36 @@ impl Arrival {
     }
 }
 
+/// Gaps between the intended start times of an open loop.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gaps {
+    /// Distribution of the gaps; only their ratio to the mean matters.
+    pub cdf: Cdf,
+    /// Rate over time; `None` if it is constant.
+    pub pace: Option<Pace>,
+}
+
+/// Gaps with what is computed from them once.
+#[derive(Debug, Clone)]
+struct Distribution {
+    gaps: Gaps,
+    mean: f64,
+    /// Permutation of the gaps of all slices of a pace, and their number: all slices together have exactly the gaps of
+    /// the distribution, so that the number of operations does not vary.
+    turns: Option<(Scatter, u64)>,
+}
+
+impl Distribution {
+    fn new(gaps: &Gaps, arrivals: &Arrivals) -> Distribution {
+        let turns = gaps.pace.as_ref().map(|pace| {
+            let length_ns = pace.every_ns() as f64 * pace.rates().len() as f64;
+            let count = ((length_ns / arrivals.gap_ns).round() as u64).max(1);
+            (Scatter::new(count, arrivals.gaps.at(0)), count)
+        });
+        Distribution { gaps: gaps.clone(), mean: gaps.cdf.mean(), turns }
+    }
+}
+
 /// Iterator over the intended start times of a phase, in ascending order, in nanoseconds since the start of the
 /// phase run.
 ///
@@ -51,8 +83,8 @@ pub struct Arrivals {
     first: u64,
     number: u64,
     at_ns: f64,
-    /// Distribution of the gaps of [`Arrival::Gaps`], and its mean.
-    cdf: Option<(Cdf, f64)>,
+    /// Gaps of [`Arrival::Gaps`].
+    distribution: Option<Distribution>,
     trace: Option<Arc<Trace>>,
 }
 
@@ -68,7 +100,7 @@ impl Arrivals {
             first,
             number: first,
             at_ns: 0.0,
-            cdf: None,
+            distribution: None,
             trace: None,
         }
     }
@@ -78,8 +110,8 @@ impl Arrivals {
         let Load::Open { rate_per_s, arrival, .. } = phase.load else { return None };
         let arrivals = Arrivals::new(arrival, rate_per_s, phase.workload.seed, &phase.name, first);
         let trace = phase.workload.recording.as_ref().map(|recording| Arc::clone(&recording.trace));
-        let cdf = phase.gaps.clone().map(|cdf| (cdf.clone(), cdf.mean()));
-        Some(Arrivals { trace, cdf, ..arrivals })
+        let distribution = phase.gaps.as_ref().map(|gaps| Distribution::new(gaps, &arrivals));
+        Some(Arrivals { trace, distribution, ..arrivals })
     }
 }
 
@@ -95,8 +127,16 @@ impl Iterator for Arrivals {
                 self.at_ns
             }
             Arrival::Gaps => {
-                let (cdf, mean) = self.cdf.as_ref()?;
-                self.at_ns += cdf.at(self.gaps.unit(self.number)) / mean * self.gap_ns;
+                let Distribution { gaps, mean, turns } = self.distribution.as_ref()?;
+                let share = match turns {
+                    Some((turns, count)) => (turns.at(self.number % count) as f64 + 0.5) / *count as f64,
+                    None => self.gaps.unit(self.number),
+                };
+                let gap = gaps.cdf.at(share) / mean * self.gap_ns;
+                self.at_ns = match &gaps.pace {
+                    Some(pace) => pace.advance(self.at_ns, gap),
+                    None => self.at_ns + gap,
+                };
                 self.at_ns
             }
             Arrival::Recorded => {

@@ -6,6 +6,7 @@
 
 pub mod arrival;
 pub mod knee;
+pub mod pace;
 pub mod plan;
 pub mod plateau;
 pub mod ramp;
@@ -15,11 +16,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use arrival::Arrival;
+use arrival::{Arrival, Gaps};
 use ramp::Ramp;
 
 use crate::Workload;
-use crate::cdf::Cdf;
 
 /// Purpose of a phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -124,7 +124,7 @@ pub struct Phase {
     /// Ramp of the load; `None` if the load is fixed.
     pub ramp: Option<Ramp>,
     /// Gaps between the intended start times of an open loop with [`Arrival::Gaps`], as multiples of the mean gap.
-    pub gaps: Option<Cdf>,
+    pub gaps: Option<Gaps>,
     /// Limits at which the phase ends.
     pub limit: Limit,
     /// Deadline of one operation, in nanoseconds.

@@ -33,8 +33,10 @@ fn is_equal(comparison: &Comparison) -> bool {
 
 fn answer(fit: &Fit) -> String {
     let differ: Vec<&str> = fit.comparisons.iter().filter(|c| !is_equal(c)).map(|c| c.name).collect();
-    match differ.as_slice() {
-        [] => "No difference between the experiment and the trace was found in sizes, popularity and gaps."
+    let missed: Vec<&str> = differ.into_iter().chain(fit.missed.iter().map(String::as_str)).collect();
+    match missed.as_slice() {
+        [] => "No difference between the experiment and the trace was found in sizes, popularity, gaps, bursts, the \
+               dependence of size and popularity, and how soon an object is read again."
             .into(),
         names => format!("The experiment differs from the trace in {}.", names.join(", ")),
     }
@@ -93,7 +95,7 @@ pub fn document(logs: &str, fit: &Fit, remarks: &[String]) -> Document {
         "p is the probability of a larger difference if both had the same distribution (two-sample test of Kolmogorov and \
          Smirnov); below {LEVEL}, they differ"
     ));
-    notes.push("sizes, popularity and gaps of the experiment are independent of each other".into());
+    notes.push("operations do not depend on the time, the size or the operation before".into());
     let mut figures = Table::new("", &["figure", "trace#", "experiment#"]);
     for figure in &fit.figures {
         figures.row([figure.name.clone(), figure.trace.to_string(), figure.model.to_string()]);
