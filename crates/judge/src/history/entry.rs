@@ -81,6 +81,12 @@ impl Entry {
         })
     }
 
+    /// Returns the experiment of the run; empty for an imported run, which has none.
+    pub fn settings(&self) -> toml::Table {
+        let text = read_text(&self.path.join("experiment.toml"), MAX_TEXT).unwrap_or_default();
+        text.parse().unwrap_or_default()
+    }
+
     /// Returns the first figure that a target names; with a store, only figures of that store. Without an operation,
     /// this is the figure of the first operation. The steps of a ramp or of a search are not figures of the run.
     pub fn figure(&self, target: &FigureSelector, store: Option<&str>) -> Option<&ConfidenceInterval> {

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::history::changes::{Change, changes};
 use crate::history::entry::Entry;
+use crate::run_dir::comparable::difference;
 use crate::summary::objective::FigureSelector;
 use crate::summary::result::ConfidenceInterval;
 use crate::summary::unit::Unit;
@@ -83,14 +84,31 @@ pub fn list(entries: &[Entry]) -> Document {
     }
 }
 
-/// Values of one store over time.
+/// Values of one store over time, of runs that are comparable with each other.
 struct Trend<'a> {
+    /// Name of the store; with the id of the latest run if the runs of the store are not all comparable.
     store: String,
     points: Vec<(&'a Entry, &'a ConfidenceInterval)>,
     changes: Vec<Change>,
 }
 
-/// Returns the values of each store that has the figure.
+/// A run with the value of the figure.
+type Point<'a> = (&'a Entry, &'a ConfidenceInterval);
+
+/// Divides the points of one store into groups of comparable runs, in the order of their first runs.
+fn comparable_groups<'a>(points: Vec<Point<'a>>) -> Vec<Vec<Point<'a>>> {
+    let mut groups: Vec<(toml::Table, Vec<Point<'a>>)> = Vec::new();
+    for point in points {
+        let settings = point.0.settings();
+        match groups.iter_mut().find(|(first, _)| difference(first, &settings).is_none()) {
+            Some((_, group)) => group.push(point),
+            None => groups.push((settings, vec![point])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// Returns the values of each store that has the figure. Only comparable runs are in one trend.
 fn trends<'a>(entries: &'a [Entry], target: &FigureSelector) -> Vec<Trend<'a>> {
     let mut stores: Vec<&str> = Vec::new();
     for store in entries.iter().flat_map(|entry| &entry.stores) {
@@ -100,13 +118,21 @@ fn trends<'a>(entries: &'a [Entry], target: &FigureSelector) -> Vec<Trend<'a>> {
     }
     let names = short_names(&stores);
     let of = |(store, name): (&&str, String)| {
+        let name = name.trim_end_matches(':').to_string();
         let found = |entry: &'a Entry| entry.figure(target, Some(store)).map(|figure| (entry, figure));
         let points: Vec<_> = entries.iter().filter(|e| !e.partial).filter_map(found).collect();
         let points: Vec<_> = points.into_iter().filter(|(_, figure)| figure.value.is_some()).collect();
-        let values: Vec<f64> = points.iter().filter_map(|(_, figure)| figure.value).collect();
-        Trend { store: name.trim_end_matches(':').to_string(), changes: changes(&values), points }
+        let groups = comparable_groups(points);
+        let several = groups.len() > 1;
+        let trend = move |points: Vec<Point<'a>>| {
+            let latest = points.last().map_or("", |(entry, _)| entry.id.as_str());
+            let store = if several { format!("{name}, runs like {latest}") } else { name.clone() };
+            let values: Vec<f64> = points.iter().filter_map(|(_, figure)| figure.value).collect();
+            Trend { store, changes: changes(&values), points }
+        };
+        groups.into_iter().map(trend).collect::<Vec<_>>()
     };
-    stores.iter().zip(names).map(of).filter(|trend| !trend.points.is_empty()).collect()
+    stores.iter().zip(names).flat_map(of).collect()
 }
 
 /// Describes the last change of a trend, or that there is none.
@@ -160,7 +186,7 @@ pub fn trend(entries: &[Entry], target: &FigureSelector, text: &str) -> Option<D
         figures: table.clone(),
         tables: vec![table],
         notes: vec![
-            "The newest run is first. Low and high are the ends of the 95% confidence interval of a run. A change is a change of the level of \
+            "Only runs with the same operations, objects and load are in one trend. The newest run is first. Low and high are the ends of the 95% confidence interval of a run. A change is a change of the level of \
              several runs; partial runs are left out."
                 .into(),
         ],

@@ -253,6 +253,21 @@ pub struct RunInfo {
     pub imported: Option<String>,
 }
 
+impl RunInfo {
+    /// Returns the labels in one line: `commit=ab12 region=eu`. Empty without labels.
+    pub fn labels_text(&self) -> String {
+        self.labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Returns the name of the run for people: its labels and its id.
+    pub fn name(&self) -> String {
+        match self.labels_text() {
+            none if none.is_empty() => self.id.clone(),
+            labels => format!("{labels} ({})", self.id),
+        }
+    }
+}
+
 /// Resources that Plimsoll itself used.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -71,6 +71,7 @@ fn objectives(arguments: &Arguments) -> Result<Vec<Objective>, Exit> {
 /// Objectives of a run, with the names of the run and its stores.
 struct Suite {
     path: PathBuf,
+    /// Labels and id of the run.
     run: String,
     stores: Vec<String>,
     found: Vec<ObjectiveFigures>,
@@ -106,7 +107,7 @@ fn check_run(run: &Run, objectives: &[Objective]) -> Result<Suite, Exit> {
     }
     Ok(Suite {
         path: run.path.clone(),
-        run: run.result.run.id.clone(),
+        run: run.result.run.name(),
         stores: run.environment.stores.iter().map(|s| s.url.clone()).collect(),
         found: judge(&run.series, objectives),
     })

@@ -31,7 +31,7 @@ pub struct Arguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// intervals.parquet, and operations.parquet if operations were recorded
+    /// windows.parquet, intervals.parquet, and operations.parquet if operations were recorded
     Parquet,
     /// windows.csv and intervals.csv
     Csv,

@@ -32,6 +32,24 @@ fn a_run_is_aborted_if_a_condition_holds_and_its_results_are_kept() {
     assert!(result["windows"].as_array().unwrap().iter().any(|w| w["operations"].as_u64() > Some(100)));
 }
 
+/// Regression test: the trend of a directory with a replay and an open loop reported a change between them.
+#[test]
+fn a_trend_contains_only_comparable_runs() {
+    let dir = scratch("history-comparable");
+    let runs = dir.join("plimsoll-runs");
+    (0..12).for_each(|hour| {
+        run_at(&runs, hour, if hour < 6 { 10.0 } else { 30.0 });
+        let rate = if hour < 6 { "100/s" } else { "900/s" };
+        let id = format!("20261101T{hour:02}0000-{hour:012x}");
+        write(&runs.join(&id), "experiment.toml", &format!("[[phase]]\nname = 'get'\nrate = '{rate}'\n"));
+    });
+    let done = plimsoll(&["history", "--figure", "get.p99"]).current_dir(&dir).output().unwrap();
+    let shown = text(&done.stdout);
+    let first = shown.lines().next().unwrap();
+    assert_eq!(first.matches("no change in 6 runs").count(), 2, "{shown}");
+    assert!(first.contains("runs like 20261101T050000-") && !first.contains("changed"), "{shown}");
+}
+
 /// Writes a run directory of the given hour with one figure.
 fn run_at(runs: &std::path::Path, hour: usize, p99_ms: f64) {
     let id = format!("20261101T{hour:02}0000-{hour:012x}");

@@ -68,6 +68,30 @@ fn a_group_of_runs_is_judged_by_the_variation_between_its_runs() {
     fails(&["compare", name(&base[0]), "--", name(&other)], 2, &["not comparable"]);
 }
 
+/// Regression test: two labelled runs of one store had their ids as names in the verdict.
+#[test]
+fn labels_name_the_sides_of_a_comparison_and_the_runs_of_a_check() {
+    let out = scratch("labels");
+    let labelled = |label: &str, factor: f64| {
+        let run = made(&out, label, |m| m.stores[0].1 = factor);
+        let file = run.join("result.json");
+        let mut result: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        result["run"]["labels"] = serde_json::json!({ "version": label });
+        std::fs::write(&file, result.to_string()).unwrap();
+        run
+    };
+    let (old, new) = (labelled("old", 1.3), labelled("new", 1.0));
+    let verdict = text(&run(&["compare", name(&old), name(&new)]).stdout);
+    assert!(
+        verdict.starts_with("version=new was 1.") && verdict.contains("faster than version=old"),
+        "{verdict}"
+    );
+    let junit = out.join("junit.xml");
+    run(&["check", name(&new), "--slo", "get.p99 < 1s", "--junit", name(&junit)]);
+    let junit = std::fs::read_to_string(junit).unwrap();
+    assert!(junit.contains("version=new (new)"), "{junit}");
+}
+
 #[test]
 fn a_run_ends_when_its_question_is_answered() {
     let out = scratch("until");

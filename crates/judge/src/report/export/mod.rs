@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::summary::result::RunResult;
 
+mod columns;
 pub mod csv;
 pub mod hlog;
 pub mod markdown;

@@ -1,4 +1,6 @@
-//! `intervals.parquet` and, if operations were recorded, `operations.parquet`, with the columns of the Arrow streams.
+//! `windows.parquet` with one row per window; `intervals.parquet` and, if operations were recorded,
+//! `operations.parquet`, with the columns of the Arrow streams. The intervals have further columns: the time, percentiles,
+//! and the values of a sweep.
 
 use std::fs::File;
 use std::io;
@@ -8,18 +10,19 @@ use std::sync::Arc;
 use plimsoll_base::files;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int32Type, UInt32Type, UInt64Type};
+use arrow_array::types::{Float64Type, Int32Type, TimestampMicrosecondType, UInt32Type, UInt64Type};
 use arrow_array::{Array, ArrowPrimitiveType, RecordBatch};
-use arrow_schema::DataType;
-use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
+use arrow_schema::{DataType, Schema, TimeUnit as ArrowUnit};
+use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::data_type::{self, ByteArray};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
 
+use super::columns::{batch, of_intervals, windows};
 use super::{Exporter, Run, named};
-use crate::run_dir::read::batches;
+use crate::run_dir::read::{batches, intervals};
 
 /// Exporter of Parquet files with Snappy compression.
 pub struct Parquet;
@@ -33,6 +36,10 @@ fn column_type(field: &arrow_schema::Field) -> Result<TypePtr> {
         DataType::UInt32 => (Physical::INT32, Some(LogicalType::integer(32, false))),
         DataType::UInt64 => (Physical::INT64, Some(LogicalType::integer(64, false))),
         DataType::Float64 => (Physical::DOUBLE, None),
+        DataType::Boolean => (Physical::BOOLEAN, None),
+        DataType::Timestamp(ArrowUnit::Microsecond, _) => {
+            (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::MICROS)))
+        }
         DataType::Utf8 | DataType::Dictionary(..) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
         DataType::Binary => (Physical::BYTE_ARRAY, None),
         other => return Err(ParquetError::NYI(format!("the column {} is of type {other}", field.name()))),
@@ -69,11 +76,18 @@ fn write_numbers<T: data_type::DataType, A: ArrowPrimitiveType>(
 
 /// Writes the part of a column that is in one batch.
 fn write_part(writer: &mut SerializedColumnWriter<'_>, column: &dyn Array, nullable: bool) -> Result<()> {
-    use data_type::{ByteArrayType, DoubleType, Int32Type as Int32, Int64Type as Int64};
+    use data_type::{BoolType, ByteArrayType, DoubleType, Int32Type as Int32, Int64Type as Int64};
     match column.data_type() {
         DataType::UInt32 => write_numbers::<Int32, UInt32Type>(writer, column, nullable, |v| v as i32),
         DataType::UInt64 => write_numbers::<Int64, UInt64Type>(writer, column, nullable, |v| v as i64),
         DataType::Float64 => write_numbers::<DoubleType, Float64Type>(writer, column, nullable, |v| v),
+        DataType::Timestamp(..) => {
+            write_numbers::<Int64, TimestampMicrosecondType>(writer, column, nullable, |v| v)
+        }
+        DataType::Boolean => {
+            let values = column.as_boolean();
+            write::<BoolType>(writer, column, nullable, |row| values.value(row))
+        }
         DataType::Binary => {
             let values = column.as_binary::<i32>();
             write::<ByteArrayType>(writer, column, nullable, |row| ByteArray::from(values.value(row)))
@@ -123,26 +137,42 @@ fn write_file(batches: &[RecordBatch], file: File) -> Result<()> {
     Ok(())
 }
 
-fn convert(from: &Path, to: &Path) -> io::Result<()> {
-    let all = batches(from)?;
-    if all.is_empty() {
-        return Ok(());
-    }
-    let file = files::create(to).map_err(named(to))?;
-    write_file(&all, file).map_err(io::Error::other).map_err(named(to))
+fn write_to(path: &Path, batches: &[RecordBatch]) -> io::Result<()> {
+    let file = files::create(path).map_err(named(path))?;
+    write_file(batches, file).map_err(io::Error::other).map_err(named(path))
+}
+
+/// Returns the batches of the interval log with the columns for people.
+fn with_columns(run: &Run, batches: Vec<RecordBatch>) -> io::Result<Vec<RecordBatch>> {
+    let more = batch(&of_intervals(run, &intervals(&run.path)?)).map_err(io::Error::other)?;
+    let Some(more) = more else { return Ok(batches) };
+    let mut first = 0;
+    let join = |raw: RecordBatch| {
+        let added = more.slice(first, raw.num_rows());
+        first += raw.num_rows();
+        let fields = [raw.schema().fields().to_vec(), added.schema().fields().to_vec()].concat();
+        let columns = [raw.columns(), added.columns()].concat();
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(io::Error::other)
+    };
+    batches.into_iter().map(join).collect()
 }
 
 impl Exporter for Parquet {
     fn export(&self, run: &Run, to: &Path) -> io::Result<Vec<PathBuf>> {
         let mut out = Vec::new();
-        for name in ["intervals", "operations"] {
-            let from = run.path.join(format!("{name}.arrows"));
-            if name == "operations" && !from.exists() {
-                continue;
-            }
+        let mut write = |name: &str, batches: Vec<RecordBatch>| {
             let file = to.join(format!("{name}.parquet"));
-            convert(&from, &file)?;
-            out.push(file);
+            if !batches.is_empty() {
+                write_to(&file, &batches)?;
+                out.push(file);
+            }
+            io::Result::Ok(())
+        };
+        write("windows", batch(&windows(run)).map_err(io::Error::other)?.into_iter().collect())?;
+        write("intervals", with_columns(run, batches(&run.path.join("intervals.arrows"))?)?)?;
+        let operations = run.path.join("operations.arrows");
+        if operations.exists() {
+            write("operations", batches(&operations)?)?;
         }
         Ok(out)
     }

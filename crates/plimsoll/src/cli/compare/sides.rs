@@ -30,7 +30,8 @@ impl<'a> Side<'a> {
 
     /// Returns possible names of the side, the shortest first. `alone` is true if its run measured no other
     /// store.
-    fn names(&self, short: &str, alone: bool) -> [String; 5] {
+    fn names(&self, short: &str, alone: bool) -> [String; 6] {
+        let labels = self.run.result.run.labels_text();
         let (id, path) = (&self.subject.run, &self.run.path);
         let directory = path.file_name().map_or_else(|| id.clone(), |n| n.to_string_lossy().into_owned());
         // If the run measured only one store, its own name is enough.
@@ -38,6 +39,7 @@ impl<'a> Side<'a> {
         let whole = path.display().to_string();
         [
             short.to_string(),
+            if labels.is_empty() { short.to_string() } else { within(&labels) },
             within(id),
             within(&directory),
             within(&whole),
