@@ -1,6 +1,6 @@
 //! `windows.parquet` with one row per window; `intervals.parquet` and, if operations were recorded,
-//! `operations.parquet`, with the columns of the Arrow streams. The intervals have further columns: the time, percentiles,
-//! and the values of a sweep.
+//! `operations.parquet`, with the columns of the Arrow streams. The intervals have further columns: the time,
+//! percentiles, and the values of a sweep.
 
 use std::fs::File;
 use std::io;
