@@ -104,9 +104,9 @@ class Connection(asyncio.Protocol):
                 return
             body, self.buffer = self.buffer[end + 4:end + 4 + size], self.buffer[end + 4 + size:]
             method, target = head.split(" ", 2)[:2]
-            self.request(method, target, body)
+            self.request(method, target, body, head)
 
-    def request(self, method, target, body):
+    def request(self, method, target, body, head=""):
         path, _, query = target.partition("?")
         is_object = path.strip("/").count("/") > 0
         if method == "GET" and is_object:

@@ -1,7 +1,9 @@
 //! Clients that read, write, delete and list shared keys, and report every answer.
 //!
 //! Several clients share each key. They move on to a new key at the same times, so that histories stay short and a key
-//! with an unanswered write is soon left behind. Each client has one connection and one request in flight.
+//! with an unanswered write is soon left behind. In every second turn, each client has a key of its own, and reads
+//! after each write: the loss of a write that is soon overwritten shows nowhere else. Each client has one connection
+//! and one request in flight.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -54,12 +56,15 @@ pub struct KeyTurn {
     pub key: u32,
     /// Number of the turn, from 0.
     pub turn: u64,
+    /// Only client that uses the object; `None` if all clients of the key share it.
+    pub owner: Option<u32>,
 }
 
 impl KeyTurn {
     /// Returns the object key of this turn.
     pub fn object_key(self, space: &KeySpace) -> String {
-        format!("{}consistency/{:03}-{:06}", space.root(), self.key, self.turn)
+        let owner = self.owner.map_or(String::new(), |member| format!("-{member}"));
+        format!("{}consistency/{:03}-{:06}{owner}", space.root(), self.key, self.turn)
     }
 }
 
@@ -77,6 +82,8 @@ pub enum Event {
         /// Message for the user.
         message: String,
     },
+    /// A write or delete without a known answer, and the reason.
+    Unanswered(String),
     /// A client of a key has left all turns before this one.
     Reached {
         /// Number of the key.
@@ -144,6 +151,9 @@ pub struct Client {
     pub control: Arc<Control>,
 }
 
+/// Reason why the outcome of a write is unknown although the store answered.
+const SENT_TWICE: &str = "sent again after its connection broke";
+
 /// State of a client in one turn.
 struct Turn {
     id: KeyTurn,
@@ -206,7 +216,8 @@ impl Client {
 
     fn enter(&self, number: u64) -> Turn {
         let _ = self.events.send(Event::Reached { key: self.key, member: self.member, turn: number });
-        let id = KeyTurn { key: self.key, turn: number };
+        let owner = (number % 2 == 1).then_some(self.member);
+        let id = KeyTurn { key: self.key, turn: number, owner };
         Turn { id, object_key: id.object_key(&self.space), known: None }
     }
 
@@ -220,7 +231,11 @@ impl Client {
         draws: Stream,
     ) -> std::io::Result<Option<Turn>> {
         let value = Value::new(u64::from(self.number() + 1) << 40 | count).expect("the number is positive");
-        let action = self.choose(draws.below(count, 100), value, turn.known.as_ref());
+        let draw = draws.below(count, 100);
+        let action = match turn.id.owner {
+            Some(_) => self.choose_alone(count, draw, value, turn.known.as_ref()),
+            None => self.choose(draw, value, turn.known.as_ref()),
+        };
         let start_ns = now_ns();
         let mut exchange = self.exchange(action, &turn);
         let response = {
@@ -236,6 +251,8 @@ impl Client {
             }
         };
         let end_ns = now_ns();
+        let reason =
+            response.as_ref().map_or_else(|failure| failure.class.to_string(), |_| SENT_TWICE.into());
         let (answer, etag) =
             match interpret(action, response, &exchange.content, self.plan.size, &turn.object_key) {
                 Response::Answer(answer, etag) => (answer, etag),
@@ -252,7 +269,12 @@ impl Client {
             (Action::Get, Answer::Saw(seen)) => seen.zip(etag.clone()).filter(|(value, _)| *value != FOREIGN),
             _ => turn.known,
         };
-        let end_ns = if answer == Answer::Unknown { u64::MAX } else { end_ns };
+        let end_ns = if answer == Answer::Unknown {
+            let _ = self.events.send(Event::Unanswered(reason));
+            u64::MAX
+        } else {
+            end_ns
+        };
         let operation = Operation { client: self.member, action, answer, start_ns, end_ns };
         let _ = self.events.send(Event::Operation(turn.id, operation, etag));
         Ok((answer != Answer::Unknown).then_some(turn))
@@ -267,6 +289,17 @@ impl Client {
             (30..=39, _) if self.plan.conditions => Action::PutIfAbsent(value),
             (40..=54, Some((seen, _))) if self.plan.conditions => Action::PutIfUnchanged(*seen, value),
             (55..=61, _) => Action::List,
+            _ => Action::Get,
+        }
+    }
+
+    /// Chooses an action of the only client of an object: a read after each write, and few other requests.
+    fn choose_alone(&self, count: u64, draw: u64, value: Value, known: Option<&(Value, String)>) -> Action {
+        match (count % 2, draw, known) {
+            (0, 0..=9, _) => Action::Delete,
+            (0, 10..=24, Some((seen, _))) if self.plan.conditions => Action::PutIfUnchanged(*seen, value),
+            (0, ..) => Action::Put(value),
+            (_, 0..=9, _) => Action::List,
             _ => Action::Get,
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::blame::{Explanations, Suspects, cause, explanations, fewest};
 use super::history::{Action, Answer, Operation, Value};
 use super::lag::lags;
 use super::linearizable::{Verdict, check};
@@ -57,10 +58,10 @@ impl Guarantee {
 }
 
 /// Writes and deletes that were acknowledged, in order of their ends.
-struct Acknowledged<'a>(Vec<&'a Operation>);
+pub(super) struct Acknowledged<'a>(Vec<&'a Operation>);
 
 impl Acknowledged<'_> {
-    fn of(history: &[Operation]) -> Acknowledged<'_> {
+    pub(super) fn of(history: &[Operation]) -> Acknowledged<'_> {
         let mut writes: Vec<&Operation> = history.iter().filter(|o| o.answer == Answer::Done).collect();
         writes.sort_by_key(|write| write.end_ns);
         Acknowledged(writes)
@@ -74,7 +75,7 @@ impl Acknowledged<'_> {
     /// Returns the guarantee that an operation without a valid place in the history violates. A read violates the
     /// guarantee of the last write whose state it did not return: a write that it did return may have been
     /// acknowledged after the write that is missing.
-    fn violated_by(&self, operation: &Operation) -> Option<Guarantee> {
+    pub(super) fn violated_by(&self, operation: &Operation) -> Option<Guarantee> {
         let missed = |write: &&&Operation| operation.answer != Answer::Saw(write.action.written());
         let missing = self.before(operation).iter().rev().find(missed).map(|write| write.action);
         guarantee(operation, missing).or_else(|| self.tested_by(operation))
@@ -101,25 +102,15 @@ fn guarantee(operation: &Operation, last: Option<Action>) -> Option<Guarantee> {
     }
 }
 
-/// Returns true if a history has a valid order once the conditional writes may have had another outcome than the one
-/// that the store reported: then only they are wrong.
-fn conditional_writes_explain(history: &[Operation]) -> bool {
-    let uncertain = |operation: &Operation| match operation.action {
-        Action::PutIfAbsent(value) | Action::PutIfUnchanged(_, value) => {
-            Operation { action: Action::Put(value), answer: Answer::Unknown, ..*operation }
-        }
-        _ => *operation,
-    };
-    check(&history.iter().map(uncertain).collect::<Vec<_>>()) == Verdict::Linearizable
-}
-
 /// Counts for one guarantee.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct GuaranteeCounts {
     /// Number of operations whose answers were checked.
     pub checked: u64,
-    /// Number of keys in which the first violation concerned this guarantee.
+    /// Number of keys whose violation this guarantee explains, and no other one of those that are blamed.
     pub violations: u64,
+    /// Number of keys whose violation this guarantee or another one explains, and the histories do not tell which.
+    pub possible: u64,
 }
 
 /// One line of a violating history.
@@ -141,21 +132,24 @@ pub struct ViolationLine {
 /// A history without a valid order, reduced to the operations that prove it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Violation {
-    /// Guarantee that the last operation violates.
-    pub guarantee: Guarantee,
+    /// Sets of guarantees that explain the violation; each set alone is enough.
+    pub explanations: Explanations,
+    /// Cause that the history shows directly. `None` if it shows none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<&'static str>,
     /// Key of the object.
     pub key: String,
     /// Operations in order of their starts.
     pub operations: Vec<ViolationLine>,
 }
 
-/// Visibility lag of writes and deletes: the time from the acknowledgement to the start of the last read or listing
-/// that returned an older state.
+/// Visibility lag of writes and deletes: the time from the acknowledgement to the start of the last read, or the last
+/// listing, that returned an older state.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct LagSummary {
     /// Number of acknowledged writes and deletes.
     pub writes: u64,
-    /// Number of those that a later read or listing missed.
+    /// Number of those that a later read (or listing) missed.
     pub late: u64,
     /// Median lag of the late ones in milliseconds; 0 if there are none.
     pub p50_ms: f64,
@@ -182,18 +176,82 @@ pub struct Findings {
     pub errors: BTreeMap<String, u64>,
     /// Checks and violations by guarantee.
     pub guarantees: BTreeMap<Guarantee, GuaranteeCounts>,
-    /// Visibility lag of writes and deletes.
+    /// Visibility lag of writes and deletes in reads.
     pub lag: LagSummary,
-    /// Shortest violating history of each violated guarantee.
+    /// Visibility lag of writes and deletes in listings.
+    pub list_lag: LagSummary,
+    /// Writes and deletes without a known answer, by the reason.
+    pub unanswered: BTreeMap<String, u64>,
+    /// Number of acknowledged writes that a later read would have missed if they had been lost.
+    pub verified_writes: u64,
+    /// Number of entity tags that two writes with different contents had in common.
+    pub shared_tags: u64,
+    /// Smallest sets of guarantees that explain all violations; more than one if the histories do not tell which.
+    pub blamed: Vec<Suspects>,
+    /// Shortest violating history of each kind of explanation.
     pub shortest: Vec<Violation>,
     #[serde(skip)]
+    explained: BTreeMap<Explanations, u64>,
+    #[serde(skip)]
     late: Latencies,
+    #[serde(skip)]
+    late_in_lists: Latencies,
     /// First failure, for the message if no operation succeeds.
     #[serde(skip)]
     pub first_failure: Option<String>,
 }
 
-/// Number of violating histories of each guarantee that are reduced, because a reduction may take a second.
+impl LagSummary {
+    /// Adds the lags of the writes of a history, in nanoseconds. `late` collects those above 0.
+    fn add(&mut self, late: &mut Latencies, lags_ns: &[u64]) {
+        self.writes += lags_ns.len() as u64;
+        for lag_ns in lags_ns.iter().filter(|lag_ns| **lag_ns > 0) {
+            self.late += 1;
+            late.record(*lag_ns);
+            self.max_ms = self.max_ms.max(*lag_ns as f64 / 1e6);
+        }
+    }
+}
+
+/// Returns the number of acknowledged writes that a read must return, because it started after the write and no other
+/// write or delete overlaps the time from the start of the write to the end of the read.
+fn verified_writes(history: &[Operation]) -> u64 {
+    let mut changes: Vec<&Operation> = history.iter().filter(|o| !o.is_observer()).collect();
+    changes.sort_by_key(|change| change.start_ns);
+    let mut reads: Vec<&Operation> = history.iter().filter(|o| o.action == Action::Get).collect();
+    reads.sort_by_key(|read| read.start_ns);
+    // The latest end of all changes before each one.
+    let mut latest_end = 0;
+    let mut verified = 0;
+    for (index, write) in changes.iter().enumerate() {
+        let is_alone = latest_end < write.start_ns;
+        latest_end = latest_end.max(write.end_ns);
+        let next_ns = changes.get(index + 1).map_or(u64::MAX, |next| next.start_ns);
+        let first = reads.partition_point(|read| read.start_ns <= write.end_ns);
+        let is_read = reads.get(first).is_some_and(|read| read.end_ns < next_ns);
+        let is_write = write.answer == Answer::Done && write.action != Action::Delete;
+        verified += u64::from(is_alone && is_write && is_read && write.end_ns < next_ns);
+    }
+    verified
+}
+
+/// Adds the last write or delete that was acknowledged before the operation that cannot be explained, because a reader
+/// wants to know what the store should have known, if the history still proves the violation with it.
+fn with_last_write(shortest: Vec<Operation>, history: &[Operation], last: usize) -> Vec<Operation> {
+    let acknowledged = Acknowledged::of(history);
+    let Some(write) = acknowledged.before(&history[last]).last() else { return shortest };
+    if shortest.contains(write) {
+        return shortest;
+    }
+    let mut longer = [&shortest[..], &[**write]].concat();
+    longer.sort_by_key(|operation| (operation.start_ns, operation.end_ns));
+    if matches!(check(&longer), Verdict::Violation(_)) { longer } else { shortest }
+}
+
+/// Number of violating histories that are explained.
+const MAX_EXPLAINED: u64 = 500;
+
+/// Number of violating histories of each kind of explanation that are reduced, because a reduction may take a second.
 const MAX_REDUCED: u64 = 5;
 
 impl Findings {
@@ -210,50 +268,57 @@ impl Findings {
                 self.guarantees.entry(guarantee).or_default().checked += 1;
             }
         }
-        for lag_ns in lags(history) {
-            self.lag.writes += 1;
-            if lag_ns > 0 {
-                self.lag.late += 1;
-                self.late.record(lag_ns);
-                self.lag.max_ms = self.lag.max_ms.max(lag_ns as f64 / 1e6);
-            }
-        }
+        self.lag.add(&mut self.late, &lags(history, Action::Get));
+        self.list_lag.add(&mut self.late_in_lists, &lags(history, Action::List));
+        self.verified_writes += verified_writes(history);
         match check(history) {
             Verdict::Linearizable => {}
             Verdict::Undecided => self.undecided += 1,
-            Verdict::Violation(last) => self.add_violation(key, history, last, &acknowledged),
+            Verdict::Violation(last) => self.add_violation(key, history, last),
         }
     }
 
-    fn add_violation(
-        &mut self,
-        key: &str,
-        history: &[Operation],
-        last: usize,
-        acknowledged: &Acknowledged<'_>,
-    ) {
+    fn add_violation(&mut self, key: &str, history: &[Operation], last: usize) {
         self.violations += 1;
-        // A wrong write is noticed at its own end or, if nothing was written before, by a read.
-        let noticed = acknowledged.violated_by(&history[last]).unwrap_or(Guarantee::ReadAfterPut);
-        let guarantee = match noticed {
-            // A read that returns an old state, or none, may be the first sign of a conditional write that was lost.
-            Guarantee::ReadAfterPut | Guarantee::ReadAfterDelete if conditional_writes_explain(history) => {
-                Guarantee::ReadAfterConditionalPut
-            }
-            noticed => noticed,
-        };
-        let counts = self.guarantees.entry(guarantee).or_default();
-        counts.violations += 1;
-        if counts.violations > MAX_REDUCED {
+        // An explanation may take many checks.
+        if self.violations > MAX_EXPLAINED {
             return;
         }
-        let operations = lines(&shortest(history, last));
-        let violation = Violation { guarantee, key: key.to_string(), operations };
-        match self.shortest.iter_mut().find(|known| known.guarantee == guarantee) {
+        let explanations = explanations(history, last);
+        let count = self.explained.entry(explanations.clone()).or_default();
+        *count += 1;
+        if *count > MAX_REDUCED {
+            return;
+        }
+        let cause = cause(history, &explanations);
+        let operations = lines(&with_last_write(shortest(history, last), history, last));
+        let violation = Violation { explanations, cause, key: key.to_string(), operations };
+        match self.shortest.iter_mut().find(|known| known.explanations == violation.explanations) {
             Some(known) if known.operations.len() > violation.operations.len() => *known = violation,
             Some(_) => {}
             None => self.shortest.push(violation),
         }
+    }
+
+    /// Assigns the violations to the guarantees that are blamed.
+    fn assign(&mut self) {
+        if self.explained.is_empty() {
+            return;
+        }
+        self.blamed = fewest(self.explained.keys());
+        for (explanations, keys) in &self.explained {
+            let blamed = |one: &&Suspects| self.blamed.iter().any(|set| one.is_subset(set));
+            let of_key: Vec<&Suspects> = explanations.iter().filter(blamed).collect();
+            for guarantee in of_key.iter().copied().flatten() {
+                let counts = self.guarantees.entry(*guarantee).or_default();
+                if of_key.len() == 1 { counts.violations += keys } else { counts.possible += keys }
+            }
+        }
+    }
+
+    /// Counts a write or delete without a known answer by its reason.
+    pub fn add_unanswered(&mut self, reason: &str) {
+        *self.unanswered.entry(reason.to_string()).or_default() += 1;
     }
 
     /// Counts a failed request without an effect.
@@ -264,9 +329,12 @@ impl Findings {
 
     /// Computes the percentiles and sorts the violations after the last history.
     pub fn finish(&mut self) {
-        let ms = |share: f64| self.late.quantile_ns(share).map_or(0.0, |ns| ns as f64 / 1e6);
-        (self.lag.p50_ms, self.lag.p99_ms) = (ms(0.5), ms(0.99));
-        self.shortest.sort_by_key(|violation| (violation.operations.len(), violation.guarantee));
+        for (lag, late) in [(&mut self.lag, &self.late), (&mut self.list_lag, &self.late_in_lists)] {
+            let ms = |share: f64| late.quantile_ns(share).map_or(0.0, |ns| ns as f64 / 1e6);
+            (lag.p50_ms, lag.p99_ms) = (ms(0.5), ms(0.99));
+        }
+        self.assign();
+        self.shortest.sort_by_key(|violation| violation.operations.len());
     }
 }
 
@@ -311,6 +379,10 @@ mod tests {
     use super::super::linearizable::tests::{operation, value};
     use super::*;
 
+    fn one(guarantee: Guarantee) -> Explanations {
+        Explanations::from([Suspects::from([guarantee])])
+    }
+
     #[test]
     fn a_lost_conditional_write_is_reported_with_its_shortest_history() {
         let history = [
@@ -326,7 +398,7 @@ mod tests {
         assert_eq!((findings.keys, findings.violations, findings.lag.late), (1, 1, 1));
         assert_eq!(findings.lag.max_ms, 1.0);
         let violation = &findings.shortest[0];
-        assert_eq!(violation.guarantee, Guarantee::ReadAfterConditionalPut);
+        assert_eq!(violation.explanations, one(Guarantee::ReadAfterConditionalPut));
         let requests: Vec<&str> = violation.operations.iter().map(|line| line.request.as_str()).collect();
         assert_eq!(requests, ["PUT v1", "PUT v2 If-Match: v1", "GET"]);
         assert_eq!(violation.operations[2].answer, "v1");
@@ -345,7 +417,7 @@ mod tests {
         ];
         let mut findings = Findings::default();
         findings.add("key", &history);
-        assert_eq!(findings.shortest[0].guarantee, Guarantee::ReadAfterConditionalPut);
+        assert!(findings.shortest[0].explanations.is_superset(&one(Guarantee::ReadAfterConditionalPut)));
         // Without a conditional write, the read is to blame.
         let plain: Vec<Operation> = history
             .iter()
@@ -356,7 +428,7 @@ mod tests {
             .collect();
         let mut findings = Findings::default();
         findings.add("key", &plain);
-        assert_eq!(findings.shortest[0].guarantee, Guarantee::ReadAfterPut);
+        assert_eq!(findings.shortest[0].explanations, one(Guarantee::ReadAfterPut));
     }
 
     #[test]
@@ -369,6 +441,6 @@ mod tests {
         ];
         let mut findings = Findings::default();
         findings.add("key", &history);
-        assert_eq!(findings.shortest[0].guarantee, Guarantee::ReadAfterConditionalPut);
+        assert!(findings.shortest[0].explanations.is_superset(&one(Guarantee::ReadAfterConditionalPut)));
     }
 }

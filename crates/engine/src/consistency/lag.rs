@@ -5,17 +5,17 @@ use std::collections::HashMap;
 use super::history::{Action, Answer, Operation, Value};
 
 /// Returns the visibility lag of each acknowledged write and delete of a history, in nanoseconds, in order of their
-/// ends.
+/// ends, in reads ([`Action::Get`]) or in listings ([`Action::List`]).
 ///
-/// The lag is the time from the acknowledgement to the start of the last read or listing that returned an older state;
-/// 0 if there was none. It is a lower bound: the store may have been stale after the last such read. A state is older
+/// The lag is the time from the acknowledgement to the start of the last of these that returned an older state; 0 if
+/// there was none. It is a lower bound: the store may have been stale after the last such read. A state is older
 /// only if each operation that can have caused it ended before the write began.
-pub fn lags(history: &[Operation]) -> Vec<u64> {
+pub fn lags(history: &[Operation], by: Action) -> Vec<u64> {
     let mut writes: Vec<&Operation> = history.iter().filter(|o| o.answer == Answer::Done).collect();
     writes.sort_by_key(|write| write.end_ns);
     let causes = Causes::of(history);
     let mut out = vec![0; writes.len()];
-    for read in history {
+    for read in history.iter().filter(|operation| operation.action == by) {
         let Answer::Saw(seen) = read.answer else { continue };
         let Some(caused_ns) = causes.before(read, seen) else { continue };
         // The writes that ended before the read started are a prefix.
@@ -86,21 +86,21 @@ mod tests {
     fn the_lag_ends_with_the_last_read_of_an_older_value() {
         let history =
             [PUT(1, 0, 10), PUT(2, 20, 30), read(Some(1), 40), read(Some(1), 70), read(Some(2), 90)];
-        assert_eq!(lags(&history), [0, 40]);
+        assert_eq!(lags(&history, Action::Get), [0, 40]);
     }
 
     #[test]
     fn a_missing_new_object_and_a_deleted_object_that_is_read_have_lags() {
-        assert_eq!(lags(&[PUT(1, 1, 10), read(None, 25)]), [15]);
+        assert_eq!(lags(&[PUT(1, 1, 10), read(None, 25)], Action::Get), [15]);
         let deleted = operation(0, Action::Delete, Answer::Done, 20, 30);
-        assert_eq!(lags(&[PUT(1, 0, 10), deleted, read(Some(1), 50)]), [0, 20]);
+        assert_eq!(lags(&[PUT(1, 0, 10), deleted, read(Some(1), 50)], Action::Get), [0, 20]);
     }
 
     #[test]
     fn a_value_that_an_overlapping_write_can_have_caused_is_not_older() {
         // The write of 1 overlaps the write of 2, so 1 may be the newer value.
-        assert_eq!(lags(&[PUT(1, 0, 25), PUT(2, 20, 30), read(Some(1), 40)]), [0, 0]);
+        assert_eq!(lags(&[PUT(1, 0, 25), PUT(2, 20, 30), read(Some(1), 40)], Action::Get), [0, 0]);
         let deleted = operation(2, Action::Delete, Answer::Done, 35, 60);
-        assert_eq!(lags(&[PUT(1, 0, 10), deleted, read(None, 40)]), [0, 0]);
+        assert_eq!(lags(&[PUT(1, 0, 10), deleted, read(None, 40)], Action::Get), [0, 0]);
     }
 }

@@ -29,19 +29,25 @@ impl Histories {
     }
 
     /// Returns the histories of a key that all clients have left, after a client has reached a turn.
-    fn leave(&mut self, key: u32, member: u32, turn: u64) -> Vec<(KeyTurn, Vec<Operation>)> {
+    fn leave(&mut self, key: u32, member: u32, turn: u64) -> Vec<(KeyTurn, Named)> {
         let reached = self.reached.get_mut(&key).expect("the key is part of the plan");
         reached[member as usize] = turn;
         let first = reached.iter().copied().min().unwrap_or(0);
-        let from = KeyTurn { key, turn: 0 };
-        let left: Vec<KeyTurn> =
-            self.turns.range(from..KeyTurn { key, turn: first }).map(|(turn, _)| *turn).collect();
+        let begin = |turn| KeyTurn { key, turn, owner: None };
+        let left: Vec<KeyTurn> = self.turns.range(begin(0)..begin(first)).map(|(turn, _)| *turn).collect();
         left.into_iter().map(|turn| (turn, named(self.turns.remove(&turn).unwrap_or_default()))).collect()
     }
 }
 
+/// A history whose listings contain values instead of entity tags.
+struct Named {
+    history: Vec<Operation>,
+    /// Number of entity tags that several values share.
+    shared_tags: u64,
+}
+
 /// Replaces the entity tags in listings by the values that they stand for. A tag that two values share stands for none.
-fn named(history: Vec<(Operation, Option<String>)>) -> Vec<Operation> {
+fn named(history: Vec<(Operation, Option<String>)>) -> Named {
     let mut tags: HashMap<&str, Option<Value>> = HashMap::new();
     for (operation, etag) in &history {
         let value = match (operation.action, operation.answer) {
@@ -60,7 +66,8 @@ fn named(history: Vec<(Operation, Option<String>)>) -> Vec<Operation> {
         (Answer::Present, Some(value)) => Operation { answer: Answer::Saw(Some(value)), ..*operation },
         _ => *operation,
     };
-    history.iter().map(name).collect()
+    let shared_tags = tags.values().filter(|value| value.is_none()).count() as u64;
+    Named { history: history.iter().map(name).collect(), shared_tags }
 }
 
 /// Runs one thread of clients to their end.
@@ -180,10 +187,12 @@ pub fn receive(
                 histories.turns.entry(turn).or_default().push((operation, etag));
             }
             Ok(Event::Failed { class, message }) => findings.add_failure(&class, &message),
+            Ok(Event::Unanswered(reason)) => findings.add_unanswered(&reason),
             Ok(Event::Reached { key, member, turn }) => {
                 let complete = control.stopped_at().is_none();
-                for (turn, history) in histories.leave(key, member, turn).into_iter().filter(|_| complete) {
-                    findings.add(&turn.object_key(space), &history);
+                for (turn, named) in histories.leave(key, member, turn).into_iter().filter(|_| complete) {
+                    findings.add(&turn.object_key(space), &named.history);
+                    findings.shared_tags += named.shared_tags;
                 }
                 progress(&findings);
             }

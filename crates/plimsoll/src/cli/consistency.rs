@@ -22,8 +22,9 @@ use plimsoll_base::clock::{MILLISECOND, SECOND, now_ns, wall_now};
 use plimsoll_base::net::client_limits;
 use plimsoll_base::units::{format_count, format_ms, parse_duration, parse_size};
 use plimsoll_document::{Table, terminal};
+use plimsoll_engine::consistency::blame::Suspects;
 use plimsoll_engine::consistency::clients::{Event, MAX_CLIENTS, MIN_SIZE};
-use plimsoll_engine::consistency::findings::{Findings, Guarantee, Violation};
+use plimsoll_engine::consistency::findings::{Findings, Guarantee, LagSummary, Violation};
 use plimsoll_engine::consistency::run::{receive, run};
 use plimsoll_engine::driver::Control;
 use plimsoll_engine::store::Store;
@@ -255,8 +256,12 @@ fn text(store: &str, findings: &Findings, conditions: bool) -> String {
     let mut out = format!("{store}\n");
     let keys = format_count(findings.keys);
     out += &match findings.violations {
-        0 => format!("linearizable: the histories of {keys} keys have a valid order\n"),
-        n => format!("NOT linearizable: {} of {keys} keys have no valid order\n", format_count(n)),
+        0 => format!("linearizable: the histories of {keys} keys have a valid order{}\n", power(findings)),
+        n => format!(
+            "NOT linearizable: {} of {keys} keys have no valid order; violated: {}\n",
+            format_count(n),
+            names(&findings.blamed)
+        ),
     };
     out += &format!(
         "{} operations, {} without an answer, {} failed without effect\n",
@@ -264,8 +269,17 @@ fn text(store: &str, findings: &Findings, conditions: bool) -> String {
         format_count(findings.unknown),
         format_count(findings.errors.values().sum())
     );
+    for (reason, count) in &findings.unanswered {
+        out += &format!("  without an answer: {reason}: {}\n", format_count(*count));
+    }
     for (class, count) in &findings.errors {
-        out += &format!("  {class}: {}\n", format_count(*count));
+        out += &format!("  failed: {class}: {}\n", format_count(*count));
+    }
+    if findings.shared_tags > 0 {
+        out += &format!(
+            "! {} entity tags stood for two different contents: a write with If-Match cannot tell them apart\n",
+            format_count(findings.shared_tags)
+        );
     }
     if findings.undecided > 0 {
         out += &format!(
@@ -276,35 +290,59 @@ fn text(store: &str, findings: &Findings, conditions: bool) -> String {
     if !conditions {
         out += "writes with conditions are not checked\n";
     }
-    let mut counts = Table::new("", &["guarantee", "checked", "keys with violations"]);
+    let either = Guarantee::ALL.iter().any(|g| findings.guarantees.get(g).is_some_and(|c| c.possible > 0));
+    let columns = ["guarantee", "checked#", "keys with violations#", "keys with this or another violation#"];
+    let mut counts = Table::new("", &columns[..if either { 4 } else { 3 }]);
     for guarantee in Guarantee::ALL {
         if let Some(found) = findings.guarantees.get(&guarantee) {
-            counts.row([
-                guarantee.name().to_string(),
-                format_count(found.checked),
-                format_count(found.violations),
-            ]);
+            let numbers = [found.checked, found.violations, found.possible].map(format_count);
+            let cells = std::iter::once(guarantee.name().to_string()).chain(numbers);
+            counts.row(cells.take(counts.columns.len()).collect::<Vec<_>>());
         }
     }
     out += &format!("\n{}\n", terminal::unwrapped(&counts));
-    let lag = &findings.lag;
-    out += &match lag.late {
-        0 => {
-            format!("visibility lag: none; no later read missed one of {} writes\n", format_count(lag.writes))
-        }
-        late => format!(
-            "visibility lag: {} of {} writes were missing from a later read; lag of these: p50 {} ms, p99 {} ms, max {} ms\n",
-            format_count(late),
-            format_count(lag.writes),
-            format_ms(lag.p50_ms),
-            format_ms(lag.p99_ms),
-            format_ms(lag.max_ms)
-        ),
-    };
+    out += &lag("reads", &findings.lag);
+    out += &lag("listings", &findings.list_lag);
     for violation in &findings.shortest {
         out += &history(violation);
     }
     out
+}
+
+/// Describes the rarest loss of writes that a check without a violation would have found.
+fn power(findings: &Findings) -> String {
+    // The rule of three: without an event in n cases, fewer than 3 in n happen, at the 95% level (J. Hanley and
+    // A. Lippman-Hand, "If nothing goes wrong, is everything all right?", JAMA 249, 1983).
+    match findings.verified_writes / 3 {
+        0 => "; too few writes were read back to find lost ones".into(),
+        one_in => {
+            format!("; the loss of one in {} writes would have been found, with 95%", format_count(one_in))
+        }
+    }
+}
+
+/// Names sets of guarantees: `A and B`, or `either A or B` if each set alone is an explanation.
+fn names<'a>(sets: impl IntoIterator<Item = &'a Suspects>) -> String {
+    let together =
+        |set: &Suspects| set.iter().map(|guarantee| guarantee.name()).collect::<Vec<_>>().join(" and ");
+    let sets: Vec<String> = sets.into_iter().map(together).collect();
+    if sets.len() > 1 { format!("either {}", sets.join(" or ")) } else { sets.join("") }
+}
+
+/// Describes the visibility lag of writes in reads or listings.
+fn lag(of: &str, lag: &LagSummary) -> String {
+    let writes = format_count(lag.writes);
+    match lag.late {
+        0 => format!("visibility lag in {of}: none; no later one missed one of {writes} writes\n"),
+        late => format!(
+            "visibility lag in {of}: {} of {writes} writes were missing from a later one; lag of these: p50 {} ms, \
+             p99 {} ms, max {} ms\n",
+            format_count(late),
+            format_ms(lag.p50_ms),
+            format_ms(lag.p99_ms),
+            format_ms(lag.max_ms)
+        ),
+    }
 }
 
 /// Describes the shortest violating history.
@@ -319,6 +357,8 @@ fn history(violation: &Violation) -> String {
             line.answer.clone(),
         ]);
     }
-    let (guarantee, key) = (violation.guarantee.name(), &violation.key);
-    format!("\n{guarantee}: no order explains these answers (key {key})\n{}", terminal::unwrapped(&table))
+    let (guarantee, key) = (names(&violation.explanations), &violation.key);
+    let cause = violation.cause.map_or(String::new(), |cause| format!("cause: {cause}\n"));
+    let table = terminal::unwrapped(&table);
+    format!("\n{guarantee}: no order explains these answers (key {key})\n{cause}{table}")
 }
