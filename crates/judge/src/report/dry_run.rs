@@ -7,13 +7,14 @@ use crate::summary::power::detectable;
 use plimsoll_base::units::{format_bytes, format_count, format_size, short_names, show_duration};
 use plimsoll_document::{Table, terminal};
 use plimsoll_workload::experiment::Experiment;
-use plimsoll_workload::experiment::estimate::{duration_ns, of_phase};
+use plimsoll_workload::experiment::estimate::{PhaseEstimate, duration_ns, of_phase};
 use plimsoll_workload::popularity::Popularity;
 use plimsoll_workload::schedule::plan::{Order, plan};
 use plimsoll_workload::schedule::ramp::Stop;
 use plimsoll_workload::schedule::{Load, Phase, Role};
+use plimsoll_workload::size::Size;
 use plimsoll_workload::trace::Trace;
-use plimsoll_workload::{OperationKind, Workload};
+use plimsoll_workload::{Dataset, OperationKind, Workload};
 
 fn load(phase: &Phase) -> String {
     let Some(ramp) = phase.ramp else {
@@ -29,7 +30,25 @@ fn load(phase: &Phase) -> String {
     format!("{}..{}{unit} by {}, {every} each, stop: {}", ramp.from, ramp.to, ramp.step, ramp.stop.name())
 }
 
+/// Describes the objects of a phase; with reads and puts, also the sizes of the puts.
 fn objects(phase: &Phase) -> String {
+    let w = &phase.workload;
+    let reads = w.mix.shares().iter().any(|(kind, _)| kind.reads());
+    let puts = w.mix.share(OperationKind::Put) > 0 && w.recording.is_none();
+    let written = if reads && puts { format!("; puts of {}", sizes(&w.written)) } else { String::new() };
+    format!("{}{written}", addressed(phase))
+}
+
+/// Describes the sizes of the objects of a dataset.
+fn sizes(dataset: &Dataset) -> String {
+    match &dataset.size {
+        Size::Fixed(bytes) => format_size(*bytes),
+        other => format!("{other}"),
+    }
+}
+
+/// Describes the objects that a phase reads, deletes or, without reads and deletes, writes.
+fn addressed(phase: &Phase) -> String {
     let w = &phase.workload;
     let reads = w.mix.shares().iter().any(|(kind, _)| kind.reads());
     let spare = w.spare.as_ref().filter(|_| w.only_deletes());
@@ -45,10 +64,7 @@ fn objects(phase: &Phase) -> String {
             } else {
                 String::new()
             };
-            let size = match &dataset.size {
-                plimsoll_workload::size::Size::Fixed(n) => format_size(*n),
-                other => format!("{other}"),
-            };
+            let size = sizes(dataset);
             let range =
                 if w.range > 0 { format!(", {} at a time", format_size(w.range)) } else { String::new() };
             let count = format_count(dataset.count);
@@ -125,6 +141,7 @@ pub fn render(experiment: &Experiment) -> String {
     if experiment.phases.iter().any(|p| p.ramp.is_some_and(|ramp| ramp.stop == Stop::Plateau)) {
         out.push_str(" (less if a ramp reaches its plateau early)");
     }
+    out.push_str(&format!("; {}", totals(experiment)));
     if experiment.stores.len() > 1 {
         out.push_str(&format!(", {}\n\n", order(experiment)));
         out.push_str(&sequence(experiment));
@@ -132,6 +149,17 @@ pub fn render(experiment: &Experiment) -> String {
         out.push('\n');
     }
     out
+}
+
+/// Describes the object bytes that all phases write and read on one store.
+fn totals(experiment: &Experiment) -> String {
+    let estimates: Vec<_> = experiment.phases.iter().map(|p| of_phase(p, experiment.repeats)).collect();
+    let total = |of: fn(&PhaseEstimate) -> Option<u64>| {
+        let known: u64 = estimates.iter().filter_map(of).sum();
+        let all = estimates.iter().all(|estimate| of(estimate).is_some());
+        format!("{}{}", if all { "" } else { "at least " }, format_bytes(known))
+    };
+    format!("{} written and {} read on each store", total(|e| e.bytes_written), total(|e| e.bytes_read))
 }
 
 fn order(experiment: &Experiment) -> String {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::result::{SweepFigures, SweepPoint, Window};
+use super::uploads::uncertainty;
 use plimsoll_workload::schedule::Role;
 
 /// Points within this share of the fastest count as equally fast, because a few uploads cannot distinguish them.
@@ -11,6 +12,11 @@ const AS_FAST: f64 = 0.05;
 fn point(window: &Window, at: &BTreeMap<String, String>) -> SweepPoint {
     let upload = window.upload.as_ref();
     let median_ms = window.service_ms.p50.or(window.service_ms.mean);
+    let bytes_per_s = match (upload.and_then(|upload| upload.object_bytes), median_ms) {
+        (Some(bytes), Some(ms)) if ms > 0.0 => Some(bytes as f64 / (ms / 1e3)),
+        _ => None,
+    };
+    let interval = bytes_per_s.zip(uncertainty(window));
     SweepPoint {
         at: at.clone(),
         operations: window.operations,
@@ -25,10 +31,9 @@ fn point(window: &Window, at: &BTreeMap<String, String>) -> SweepPoint {
         part_bytes: upload.map_or(0, |upload| upload.part_bytes),
         parts_in_flight: upload.map_or(0, |upload| upload.parts_in_flight),
         median_s: median_ms.filter(|_| upload.is_some()).map(|ms| ms / 1e3),
-        bytes_per_s: match (upload.and_then(|upload| upload.object_bytes), median_ms) {
-            (Some(bytes), Some(ms)) if ms > 0.0 => Some(bytes as f64 / (ms / 1e3)),
-            _ => None,
-        },
+        bytes_per_s,
+        low_bytes_per_s: interval.map(|(rate, factor)| rate / factor),
+        high_bytes_per_s: interval.map(|(rate, factor)| rate * factor),
     }
 }
 

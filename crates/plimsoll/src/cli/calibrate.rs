@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::exit::Exit;
-use super::out::{note, say};
+use super::out::{note, progress, say};
 use crate::calibrate::measure::run;
 use crate::calibrate::scenario::SCENARIOS;
 use crate::calibrate::{DetectedPauses, ScenarioRow};
@@ -67,7 +67,7 @@ pub fn calibrate(arguments: &Arguments) -> Result<(), Exit> {
     }
     for scenario in chosen {
         if !arguments.json {
-            note(format_args!("{}: {} ({} s)", scenario.name, scenario.what, scenario.seconds));
+            progress(format_args!("{}: {} ({} s)", scenario.name, scenario.what, scenario.seconds));
         }
         let measured = run(scenario, arguments.attempts, |so_far| {
             let percent = 100.0 * so_far.pauses.share;

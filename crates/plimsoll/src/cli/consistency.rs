@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::exit::Exit;
 use super::fleet::NodesArguments;
-use super::out::{note, say};
+use super::out::{self, note, say};
 use super::record::Record;
 use super::timeout;
 use crate::fleet::consistency::ConsistencyJob;
@@ -136,7 +136,7 @@ pub fn consistency(arguments: &Arguments) -> Result<(), Exit> {
         let elapsed_s = (now_ns() - began_ns) / SECOND;
         if elapsed_s >= noted_s + 10 {
             noted_s = elapsed_s;
-            note(format_args!(
+            out::progress(format_args!(
                 "{elapsed_s} s: {} operations, {} keys checked, {} with violations",
                 format_count(findings.operations),
                 format_count(findings.keys),

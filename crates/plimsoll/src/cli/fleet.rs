@@ -10,7 +10,7 @@ use super::command_line;
 use super::exit::Exit;
 use super::merge::merge_shards;
 use super::money::MoneyArguments;
-use super::out::{note, say};
+use super::out::{note, progress, say};
 use super::run_options::name_stores;
 use super::signals;
 use super::timeout;
@@ -314,7 +314,7 @@ impl FleetObserver for Lines {
         let total = live.total();
         let slow: Vec<String> = live.slow().iter().map(|node| (node + 1).to_string()).collect();
         let slow = if slow.is_empty() { String::new() } else { format!("; slow: node {}", slow.join(", ")) };
-        note(format_args!(
+        progress(format_args!(
             "{}: {}/s, {}, p50 {} ms, p99 {} ms, {} failed{slow}",
             live.phase(),
             format_count(total.per_s.round() as u64),

@@ -60,6 +60,9 @@ use plimsoll_workload::experiment::closest;
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, max_term_width = 110)]
 pub struct Cli {
+    /// Print no progress, only results, warnings and errors
+    #[arg(long, global = true)]
+    quiet: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -166,6 +169,7 @@ pub fn main() -> i32 {
             return i32::from(error.print().is_err_and(|e| e.kind() != std::io::ErrorKind::BrokenPipe)) * 2;
         }
     };
+    out::set_quiet(cli.quiet);
     let result = match cli.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Replay(arguments) => replay::replay(&arguments),

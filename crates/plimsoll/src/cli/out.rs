@@ -6,6 +6,7 @@ use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::exit::Exit;
 use plimsoll_base::text::{message, outgoing};
@@ -32,6 +33,26 @@ pub fn append(flag: &str, path: &Path, text: &str) -> Result<(), Exit> {
     let file = OpenOptions::new().create(true).append(true).open(path);
     file.and_then(|mut file| file.write_all(outgoing(text).as_bytes()))
         .map_err(|e| Exit::input(format!("{flag} {}: {e}; choose another file", path.display())))
+}
+
+/// True if `--quiet` was given.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Suppresses the lines of [`progress`].
+pub fn set_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+}
+
+/// Returns true if no progress is shown.
+pub fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
+/// Writes a line about the progress of the command to standard error, unless `--quiet` was given.
+pub fn progress(line: impl Display) {
+    if !is_quiet() {
+        note(line);
+    }
 }
 
 /// Writes a line to standard error. Ignores a failure, because there is nowhere to report it.

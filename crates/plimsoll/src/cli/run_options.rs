@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 use super::command_line;
 use super::exit::Exit;
 use super::money::MoneyArguments;
-use super::out::{note, say};
+use super::out::{is_quiet, note, say};
 use super::progress::Terminal;
 use super::report::{conclude, verdicts};
 use super::signals;
@@ -58,9 +58,6 @@ pub struct RunOptions {
     /// Print result.json instead of the table
     #[arg(long)]
     pub json: bool,
-    /// Print no progress, only results, warnings and errors
-    #[arg(long)]
-    quiet: bool,
     /// Show the run on the whole terminal: throughput and latency of the last minutes, failures and the client
     #[arg(long, conflicts_with = "quiet")]
     live: bool,
@@ -215,7 +212,7 @@ impl RunOptions {
     /// Exit code 2 if `--live` is given without a terminal.
     pub fn observer(&self) -> Result<Arc<dyn RunObserver>, Exit> {
         if !self.live {
-            return Ok(Arc::new(Terminal::new(self.json || self.quiet)));
+            return Ok(Arc::new(Terminal::new(self.json || is_quiet())));
         }
         if !(std::io::stderr().is_terminal() && std::io::stdin().is_terminal()) {
             return Err(Exit::input("--live needs a terminal; omit --live, or use `ssh -t` on another host"));

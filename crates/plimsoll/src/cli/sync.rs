@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use super::command_line;
 use super::exit::Exit;
 use super::money::MoneyArguments;
-use super::out::{note, say};
+use super::out::{is_quiet, note, progress, say};
 use super::progress::Terminal;
 use super::report::conclude;
 use super::timeout;
@@ -242,7 +242,7 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     environment.stores = facts;
     environment.files = Some(std::path::absolute(&files).map_err(|e| settings.out_error(&e))?);
     let recorded = contender::recorded(&ground, arguments.loops, &opened)?;
-    let observer: Arc<dyn RunObserver> = Arc::new(Terminal::new(arguments.json));
+    let observer: Arc<dyn RunObserver> = Arc::new(Terminal::new(arguments.json || is_quiet()));
     let mut directory = begin(&settings, &to_toml(&recorded), &environment, &opened, &observer)?;
     budget.arm(&ground.control);
     super::signals::listen(Arc::clone(&ground.control));
@@ -324,7 +324,7 @@ fn loops(
             for place in 0..contenders.len() {
                 let contender = &contenders[(place + loop_ as usize) % contenders.len()];
                 if !arguments.json {
-                    note(format_args!(
+                    progress(format_args!(
                         "{}, loop {} of {}: {}",
                         if *up { "up" } else { "down" },
                         loop_ + 1,

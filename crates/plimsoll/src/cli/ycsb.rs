@@ -9,7 +9,7 @@ use super::clean::tables;
 use super::command_line;
 use super::exit::Exit;
 use super::money::MoneyArguments;
-use super::out::say;
+use super::out::{is_quiet, say};
 use super::progress::Terminal;
 use super::report::conclude;
 use super::timeout::TimeoutArgument;
@@ -202,7 +202,7 @@ fn execute_part(part: Part, options: &Options) -> Result<(), Exit> {
         ..SessionSettings::default()
     };
     let components = Components {
-        observer: Arc::new(Terminal::new(options.json)),
+        observer: Arc::new(Terminal::new(options.json || is_quiet())),
         credentials: credentials(&properties),
         ..Components::default()
     };

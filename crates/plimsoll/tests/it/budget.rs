@@ -106,8 +106,9 @@ fn no_run_exceeds_its_maximum_cost() {
     assert!((0.018..=0.02).contains(&spent), "{spent}");
     // The plan does not know the size of existing objects: the requests cost 0.016 and the egress 0.2.
     let keys = ground.objects(50, 64 << 10);
+    // A busy machine reaches the maximum after a fifth of the requests, however slowly.
     let open =
-        ["--rate", "20000/s", "--duration", "2s", "--max-cost", "0.05", "--keys", keys.to_str().unwrap()];
+        ["--rate", "1000/s", "--duration", "40s", "--max-cost", "0.05", "--keys", keys.to_str().unwrap()];
     let (spent, value) = ground.ended("get", &open);
     assert!((0.03..=0.05).contains(&spent), "{spent}");
     assert!(

@@ -107,7 +107,8 @@ fn an_imported_run_can_be_shown_and_exported() {
             "operations.parquet",
             "report.md",
             "service.hlog",
-            "windows.csv"
+            "windows.csv",
+            "windows.parquet"
         ]
     );
     assert!(sizes.values().all(|size| *size > 500), "{sizes:?}");

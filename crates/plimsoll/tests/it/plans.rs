@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use crate::support::ask::good;
 use crate::support::{plimsoll, text};
 use plimsoll_workload::experiment::to_toml::to_toml;
 use plimsoll_workload::experiment::{BUILT_IN, load};
@@ -14,6 +15,28 @@ fn golden(name: &str, content: &str) {
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(content, expected, "{name} differs; `UPDATE_GOLDEN=1 cargo test --test it plans` rewrites it");
+}
+
+/// Regression test: the plan of a mix showed the objects that it reads and not the sizes that it writes, and the plan
+/// of a sweep of uploads had no total.
+#[test]
+fn a_plan_shows_the_sizes_of_puts_and_the_bytes_of_all_phases() {
+    let plan = |arguments: &[&str]| good(&[arguments, &["--dry-run"]].concat());
+    let mixed = plan(&["run", "mixed", "--size", "4KiB"]);
+    assert!(mixed.contains("4 KiB in objects/{index}; puts of 4 KiB"), "{mixed}");
+    let uploads = plan(&["run", "upload-sweep"]);
+    assert!(uploads.contains("; 72 GiB written and 0 B read on each store"), "{uploads}");
+}
+
+/// Regression test: only some commands accepted `--quiet`.
+#[test]
+fn every_command_accepts_quiet() {
+    for command in ["run", "ycsb", "replay", "fleet", "calibrate", "probe", "merge", "clean", "compare"] {
+        assert!(good(&[command, "--help"]).contains("--quiet"), "{command}");
+    }
+    for experiment in ["capacity", "consistency", "contention", "sync", "upload-sweep", "get"] {
+        assert!(good(&["run", experiment, "--help"]).contains("--quiet"), "{experiment}");
+    }
 }
 
 #[test]

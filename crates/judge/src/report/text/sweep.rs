@@ -34,13 +34,24 @@ pub fn sentences(result: &RunResult) -> Vec<String> {
     result.sweeps.iter().filter(frequent).map(sentence).collect()
 }
 
+/// Returns the interval of the rate of an upload, or why there is none.
+fn interval(point: &SweepPoint) -> String {
+    match (point.low_bytes_per_s, point.high_bytes_per_s) {
+        (Some(low), Some(high)) => {
+            format!(" (95%: {} to {})", format_throughput(low), format_throughput(high))
+        }
+        _ => " (one upload each: not reliable)".into(),
+    }
+}
+
 fn sentence(sweep: &SweepFigures) -> String {
     if let Some(point) = &sweep.recommended {
         return format!(
-            "upload in parts of {}, {} in flight: {}",
+            "upload in parts of {}, {} in flight: {}{}",
             format_size(point.part_bytes),
             point.parts_in_flight,
-            point.bytes_per_s.map_or("not measured".into(), format_throughput)
+            point.bytes_per_s.map_or("not measured".into(), format_throughput),
+            interval(point)
         );
     }
     let Some(fastest) = sweep.best(|point| point.achieved_per_s) else {

@@ -65,6 +65,12 @@ pub struct SweepPoint {
     /// Multipart uploads: object size divided by `median_s`, in bytes per second. Null if object sizes differ.
     #[serde(default)]
     pub bytes_per_s: Option<f64>,
+    /// Multipart uploads: lower end of the 95% confidence interval of `bytes_per_s`. Null with fewer than two uploads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low_bytes_per_s: Option<f64>,
+    /// Multipart uploads: upper end of the 95% confidence interval of `bytes_per_s`. Null with fewer than two uploads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high_bytes_per_s: Option<f64>,
 }
 
 /// Results of a sweep: one operation on one store at every point.
