@@ -1,12 +1,13 @@
-//! `plimsoll probe STORE`: tests which features a store supports by sending requests to it.
+//! `plimsoll probe STORE...`: tests which features stores support by sending requests to them.
 //!
 //! Each check writes below its own prefix and deletes what it wrote. A check that fails for a reason other
 //! than the tested one reports that reason.
 
 use clap::Args;
+use serde::Serialize;
 
 use super::exit::Exit;
-use super::out::say;
+use super::out::{progress, say};
 use super::record::Record;
 use super::timeout::TimeoutArgument;
 use crate::probe::policy::policy;
@@ -14,15 +15,18 @@ use crate::probe::{Finding, Findings, checks, connection, writing};
 use crate::session::lifecycle::reach;
 use crate::session::open;
 use crate::session::runtime::block_on;
+use plimsoll_base::units::short_names;
 use plimsoll_document::{Table, terminal};
 use plimsoll_engine::driver::background::Background;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
+use plimsoll_s3::url::web::redacted as redacted_url;
 
 /// Arguments of `plimsoll probe`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Store to test: a URL or a name from plimsoll.toml
-    store: String,
+    /// Stores to test: URLs, NAME=URL, or names from plimsoll.toml. Several stores are the columns of one table
+    #[arg(required = true, value_name = "STORE")]
+    stores: Vec<String>,
     /// Print JSON instead of the table
     #[arg(long)]
     json: bool,
@@ -42,18 +46,46 @@ pub struct Arguments {
     timeout: TimeoutArgument,
 }
 
-/// Tests a store and prints the findings.
+/// Findings of one store.
+#[derive(Debug, Serialize)]
+struct Probed {
+    /// Store as the user wrote it, without credentials.
+    store: String,
+    findings: Vec<Finding>,
+}
+
+/// Tests stores and prints the findings.
 ///
 /// # Errors
-/// Exit code 2 for invalid input, 3 if the store cannot be used.
+/// Exit code 2 for invalid input, 3 if a store cannot be used.
 pub fn probe(arguments: &Arguments) -> Result<(), Exit> {
     arguments.timeout.apply()?;
     if arguments.policy {
-        let url = open::url_of(&arguments.store)?;
-        let text = policy(&url).map_err(|e| Exit::input(format!("{}: {e}", arguments.store)))?;
-        return say(&text);
+        let policies = arguments.stores.iter().map(|store| {
+            let url = open::url_of(store)?;
+            policy(&url).map_err(|e| Exit::input(format!("{store}: {e}")))
+        });
+        return policies.collect::<Result<Vec<_>, _>>()?.iter().try_for_each(|text| say(text));
     }
-    let opened = open::open(&arguments.store, arguments.ca_bundle.as_deref())?;
+    let mut probed = Vec::new();
+    for store in &arguments.stores {
+        if arguments.stores.len() > 1 {
+            progress(format_args!("{}: probing", redacted_url(store)));
+        }
+        probed.push(probe_store(arguments, store)?);
+    }
+    let json = |value: &dyn Fn() -> serde_json::Result<String>| value().map_err(Exit::store);
+    match &probed[..] {
+        [one] if arguments.json => say(&(json(&|| serde_json::to_string_pretty(&one.findings))? + "\n")),
+        several if arguments.json => say(&(json(&|| serde_json::to_string_pretty(several))? + "\n")),
+        [one] => say(&format!("{}\n{}\n", one.store, table(&one.findings))),
+        several => say(&format!("{}\n", comparison(several))),
+    }
+}
+
+/// Tests one store.
+fn probe_store(arguments: &Arguments, store: &str) -> Result<Probed, Exit> {
+    let opened = open::open(store, arguments.ca_bundle.as_deref())?;
     let id = RunId::generate();
     let space = KeySpace::of_run(opened.store.prefix(), &id);
     let reached = reach(std::slice::from_ref(&opened), &id, arguments.create_bucket)?;
@@ -70,11 +102,7 @@ pub fn probe(arguments: &Arguments) -> Result<(), Exit> {
     } else {
         block_on(checks::reading(&mut background, store, &mut findings))?;
     }
-    if arguments.json {
-        say(&(serde_json::to_string_pretty(&findings.0).map_err(Exit::store)? + "\n"))
-    } else {
-        say(&format!("{}\n{}\n", opened.written, table(&findings.0)))
-    }
+    Ok(Probed { store: opened.written, findings: findings.0 })
 }
 
 fn table(findings: &[Finding]) -> String {
@@ -83,4 +111,36 @@ fn table(findings: &[Finding]) -> String {
         table.row([&finding.check, &finding.answer, &finding.detail]);
     }
     terminal::unwrapped(&table)
+}
+
+/// Returns the answers of several stores as one table, a column for each, and the details of answers that differ.
+fn comparison(probed: &[Probed]) -> String {
+    let stores: Vec<&str> = probed.iter().map(|one| one.store.as_str()).collect();
+    let names = short_names(&stores);
+    let mut columns = vec!["check"];
+    columns.extend(names.iter().map(String::as_str));
+    let (mut table, mut details) = (Table::new("", &columns), Table::new("", &["", "", "", ""]));
+    let mut checks: Vec<&str> = Vec::new();
+    for finding in probed.iter().flat_map(|one| &one.findings) {
+        if !checks.contains(&finding.check.as_str()) {
+            checks.push(&finding.check);
+        }
+    }
+    for check in checks {
+        let found: Vec<Option<&Finding>> =
+            probed.iter().map(|one| one.findings.iter().find(|finding| finding.check == check)).collect();
+        let answers: Vec<&str> = found.iter().map(|f| f.map_or("-", |f| f.answer.as_str())).collect();
+        table.row(std::iter::once(check).chain(answers.iter().copied()));
+        let differ = answers.iter().any(|answer| *answer != answers[0]);
+        for (finding, name) in found.iter().zip(&names).filter(|_| differ) {
+            if let Some(finding) = finding.filter(|f| f.answer == "no" || f.answer == "unknown") {
+                details.row([check, name, &finding.answer, &finding.detail]);
+            }
+        }
+    }
+    let mut out = terminal::unwrapped(&table);
+    if !details.rows.is_empty() {
+        out += &format!("\n\n{}", terminal::unwrapped(&details));
+    }
+    out
 }

@@ -7,12 +7,16 @@ use plimsoll_engine::store::ownership::KeySpace;
 use plimsoll_engine::store::{Body, Collect, Failure, Ignore, Observer, Reply, Request, Store};
 use plimsoll_s3::checksum::{Algorithm, BodyChecksum, md5};
 
-/// Observer that adds headers to a request.
+/// Observer that adds headers to a request, and reads the entity tag of its answer.
 pub struct WithHeaders(pub Vec<(&'static str, String)>);
 
 impl Observer for WithHeaders {
     fn headers(&self) -> &[(&'static str, String)] {
         &self.0
+    }
+
+    fn wants_etag(&self) -> bool {
+        true
     }
 }
 
@@ -27,7 +31,8 @@ pub async fn put(
     background.send(Request::Put { key, body }, &mut WithHeaders(headers)).await
 }
 
-async fn get(background: &mut Background, key: &str) -> Result<Vec<u8>, Failure> {
+/// Reads the content of an object.
+pub(super) async fn get(background: &mut Background, key: &str) -> Result<Vec<u8>, Failure> {
     let mut content = Collect::default();
     background.send(Request::Get { key, range: None }, &mut content).await.map(|_| content.0)
 }

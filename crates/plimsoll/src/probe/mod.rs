@@ -4,6 +4,7 @@
 //! for an unrelated reason reports that reason instead of guessing. `plimsoll probe` prints the findings.
 
 pub mod checks;
+mod features;
 mod parts;
 pub mod policy;
 mod presigned;
@@ -68,6 +69,11 @@ pub async fn writing(
         parts::multipart(background, root, findings).await;
     }
     presigned::urls(background, opened, root, findings).await;
+    if store.capabilities().conditions {
+        features::contention(background, store, root, findings).await;
+    }
+    features::tags_and_copies(background, opened, root, findings).await;
+    features::configurations(opened, findings).await;
 }
 
 /// Adds the facts that the preflight found: addresses, handshake times, clock, signing.

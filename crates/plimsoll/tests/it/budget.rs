@@ -101,7 +101,7 @@ fn a_run_reports_its_cost() {
 fn no_run_exceeds_its_maximum_cost() {
     let ground = Ground::new("budget-ended");
     // One second of requests to this store costs more than the maximum of any of these runs.
-    let closed = ["--duration", "30s", "--concurrency", "4", "--max-cost", "0.02"];
+    let closed = ["--duration", "30m", "--concurrency", "4", "--max-cost", "0.02"];
     let (spent, _) = ground.ended("get", &[&SMALL[..], &closed].concat());
     assert!((0.018..=0.02).contains(&spent), "{spent}");
     // The plan does not know the size of existing objects: the requests cost 0.016 and the egress 0.2.
@@ -120,9 +120,9 @@ fn no_run_exceeds_its_maximum_cost() {
     );
     let parts = ["--size", "6MiB", "--part-size", "5MiB", "--parts-in-flight", "3", "--max-cost", "0.001"];
     let (spent, _) =
-        ground.ended("put", &[&parts[..], &["--duration", "30s", "--concurrency", "4"]].concat());
+        ground.ended("put", &[&parts[..], &["--duration", "30m", "--concurrency", "4"]].concat());
     assert!((0.0005..=0.001).contains(&spent), "{spent}");
-    let (spent, _) = ground.ended("list", &["--objects", "20", "--duration", "30s", "--max-cost", "0.01"]);
+    let (spent, _) = ground.ended("list", &["--objects", "20", "--duration", "30m", "--max-cost", "0.01"]);
     assert!((0.008..=0.01).contains(&spent), "{spent}");
     // The maximum includes the clean-up, which always runs.
     let list = Request::List { prefix: "team/", start_after: "", token: "", max_keys: 1000 };
@@ -134,7 +134,7 @@ fn no_run_exceeds_its_maximum_cost() {
 #[test]
 fn each_host_of_a_sharded_run_spends_at_most_its_share() {
     let ground = Ground::new("budget-shards");
-    let host = ["--shard", "1/2", "--start-at", "+1s", "--duration", "30s", "--max-cost", "0.04"];
+    let host = ["--shard", "1/2", "--start-at", "+1s", "--duration", "30m", "--max-cost", "0.04"];
     let output = ground.run("get", &[&SMALL[..], &host].concat());
     let message = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{message}");
@@ -220,7 +220,7 @@ fn max_cost_includes_charges_for_deleted_bytes() {
     let put = ["--size", "1MiB", "--objects", "50", "--max-cost", "0.001"];
     ground.not_run("put", &[&put[..], &["--operations", "200"]].concat(), "estimated to cost");
     let (spent, value) =
-        ground.ended("put", &[&put[..], &["--duration", "30s", "--concurrency", "4"]].concat());
+        ground.ended("put", &[&put[..], &["--duration", "30m", "--concurrency", "4"]].concat());
     assert!((0.0008..=0.001).contains(&spent), "{spent}");
     let notes = value["cost"][0]["notes"].to_string();
     assert!(notes.contains("until a request or a lifecycle rule deletes their versions"), "{notes}");

@@ -35,11 +35,34 @@ fn probe_reports_the_capabilities_of_the_embedded_server() {
         "unfinished uploads are listed",
         "presigned URL",
         "presigned URLs expire",
+        "put if absent, 8 at once",
+        "put if unchanged, 8 at once",
     ] {
         assert_eq!(found.get(check).map(String::as_str), Some("yes"), "{check}: {found:?}");
     }
     assert_eq!(found["parts below 5 MiB"], "no");
     assert_eq!(found["TLS"], "no");
+    for check in ["versioning", "lifecycle", "object lock", "bucket policy", "CORS", "copy", "object tags"] {
+        assert_eq!(found.get(check).map(String::as_str), Some("no"), "{check}: {found:?}");
+    }
+}
+
+#[test]
+fn several_stores_are_the_columns_of_one_table() {
+    let server = Server::start("", false);
+    let stores = ["one", "two"].map(|name| format!("{name}=s3://{name}/p?endpoint={}", server.endpoint()));
+    let arguments = ["probe", &stores[0], &stores[1], "memory:", "--create-bucket", "--quiet"];
+    let run = plimsoll(&arguments).output().unwrap();
+    let table = text(&run.stdout);
+    assert!(run.status.success() && run.stderr.is_empty(), "{}", text(&run.stderr));
+    let line = |check: &str| {
+        let found = table.lines().find(|line| line.trim_start().starts_with(check)).unwrap_or_default();
+        found[check.len() + 1..].split_whitespace().map(str::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(line("check"), ["one", "two", "memory:"], "{table}");
+    assert_eq!(line("put and get"), ["yes", "yes", "yes"]);
+    assert_eq!(line("versioning"), ["no", "no", "-"]);
+    assert!(table.contains("versioning  one"), "the reason follows the table: {table}");
 }
 
 #[test]
