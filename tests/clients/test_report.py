@@ -141,6 +141,16 @@ def test_one_report_shows_several_runs(runs, page, tmp_path):
     assert [line.split()[0] for line in explained] == marks and all("published" in line for line in explained)
 
 
+def test_a_search_with_closed_loops_shows_throughput_against_concurrency(runs, page, tmp_path):
+    text = (runs["capacity"] / "report.html").read_text()
+    assert '"in_flight":1,' in text
+    (tmp_path / "closed.html").write_text(text.replace('"in_flight":1,', '"in_flight":4,', 1))
+    page.open((tmp_path / "closed.html").as_uri())
+    page.run("plimsoll.drawAll()")
+    assert [row[1] for row in page.run("spec('capacity-concurrency').table().slice(1)")] == [1, 4]
+    assert page.run("plimsoll.empty.length") == 0 and page.trouble == []
+
+
 READABLE = (Path(__file__).parent / "readable.js").read_text()
 
 
@@ -158,6 +168,57 @@ def test_a_phone_shows_rate_and_percentiles_without_scrolling_sideways(runs, pag
     seen = page.run("""[...document.querySelectorAll('.figures td')].filter((td) => td.checkVisibility()).filter((td) => {
         const box = td.getBoundingClientRect(); return box.left >= 0 && box.right <= innerWidth; }).map((td) => td.dataset.label)""")
     assert {"rate", "p50", "p99"} <= set(seen), seen
+
+
+def test_a_picture_of_the_whole_page_shows_every_chart(runs, page):
+    """Regression test: charts below the window were empty until somebody scrolled to them."""
+    page.open((runs["mixed"] / "report.html").as_uri())
+    page.run("""new Promise((done) => { const wait = () => cards.every((card) => card.fresh) ? done() : setTimeout(wait, 20); wait(); })""")
+    state = page.run("JSON.parse(JSON.stringify(plimsoll))")
+    assert state["charts"] == state["drawn"] > 5 and state["empty"] == [], state
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_chart_fits_on_paper_and_is_dark_on_white(runs, page, dark):
+    """Regression test: printed charts were as wide as the screen, and those of a dark page had light text."""
+    page.open((runs["mixed"] / "report.html").as_uri(), dark=dark)
+    page.run("dispatchEvent(new Event('beforeprint'))")
+    page.call("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+    assert page.run("cards.every((card) => card.fresh)")
+    # The layout of a page of A4, which no event announces.
+    page.run("document.body.style.width = '700px'")
+    canvases = page.run("[...document.querySelectorAll('.plot canvas')].map((c) => [c.getBoundingClientRect().right, c.getBoundingClientRect().height])")
+    assert canvases and all(right <= 700 and height > 50 for right, height in canvases), canvases
+    assert page.run("getComputedStyle(document.documentElement).getPropertyValue('--ink').trim()") == page.run(
+        "(() => { document.documentElement.dataset.theme = 'light'; return css('--ink'); })()")
+    page.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+    page.run("dispatchEvent(new Event('afterprint'))")
+    assert page.run("document.documentElement.dataset.theme") == ("dark" if dark else "light")
+    paper = page.call("Page.printToPDF", printBackground=True)["data"]
+    assert len(paper) > 10_000 and page.trouble == []
+
+
+def test_a_phone_shows_the_verdicts_without_scrolling_sideways(runs, page):
+    """Regression test: the last column of a comparison was outside the window of a phone."""
+    page.open((runs["mixed"] / "report.html").as_uri(), width=390)
+    cut = page.run("""[...document.querySelectorAll('.verdicts td:last-child')].filter((td) => td.checkVisibility())
+        .map((td) => td.getBoundingClientRect()).map((box) => box.left >= 0 && box.right <= innerWidth && box.height > 0)""")
+    assert cut and all(cut)
+
+
+def test_right_is_better_for_all_figures_of_a_comparison(runs, page, tmp_path):
+    """Regression test: one chart had ratios of latencies, where left is better, and of rates, where right is."""
+    # The short run has no intervals.
+    text = (runs["mixed"] / "report.html").read_text()
+    known = '"change":0.8,"change_high":0.9,"change_low":0.7'
+    text, replaced = re.subn('"change":[^,]*,"change_high":[^,]*,"change_low":[^,}]*', known, text)
+    assert replaced > 3
+    (tmp_path / "compared.html").write_text(text)
+    page.open((tmp_path / "compared.html").as_uri())
+    rows = page.run("compared.map((row) => [row.unit, row.speed, row.low, row.high])")
+    assert {unit for unit, *_ in rows} >= {"ms", "per_s"}
+    for unit, speed, low, high in rows:
+        assert low <= speed <= high and abs(speed - (1.25 if unit == "ms" else 0.8)) < 1e-9
 
 
 def test_the_page_starts_with_the_question_and_its_answer(runs, page):

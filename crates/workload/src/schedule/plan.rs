@@ -172,7 +172,7 @@ const SHORT_BLOCK_NS: u64 = 2 * SECOND;
 
 /// Returns the blocks of a phase on one store: the steps of its ramp, or pieces of equal length of at most
 /// `block_ns`. A phase that is limited by a number of operations is one block. A measured phase has at least
-/// [`MIN_BLOCKS`] pieces if each lasts [`SHORT_BLOCK_NS`] or longer. The number of equal pieces is a multiple of the
+/// [`MIN_BLOCKS`] pieces if each lasts [`SHORT_BLOCK_NS`] or longer; fewer could not be paired. The number of equal pieces is a multiple of the
 /// number of stores, so that each store has each place in the order equally often and a steady drift favours none.
 fn blocks(
     phase: &Phase,
@@ -187,8 +187,10 @@ fn blocks(
     else {
         return phase_runs;
     };
-    let to_pair = if phase.role == Role::Measure { MIN_BLOCKS.min(length / SHORT_BLOCK_NS) } else { 1 };
-    let count = length.div_ceil(block_ns.max(1)).max(to_pair).max(1).next_multiple_of(stores as u64);
+    let to_pair = MIN_BLOCKS.next_multiple_of(stores as u64);
+    let is_paired = phase.role == Role::Measure && length >= to_pair * SHORT_BLOCK_NS;
+    let least = if is_paired { to_pair } else { 1 };
+    let count = length.div_ceil(block_ns.max(1)).max(least).next_multiple_of(stores as u64);
     let block = |b: u64| {
         let mut phase_run = PhaseRun::of(phase, number, store, repeat);
         // The first blocks take the remainder, so that the lengths add up to that of the phase.
@@ -355,6 +357,8 @@ mod tests {
         let expected = [(a, 0), (b, 0), (b, 1), (a, 1), (a, 2), (b, 2), (b, 3), (a, 3)];
         assert_eq!(measured[..8], expected);
         assert_eq!(measured.len(), 16, "40 s are enough for eight pairs of blocks");
+        let short = plan(&[timed("get", Role::Measure, 10)], layout(Order::Interleaved), 2);
+        assert_eq!(short.iter().filter(|s| s.recorded).count(), 4, "10 s are not");
         let length: u64 = phase_runs
             .iter()
             .filter(|s| s.store == 0 && s.recorded && s.phase.role == Role::Measure)

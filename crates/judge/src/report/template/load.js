@@ -50,6 +50,18 @@ if (searches.length) {
       return base({ xAxis: axis("successful operations/s", { type: "value", min: 0 }), yAxis: logAxis("ms", { nameGap: 48 }), legend: true, grid: { left: 66, right: 44, top: 30, bottom: 48 },
         series: stepGroups().flatMap((g) => [["p50", 2, 0], ["p90", 10, 1], ["p99", 100, 2]].map(([q, x, i]) => ({ name: `${g.name} ${q}`, type: "line", symbolSize: 6, itemStyle: { color: color(i) }, data: curve(g, x), markLine: i === 0 && marks.length ? mark(marks) : undefined })).filter((s) => s.data.length)) }); },
     table: stepTable });
+  /* Closed loops of the search: the mean throughput of each number of operations in flight. */
+  const byConcurrency = (steps) => {
+    const loads = new Map();
+    steps.filter((s) => s.in_flight && s.achieved_per_s > 0).forEach((s) => loads.set(s.in_flight, (loads.get(s.in_flight) || []).concat([s.achieved_per_s])));
+    return [...loads.entries()].sort((a, b) => a[0] - b[0]).map(([n, rates]) => [n, rates.reduce((sum, x) => sum + x, 0) / rates.length]);
+  };
+  const closed = data.runs.filter((run) => run.capacity && byConcurrency(run.capacity.steps).length > 1);
+  const closedName = (run) => (data.subjects.find((s) => s.run === run.id) || { name: run.id }).name;
+  if (closed.length) chart({ section: "Rising load", id: "capacity-concurrency", wide: true, open: true, title: "Throughput against concurrency", note: "Closed loops of the search: successful operations per second by operations in flight. Where the curve is flat, more in flight only add latency; where it falls, the store does less under more load.",
+    option: () => base({ xAxis: axis("operations in flight", { type: "log", min: 1 }), yAxis: valueAxis("operations/s"), legend: closed.length > 1,
+      series: closed.map((run, i) => ({ name: closedName(run), type: "line", symbolSize: 6, itemStyle: { color: color(i) }, data: byConcurrency(run.capacity.steps) })) }),
+    table: () => [["store", "operations in flight", "operations/s"]].concat(closed.flatMap((run) => byConcurrency(run.capacity.steps).map(([n, rate]) => [closedName(run), n, rate]))) });
 }
 const sweptName = (run, s) => (data.subjects.find((x) => x.run === run.id && x.store === s.store) || { name: s.store }).name;
 const sweeps = data.runs.flatMap((run) => run.sweeps.map((s) => Object.assign({ name: sweptName(run, s) }, s))).filter((s) => Object.keys(s.points[0].at).length);
