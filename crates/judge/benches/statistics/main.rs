@@ -14,6 +14,7 @@
 mod cases;
 mod coverage;
 mod decisions;
+mod first_lines;
 mod processes;
 
 /// Runs `work` on two threads, each with one half of the seeds.
@@ -37,6 +38,9 @@ fn main() {
     if wanted("until") {
         decisions::print_until(200);
         decisions::print_until_precision(200);
+    }
+    if wanted("first lines") {
+        first_lines::print(200);
     }
     if wanted("power") {
         decisions::print_power(400);
