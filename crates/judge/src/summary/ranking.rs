@@ -76,10 +76,12 @@ pub fn rank(stores: &[(String, &Series)], question: Question<'_>) -> Ranking {
         .map(|(names, pair)| clause(names[0], names[1], pair, question.margin))
         .collect();
     let more_s = neighbours.iter().filter_map(|pair| more_s(pair, question)).reduce(f64::max);
+    let (figure, names_in_order) =
+        (format!("{} in {:.0} s per store", question.label, question.measured_s), names.join(", "));
     let order = match (decided, names.len()) {
-        (true, _) => format!("fastest first at {}: {}; ", question.label, names.join(", ")),
+        (true, _) => format!("fastest first at {figure}: {names_in_order}; "),
         (false, 2) => format!("{}: ", question.label),
-        (false, _) => format!("fastest first at {} so far: {}; ", question.label, names.join(", ")),
+        (false, _) => format!("fastest first at {figure} so far: {names_in_order}; "),
     };
     Ranking { sentence: format!("{order}{}", clauses.join("; ")), decided, more_s }
 }
@@ -135,15 +137,15 @@ fn clause(first: &str, second: &str, pair: &Neighbours, margin: f64) -> String {
     };
     match pair.difference {
         Difference::FirstIsBetter | Difference::SecondIsBetter => {
-            format!("{first} is {ratio:.2}x faster than {second} (95%: {low:.2}-{high:.2})")
+            format!("{first} was {ratio:.2}x faster than {second} (95%: {low:.2}-{high:.2})")
         }
         Difference::BelowMargin => {
-            format!("{first} and {second} differ by less than {}", percent(margin))
+            format!("{first} and {second} differed by less than {}", percent(margin))
         }
         Difference::Open => {
             let (most, least) = (high - 1.0, (1.0 / low - 1.0).max(0.0));
             format!(
-                "no order of {first} and {second}: {first} is at most {} faster and at most {} slower",
+                "no order of {first} and {second}: {first} was at most {} faster and at most {} slower",
                 percent(most),
                 percent(least)
             )
@@ -203,13 +205,13 @@ mod tests {
         let found = ranked(&[2000.0, 1000.0, 1500.0], 0.05);
         assert!(found.decided, "{found:?}");
         assert!(
-            found.sentence.starts_with("fastest first at get p50: b, c, a; b is 1.5"),
+            found.sentence.starts_with("fastest first at get p50 in 60 s per store: b, c, a; b was 1.5"),
             "{}",
             found.sentence
         );
-        assert!(found.sentence.contains("; c is 1.3"), "{}", found.sentence);
+        assert!(found.sentence.contains("; c was 1.3"), "{}", found.sentence);
         let equal = ranked(&[1000.0, 2000.0, 1001.0], 0.05);
-        assert!(equal.decided && equal.sentence.contains("differ by less than 5.0%"), "{}", equal.sentence);
+        assert!(equal.decided && equal.sentence.contains("differed by less than 5.0%"), "{}", equal.sentence);
     }
 
     /// Regression test: a run that ended without a sure answer said nothing about what it had measured.
@@ -218,7 +220,7 @@ mod tests {
         let found = ranked(&[1000.0, 1004.0], 0.0001);
         assert!(!found.decided && found.more_s.is_some_and(|s| s > 0.0), "{found:?}");
         assert!(
-            found.sentence.starts_with("get p50: no order of a and b: a is at most ")
+            found.sentence.starts_with("get p50: no order of a and b: a was at most ")
                 && found.sentence.contains("% faster and at most "),
             "{}",
             found.sentence

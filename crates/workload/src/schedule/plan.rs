@@ -172,8 +172,9 @@ const SHORT_BLOCK_NS: u64 = 2 * SECOND;
 
 /// Returns the blocks of a phase on one store: the steps of its ramp, or pieces of equal length of at most
 /// `block_ns`. A phase that is limited by a number of operations is one block. A measured phase has at least
-/// [`MIN_BLOCKS`] pieces if each lasts [`SHORT_BLOCK_NS`] or longer; fewer could not be paired. The number of equal pieces is a multiple of the
-/// number of stores, so that each store has each place in the order equally often and a steady drift favours none.
+/// [`MIN_BLOCKS`] pieces if each lasts [`SHORT_BLOCK_NS`] or longer; fewer could not be paired. The number of equal
+/// pieces is a multiple of the number of stores, so that each store has each place in the order equally often and a
+/// steady drift favours none.
 fn blocks(
     phase: &Phase,
     number: usize,
