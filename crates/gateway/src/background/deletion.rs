@@ -81,7 +81,7 @@ fn is_current(t: &mut dyn Transaction, location: &Location, garbage: &Garbage) -
     Ok(head.is_none_or(|head| head.switched == garbage.switched))
 }
 
-/// Returns true if the bytes at a place of a blob may be deleted, and removes the place from the row of the blob.
+/// Returns true if the bytes of a blob at a place may be deleted, and removes that place from the row of the blob.
 fn is_free(t: &mut dyn Transaction, location: &Location, garbage: &Garbage) -> Result<bool, CatalogError> {
     Ok(is_current(t, location, garbage)? && forget(t, location, &garbage.blob)?)
 }

@@ -92,8 +92,8 @@ pub struct Comparison {
     pub loads: Vec<String>,
     /// Number of runs of the base and of the other side. With one run each, differences between days are not included.
     pub runs: (usize, usize),
-    /// Measured seconds of the first phase that was compared, of the base and of the other side; of the first runs of
-    /// groups.
+    /// Measured seconds of the first compared phase, of the base and of the other side. For groups of runs, those of
+    /// the first run of each group.
     pub measured_s: (f64, f64),
     /// Figures that were compared, in order.
     pub rows: Vec<ComparisonRow>,

@@ -106,8 +106,8 @@ pub fn windows(run: &Run) -> Vec<Row> {
     run.result.windows.iter().map(|w| window(w, &settings)).collect()
 }
 
-/// Returns what is added to the rows of a run's interval log: the start of the second, percentiles, and the values of
-/// its sweep.
+/// Returns the columns that are added to the interval log of a run: the start of the second, percentiles, and the
+/// swept values.
 pub fn of_intervals(run: &Run, rows: &[Interval]) -> Vec<Row> {
     let settings = swept(&run.result.windows);
     let origin_unix_s = read_environment(Path::new(&run.path)).map_or(0.0, |e| e.origin_unix_s);
