@@ -1,9 +1,9 @@
 //! Clients that read, write, delete and list shared keys, and report every answer.
 //!
 //! Several clients share each key. They move on to a new key at the same times, so that histories stay short and a key
-//! with an unanswered write is soon left behind. In every second turn, each client uses a separate key and reads after
-//! each write. This finds lost writes, which other clients would soon overwrite. Each client has one connection and one
-//! request in flight.
+//! with an unanswered write is soon left behind. In every second turn, each client has a key of its own, and reads
+//! after each write: the loss of a write that is soon overwritten shows nowhere else. Each client has one connection
+//! and one request in flight.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;

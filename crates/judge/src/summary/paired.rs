@@ -75,8 +75,8 @@ fn pooled([a, b]: [f64; 2]) -> [f64; 2] {
     if similar { [f64::midpoint(a * a, b * b).sqrt(); 2] } else { [a, b] }
 }
 
-/// Returns the influence of each block on the logarithm of a figure. The influences sum to zero. `slope` is the slope of
-/// the logarithm of the quantile function.
+/// Returns the influence of each block on the logarithm of a figure. The influences sum to zero. `slope` is that of the
+/// logarithm of the quantile function.
 fn influences(estimator: &mut Estimator<'_>, metric: Metric, slope: f64) -> Option<Vec<(Block, f64)>> {
     let series = estimator.series;
     let (above, below, scale) = match metric {

@@ -33,7 +33,7 @@ pub struct Question<'a> {
     pub measured_s: f64,
 }
 
-/// What is known about a store and the next slower store.
+/// A store and the one that follows it.
 struct Neighbours {
     difference: Difference,
     /// Ratio of the second to the first with its interval, at the error probability of a pair.
