@@ -37,7 +37,7 @@ def plan(base, only_if_cheaper):
     with open(path, "w") as f:
         f.write(f'[catalog]\nurl = "dir:{base}/catalog"\n[tier.hot]\nurl = "s3://hot?endpoint=http://127.0.0.1:1"\n'
                 'offer = "aws-s3-express@us-east-1"\n[tier.cold]\nurl = "s3://cold?endpoint=http://127.0.0.1:1"\n'
-                f'offer = "cloudflare-r2"\n[write]\ntier = "hot"\n[[move]]\nfrom = "hot"\nto = "cold"\nwhen = "age >= {DAYS}d"\n'
+                f'offer = "cloudflare-r2"\n[retain]\ndeleted = "0s"\n[write]\ntier = "hot"\n[[move]]\nfrom = "hot"\nto = "cold"\nwhen = "age >= {DAYS}d"\n'
                 f'payback_period = "{KEEP - DAYS}d"\nonly_if_cheaper = {str(only_if_cheaper).lower()}\n')
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - (DAYS + 0.5) * 86400))
     with open(f"{base}/listing.csv", "w") as f:

@@ -28,7 +28,7 @@ def gateway(base, hot, cold, rules):
     with open(path, "w") as f:
         f.write(f'[catalog]\nurl = "dir:{base}/catalog"\n[tier.hot]\n'
                 f'url = "s3://backend/tier?endpoint=http://127.0.0.1:{hot.port}&payload=unsigned"\n[tier.cold]\n'
-                f'url = "s3://backend/tier?endpoint=http://127.0.0.1:{cold.port}&payload=unsigned"\n[write]\ntier = "hot"\n'
+                f'url = "s3://backend/tier?endpoint=http://127.0.0.1:{cold.port}&payload=unsigned"\n[retain]\ndeleted = "0s"\n[write]\ntier = "hot"\n'
                 f'inline = "64 KiB"\n{rules}')
     process = start([GATEWAY, "run", path, "--listen", f"127.0.0.1:{port}", "--metrics-listen", f"127.0.0.1:{metrics}",
                      "--move-every", "100ms"], port)

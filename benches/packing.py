@@ -87,6 +87,8 @@ def settings(base, backend, options):
 url = "dir:{base}/catalog"
 [tier.hot]
 url = "s3://backend/tier?endpoint=http://127.0.0.1:{backend.port}"
+[retain]
+deleted = "0s"
 [write]
 tier = "hot"
 inline = "64 KiB"

@@ -125,7 +125,7 @@ def settings(base, database, backends):
     moves = "".join(f'[[move]]\nfrom = "{a}"\nto = "{b}"\nwhen = "age >= 0s"\nkeep_source = "2s"\n'
                     for a, b in (("hot", "cold"), ("cold", "hot")))
     with open(path, "w") as file:
-        file.write(f'[catalog]\nurl = "{database.url}"\n{tiers}[write]\ntier = "hot"\ninline = "4 KiB"\n[pack]\ntier = "hot"\n'
+        file.write(f'[catalog]\nurl = "{database.url}"\n{tiers}[retain]\ndeleted = "0s"\n[write]\ntier = "hot"\ninline = "4 KiB"\n[pack]\ntier = "hot"\n'
                    f'max_body = "64 KiB"\nfile_size = "1 MiB"\nmin_age = "0s"\nmax_wait = "0s"\n{moves}')
     return path
 

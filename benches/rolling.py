@@ -30,7 +30,7 @@ def settings(base, database, hot, cold):
     with open(path, "w") as f:
         f.write(f'[catalog]\nurl = "{database.url}"\n[tier.hot]\n'
                 f'url = "s3://backend/tier?endpoint=http://127.0.0.1:{hot.port}"\n[tier.cold]\n'
-                f'url = "s3://backend/tier?endpoint=http://127.0.0.1:{cold.port}"\n[write]\ntier = "hot"\ninline = "4 KiB"\n'
+                f'url = "s3://backend/tier?endpoint=http://127.0.0.1:{cold.port}"\n[retain]\ndeleted = "0s"\n[write]\ntier = "hot"\ninline = "4 KiB"\n'
                 '[pack]\ntier = "hot"\nmax_body = "64 KiB"\nmin_age = "1s"\nmax_wait = "1s"\n'
                 '[[move]]\nfrom = "hot"\nto = "cold"\nwhen = "age > 5s"\nkeep_source = "10s"\n')
     return path

@@ -27,12 +27,14 @@ url = "file://{folder}/cold"
 [write]
 tier = "hot"
 inline = "1 KiB"
+[retain]
+deleted = "0s"
 [pack]
 tier = "hot"
-up_to = "64 KiB"
-segment = "1 MiB"
-after = "0s"
-linger = "0s"
+max_body = "64 KiB"
+file_size = "1 MiB"
+min_age = "0s"
+max_wait = "0s"
 {moves}""")
     return path
 

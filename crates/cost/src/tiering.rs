@@ -92,7 +92,8 @@ pub struct Scenario<'a> {
     pub month: Usage,
     /// Size of the parts in which objects are written, in bytes; `None` if they are written in one request.
     pub part_bytes: Option<u64>,
-    /// True if each object is read back after a move, as `plimsoll-gateway` does.
+    /// True if each object is read back after a move, and found before its source is deleted, as `plimsoll-gateway`
+    /// does.
     pub verifies_moves: bool,
     /// Retention of the objects, in days.
     pub retention_days: f64,
@@ -198,6 +199,7 @@ impl Scenario<'_> {
             hot.downloaded = hot.downloaded.saturating_add(moved);
             if self.verifies_moves {
                 cold.calls.add(Call::GetObject, puts);
+                cold.calls.add(Call::HeadObject, puts);
                 cold.downloaded = cold.downloaded.saturating_add(moved);
             }
             if self.crosses() {
@@ -289,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verified_moves_read_each_object_once_more() {
+    fn verified_moves_read_each_object_and_find_it() {
         let prices = Prices::built_in().unwrap();
         let date = "2026-11-21".parse().unwrap();
         let (hot, cold) = (
@@ -300,8 +302,8 @@ mod tests {
         scenario.month.without_allowances = true;
         let plain = scenario.age(7).unwrap().migration_usd;
         scenario.verifies_moves = true;
-        // A million reads at 0.36, and R2 has no egress.
-        assert_eq!(scenario.age(7).unwrap().migration_usd - plain, Usd::parse("0.36").unwrap());
+        // A million reads and a million HEAD requests at 0.36, and R2 has no egress.
+        assert_eq!(scenario.age(7).unwrap().migration_usd - plain, Usd::parse("0.72").unwrap());
     }
     use crate::book::Prices;
 

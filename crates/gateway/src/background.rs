@@ -3,6 +3,7 @@
 pub mod deletion;
 mod leadership;
 mod lifecycle;
+pub mod retention;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ pub struct BackgroundSettings {
     pub move_every_ms: u64,
     /// File with the counts of reads; `None` if no rule needs them.
     pub reads_file: Option<PathBuf>,
+    /// True if nothing is moved and nothing is deleted, except by clients.
+    pub is_idle: bool,
     /// Receives the results of visits, for metrics; `None` if all objects need not be visited without rules.
     pub survey: Option<Arc<LatestSurvey>>,
 }
@@ -76,7 +79,7 @@ impl Background {
             runtime.block_on(async {
                 tokio::select! {
                     () = save_reads(&store, &settings) => {}
-                    () = lead(&store, &settings, &mut epoch) => {}
+                    () = lead(&store, &settings, &mut epoch), if !settings.is_idle => {}
                     _ = stopped.wait_for(|stop| *stop) => {}
                 }
             });
@@ -141,6 +144,9 @@ async fn keep_up<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings) {
     let every_ms = (day_ms / 10).clamp(1000, 3_600_000);
     let mut since_ms = every_ms;
     loop {
+        if let Err(error) = retention::let_go_due(store).await {
+            crate::log::warn(&format!("versions that have left their buckets are kept for longer: {error}"));
+        }
         if let Err(error) = deletion::delete_due(store).await {
             crate::log::warn(&format!("discarded blobs were not deleted: {error}"));
         }

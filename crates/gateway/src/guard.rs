@@ -13,6 +13,8 @@ pub enum Guard {
     RollbackWindow,
     /// Bytes of unfinished writes are deleted a second time.
     SecondDelete,
+    /// Garbage is kept for a time, for a catalog that is restored.
+    Retention,
 }
 
 /// Returns true if a check is made, which is always so outside simulations.

@@ -176,7 +176,7 @@ mod tests {
         let ObjectName::Own(name) = place.name else { panic!("the name is not one of the gateway") };
         let intent = (keys::intent(&place), Bytes::copy_from_slice(&blob));
         let complete = (keys::blob(&blob), BlobHead::complete(vec![place.clone()]).encode());
-        let garbage = Garbage { blob, reason: Reason::Discarded, switched: 0 };
+        let garbage = Garbage { blob, reason: Reason::Discarded, switched: 0, window_ms: 0 };
         let discarded = (keys::garbage(5, &place), garbage.encode());
         for (before, after) in [(&intent, &complete), (&complete, &discarded), (&intent, &discarded)] {
             for seek in 0..4 {

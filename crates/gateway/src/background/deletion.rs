@@ -1,4 +1,4 @@
-//! Deletes discarded bytes, such as the sources of moves after `keep_source`, and gives up the blobs of processes that
+//! Deletes garbage that is not kept any longer, such as the sources of moves, and gives up the blobs of processes that
 //! have ended.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use crate::ambient::now_ms;
 use crate::body::blob::text;
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
 use crate::catalog::embedded::head_only;
-use crate::catalog::{Catalog, CatalogError, Transaction, Value};
+use crate::catalog::{Catalog, CatalogError, Transaction, Value, unless_in_doubt};
 use crate::guard::{self, Guard};
 use crate::lease::is_alive;
 use crate::object::Store;
@@ -32,8 +32,14 @@ struct Entry {
 /// Number of entries that are read at a time.
 const PAGE: usize = 1000;
 
-/// Reads the next entries whose time has come.
+/// Returns the time in milliseconds for which garbage is kept.
+pub fn retention_ms<C: Catalog>(store: &Store<C>) -> u64 {
+    if guard::is_made(Guard::Retention) { store.retain_ms } else { 0 }
+}
+
+/// Reads the next entries whose bytes are not kept any longer.
 fn due<C: Catalog>(store: &Store<C>, from: Bound<&[u8]>, now_ms: u64) -> Result<Vec<Entry>, CatalogError> {
+    let retain_ms = retention_ms(store);
     let mut scan = store.catalog.scan();
     scan.seek(from)?;
     let mut found = Vec::new();
@@ -42,7 +48,8 @@ fn due<C: Catalog>(store: &Store<C>, from: Bound<&[u8]>, now_ms: u64) -> Result<
         && found.len() < PAGE
     {
         match (keys::parse_garbage(&key), Garbage::decode(&row.head)) {
-            (Some((at_ms, _)), _) if at_ms > now_ms => break,
+            (Some((at_ms, _)), _) if at_ms.saturating_add(retain_ms) > now_ms => break,
+            (_, Some(garbage)) if garbage.window_ms > now_ms => {}
             (Some((_, location)), Some(garbage)) => found.push(Entry { key, location, garbage }),
             _ => {}
         }
@@ -115,12 +122,46 @@ pub async fn delete_due_at<C: Catalog>(store: &Store<C>, now_ms: u64) -> Result<
     }
 }
 
+/// Returns false if the blob is in use, and the copy from which it is read does not exist. The bytes of an entry are
+/// then the last ones.
+///
+/// # Errors
+/// Returns the error of the catalog.
+async fn has_other_copy<C: Catalog>(
+    store: &Store<C>,
+    location: &Location,
+    garbage: &Garbage,
+) -> Result<bool, ApiError> {
+    let row = unless_in_doubt(store.catalog.get(&keys::blob(&garbage.blob))).map_err(|e| unavailable(&e))?;
+    let head = row.and_then(|row| BlobHead::decode(&row.head)).filter(|head| head.state == State::Complete);
+    let Some(other) = head.and_then(|head| head.locations.into_iter().find(|other| other != location)) else {
+        return Ok(true);
+    };
+    let tier =
+        |place: &Location| store.blobs.tiers().get(place.tier).map_or("?", |tier| &tier.name).to_string();
+    match store.blobs.exists(&other).await {
+        Ok(true) => Ok(true),
+        found => {
+            let problem = found.map_or_else(|error| error.to_string(), |_| "it does not exist".into());
+            let (blob, other, place) = (text(&garbage.blob), tier(&other), tier(location));
+            crate::log::warn(&format!(
+                "blob {blob}: its copy in tier {place} stays, because the one in tier {other} was not found: {problem}"
+            ));
+            Ok(false)
+        }
+    }
+}
+
 /// Deletes the bytes of an entry. Returns false if their tier fails.
 async fn delete<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Result<bool, ApiError> {
     let Entry { key, location, garbage } = entry;
+    let retain_ms = retention_ms(store);
     let at_ms = keys::parse_garbage(&key).filter(|(_, listed)| *listed == location).map(|(at_ms, _)| at_ms);
-    let is_due = at_ms.is_some_and(|at_ms| at_ms <= now_ms);
+    let is_due = at_ms.is_some_and(|at_ms| at_ms.saturating_add(retain_ms) <= now_ms);
     assert!(is_due, "the bytes at {location} are deleted without an entry whose time has come: {at_ms:?}");
+    if !has_other_copy(store, &location, &garbage).await? {
+        return Ok(true);
+    }
     let epoch = store.epoch();
     let (cancelled, place) = (key.clone(), location.clone());
     // Before the deletion: a row that still named the bytes would send readers to bytes that are gone.
@@ -158,7 +199,8 @@ async fn delete<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Resu
             // A write with an unknown outcome may arrive after the first deletion.
             if garbage.reason == Reason::Unfinished && guard::is_made(Guard::SecondDelete) {
                 let again = Garbage { reason: Reason::Discarded, ..garbage };
-                t.put(keys::garbage(now_ms + REPEAT_MS, &location), head_only(again.encode()));
+                let again_ms = (now_ms + REPEAT_MS).saturating_sub(retain_ms);
+                t.put(keys::garbage(again_ms, &location), head_only(again.encode()));
             }
             Ok(Ok(()))
         })
@@ -187,7 +229,8 @@ pub async fn discard_unfinished<C: Catalog>(store: &Store<C>) -> Result<(), ApiE
             if let Some(session) = writer_of(t, &name)?
                 && !is_alive(t, session, now_ms())?
             {
-                discard_blob(t, &name, 0)?;
+                // Another state of the catalog may have the blob as complete, so it is kept.
+                discard_blob(t, &name, now_ms())?;
             }
             Ok(Ok(()))
         });

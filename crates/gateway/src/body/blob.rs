@@ -169,6 +169,18 @@ impl Blobs {
         Ok(())
     }
 
+    /// Returns true if the bytes at a place exist.
+    ///
+    /// # Errors
+    /// If the backend fails.
+    pub async fn exists(&self, location: &Location) -> Result<bool, BlobError> {
+        match self.tier(location)?.store.head(&location.path()).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Reads a range of the bytes at a place, without verification.
     ///
     /// # Errors

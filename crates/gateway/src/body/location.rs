@@ -159,6 +159,8 @@ pub struct Garbage {
     /// Value of [`BlobHead::switched`] when the entry was made. An entry for a location of a blob that was moved since
     /// is outdated: the later move has made another one.
     pub switched: u64,
+    /// Time in Unix milliseconds until which a move can be rolled back; 0 if there is none.
+    pub window_ms: u64,
 }
 
 impl Garbage {
@@ -168,6 +170,7 @@ impl Garbage {
         let mut out = self.blob.to_vec();
         out.push(reason);
         put_number(&mut out, self.switched);
+        put_number(&mut out, self.window_ms);
         out.into()
     }
 
@@ -175,8 +178,8 @@ impl Garbage {
     pub fn decode(bytes: &[u8]) -> Option<Garbage> {
         let mut reader = Reader(bytes);
         let (blob, reason) = (reader.array()?, *Reason::ALL.get(usize::from(reader.byte()?))?);
-        let switched = reader.number()?;
-        reader.0.is_empty().then_some(Garbage { blob, reason, switched })
+        let (switched, window_ms) = (reader.number()?, reader.number()?);
+        reader.0.is_empty().then_some(Garbage { blob, reason, switched, window_ms })
     }
 }
 
@@ -264,10 +267,10 @@ mod tests {
     #[test]
     fn an_entry_survives_a_round_trip() {
         for reason in Reason::ALL {
-            let entry = Garbage { blob: [3; 16], reason, switched: 300 };
+            let entry = Garbage { blob: [3; 16], reason, switched: 300, window_ms: 5 };
             assert_eq!(Garbage::decode(&entry.encode()), Some(entry));
         }
-        assert_eq!((Garbage::decode(&[3; 18]), Garbage::decode(&[1; 3])), (None, None));
+        assert_eq!((Garbage::decode(&[3; 19]), Garbage::decode(&[1; 3])), (None, None));
     }
 
     #[test]

@@ -98,6 +98,10 @@ impl Catalog for AnyCatalog {
         }
     }
 
+    fn is_full(&self) -> bool {
+        self.engine().is_some_and(|engine| engine.is_full())
+    }
+
     fn is_shared(&self) -> bool {
         matches!(self, AnyCatalog::Postgres(_))
     }

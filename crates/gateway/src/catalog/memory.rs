@@ -59,6 +59,18 @@ impl MemoryCatalog {
         MemoryCatalog { is_shared: true, ..MemoryCatalog::default() }
     }
 
+    /// Returns a copy of all rows.
+    #[cfg(test)]
+    pub fn back_up(&self) -> BTreeMap<Vec<u8>, Value> {
+        self.lock().clone()
+    }
+
+    /// Replaces all rows.
+    #[cfg(test)]
+    pub fn restore(&self, rows: BTreeMap<Vec<u8>, Value>) {
+        *self.lock() = rows;
+    }
+
     fn lock(&self) -> MutexGuard<'_, Map> {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }

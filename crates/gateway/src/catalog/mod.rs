@@ -156,6 +156,11 @@ pub trait Transaction {
     /// Lets the transaction use the reserve of a full disk, because it helps to free space.
     fn use_reserve(&mut self) {}
 
+    /// Returns true if the disk has too little free space for writes.
+    fn is_full(&self) -> bool {
+        false
+    }
+
     /// Ends the file that receives the writes, so that its garbage can be removed.
     fn end_segment(&mut self) {}
 
@@ -213,6 +218,11 @@ pub trait Catalog: Send + Sync + 'static {
 
     /// Returns true if other processes use the catalog at the same time.
     fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Returns true if the disk has too little free space for writes.
+    fn is_full(&self) -> bool {
         false
     }
 }

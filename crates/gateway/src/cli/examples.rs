@@ -15,6 +15,12 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("adopt", &["plimsoll-gateway adopt gateway.toml --tier cold --bucket photos --dry-run"]),
     ("release", &["plimsoll-gateway release gateway.toml --bucket photos --tier cold --dry-run"]),
     ("rollback", &["plimsoll-gateway rollback gateway.toml --bucket photos --dry-run"]),
+    (
+        "undelete",
+        &[
+            "plimsoll-gateway undelete --data /var/lib/plimsoll --bucket photos --prefix 2026/ --at 2h --dry-run",
+        ],
+    ),
     ("sweep", &["plimsoll-gateway sweep gateway.toml"]),
     ("rebuild-index", &["plimsoll-gateway rebuild-index --data /var/lib/plimsoll"]),
 ];

@@ -12,6 +12,7 @@ mod run;
 mod scrub;
 mod status;
 mod sweep;
+mod undelete;
 
 use std::process::ExitCode;
 
@@ -41,6 +42,8 @@ enum Command {
     Release(release::Arguments),
     /// Return moved blobs to the tiers that they came from, while their sources exist
     Rollback(rollback::Arguments),
+    /// Bring objects back that were deleted or replaced, while they are kept
+    Undelete(undelete::Arguments),
     /// Find objects in the tiers that the catalog does not know, and delete them with --delete
     Sweep(sweep::Arguments),
     /// Build the index of the catalog again from the log
@@ -92,6 +95,7 @@ pub fn main() -> ExitCode {
         Command::Adopt(arguments) => adopt::adopt(arguments),
         Command::Release(arguments) => release::release(arguments),
         Command::Rollback(arguments) => rollback::rollback(arguments),
+        Command::Undelete(arguments) => undelete::undelete(arguments),
         Command::Sweep(arguments) => sweep::sweep(arguments),
         Command::RebuildIndex(arguments) => rebuild::rebuild(arguments),
     };

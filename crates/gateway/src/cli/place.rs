@@ -20,7 +20,7 @@ use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
 use crate::catalog::embedded::recovery::Recovery;
 use crate::catalog::embedded::snapshot::Snapshot;
 use crate::catalog::postgres::{Access, PostgresCatalog};
-use crate::config::{CatalogPlace, Config, DayLimits, MAX_INLINE, PackRule};
+use crate::config::{CatalogPlace, Config, DayLimits, MAX_INLINE, PackRule, RETAIN_MS};
 use crate::log::note;
 use crate::mover::rules::{Packing, Rule, Rules};
 use crate::object::Bodies;
@@ -85,6 +85,11 @@ impl StoreArguments {
     /// Selects the store with these settings.
     pub fn of_file(file: &Path) -> StoreArguments {
         StoreArguments { file: Some(file.to_path_buf()), data: None }
+    }
+
+    /// Returns true if a file has the settings.
+    pub fn has_file(&self) -> bool {
+        self.file.is_some()
     }
 
     /// Returns the argument, for messages.
@@ -262,6 +267,7 @@ impl StoreArguments {
             inline: config.inline,
             reads,
             classes,
+            retain_ms: config.retain_ms,
         };
         let (catalog, tables) = (Arc::new(catalog), config.tiers);
         Ok(Opened { catalog, bodies, rules, reads_file, backends: stores, tables, recovery })
@@ -390,6 +396,7 @@ fn of_directory(catalog: &CatalogPlace) -> Config {
         cache: CacheSettings::default(),
         prices: Vec::new(),
         budget: DayLimits::default(),
+        retain_ms: RETAIN_MS,
     }
 }
 

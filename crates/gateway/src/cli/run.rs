@@ -27,6 +27,7 @@ use crate::catalog::embedded::recovery::Recovery;
 use crate::credentials;
 use crate::log::note;
 use crate::metrics::{self, RequestMetrics};
+use crate::mover::condition::parse_time_ms;
 use crate::mover::rules::Rules;
 use crate::object::Store;
 use crate::request_log::RequestLog;
@@ -84,6 +85,13 @@ pub struct Arguments {
     /// Length of a day of lifecycle rules, for tests
     #[arg(long, value_name = "TIME", default_value = "24h", hide = true)]
     lifecycle_day: String,
+    /// Time for which deleted and replaced objects are kept, so that `undelete` can bring them back; with FILE, the
+    /// setting retain.deleted [default: 7d]
+    #[arg(long, value_name = "TIME")]
+    retain: Option<String>,
+    /// Serve, but move nothing and delete nothing from the tiers
+    #[arg(long)]
+    no_deletes: bool,
     /// Time between two searches for blobs to move
     #[arg(long, value_name = "TIME", default_value = "60s")]
     move_every: String,
@@ -210,6 +218,16 @@ fn observers(
     Ok(observers)
 }
 
+/// Returns the time for which garbage is kept; `None` if the settings have it.
+fn retain_ms(arguments: &Arguments) -> Result<Option<u64>, Exit> {
+    let Some(text) = &arguments.retain else { return Ok(None) };
+    if arguments.place.has_file() {
+        return Err(Exit::input("--retain: the setting retain.deleted of FILE has this time"));
+    }
+    let ms = parse_time_ms(text).map_err(|e| Exit::input(format!("--retain: {e}")))?;
+    Ok(Some(ms))
+}
+
 /// Returns the settings of the work in the background.
 fn work_settings(
     arguments: &Arguments,
@@ -226,6 +244,7 @@ fn work_settings(
         rules: Rules { day_ms, ..rules },
         move_every_ms: ms("--move-every", &arguments.move_every)?,
         reads_file,
+        is_idle: arguments.no_deletes,
         survey: arguments.metrics_listen.is_some().then(Arc::default),
     })
 }
@@ -242,6 +261,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         _ => None,
     };
     let catalog_settings = catalog_settings(arguments)?;
+    let retain_ms = retain_ms(arguments)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let listener = listen_on(&arguments.listen).map_err(|e| {
         let address = &arguments.listen;
@@ -255,7 +275,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let address = listener.local_addr().map_err(Exit::store)?;
     let opened = place.open(catalog_settings)?;
     let reload_tiers = opened.reload_tiers();
-    let Opened { catalog, bodies, rules, reads_file, recovery, .. } = opened;
+    let Opened { catalog, mut bodies, rules, reads_file, recovery, .. } = opened;
+    if let Some(retain_ms) = retain_ms {
+        bodies.retain_ms = retain_ms;
+    }
     report(&recovery);
     let tariffs = rules.tariffs.clone();
     let work = work_settings(arguments, rules, reads_file.clone())?;

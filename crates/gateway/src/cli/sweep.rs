@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use plimsoll_base::clock::SECOND;
-use plimsoll_base::units::parse_duration;
 
 use super::Exit;
 use super::out::say;
@@ -12,6 +10,7 @@ use super::place::{Opened, StoreArguments};
 use crate::ambient::now_ms;
 use crate::body::location::Location;
 use crate::config::Config;
+use crate::mover::condition::{parse_time_ms, show_time_ms};
 use crate::sweep::{Objects, begun_before, existing, list, remove_known};
 
 /// Arguments of `plimsoll-gateway sweep`.
@@ -22,9 +21,10 @@ pub struct Arguments {
     /// Delete the orphans; without this option, they are only counted
     #[arg(long)]
     delete: bool,
-    /// Ignore objects whose upload began less than this time ago
-    #[arg(long, value_name = "TIME", default_value = "24h")]
-    older_than: String,
+    /// Ignore objects whose upload began less than this time ago; at least retain.deleted [default: the same, and at
+    /// least 24h]
+    #[arg(long, value_name = "TIME")]
+    older_than: Option<String>,
     /// Delete nothing if more than this share of the gateway's objects in a tier are orphans, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
     max_share: f64,
@@ -53,14 +53,12 @@ struct Swept {
 pub fn sweep(arguments: &Arguments) -> Result<(), Exit> {
     let place = &arguments.place;
     place.must_exist()?;
-    let age_ns =
-        parse_duration(&arguments.older_than).map_err(|e| Exit::input(format!("--older-than: {e}")))?;
     if !(0.0..=100.0).contains(&arguments.max_share) {
         return Err(Exit::input("--max-share: use a number from 0 to 100"));
     }
-    let before_ms = now_ms().saturating_sub(age_ns / (SECOND / 1000));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
     let config = place.config()?;
+    let before_ms = now_ms().saturating_sub(least_age_ms(arguments, config.retain_ms)?);
     // The tiers are listed before the catalog is read.
     let listed = runtime.block_on(list_all(place, &config))?;
     let (_snapshot, opened) = place.open_copy(config)?;
@@ -104,6 +102,22 @@ pub fn sweep(arguments: &Arguments) -> Result<(), Exit> {
             arguments.max_share
         ))),
     }
+}
+
+/// Returns the age from which an object can be an orphan, in milliseconds. Younger ones may belong to a catalog that is
+/// restored, or that has lost its end.
+fn least_age_ms(arguments: &Arguments, retain_ms: u64) -> Result<u64, Exit> {
+    /// Milliseconds of a day.
+    const DAY_MS: u64 = 86_400_000;
+    let Some(text) = &arguments.older_than else { return Ok(retain_ms.max(DAY_MS)) };
+    let age_ms = parse_time_ms(text).map_err(|e| Exit::input(format!("--older-than: {e}")))?;
+    if age_ms < retain_ms {
+        let kept = show_time_ms(retain_ms);
+        return Err(Exit::input(format!(
+            "--older-than {text}: use at least {kept}, the setting retain.deleted"
+        )));
+    }
+    Ok(age_ms)
 }
 
 /// Lists the gateway's objects of all tiers by name.

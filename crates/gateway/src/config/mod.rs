@@ -30,6 +30,9 @@ pub enum CatalogPlace {
     Database(Box<Database>),
 }
 
+/// Time in milliseconds for which garbage is kept by default.
+pub const RETAIN_MS: u64 = 7 * 86_400_000;
+
 /// Maximum size in bytes of a body in the catalog.
 pub const MAX_INLINE: u64 = 1 << 20;
 
@@ -110,6 +113,8 @@ pub struct Config {
     pub prices: Vec<PathBuf>,
     /// Limits of the cost of all moves of a day.
     pub budget: DayLimits,
+    /// Time in milliseconds for which bytes are kept after they have become garbage.
+    pub retain_ms: u64,
 }
 
 impl Config {
@@ -257,7 +262,8 @@ fn resolve(file: File) -> Result<Config, String> {
     if needs_reads && matches!(catalog, CatalogPlace::Database(_)) {
         return Err("reads_per_day needs a catalog in a directory".into());
     }
-    Ok(Config { catalog, tiers, write, inline, moves, pack, cache, prices, budget })
+    let retain_ms = parse_time_ms(&file.retain.deleted).map_err(|e| format!("retain.deleted: {e}"))?;
+    Ok(Config { catalog, tiers, write, inline, moves, pack, cache, prices, budget, retain_ms })
 }
 
 /// Returns an error if the places of a tier's credentials contradict each other.
@@ -444,6 +450,6 @@ when = "age > 7d"
             assert_eq!(with, without, "{}", claim.line);
             checked += 1;
         }
-        assert_eq!(checked, 10);
+        assert_eq!(checked, 11);
     }
 }

@@ -23,6 +23,25 @@ pub struct File {
     pub prices: PricesTable,
     #[serde(default)]
     pub budget: BudgetTable,
+    #[serde(default)]
+    pub retain: RetainTable,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetainTable {
+    #[serde(default = "default_retention")]
+    pub deleted: String,
+}
+
+impl Default for RetainTable {
+    fn default() -> RetainTable {
+        RetainTable { deleted: default_retention() }
+    }
+}
+
+fn default_retention() -> String {
+    "7d".into()
 }
 
 #[derive(Debug, Default, Deserialize)]

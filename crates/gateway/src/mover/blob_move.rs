@@ -7,6 +7,7 @@ use super::pack;
 use super::planned_move::{Move, MoveError, Outcome};
 use super::switch::{give_up, switch, unchanged};
 use super::verify::verify_blob;
+use crate::ambient::now_ms;
 use crate::body::blob::new_name;
 use crate::body::error::BlobError;
 use crate::body::location::Location;
@@ -49,9 +50,9 @@ pub async fn execute<C: Catalog>(store: &Store<C>, plan: &Move) -> Result<Outcom
         Ok(crcs) => switch(store, plan, epoch, target, is_new, &crcs).await,
         Err(error) => {
             if is_new {
-                let blob = plan.blob;
+                let (blob, at_ms) = (plan.blob, now_ms().saturating_sub(store.retain_ms));
                 let given_up = store.transact_in(epoch, 64, move |t| {
-                    give_up(t, &blob, &destination);
+                    give_up(t, &blob, &destination, at_ms);
                     Ok(Ok(()))
                 });
                 given_up.await.map_err(MoveError::Catalog)?;
@@ -123,7 +124,8 @@ pub async fn give_up_unfinished<C: Catalog>(store: &Store<C>) -> Result<(), Move
     for (place, blob) in unfinished {
         let given_up = store.transact_in(epoch, 64, move |t| {
             if t.get(&keys::intent(&place))?.is_some() {
-                give_up(t, &blob, &place);
+                // Another state of the catalog may use these bytes, so they are kept.
+                give_up(t, &blob, &place, now_ms());
             }
             Ok(Ok(()))
         });

@@ -48,6 +48,16 @@ pub fn parse_time_ms(text: &str) -> Result<u64, String> {
         .map_err(|_| format!("'{text}' is not a time; write it as 7d, 12h or 90s"))
 }
 
+/// Returns a time in milliseconds as text: in days if it has no other part.
+pub fn show_time_ms(ms: u64) -> String {
+    /// Milliseconds of a day.
+    const DAY_MS: u64 = 86_400_000;
+    match ms {
+        1.. if ms.is_multiple_of(DAY_MS) => format!("{}d", ms / DAY_MS),
+        _ => show_duration(ms.saturating_mul(1_000_000)),
+    }
+}
+
 /// Parses a number of reads per day.
 fn parse_rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate >= 0.0);

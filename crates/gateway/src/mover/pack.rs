@@ -12,6 +12,7 @@ use super::candidate::Candidate;
 use super::pack_reader::Sources;
 use super::planned_move::MoveError;
 use super::verify::verify_blob;
+use crate::ambient::now_ms;
 use crate::body::blob::{BlobWriter, new_name};
 use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, BlobName, Location};
@@ -20,7 +21,7 @@ use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value, unless_in_doubt};
 use crate::object::body::BodyError;
 use crate::object::discard::discard_row;
-use crate::object::garbage::{GRACE_MS, discard_blob};
+use crate::object::garbage::{after_reads, discard_blob};
 use crate::object::live::{self, Live};
 use crate::object::row::{Body, Head, Properties};
 use crate::object::write::NewBlob;
@@ -212,17 +213,18 @@ async fn switch<C: Catalog>(
     let value = Value { head: head.encode(), properties: properties.into(), body: Bytes::new() };
     let bytes = written.slices.iter().map(|(_, slice)| slice.size).sum();
     let records = written.slices.len() as u64;
-    let empty = Live { open: true, size: written.size, records, live: 0, live_bytes: 0, bytes };
+    let empty = Live { open: true, size: written.size, records, live: 0, live_bytes: 0, bytes, retained: 0 };
     let recorded = store.transact_in(epoch, 4096, move |t| {
         let is_ours = NewBlob { name, value }.record(t)?;
         if is_ours {
-            live::store(t, &name, empty)?;
+            live::store(t, &name, empty, after_reads())?;
         }
         Ok(Ok(is_ours))
     });
     if !recorded.await.map_err(MoveError::Catalog)? {
         return Ok(Packed::default());
     }
+    let retain_ms = store.retain_ms;
     let mut packed = Packed::default();
     let last = written.slices.len().saturating_sub(1) / ROWS;
     for (number, chunk) in written.slices.chunks(ROWS).enumerate() {
@@ -230,7 +232,7 @@ async fn switch<C: Catalog>(
             chunk.iter().map(|(index, slice)| (job.candidates[*index].clone(), *slice)).collect();
         let is_last = number == last;
         let switched = store.transact_in(epoch, ROWS * 300, move |t| {
-            let switched = switch_rows(t, &name, &rows)?;
+            let switched = switch_rows(t, &name, &rows, retain_ms)?;
             if is_last {
                 close(t, &name)?;
             }
@@ -248,6 +250,7 @@ fn switch_rows(
     t: &mut dyn Transaction,
     pack_file: &BlobName,
     rows: &[(Candidate, Slice)],
+    retain_ms: u64,
 ) -> Result<Packed, CatalogError> {
     let mut packed = Packed::default();
     // Rows must not refer to a pack file that was closed without them, and may be deleted.
@@ -260,8 +263,11 @@ fn switch_rows(
         };
         let Some((head, _)) = unchanged(candidate, &value) else { continue };
         match &head.body {
-            Body::Blob(name) => discard_blob(t, name, candidate.keep_source_ms.max(GRACE_MS))?,
-            _ => discard_row(t, &head, &row)?,
+            Body::Blob(name) => {
+                let kept_ms = candidate.keep_source_ms.saturating_sub(retain_ms);
+                discard_blob(t, name, after_reads().max(now_ms() + kept_ms))?;
+            }
+            _ => discard_row(t, &head, &row, after_reads())?,
         }
         let head = Head { body: Body::Slice(*slice), ..head };
         let value = Value { head: head.encode(), body: Bytes::new(), ..value };
@@ -271,14 +277,14 @@ fn switch_rows(
     }
     live.live += packed.objects;
     live.live_bytes += packed.bytes;
-    live::store(t, pack_file, live)?;
+    live::store(t, pack_file, live, after_reads())?;
     Ok(packed)
 }
 
 /// Closes a pack file: from now on it is deleted when no object refers to it.
 fn close(t: &mut dyn Transaction, pack_file: &BlobName) -> Result<(), CatalogError> {
     match live::load(t, pack_file)? {
-        Some(live) if live.open => live::store(t, pack_file, Live { open: false, ..live }),
+        Some(live) if live.open => live::store(t, pack_file, Live { open: false, ..live }, after_reads()),
         _ => Ok(()),
     }
 }

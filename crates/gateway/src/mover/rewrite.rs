@@ -61,6 +61,10 @@ pub fn load_pack_files<C: Catalog>(
     for (name, live) in all_pack_files(store)? {
         let Some(head) = complete_blob(store, &name)?.filter(|_| !live.open) else { continue };
         count_blob(stock, &head, live.size);
+        // Only versions that have left their buckets refer to it.
+        if live.live == 0 {
+            continue;
+        }
         let Some(place) = head.locations.first() else { continue };
         *similar.entry((place.tier, size_class(&live, packing))).or_default() += 1;
         let gate = packing.gates.get(&place.tier);

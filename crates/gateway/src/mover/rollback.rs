@@ -85,7 +85,7 @@ pub async fn roll_back<C: Catalog>(store: &Store<C>, one: Reversible) -> Result<
         for place in &head.locations[1..] {
             assert!(*place != source, "a rollback of blob {name} would delete its source");
             let (blob, reason, switched) = (planned.blob, Reason::Discarded, head.switched);
-            let garbage = Garbage { blob, reason, switched };
+            let garbage = Garbage { blob, reason, switched, window_ms: 0 };
             t.put(keys::garbage(now_ms(), place), head_only(garbage.encode()));
         }
         value.head = head.encode();

@@ -24,11 +24,11 @@ pub fn unchanged(t: &mut dyn Transaction, plan: &Move) -> Result<Option<(BlobHea
     head.map(|head| Ok((head, t.value(&row)?))).transpose()
 }
 
-/// Puts bytes that no row refers to on the list of bytes to delete.
-pub fn give_up(t: &mut dyn Transaction, blob: &BlobName, destination: &Location) {
+/// Puts bytes that no row refers to on the list of garbage, which they are from `at_ms` on, in Unix milliseconds.
+pub fn give_up(t: &mut dyn Transaction, blob: &BlobName, destination: &Location, at_ms: u64) {
     t.delete(keys::intent(destination));
-    let garbage = Garbage { blob: *blob, reason: Reason::Unfinished, switched: 0 };
-    t.put(keys::garbage(now_ms(), destination), head_only(garbage.encode()));
+    let garbage = Garbage { blob: *blob, reason: Reason::Unfinished, switched: 0, window_ms: 0 };
+    t.put(keys::garbage(at_ms, destination), head_only(garbage.encode()));
 }
 
 /// Makes a location the first location of the blob. `with_intent` is true if the move has created the location.
@@ -45,18 +45,20 @@ pub async fn switch<C: Catalog>(
 ) -> Result<Outcome, MoveError> {
     let plan = plan.clone();
     let crcs: Bytes = crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect::<Vec<u8>>().into();
+    let retain_ms = store.retain_ms;
     let switched = store.transact_in(epoch, 256, move |t| {
         let has_intent = t.get(&keys::intent(&target))?.is_some() || !guard::is_made(Guard::Intent);
         let is_ours = !with_intent || has_intent;
         let Some((head, mut value)) = unchanged(t, &plan)?.filter(|_| is_ours) else {
             if is_ours && with_intent {
-                give_up(t, &plan.blob, &target);
+                give_up(t, &plan.blob, &target, now_ms().saturating_sub(retain_ms));
             }
             return Ok(Ok(Outcome::Changed));
         };
         // The window begins with the switch: until then, reads use the source, however long the copy has taken.
         let window_ms = if guard::is_made(Guard::RollbackWindow) { plan.keep_source_ms } else { 0 };
-        let at = now_ms() + window_ms;
+        let now_ms = now_ms();
+        let at_ms = now_ms + window_ms.saturating_sub(retain_ms);
         let sources = head.locations.iter().filter(|place| **place != target).cloned();
         let head = head.with_locations(std::iter::once(target.clone()).chain(sources).collect());
         let (name, next) = (text(&plan.blob), plan.version + 1);
@@ -64,8 +66,9 @@ pub async fn switch<C: Catalog>(
         assert_eq!(head.locations[0], target, "a move of blob {name} would leave its destination unused");
         for source in &head.locations[1..] {
             assert!(*source != target, "a move of blob {name} would delete its destination");
-            let garbage = Garbage { blob: plan.blob, reason: Reason::Moved, switched: head.switched };
-            t.put(keys::garbage(at, source), head_only(garbage.encode()));
+            let (blob, reason, switched) = (plan.blob, Reason::Moved, head.switched);
+            let garbage = Garbage { blob, reason, switched, window_ms: now_ms + window_ms };
+            t.put(keys::garbage(at_ms, source), head_only(garbage.encode()));
         }
         value.head = head.encode();
         value.properties = crcs;

@@ -9,6 +9,8 @@ use plimsoll_server::reserve::Memory;
 use super::planned_move::{Move, MoveError, Outcome};
 use super::switch::switch;
 use super::{execute, give_up_unfinished};
+use crate::ambient::now_ms;
+use crate::background::deletion::delete_due_at;
 use crate::body::blob::Blobs;
 use crate::body::blob::new_name;
 use crate::body::cache::{Cache, CacheSettings};
@@ -45,7 +47,14 @@ impl World {
         };
         let cache = Cache::open(&CacheSettings::default()).unwrap();
         let blobs = Blobs::new(Tiers::new(BTreeMap::from([(0, tier(0)), (1, tier(1))])), cache);
-        let bodies = Bodies { blobs, write_tiers: vec![0], inline: 0, reads: None, classes: BTreeMap::new() };
+        let bodies = Bodies {
+            blobs,
+            write_tiers: vec![0],
+            inline: 0,
+            reads: None,
+            classes: BTreeMap::new(),
+            retain_ms: 0,
+        };
         let catalog = Arc::new(MemoryCatalog::default());
         let store = Store::open(catalog, bodies, Memory::new(u64::MAX)).unwrap();
         let blob = new_name();
@@ -176,4 +185,22 @@ async fn a_start_gives_up_unfinished_moves() {
         give_up_unfinished(&world.store).await.unwrap();
         assert_eq!(world.lists(), (vec![(place.clone(), Reason::Unfinished)], 0));
     }
+}
+
+/// Regression test: a restored catalog has deleted the last copies of objects.
+#[tokio::test]
+async fn a_source_stays_while_its_copy_does_not_exist() {
+    let world = World::new().await;
+    assert_eq!(execute(&world.store, &world.plan()).await.unwrap(), Outcome::Moved);
+    let copy = world.head().locations[0].path();
+    let bytes = world.tiers[1].get(&copy).await.unwrap().bytes().await.unwrap();
+    world.tiers[1].delete(&copy).await.unwrap();
+    let later = now_ms() + 10_000;
+    delete_due_at(&world.store, later).await.unwrap();
+    assert_eq!((world.head().locations.len(), world.lists().0.len()), (2, 1));
+    assert!(world.tiers[0].head(&world.source.path()).await.is_ok());
+    world.tiers[1].put(&copy, bytes.into()).await.unwrap();
+    delete_due_at(&world.store, later).await.unwrap();
+    assert_eq!((world.head().locations.len(), world.lists().0.len()), (1, 0));
+    assert!(world.tiers[0].head(&world.source.path()).await.is_err());
 }

@@ -71,6 +71,8 @@ pub struct Bucket {
     encoded: Bytes,
     /// True if the bucket was deleted. Transactions set and check it, one after the other.
     deleted: Arc<AtomicBool>,
+    /// True if versions that leave the bucket are kept for a time.
+    pub keeps_removed: bool,
 }
 
 impl AsRef<BucketInfo> for Bucket {
@@ -80,7 +82,12 @@ impl AsRef<BucketInfo> for Bucket {
 }
 
 impl Bucket {
-    fn new(name: &str, encoded: Bytes, deleted: Arc<AtomicBool>) -> Result<Bucket, CatalogError> {
+    fn new(
+        name: &str,
+        encoded: Bytes,
+        deleted: Arc<AtomicBool>,
+        keeps_removed: bool,
+    ) -> Result<Bucket, CatalogError> {
         let document: Document = intact(serde_json::from_slice(&encoded).ok())?;
         let info = BucketInfo {
             created: jiff::Timestamp::from_millisecond(document.created_ms).unwrap_or_default(),
@@ -93,7 +100,7 @@ impl Bucket {
             cors: document.cors,
             lifecycle: document.lifecycle,
         };
-        Ok(Bucket { number: document.number, info, name: name.into(), encoded, deleted })
+        Ok(Bucket { number: document.number, info, name: name.into(), encoded, deleted, keeps_removed })
     }
 
     /// Checks that the bucket still exists. Transactions that write call it. Another process may have changed it, too.
@@ -128,8 +135,8 @@ fn no_bucket() -> ApiError {
 pub struct Buckets(BTreeMap<String, Result<Arc<Bucket>, CatalogError>>);
 
 impl Buckets {
-    /// Reads all buckets.
-    pub fn load(catalog: &impl Catalog) -> Result<Buckets, CatalogError> {
+    /// Reads all buckets. `keeps_removed` is true if versions that leave them are kept for a time.
+    pub fn load(catalog: &impl Catalog, keeps_removed: bool) -> Result<Buckets, CatalogError> {
         let mut buckets = Buckets::default();
         let mut scan = catalog.scan();
         scan.seek(Bound::Included(keys::BUCKETS))?;
@@ -137,8 +144,9 @@ impl Buckets {
             let Some(name) = key.strip_prefix(keys::BUCKETS) else { break };
             let name = String::from_utf8_lossy(name).into_owned();
             let document = catalog.value(&key, &row);
-            let bucket = match document.and_then(|value| Bucket::new(&name, value.properties, Arc::default()))
-            {
+            let bucket = document
+                .and_then(|value| Bucket::new(&name, value.properties, Arc::default(), keeps_removed));
+            let bucket = match bucket {
                 Ok(bucket) => Ok(Arc::new(bucket)),
                 Err(error @ CatalogError::Damaged { .. }) => Err(error),
                 Err(error) => return Err(error),
@@ -215,7 +223,7 @@ impl<C: Catalog> Store<C> {
         if let Some(known) = known.filter(|known| known.encoded == encoded) {
             return Ok(Some(Arc::clone(known)));
         }
-        let found = Arc::new(Bucket::new(name, encoded, Arc::default())?);
+        let found = Arc::new(Bucket::new(name, encoded, Arc::default(), self.retain_ms > 0)?);
         self.remember(name, Some(Arc::clone(&found)));
         Ok(Some(found))
     }
@@ -226,7 +234,7 @@ impl<C: Catalog> Store<C> {
     /// If the catalog cannot be read.
     pub fn all_buckets(&self) -> Result<Vec<(String, Arc<Bucket>)>, CatalogError> {
         if self.catalog.is_shared() {
-            return Ok(Buckets::load(&*self.catalog)?.all());
+            return Ok(Buckets::load(&*self.catalog, self.retain_ms > 0)?.all());
         }
         Ok(self.buckets.read().unwrap_or_else(std::sync::PoisonError::into_inner).all())
     }
@@ -264,7 +272,7 @@ impl<C: Catalog> Store<C> {
                 Ok(Ok(encoded))
             })
             .await?;
-        let bucket = Bucket::new(name, encoded, Arc::default()).map_err(for_client)?;
+        let bucket = Bucket::new(name, encoded, Arc::default(), self.retain_ms > 0).map_err(for_client)?;
         self.remember(name, Some(Arc::new(bucket)));
         Ok(())
     }
@@ -347,7 +355,8 @@ impl<C: Catalog> Store<C> {
                 Ok(Ok(encoded))
             })
             .await?;
-        let changed = Bucket::new(name, encoded, Arc::clone(&bucket.deleted)).map_err(for_client)?;
+        let changed = Bucket::new(name, encoded, Arc::clone(&bucket.deleted), self.retain_ms > 0)
+            .map_err(for_client)?;
         self.remember(name, Some(Arc::new(changed)));
         Ok(())
     }

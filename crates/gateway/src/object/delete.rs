@@ -5,12 +5,12 @@ use plimsoll_server::conditions::{DeleteConditions, Existing};
 use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::service::{Deleted, Versioning};
 
-use super::discard::discard_row;
+use super::retained::{Leaving, Removal};
 use super::row::{Body, Head, parse_version_id};
 use super::version::{ObjectAddress, find_version, head_of, in_doubt, value_of_version};
 use super::{Store, keys};
 use crate::ambient::wall_now;
-use crate::catalog::{Catalog, CatalogError, Row, Transaction, Value, unless_in_doubt};
+use crate::catalog::{Catalog, CatalogError, Transaction, Value, unless_in_doubt};
 
 /// Checks the conditions of a delete on a version. A delete marker satisfies only `*`.
 fn check(conditions: &DeleteConditions, head: Option<&Head>) -> Result<(), ApiError> {
@@ -30,6 +30,7 @@ fn delete_current(
     t: &mut dyn Transaction,
     target: &ObjectAddress,
     conditions: &DeleteConditions,
+    removal: Removal,
 ) -> Result<Result<Deleted, ApiError>, CatalogError> {
     let replaced = target.replaced(t, *conditions != DeleteConditions::default())?;
     let current = replaced.current.as_ref();
@@ -40,13 +41,13 @@ fn delete_current(
     if target.bucket.info.versioning == Versioning::Off {
         // Without a row, too: if damage leaves it in doubt whether there is an object, there is none from now on.
         if current.is_some() || replaced.is_in_doubt {
-            target.make_room(t, &replaced)?;
+            target.make_room(t, &replaced, removal)?;
             t.delete(keys::current(number, &target.key));
         }
         return Ok(Ok(Deleted::default()));
     }
     let generation = target.next_generation(t, current)?;
-    let null = target.make_room(t, &replaced)?;
+    let null = target.make_room(t, &replaced, removal)?;
     let marker = Head {
         marker: true,
         null,
@@ -83,7 +84,9 @@ pub fn delete_version(
         }
         return Ok(Ok(Deleted { version: with_version, marker: false }));
     };
-    remove(t, target, &key, &row, &head)?;
+    let is_current = key == keys::current(target.bucket.number, &target.key);
+    let leaving = Leaving { head: &head, row: &row, removal: Removal::Deleted, is_current };
+    remove(t, target, &key, &leaving)?;
     Ok(Ok(Deleted { version: with_version, marker: head.marker }))
 }
 
@@ -92,14 +95,13 @@ fn remove(
     t: &mut dyn Transaction,
     target: &ObjectAddress,
     key: &[u8],
-    row: &Row,
-    head: &Head,
+    leaving: &Leaving<'_>,
 ) -> Result<(), CatalogError> {
     let number = target.bucket.number;
-    discard_row(t, head, row)?;
-    target.forget_generation(t, head.generation)?;
+    target.take_out(t, leaving)?;
+    target.forget_generation(t, leaving.head.generation)?;
     t.delete(key.to_vec());
-    if key == keys::current(number, &target.key) {
+    if leaving.is_current {
         let prefix = keys::noncurrent(number, &target.key);
         if let Some((newest, row)) = t.first(&prefix, &prefix)? {
             let value = match t.get(&newest) {
@@ -125,7 +127,9 @@ pub fn remove_generation(
     if head.generation != generation || target.bucket.check(t)?.is_err() {
         return Ok(false);
     }
-    remove(t, target, key, &row, &head)?;
+    let is_current = key == keys::current(target.bucket.number, &target.key);
+    let leaving = Leaving { head: &head, row: &row, removal: Removal::Expired, is_current };
+    remove(t, target, key, &leaving)?;
     Ok(true)
 }
 
@@ -140,7 +144,7 @@ pub fn expire_generation(
     if !is_same || target.bucket.check(t)?.is_err() {
         return Ok(false);
     }
-    Ok(delete_current(t, target, &DeleteConditions::default())?.is_ok())
+    Ok(delete_current(t, target, &DeleteConditions::default(), Removal::Expired)?.is_ok())
 }
 
 impl<C: Catalog> Store<C> {
@@ -156,7 +160,7 @@ impl<C: Catalog> Store<C> {
                 return Ok(Err(error));
             }
             match version {
-                None => delete_current(t, &target, &conditions),
+                None => delete_current(t, &target, &conditions, Removal::Deleted),
                 Some(version) => delete_version(t, &target, &version, &conditions),
             }
         })

@@ -9,7 +9,8 @@
 //! p UPLOAD PART                     part of an unfinished upload
 //! x BLOB                            blob, and whether it is complete
 //! s BLOB                            pack file, and its bodies in use
-//! g TIME TIER NAME                  bytes of a blob to delete at a time
+//! r TIME BUCKET KEY 1 ~GENERATION   version that has left its bucket at a time, and is kept
+//! g TIME TIER NAME                  bytes of a blob that are garbage from a time on
 //! i TIER NAME                       destination of an unfinished move
 //! t NAME                            number of a tier
 //! d                                 budget of the day for moves
@@ -47,6 +48,8 @@ pub const INTENTS: &[u8] = b"i";
 pub const BLOBS: &[u8] = b"x";
 /// Prefix of the keys of pack files.
 pub const PACK_FILES: &[u8] = b"s";
+/// Prefix of the keys of versions that have left their buckets.
+pub const RETAINED: &[u8] = b"r";
 /// Prefix of the keys of blobs to delete.
 pub const GARBAGE: &[u8] = b"g";
 
@@ -195,12 +198,29 @@ pub fn intent(destination: &Location) -> Vec<u8> {
     [INTENTS, &destination.encode()].concat()
 }
 
-/// Returns the key of bytes to delete at a time in Unix milliseconds.
+/// Returns the key of a version that has left its bucket at a time in Unix milliseconds.
+pub fn retained(at_ms: u64, bucket: u32, key: &str, generation: u64) -> Vec<u8> {
+    [RETAINED, &at_ms.to_be_bytes(), &version(bucket, key, generation)].concat()
+}
+
+/// Returns the time in Unix milliseconds at which a version has left its bucket.
+pub fn retained_since(catalog_key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(catalog_key.get(1..9)?.try_into().ok()?))
+}
+
+/// Returns the time in Unix milliseconds at which a version has left its bucket, the number of that bucket, and the
+/// object's key.
+pub fn parse_retained(catalog_key: &[u8]) -> Option<(u64, u32, String)> {
+    let version = catalog_key.get(9..)?;
+    Some((retained_since(catalog_key)?, bucket_number(version)?, parse_object(version)?.0))
+}
+
+/// Returns the key of bytes that are garbage from a time in Unix milliseconds on.
 pub fn garbage(at_ms: u64, location: &Location) -> Vec<u8> {
     [GARBAGE, &at_ms.to_be_bytes(), &location.encode()].concat()
 }
 
-/// Returns the time in Unix milliseconds and the place of bytes to delete.
+/// Returns the time in Unix milliseconds and the place of bytes that are garbage.
 pub fn parse_garbage(catalog_key: &[u8]) -> Option<(u64, Location)> {
     let time = catalog_key.get(1..9)?.try_into().ok()?;
     Some((u64::from_be_bytes(time), Location::decode(catalog_key.get(9..)?)?))
@@ -229,6 +249,7 @@ mod tests {
     fn newer_versions_come_first() {
         assert!(current(1, "k") < version(1, "k", 9) && version(1, "k", 9) < version(1, "k", 8));
         assert_eq!(parse_upload(&upload(3, "k", &[7; 16])), Some(("k".into(), [7; 16])));
+        assert_eq!(parse_retained(&retained(5, 3, "a\0b", 7)), Some((5, 3, "a\0b".into())));
         let place = Location::new(3, [9; 16]);
         assert_eq!(parse_garbage(&garbage(5, &place)), Some((5, place)));
     }

@@ -4,8 +4,10 @@
 use bytes::Bytes;
 
 use super::codec::{Reader, put_number};
-use super::garbage::{GRACE_MS, discard_blob};
+pub use super::garbage::after_reads;
+use super::garbage::discard_blob;
 use super::keys;
+use crate::ambient::now_ms;
 use crate::body::location::BlobName;
 use crate::body::pack_file::Slice;
 use crate::catalog::embedded::head_only;
@@ -26,13 +28,15 @@ pub struct Live {
     pub live_bytes: u64,
     /// Size of all bodies in bytes.
     pub bytes: u64,
+    /// Number of bodies of versions that have left their buckets, and are kept.
+    pub retained: u64,
 }
 
 impl Live {
     /// Encodes the counts.
     pub fn encode(&self) -> Bytes {
         let mut out = vec![u8::from(self.open)];
-        for number in [self.size, self.records, self.live, self.live_bytes, self.bytes] {
+        for number in [self.size, self.records, self.live, self.live_bytes, self.bytes, self.retained] {
             put_number(&mut out, number);
         }
         out.into()
@@ -48,6 +52,7 @@ impl Live {
             live: reader.number()?,
             live_bytes: reader.number()?,
             bytes: reader.number()?,
+            retained: reader.number()?,
         })
     }
 
@@ -64,22 +69,64 @@ pub fn load(t: &mut dyn Transaction, pack_file: &BlobName) -> Result<Option<Live
     row.map(|row| intact(Live::decode(&row.head))).transpose()
 }
 
-/// Stores the counts of a pack file. A pack file that no object refers to, and that is complete, is discarded.
-pub fn store(t: &mut dyn Transaction, pack_file: &BlobName, live: Live) -> Result<(), CatalogError> {
-    if live.live > 0 || live.open {
+/// Stores the counts of a pack file. A pack file that no object refers to, and that is complete, is garbage from
+/// `at_ms` on, in Unix milliseconds.
+pub fn store(
+    t: &mut dyn Transaction,
+    pack_file: &BlobName,
+    live: Live,
+    at_ms: u64,
+) -> Result<(), CatalogError> {
+    if live.live + live.retained > 0 || live.open {
         t.put(keys::pack_file(pack_file), head_only(live.encode()));
         return Ok(());
     }
     t.delete(keys::pack_file(pack_file));
-    discard_blob(t, pack_file, GRACE_MS)
+    discard_blob(t, pack_file, at_ms)
 }
 
-/// Records that an object does not refer to a slice any more.
-pub fn release(t: &mut dyn Transaction, slice: &Slice) -> Result<(), CatalogError> {
+/// Records that an object does not refer to a slice any more. If it was the last one, the pack file is garbage from
+/// `at_ms` on, in Unix milliseconds.
+pub fn release(t: &mut dyn Transaction, slice: &Slice, at_ms: u64) -> Result<(), CatalogError> {
     let Some(mut live) = load(t, &slice.pack_file)? else { return Ok(()) };
     live.live = live.live.saturating_sub(1);
     live.live_bytes = live.live_bytes.saturating_sub(slice.size);
-    store(t, &slice.pack_file, live)
+    store(t, &slice.pack_file, live, at_ms)
+}
+
+/// Records that the version that refers to a slice has left its bucket, and is kept.
+///
+/// # Errors
+/// If the catalog cannot be read.
+pub fn retain(t: &mut dyn Transaction, slice: &Slice) -> Result<(), CatalogError> {
+    let Some(mut live) = load(t, &slice.pack_file)? else { return Ok(()) };
+    live.live = live.live.saturating_sub(1);
+    live.live_bytes = live.live_bytes.saturating_sub(slice.size);
+    live.retained += 1;
+    store(t, &slice.pack_file, live, now_ms())
+}
+
+/// Records that a version that has left its bucket is back.
+///
+/// # Errors
+/// If the catalog cannot be read.
+pub fn revive(t: &mut dyn Transaction, slice: &Slice) -> Result<(), CatalogError> {
+    let Some(mut live) = load(t, &slice.pack_file)? else { return Ok(()) };
+    live.retained = live.retained.saturating_sub(1);
+    live.live += 1;
+    live.live_bytes += slice.size;
+    store(t, &slice.pack_file, live, now_ms())
+}
+
+/// Records that a version that has left its bucket is not kept any longer. If it was the last one that refers to the
+/// pack file, the pack file is garbage from `at_ms` on, in Unix milliseconds.
+///
+/// # Errors
+/// If the catalog cannot be read.
+pub fn let_go(t: &mut dyn Transaction, slice: &Slice, at_ms: u64) -> Result<(), CatalogError> {
+    let Some(mut live) = load(t, &slice.pack_file)? else { return Ok(()) };
+    live.retained = live.retained.saturating_sub(1);
+    store(t, &slice.pack_file, live, at_ms)
 }
 
 #[cfg(test)]
@@ -88,7 +135,8 @@ mod tests {
 
     #[test]
     fn counts_survive_a_round_trip() {
-        let live = Live { open: true, size: 1 << 40, records: 4, live: 3, live_bytes: 2, bytes: 8 };
+        let live =
+            Live { open: true, size: 1 << 40, records: 4, live: 3, live_bytes: 2, bytes: 8, retained: 5 };
         assert_eq!(Live::decode(&live.encode()), Some(live));
         assert_eq!((live.share(), Live::decode(&[])), (0.25, None));
     }

@@ -17,10 +17,12 @@ pub mod live;
 mod multipart;
 pub mod read;
 pub mod reads;
+pub mod retained;
 pub mod row;
 mod service;
 #[cfg(test)]
 mod slow_reader_tests;
+pub mod undelete;
 pub mod version;
 pub mod write;
 
@@ -53,6 +55,8 @@ pub struct Bodies {
     pub reads: Option<Arc<Reads>>,
     /// Numbers of the tiers of the storage classes that lifecycle rules may name.
     pub classes: BTreeMap<String, u16>,
+    /// Time in milliseconds for which bytes are kept after they have become garbage.
+    pub retain_ms: u64,
 }
 
 /// A store of objects over a catalog and blobs.
@@ -67,6 +71,8 @@ pub struct Store<C> {
     pub reads: Option<Arc<Reads>>,
     /// Numbers of the tiers of the storage classes that lifecycle rules may name.
     pub classes: BTreeMap<String, u16>,
+    /// Time in milliseconds for which bytes are kept after they have become garbage.
+    pub retain_ms: u64,
     memory: Arc<Memory>,
     buckets: RwLock<Buckets>,
     /// Number of the session of this process; 0 before it begins.
@@ -86,8 +92,8 @@ impl<C: Catalog> Store<C> {
     /// # Errors
     /// If the catalog cannot be read.
     pub fn open(catalog: Arc<C>, bodies: Bodies, memory: Arc<Memory>) -> Result<Store<C>, CatalogError> {
-        let buckets = RwLock::new(Buckets::load(&*catalog)?);
-        let Bodies { blobs, write_tiers, inline, reads, classes } = bodies;
+        let Bodies { blobs, write_tiers, inline, reads, classes, retain_ms } = bodies;
+        let buckets = RwLock::new(Buckets::load(&*catalog, retain_ms > 0)?);
         let (session, epoch, leads) = Default::default();
         Ok(Store {
             catalog,
@@ -96,6 +102,7 @@ impl<C: Catalog> Store<C> {
             inline,
             reads,
             classes,
+            retain_ms,
             memory,
             buckets,
             session,

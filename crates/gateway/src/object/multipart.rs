@@ -16,6 +16,7 @@ use plimsoll_server::service::{
 use super::codec::{Reader, put_bytes, put_number};
 use super::discard::discard_piece;
 use super::error::for_client;
+use super::garbage::after_reads;
 use super::keys::UploadId;
 use super::row::{Body, Head, Piece, Properties, checksum, checksum_bytes, piece, put_checksum, put_piece};
 use super::version::ObjectAddress;
@@ -104,9 +105,9 @@ impl StoredPart {
         Some(StoredPart { info, piece: piece(&mut reader)? })
     }
 
-    /// Puts the blob of the part on the list of blobs to delete.
+    /// Puts the blob of the part on the list of garbage.
     fn discard(&self, t: &mut dyn Transaction) -> Result<(), CatalogError> {
-        discard_piece(t, &self.piece)
+        discard_piece(t, &self.piece, after_reads())
     }
 }
 

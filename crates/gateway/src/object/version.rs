@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::service::Versioning;
 
-use super::discard::discard_row;
+use super::retained::{Leaving, Removal};
 use super::row::{Body, Head, parse_version_id};
 use super::{Bucket, keys};
 use crate::ambient::wall_now;
@@ -98,7 +98,8 @@ impl ObjectAddress {
     fn remove_null(&self, t: &mut dyn Transaction) -> Result<(), CatalogError> {
         let Some((key, row, head)) = self.null_version(t)? else { return Ok(()) };
         if unless_in_doubt(t.get(&key))?.is_some() {
-            discard_row(t, &head, &row)?;
+            let leaving = Leaving { head: &head, row: &row, removal: Removal::Replaced, is_current: false };
+            self.take_out(t, &leaving)?;
         }
         t.delete(key);
         Ok(())
@@ -129,7 +130,12 @@ impl ObjectAddress {
 
     /// Prepares the bucket for a new current version: retires or removes the existing one. Returns true if the new
     /// version is `null`.
-    pub fn make_room(&self, t: &mut dyn Transaction, replaced: &Replaced) -> Result<bool, CatalogError> {
+    pub fn make_room(
+        &self,
+        t: &mut dyn Transaction,
+        replaced: &Replaced,
+        removal: Removal,
+    ) -> Result<bool, CatalogError> {
         let versioning = self.bucket.info.versioning;
         let Replaced { current, is_in_doubt } = replaced;
         let is_null = current.as_ref().is_some_and(|(_, head)| head.null);
@@ -142,7 +148,7 @@ impl ObjectAddress {
             match is_replaced {
                 // The lost record may have discarded what the row refers to.
                 true if *is_in_doubt => {}
-                true => discard_row(t, head, row)?,
+                true => self.take_out(t, &Leaving { head, row, removal, is_current: true })?,
                 false => self.retire(t, row, head, *is_in_doubt)?,
             }
         }

@@ -8,10 +8,11 @@ use plimsoll_server::service::{NewObject, ObjectChange, ObjectInfo};
 
 use super::error::TransactionError;
 use super::garbage::discard_blob;
+use super::retained::Removal;
 use super::row::{Body, Head, Piece, Properties};
 use super::version::ObjectAddress;
 use super::{Store, keys};
-use crate::ambient::wall_now;
+use crate::ambient::{now_ms, wall_now};
 use crate::body::blob::{new_name, text};
 use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, Location, State};
@@ -102,7 +103,7 @@ pub fn write_object(
         return Ok(Err(error));
     }
     head.generation = target.next_generation(t, current)?;
-    head.null = target.make_room(t, &replaced)?;
+    head.null = target.make_room(t, &replaced, Removal::Replaced)?;
     let value = Value { head: head.encode(), ..value };
     t.put(keys::current(target.bucket.number, &target.key), value);
     Ok(Ok(head))
@@ -191,10 +192,12 @@ impl<C: Catalog> Store<C> {
     /// Gives up a blob that is not complete. If this fails, the blob is given up when the session of this process ends.
     pub async fn abandon(&self, name: &keys::BlobName) {
         let name = *name;
+        // No state of the catalog has ever referred to these bytes, so they need not be kept.
+        let at_ms = now_ms().saturating_sub(self.retain_ms);
         let discarded = self.transact(0, move |t| {
             t.use_reserve();
             if writer_of(t, &name)?.is_some() {
-                discard_blob(t, &name, 0)?;
+                discard_blob(t, &name, at_ms)?;
             }
             Ok(Ok(()))
         });

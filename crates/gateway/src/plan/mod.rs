@@ -175,6 +175,8 @@ impl<C: Catalog> Planner<'_, C> {
         self.read_back(to, size);
         for place in head.locations.iter().filter(|place| place.tier != to) {
             self.leaves(place, size);
+            // The copy must still exist when its source is deleted.
+            self.work(to).calls.add(Call::HeadObject, 1);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 /// A PUT or DELETE.
+#[derive(Clone)]
 struct Write {
     start: u64,
     /// Moment of the acknowledgement; `None` if there is none, so that the write may take effect at any time.
@@ -12,7 +13,7 @@ struct Write {
 }
 
 /// Requests by key. A moment is the number of a step.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct History {
     writes: BTreeMap<String, Vec<Write>>,
     /// First violation of an invariant.

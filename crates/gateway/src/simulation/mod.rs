@@ -12,6 +12,7 @@ mod failing_disk;
 mod history;
 mod moves;
 mod power_loss;
+mod process;
 pub mod time;
 
 use std::collections::BTreeMap;

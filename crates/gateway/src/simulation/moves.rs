@@ -2,7 +2,7 @@
 //! and write, objects move, and small ones are packed. Each seed ends with a check of
 //! the invariants in `docs/tiers.md`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
@@ -13,30 +13,29 @@ use plimsoll_server::config::acl::CannedAcl;
 use plimsoll_server::reserve::Memory;
 use plimsoll_server::service::{ListQuery, NewBucket, ObjectService};
 
-use super::backend::{Faults, Shared, SimulatedTier, land, lock, pause};
+use super::backend::{Faults, Shared, SimulatedTier, land, lock};
 use super::catalog::{KEEP_MS, SimulatedCatalog, User, object, rows};
 use super::history::History;
+use super::process::{SimulatedStore, background, read, work_once};
 use super::{Random, time};
 use plimsoll_server::error::ErrorCode;
 
-use crate::ambient::now_ms;
 use crate::background::{deletion, execute};
 use crate::body::blob::Blobs;
 use crate::body::cache::{Cache, CacheSettings};
 use crate::body::location::{BlobHead, State};
+use crate::catalog::Value;
 use crate::catalog::memory::MemoryCatalog;
 use crate::guard::Guard;
-use crate::lease;
 use crate::mover::condition::Condition;
 use crate::mover::pass::Pass;
 use crate::mover::rules::{Packing, Rule, Rules};
 use crate::mover::{Outcome, give_up_unfinished, reversible, roll_back};
 use crate::object::live::Live;
 use crate::object::{Bodies, Store, keys};
-use crate::testing::{BUCKET, delete, get, put};
+use crate::testing::{BUCKET, delete, put};
 use crate::tier::{Backend, Tier, Tiers};
 
-type SimulatedStore = Arc<Store<SimulatedCatalog>>;
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// A process. When it is killed, its tasks are dropped.
@@ -45,6 +44,13 @@ struct Gateway {
     tasks: Vec<Task>,
     /// True while the process does not run.
     is_silent: bool,
+}
+
+/// A copy of the catalog, and the requests until then.
+struct Backup {
+    rows: BTreeMap<Vec<u8>, Value>,
+    history: History,
+    at_ms: u64,
 }
 
 /// Gateways, tiers and clients of one seed.
@@ -57,6 +63,10 @@ struct World {
     gateways: Vec<Gateway>,
     rules: Rules,
     step: Arc<Mutex<u64>>,
+    /// Time for which garbage is kept. A catalog that is not older may be restored.
+    retain_ms: u64,
+    backup: Option<Backup>,
+    is_restored: bool,
 }
 
 /// Executes a future to its end, while nothing else works.
@@ -109,7 +119,21 @@ impl World {
         let rules = rules(&mut random);
         let (history, step) = Default::default();
         let catalog = Arc::new(MemoryCatalog::shared());
-        let mut world = World { random, shared, history, catalog, tiers, gateways: Vec::new(), rules, step };
+        let retain_ms = if random.chance(50) { 2 * KEEP_MS } else { 0 };
+        let (gateways, backup, is_restored) = Default::default();
+        let mut world = World {
+            random,
+            shared,
+            history,
+            catalog,
+            tiers,
+            gateways,
+            rules,
+            step,
+            retain_ms,
+            backup,
+            is_restored,
+        };
         let operator = world.store(User::Operator);
         let new = NewBucket { region: "r", owner: "o", acl: CannedAcl::Private };
         run(operator.create_bucket(BUCKET, new)).unwrap();
@@ -128,8 +152,8 @@ impl World {
         };
         let cache = Cache::open(&CacheSettings { memory: 0, disk: None }).unwrap();
         let blobs = Blobs::new(Tiers::new(self.tiers.iter().map(tier).collect()), cache);
-        let classes = Default::default();
-        let bodies = Bodies { blobs, write_tiers: vec![0], inline: 64, reads: None, classes };
+        let (classes, retain_ms) = (Default::default(), self.retain_ms);
+        let bodies = Bodies { blobs, write_tiers: vec![0], inline: 64, reads: None, classes, retain_ms };
         let catalog = Arc::new(SimulatedCatalog::new(&self.catalog, &self.shared, user));
         Arc::new(Store::open(catalog, bodies, Memory::new(u64::MAX)).unwrap())
     }
@@ -182,6 +206,9 @@ impl World {
 
     /// Lets something happen to the processes, the tiers or the clock.
     fn disturb(&mut self) {
+        if self.retain_ms > 0 && self.random.chance(5) {
+            self.back_up_or_restore();
+        }
         let index = self.random.below(self.gateways.len() as u64) as usize;
         match self.random.below(100) {
             0..50 => self.request(index),
@@ -198,6 +225,26 @@ impl World {
             _ => self.wait(),
         }
         land(&self.shared, &self.tiers);
+    }
+
+    /// Copies the catalog, or kills all processes and replaces it with its copy, if what that needs is still kept.
+    fn back_up_or_restore(&mut self) {
+        let now_ms = time::now_ms();
+        let is_recent = |backup: &Backup| now_ms < backup.at_ms + self.retain_ms;
+        match self.backup.take_if(|backup| is_recent(backup)) {
+            Some(backup) => {
+                self.gateways.clear();
+                self.catalog.restore(backup.rows);
+                *self.history.lock().unwrap() = backup.history;
+                self.is_restored = true;
+                let gateway = self.start();
+                self.gateways.push(gateway);
+            }
+            None => {
+                let history = self.history.lock().unwrap().clone();
+                self.backup = Some(Backup { rows: self.catalog.back_up(), history, at_ms: now_ms });
+            }
+        }
     }
 
     /// Starts the work of a leader, or of a former one, a second time.
@@ -324,7 +371,7 @@ impl World {
         if listed != expected {
             return Err(format!("the listing has {listed:?} instead of {expected:?}"));
         }
-        for prefix in [keys::INTENTS, keys::GARBAGE] {
+        for prefix in [keys::INTENTS, keys::GARBAGE, keys::RETAINED] {
             let left = rows(&*self.catalog, prefix);
             if !left.is_empty() {
                 return Err(format!("{} rows of unfinished work are left at rest", left.len()));
@@ -358,76 +405,12 @@ impl World {
             if let Some(lost) = of_tier.difference(&names).next() {
                 return Err(format!("tier {}: {lost} is missing", tier.number));
             }
-            if let Some(orphan) = names.difference(&of_tier).next() {
+            // What is newer than a restored catalog is an orphan.
+            if let Some(orphan) = names.difference(&of_tier).next().filter(|_| !self.is_restored) {
                 return Err(format!("tier {}: {orphan} is an orphan", tier.number));
             }
         }
         Ok(())
-    }
-}
-
-/// Reads an object: its entity tag and body, or nothing.
-async fn read(store: &SimulatedStore, key: &str) -> Result<Option<(String, Vec<u8>)>, String> {
-    match get(&**store, key).await {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if error.code == ErrorCode::NoSuchKey => Ok(None),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// Begins a session, and leads if no other process does. Returns true in a new epoch.
-async fn renew(store: &SimulatedStore, epoch: &mut Option<u64>) -> bool {
-    if store.session() == 0 && store.begin_session().await.is_err() {
-        return false;
-    }
-    let session = store.session();
-    *store.catalog.session.lock().unwrap() = session;
-    let renewed = store.transact(0, move |t| Ok(Ok(lease::keep(t, session, now_ms())?))).await;
-    let Ok(renewed) = renewed else { return false };
-    if renewed.has_ended_sessions {
-        let _ = deletion::discard_unfinished(&**store).await;
-    }
-    let is_new = renewed.epoch.is_some() && renewed.epoch != *epoch;
-    *epoch = renewed.epoch;
-    store.lead(*epoch);
-    is_new
-}
-
-/// Works in the background as a gateway does.
-async fn background(store: &SimulatedStore, rules: &Rules) {
-    let (mut epoch, mut pass) = (None, Pass::default());
-    loop {
-        if renew(store, &mut epoch).await {
-            let _ = give_up_unfinished(&**store).await;
-        }
-        if epoch.is_some() {
-            let _ = deletion::delete_due(&**store).await;
-            if let Ok(batch) = pass.next(&**store, rules) {
-                execute(&**store, batch).await;
-            }
-        }
-        pause().await;
-    }
-}
-
-/// Does everything that is due.
-async fn work_once(store: &SimulatedStore, rules: &Rules) {
-    let mut epoch = None;
-    for _ in 0..3 {
-        if renew(store, &mut epoch).await {
-            give_up_unfinished(&**store).await.unwrap();
-        }
-        deletion::discard_unfinished(&**store).await.unwrap();
-        let mut pass = Pass::default();
-        loop {
-            let batch = pass.next(&**store, rules).unwrap();
-            let ended = batch.ended;
-            execute(&**store, batch).await;
-            if ended {
-                break;
-            }
-        }
-        deletion::delete_due(&**store).await.unwrap();
     }
 }
 
@@ -479,9 +462,14 @@ fn gateways_that_fail_lose_nothing_and_leave_nothing_behind() {
 /// Proof of the simulation: without one of the guards, it must find damage.
 #[test]
 fn every_guard_is_needed() {
-    for guard in
-        [Guard::Intent, Guard::Epoch, Guard::Verification, Guard::RollbackWindow, Guard::SecondDelete]
-    {
+    for guard in [
+        Guard::Intent,
+        Guard::Epoch,
+        Guard::Verification,
+        Guard::RollbackWindow,
+        Guard::SecondDelete,
+        Guard::Retention,
+    ] {
         let found = first_violation(10_000, Some(guard));
         let (seed, violation) =
             found.unwrap_or_else(|| panic!("10,000 seeds without {guard:?} show nothing"));

@@ -77,7 +77,8 @@ pub fn open_directory(
     let tier = Tier::new("0", Backend::new(Arc::clone(tier) as Arc<dyn ObjectStore>));
     let cache = Cache::open(&CacheSettings::default()).unwrap();
     let blobs = Blobs::new(Tiers::new(BTreeMap::from([(0, tier)])), cache);
-    let bodies = Bodies { blobs, write_tiers: vec![0], inline, reads: None, classes: BTreeMap::new() };
+    let bodies =
+        Bodies { blobs, write_tiers: vec![0], inline, reads: None, classes: BTreeMap::new(), retain_ms: 0 };
     Store::open(Arc::new(AnyCatalog::Embedded(catalog)), bodies, Memory::new(u64::MAX)).unwrap()
 }
 
@@ -168,8 +169,13 @@ pub async fn get_from<C: Catalog>(
 impl World {
     /// Creates a store with `tiers` tiers. Bodies above `inline` bytes become blobs in the first one.
     pub async fn new(tiers: u16, inline: u64) -> World {
+        World::retaining(tiers, inline, 0).await
+    }
+
+    /// Creates such a store, which keeps garbage for a time in milliseconds.
+    pub async fn retaining(tiers: u16, inline: u64, retain_ms: u64) -> World {
         let tiers = (0..tiers).map(|_| Arc::new(InMemory::new())).collect();
-        let world = World::open(Arc::default(), tiers, inline);
+        let world = World::open(Arc::default(), tiers, inline, retain_ms);
         let new = NewBucket { region: "r", owner: "o", acl: CannedAcl::Private };
         world.store.create_bucket(BUCKET, new).await.unwrap();
         world
@@ -177,10 +183,10 @@ impl World {
 
     /// Opens the store of another world again, with an empty cache and without counts.
     pub fn reopen(other: &World) -> World {
-        World::open(Arc::clone(&other.store.catalog), other.tiers.clone(), 0)
+        World::open(Arc::clone(&other.store.catalog), other.tiers.clone(), 0, other.store.retain_ms)
     }
 
-    fn open(catalog: Arc<MemoryCatalog>, tiers: Vec<Arc<InMemory>>, inline: u64) -> World {
+    fn open(catalog: Arc<MemoryCatalog>, tiers: Vec<Arc<InMemory>>, inline: u64, retain_ms: u64) -> World {
         let tier = |(number, backend): (u16, &Arc<InMemory>)| {
             let backend = Backend::new(Arc::clone(backend) as Arc<dyn ObjectStore>);
             (number, Tier::new(&number.to_string(), backend))
@@ -189,7 +195,8 @@ impl World {
         let blobs = Blobs::new(Tiers::new((0..).zip(&tiers).map(tier).collect()), cache);
         let class = |tier: u16| (format!("CLASS{tier}"), tier);
         let classes = (0..u16::try_from(tiers.len()).unwrap()).map(class).collect();
-        let bodies = Bodies { blobs, write_tiers: vec![0], inline, reads: Some(Arc::default()), classes };
+        let bodies =
+            Bodies { blobs, write_tiers: vec![0], inline, reads: Some(Arc::default()), classes, retain_ms };
         World { store: Store::open(catalog, bodies, Memory::new(u64::MAX)).unwrap(), tiers }
     }
 

@@ -257,7 +257,7 @@ impl RunObserver for Terminal {
         note(line);
     }
 
-    fn estimate(&self, line: &str) {
+    fn announce(&self, line: &str) {
         if !self.quiet {
             note(line);
         }

@@ -158,7 +158,7 @@ impl RunObserver for Screen {
         self.keep(line);
     }
 
-    fn estimate(&self, line: &str) {
+    fn announce(&self, line: &str) {
         self.keep(line);
     }
 

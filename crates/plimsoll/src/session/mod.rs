@@ -145,7 +145,7 @@ fn ready(
     let planned = Planned::of(&experiment, settings.shard().of);
     let budget = Budget::of(&settings.cost, planned, &opened, &environment.machine)?;
     budget.wrap(&mut opened);
-    budget.announce().iter().for_each(|line| components.observer.estimate(line));
+    budget.announce().iter().for_each(|line| components.observer.announce(line));
     let Reached { sites, facts } = reach(&opened, &group, settings.create_bucket)?;
     environment.stores = facts;
     components.observer.reached(&environment.stores);

@@ -25,8 +25,8 @@ pub trait RunObserver: Send + Sync {
         let _ = line;
     }
 
-    /// Receives a line of the cost estimate, before the first request.
-    fn estimate(&self, line: &str) {
+    /// Receives a line about the course of the run, such as the cost estimate. It may be left out.
+    fn announce(&self, line: &str) {
         let _ = line;
     }
 

@@ -208,7 +208,7 @@ impl Passes for Answering {
         self.look += 1;
         let more =
             self.more_s.map_or(String::new(), |seconds| format!("; about {seconds:.0} s more per store"));
-        self.observer.note(&format!(
+        self.observer.announce(&format!(
             "{:.0} s per store: no answer yet: {}{more}",
             self.figures.measured_s, self.figures.answer
         ));
@@ -263,7 +263,7 @@ pub fn execute_until(
         }
     };
     let at_most = show_duration((until.max_s * 1e9) as u64);
-    components.observer.note(&format!("measuring until {end}, for at most {at_most}"));
+    components.observer.announce(&format!("measuring until {end}, for at most {at_most}"));
     let figures = UntilFigures { question: until.text.clone(), max_s, ..UntilFigures::default() };
     let looks = looks(repeat_s, max_s);
     let mut answering = Answering {

@@ -111,10 +111,12 @@ fn a_run_ends_when_its_question_is_answered() {
         "--max-time",
         "9s",
         "--json",
+        "--quiet",
         "--out",
         name(&out),
     ];
     let output = run(&arguments);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("measuring until"), "{output:?}");
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     let until = &result["until"];
     assert_eq!((&until["looks"], &until["measured_s"]), (&Value::from(1), &Value::from(9.0)));

@@ -91,6 +91,11 @@ pub enum Step {
 }
 
 impl Engine {
+    /// Returns true if the disk has too little free space for writes.
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+
     /// Returns true if the disk is full and the last segment has garbage. Compaction cannot remove it while the segment
     /// is the last one.
     pub fn should_end_segment(&self) -> bool {

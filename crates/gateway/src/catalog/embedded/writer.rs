@@ -177,6 +177,10 @@ impl Transaction for GroupTransaction<'_> {
         self.uses_reserve = true;
     }
 
+    fn is_full(&self) -> bool {
+        self.engine.is_full.load(Ordering::Relaxed)
+    }
+
     fn end_segment(&mut self) {
         self.ends_segment = true;
     }

@@ -42,7 +42,8 @@ pub struct Arguments {
     /// Age at which objects move
     #[arg(long, value_name = "DAYS", default_value = "7d", value_parser = whole_days)]
     hot_days: u64,
-    /// Read each object back after its move, as `plimsoll-gateway` does
+    /// Read each object back after its move, and send a HEAD request before its source is deleted, as
+    /// `plimsoll-gateway` does
     #[arg(long)]
     verify_moves: bool,
     /// Share of reads that go to objects younger than --hot-days: 80%

@@ -468,7 +468,7 @@ pub fn find_capacity(
         return Err(RunError::input(problem));
     }
     let within = format_duration(search.within_ns);
-    components.observer.estimate(&format!("searching for the capacity for at most {within}"));
+    components.observer.announce(&format!("searching for the capacity for at most {within}"));
     // The number of workers must suit the later steps, not the first one.
     let workers = settings.workers.unwrap_or_else(|| usable_cores() as usize);
     let settings = SessionSettings { workers: Some(workers), ..settings.clone() };

@@ -1,0 +1,78 @@
+//! Ends the time for which versions are kept after they have left their buckets.
+
+use std::ops::Bound;
+
+use plimsoll_server::error::ApiError;
+
+use super::deletion::retention_ms;
+use crate::ambient::now_ms;
+use crate::catalog::{Catalog, CatalogError, unless_in_doubt};
+use crate::object::Store;
+use crate::object::error::unavailable;
+use crate::object::keys;
+use crate::object::retained::let_go;
+
+/// Number of versions in a transaction.
+const BATCH: usize = 256;
+
+/// Reads the next versions that are not kept any longer.
+fn due<C: Catalog>(
+    store: &Store<C>,
+    from: Bound<&[u8]>,
+    until_ms: u64,
+) -> Result<Vec<Vec<u8>>, CatalogError> {
+    let mut scan = store.catalog.scan();
+    scan.seek(from)?;
+    let mut found = Vec::new();
+    while let Some((key, _)) = scan.next()?
+        && key.starts_with(keys::RETAINED)
+        && found.len() < BATCH
+        && keys::retained_since(&key).is_none_or(|at_ms| at_ms <= until_ms)
+    {
+        found.push(key);
+    }
+    Ok(found)
+}
+
+/// Removes the versions whose time is over. On a full disk it is over for all of them, so that deletes free space.
+///
+/// # Errors
+/// Returns the error of the catalog.
+pub async fn let_go_due<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
+    if !store.catalog.is_full() {
+        return let_go_until(store, now_ms().saturating_sub(retention_ms(store))).await.map(|_| ());
+    }
+    let count = let_go_until(store, u64::MAX).await?;
+    if count > 0 {
+        crate::log::warn(&format!("the disk is full: {count} deleted versions are not kept any longer"));
+    }
+    Ok(())
+}
+
+/// Removes the versions that have left their buckets until a time in Unix milliseconds. Returns their number.
+///
+/// # Errors
+/// Returns the error of the catalog.
+pub async fn let_go_until<C: Catalog>(store: &Store<C>, until_ms: u64) -> Result<usize, ApiError> {
+    // A blob is garbage since its version has left the bucket.
+    let at_ms = until_ms.min(now_ms().saturating_sub(retention_ms(store)));
+    let mut from = Bound::Included(keys::RETAINED.to_vec());
+    let mut count = 0;
+    loop {
+        let page = due(store, from.as_ref().map(Vec::as_slice), until_ms).map_err(|e| unavailable(&e))?;
+        let Some(last) = page.last() else { break };
+        from = Bound::Excluded(last.clone());
+        count += page.len();
+        store
+            .transact_in(store.epoch(), 0, move |t| {
+                t.use_reserve();
+                for key in &page {
+                    // A version that is in doubt stays.
+                    unless_in_doubt(let_go(t, key, at_ms).map(Some))?;
+                }
+                Ok(Ok(()))
+            })
+            .await?;
+    }
+    Ok(count)
+}

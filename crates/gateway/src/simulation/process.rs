@@ -1,0 +1,85 @@
+//! The processes of a simulation: what a gateway does in the background, and reads of a client.
+
+use std::sync::Arc;
+
+use super::backend::pause;
+use super::catalog::SimulatedCatalog;
+use crate::ambient::now_ms;
+use crate::background::{deletion, execute, retention};
+use crate::lease;
+use crate::mover::give_up_unfinished;
+use crate::mover::pass::Pass;
+use crate::mover::rules::Rules;
+use crate::object::Store;
+use crate::testing::get;
+use plimsoll_server::error::ErrorCode;
+
+/// A store of a simulation.
+pub type SimulatedStore = Arc<Store<SimulatedCatalog>>;
+
+/// Reads an object: its entity tag and body, or nothing.
+pub async fn read(store: &SimulatedStore, key: &str) -> Result<Option<(String, Vec<u8>)>, String> {
+    match get(&**store, key).await {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.code == ErrorCode::NoSuchKey => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Begins a session, and leads if no other process does. Returns true in a new epoch.
+async fn renew(store: &SimulatedStore, epoch: &mut Option<u64>) -> bool {
+    if store.session() == 0 && store.begin_session().await.is_err() {
+        return false;
+    }
+    let session = store.session();
+    *store.catalog.session.lock().unwrap() = session;
+    let renewed = store.transact(0, move |t| Ok(Ok(lease::keep(t, session, now_ms())?))).await;
+    let Ok(renewed) = renewed else { return false };
+    if renewed.has_ended_sessions {
+        let _ = deletion::discard_unfinished(&**store).await;
+    }
+    let is_new = renewed.epoch.is_some() && renewed.epoch != *epoch;
+    *epoch = renewed.epoch;
+    store.lead(*epoch);
+    is_new
+}
+
+/// Works in the background as a gateway does.
+pub async fn background(store: &SimulatedStore, rules: &Rules) {
+    let (mut epoch, mut pass) = (None, Pass::default());
+    loop {
+        if renew(store, &mut epoch).await {
+            let _ = give_up_unfinished(&**store).await;
+        }
+        if epoch.is_some() {
+            let _ = retention::let_go_due(&**store).await;
+            let _ = deletion::delete_due(&**store).await;
+            if let Ok(batch) = pass.next(&**store, rules) {
+                execute(&**store, batch).await;
+            }
+        }
+        pause().await;
+    }
+}
+
+/// Does everything that is due.
+pub async fn work_once(store: &SimulatedStore, rules: &Rules) {
+    let mut epoch = None;
+    for _ in 0..3 {
+        if renew(store, &mut epoch).await {
+            give_up_unfinished(&**store).await.unwrap();
+        }
+        deletion::discard_unfinished(&**store).await.unwrap();
+        let mut pass = Pass::default();
+        loop {
+            let batch = pass.next(&**store, rules).unwrap();
+            let ended = batch.ended;
+            execute(&**store, batch).await;
+            if ended {
+                break;
+            }
+        }
+        retention::let_go_due(&**store).await.unwrap();
+        deletion::delete_due(&**store).await.unwrap();
+    }
+}
