@@ -11,7 +11,7 @@
 
 use std::cmp::Ordering;
 
-use plimsoll_base::units::{parse_duration, parse_size};
+use plimsoll_base::units::{parse_duration, parse_size, show_duration};
 
 /// Properties of an object that conditions examine.
 #[derive(Clone, Copy)]
@@ -326,6 +326,13 @@ mod tests {
             age_ms: age_days * DAY_MS,
             reads_per_day: &|| 0.5,
             tags: &Vec::new,
+        }
+    }
+
+    #[test]
+    fn a_time_is_shown_as_it_is_written() {
+        for text in ["7d", "1d", "12h", "90s", "0s", "25h"] {
+            assert_eq!(show_time_ms(parse_time_ms(text).unwrap()), text);
         }
     }
 
