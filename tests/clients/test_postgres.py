@@ -1,16 +1,19 @@
 """Several gateways on one catalog in PostgreSQL."""
+import glob
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
+import urllib.request
 
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
 from postgres import Postgres, programs
-from support import ACCESS, GATEWAY
+from support import ACCESS, GATEWAY, Server
 from test_tiers import BLOB, PACK, back, client, files, rule, run, settings, wait
 
 pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY) or not programs(),
@@ -173,3 +176,34 @@ def test_errors_of_the_settings_name_the_problem(tmp_path):
     with Postgres() as database:
         code, error = refused(f'url = "{database.url}"')
         assert code == 3 and "there is no catalog in the database" in error
+
+
+def metric(server, name):
+    text = urllib.request.urlopen(server.metrics).read().decode()
+    found = re.search(rf"^plimsoll_gateway_{name} ([-\d.e+]+)$", text, re.M)
+    return float(found[1]) if found else None
+
+
+FAKE_TIME = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+
+
+@pytest.mark.skipif(not FAKE_TIME, reason="faketime is missing")
+def test_a_gateway_with_a_wrong_clock_deletes_nothing(tmp_path):
+    """Regression test: a gateway whose clock was 40 days ahead became the leader and deleted all objects of a bucket."""
+    with Postgres() as database:
+        path = shared(tmp_path, database, moves=rule(when="age > 20d"))
+        with run(path) as server:
+            s3 = client(server)
+            s3.create_bucket(Bucket="bucket")
+            s3.put_object(Bucket="bucket", Key="key", Body=b"x" * BLOB)
+            s3.put_bucket_lifecycle_configuration(Bucket="bucket", LifecycleConfiguration={"Rules": [
+                {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 30}}]})
+        wrong = Server(path, "--move-every", "50ms", "--metrics-listen", "127.0.0.1:0",
+                       command=("env", f"LD_PRELOAD={FAKE_TIME[0]}", "FAKETIME=+40d", GATEWAY, "run"))
+        with wrong:
+            wait(lambda: (metric(wrong, "clock_ahead_seconds") or 0) > 39 * 86400, "the clocks are not compared")
+            assert metric(wrong, "leader") == 0
+            with run(path) as right:
+                wait(lambda: metric(right, "leader") == 1, "the other gateway does not lead")
+                assert client(right).get_object(Bucket="bucket", Key="key")["Body"].read() == b"x" * BLOB
+                assert (len(files(tmp_path, "hot")), len(files(tmp_path, "cold"))) == (1, 0)

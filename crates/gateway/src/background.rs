@@ -1,5 +1,6 @@
 //! The work of the store in the background: deletes discarded blobs, applies lifecycle rules, moves and packs bodies.
 
+pub mod clock;
 pub mod deletion;
 mod leadership;
 mod lifecycle;
@@ -144,20 +145,33 @@ async fn keep_up<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings) {
     let every_ms = (day_ms / 10).clamp(1000, 3_600_000);
     let mut since_ms = every_ms;
     loop {
-        if let Err(error) = retention::let_go_due(store).await {
-            crate::log::warn(&format!("versions that have left their buckets are kept for longer: {error}"));
-        }
-        if let Err(error) = deletion::delete_due(store).await {
-            crate::log::warn(&format!("discarded blobs were not deleted: {error}"));
-        }
-        if since_ms >= every_ms {
-            since_ms = 0;
-            if let Err(error) = lifecycle::apply(store, day_ms).await {
-                crate::log::warn(&format!("lifecycle rules were not applied: {error}"));
+        match clock::read(store) {
+            Ok(clock) if clock.is_right => {
+                let is_due = since_ms >= every_ms;
+                since_ms = if is_due { 0 } else { since_ms };
+                keep_up_at(store, clock.now_ms, is_due.then_some(day_ms)).await;
             }
+            Ok(_) => {}
+            Err(error) => crate::log::warn(&format!("nothing was deleted: {error}")),
         }
         pause(PAUSE_MS).await;
         since_ms += PAUSE_MS;
+    }
+}
+
+/// Deletes what is due at a time in Unix milliseconds, and applies lifecycle rules if `day_ms` has the length of their
+/// day.
+async fn keep_up_at<C: Catalog>(store: &Store<C>, now_ms: u64, day_ms: Option<u64>) {
+    if let Err(error) = retention::let_go_due_at(store, now_ms).await {
+        crate::log::warn(&format!("versions that have left their buckets are kept for longer: {error}"));
+    }
+    if let Err(error) = deletion::delete_due_at(store, now_ms).await {
+        crate::log::warn(&format!("discarded blobs were not deleted: {error}"));
+    }
+    if let Some(day_ms) = day_ms
+        && let Err(error) = lifecycle::apply(store, day_ms, now_ms).await
+    {
+        crate::log::warn(&format!("lifecycle rules were not applied: {error}"));
     }
 }
 
@@ -185,6 +199,10 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings
     let mut budget = Budget::load(store).unwrap_or_default();
     let (mut visited_ns, mut is_useful, mut failures) = (0, false, 0u32);
     loop {
+        if !clock::read(store).is_ok_and(|clock| clock.is_right) {
+            pause(pause_ms).await;
+            continue;
+        }
         let start_ns = now_ns();
         let batch = pass.next(store, &settings.rules).unwrap_or_else(|error| {
             crate::log::warn(&format!("no bodies were moved: {error}"));

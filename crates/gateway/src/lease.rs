@@ -128,6 +128,19 @@ pub fn keep(t: &mut dyn Transaction, session: Session, now_ms: u64) -> Result<Re
     Ok(Renewed { epoch: Some(leads.epoch), has_ended_sessions })
 }
 
+/// Renews a session without leading: if it is the leader, another session can take over.
+///
+/// # Errors
+/// If the catalog cannot be read.
+pub fn follow(t: &mut dyn Transaction, session: Session, now_ms: u64) -> Result<Renewed, CatalogError> {
+    renew(t, session, now_ms);
+    let leads = leader(t)?;
+    if leads.session == session {
+        put_leader(t, Leader { session: 0, ..leads });
+    }
+    Ok(Renewed { epoch: None, has_ended_sessions: false })
+}
+
 /// Ends a session, so that others need not wait until it is too old.
 ///
 /// # Errors
@@ -228,6 +241,10 @@ mod tests {
         assert_eq!(renew(a, 2001 + SESSION_MS).epoch, None);
         run(&catalog, move |t| end(t, b));
         assert_eq!(renew(a, 2002 + SESSION_MS).epoch, Some(3));
+        // With a wrong clock, it steps down.
+        assert_eq!(run(&catalog, move |t| follow(t, a, 2003 + SESSION_MS)).epoch, None);
+        let c = run(&catalog, |t| begin(t, 2004 + SESSION_MS));
+        assert_eq!(renew(c, 2005 + SESSION_MS).epoch, Some(4));
     }
 
     #[test]

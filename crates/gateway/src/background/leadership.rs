@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_base::clock::now_ns;
+use plimsoll_server::error::ApiError;
 use tokio::sync::watch;
 
-use super::deletion;
 use super::pause;
-use crate::ambient::now_ms;
+use super::{clock, deletion};
 use crate::catalog::Catalog;
-use crate::lease::{self, RENEW_MS, SESSION_MS};
+use crate::lease::{self, RENEW_MS, Renewed, SESSION_MS, Session};
 use crate::object::Store;
+use crate::object::error::unavailable;
 use crate::threads;
 
 /// Thread that keeps the session.
@@ -67,7 +68,7 @@ async fn keep<C: Catalog>(store: &Store<C>, leads: &watch::Sender<Option<u64>>) 
     let (mut renewed_ns, mut cleanup_due) = (now_ns(), false);
     loop {
         let (asked_ns, mut has_failed) = (now_ns(), false);
-        match store.transact(64, move |t| Ok(Ok(lease::keep(t, session, now_ms())?))).await {
+        match renew(store, session).await {
             Ok(renewed) => {
                 renewed_ns = asked_ns;
                 cleanup_due |= renewed.has_ended_sessions;
@@ -96,4 +97,14 @@ async fn keep<C: Catalog>(store: &Store<C>, leads: &watch::Sender<Option<u64>>) 
             std::future::pending::<()>().await;
         }
     }
+}
+
+/// Renews the session by the shared clock. A process whose own clock is wrong does not lead.
+///
+/// # Errors
+/// Returns the error of the catalog.
+async fn renew<C: Catalog>(store: &Store<C>, session: Session) -> Result<Renewed, ApiError> {
+    let clock = clock::read(store).map_err(|error| unavailable(&error))?;
+    let renewal = if clock.is_right { lease::keep } else { lease::follow };
+    store.transact(64, move |t| Ok(Ok(renewal(t, session, clock.now_ms)?))).await
 }

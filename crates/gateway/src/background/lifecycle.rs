@@ -6,7 +6,6 @@ use std::sync::Arc;
 use plimsoll_server::config::lifecycle::{Expiration, Lifecycle, Rule};
 use plimsoll_server::error::ApiError;
 
-use crate::ambient::wall_now;
 use crate::catalog::Catalog;
 use crate::object::delete::{expire_generation, remove_generation};
 use crate::object::error::for_client;
@@ -43,12 +42,12 @@ struct Versions {
     versions: Vec<(Vec<u8>, Head)>,
 }
 
-/// Applies the rules of all buckets once.
+/// Applies the rules of all buckets once, at a time in Unix milliseconds. A day of the rules has `day_ms` milliseconds.
 ///
 /// # Errors
 /// Returns the error of the catalog.
-pub async fn apply<C: Catalog>(store: &Store<C>, day_ms: u64) -> Result<(), ApiError> {
-    let now = Now { ms: wall_now().as_millisecond(), day_ms };
+pub async fn apply<C: Catalog>(store: &Store<C>, day_ms: u64, now_ms: u64) -> Result<(), ApiError> {
+    let now = Now { ms: now_ms.cast_signed(), day_ms };
     for (_, bucket) in store.all_buckets().map_err(for_client)? {
         let Some(rules) = bucket.info.lifecycle.clone() else { continue };
         expire(store, &bucket, &rules, now).await?;

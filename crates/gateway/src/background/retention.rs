@@ -34,13 +34,23 @@ fn due<C: Catalog>(
     Ok(found)
 }
 
-/// Removes the versions whose time is over. On a full disk it is over for all of them, so that deletes free space.
+/// Removes the versions whose time is over.
 ///
 /// # Errors
 /// Returns the error of the catalog.
+#[cfg(test)]
 pub async fn let_go_due<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
+    let_go_due_at(store, now_ms()).await
+}
+
+/// Removes the versions whose time is over at a time in Unix milliseconds. On a full disk it is over for all of them,
+/// so that deletes free space.
+///
+/// # Errors
+/// Returns the error of the catalog.
+pub async fn let_go_due_at<C: Catalog>(store: &Store<C>, now_ms: u64) -> Result<(), ApiError> {
     if !store.catalog.is_full() {
-        return let_go_until(store, now_ms().saturating_sub(retention_ms(store))).await.map(|_| ());
+        return let_go_until(store, now_ms.saturating_sub(retention_ms(store))).await.map(|_| ());
     }
     let count = let_go_until(store, u64::MAX).await?;
     if count > 0 {

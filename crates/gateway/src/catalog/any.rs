@@ -102,6 +102,14 @@ impl Catalog for AnyCatalog {
         self.engine().is_some_and(|engine| engine.is_full())
     }
 
+    fn clock_ms(&self) -> Result<Option<u64>, CatalogError> {
+        match self {
+            AnyCatalog::Embedded(catalog) => catalog.clock_ms(),
+            AnyCatalog::Postgres(catalog) => catalog.clock_ms(),
+            AnyCatalog::Memory(catalog) => catalog.clock_ms(),
+        }
+    }
+
     fn is_shared(&self) -> bool {
         matches!(self, AnyCatalog::Postgres(_))
     }

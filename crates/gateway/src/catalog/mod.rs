@@ -225,6 +225,14 @@ pub trait Catalog: Send + Sync + 'static {
     fn is_full(&self) -> bool {
         false
     }
+
+    /// Returns the Unix time in milliseconds of the clock that all users of the catalog share; `None` if it has none.
+    ///
+    /// # Errors
+    /// If the catalog does not answer.
+    fn clock_ms(&self) -> Result<Option<u64>, CatalogError> {
+        Ok(None)
+    }
 }
 
 /// Returns a decoded value. `None`, which a decoder returns for a damaged value, becomes the error for damage.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use plimsoll_cost::tariff::Tariff;
 use prometheus_client::collector::Collector;
@@ -55,8 +56,8 @@ struct Queues {
     oldest_move_ms: u64,
 }
 
-/// Reads the queues.
-fn queues(catalog: &impl Catalog, now_ms: u64) -> Result<Queues, CatalogError> {
+/// Reads the queues. Garbage is kept for `retain_ms` milliseconds.
+fn queues(catalog: &impl Catalog, now_ms: u64, retain_ms: u64) -> Result<Queues, CatalogError> {
     /// Maximum number of unfinished moves that are counted.
     const MOST: u64 = 10_000;
     let mut queues = Queues::default();
@@ -66,7 +67,7 @@ fn queues(catalog: &impl Catalog, now_ms: u64) -> Result<Queues, CatalogError> {
         .next()?
         .and_then(|(key, _)| key.starts_with(keys::GARBAGE).then(|| keys::parse_garbage(&key)).flatten())
     {
-        queues.deletion_overdue_ms = now_ms.saturating_sub(at_ms);
+        queues.deletion_overdue_ms = now_ms.saturating_sub(at_ms.saturating_add(retain_ms));
     }
     scan.seek(Bound::Included(keys::INTENTS))?;
     while let Some((key, _)) = scan.next()?
@@ -184,8 +185,11 @@ impl Collector for PlacementMetrics {
         let encoder = &mut encoder;
         let leads = f64::from(self.store.is_leader());
         gauge(encoder, "leader", "1 if this gateway moves and deletes objects", leads)?;
+        let ahead_s = self.store.clock_ahead_ms.load(Ordering::Relaxed) as f64 / 1000.0;
+        let help = "Seconds by which the clock of this machine is ahead of that of the database";
+        gauge(encoder, "clock_ahead_seconds", help, ahead_s)?;
         // A catalog that does not answer has no queues; /readyz reports it.
-        if let Ok(queues) = queues(&*self.store.catalog, now_ms()) {
+        if let Ok(queues) = queues(&*self.store.catalog, now_ms(), self.store.retain_ms) {
             let overdue_s = queues.deletion_overdue_ms as f64 / 1000.0;
             let help = "Time since the first bytes should have been deleted";
             gauge(encoder, "deletion_overdue_seconds", help, overdue_s)?;

@@ -27,7 +27,7 @@ pub mod version;
 pub mod write;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use plimsoll_server::error::{ApiError, ErrorCode};
@@ -35,7 +35,7 @@ use plimsoll_server::reserve::Memory;
 
 use self::buckets::Buckets;
 pub use self::buckets::{Bucket, Document};
-use self::error::TransactionError;
+use self::error::{TransactionError, unavailable};
 use self::reads::Reads;
 use crate::ambient::now_ms;
 use crate::body::blob::Blobs;
@@ -81,6 +81,10 @@ pub struct Store<C> {
     epoch: AtomicU64,
     /// True while this process works in the background.
     leads: AtomicBool,
+    /// Milliseconds by which the clock of this machine is ahead of the one that all gateways share.
+    pub clock_ahead_ms: AtomicI64,
+    /// True if this is too much.
+    pub has_wrong_clock: AtomicBool,
 }
 
 /// Result of the operation inside a transaction: an S3 error drops the transaction.
@@ -94,7 +98,7 @@ impl<C: Catalog> Store<C> {
     pub fn open(catalog: Arc<C>, bodies: Bodies, memory: Arc<Memory>) -> Result<Store<C>, CatalogError> {
         let Bodies { blobs, write_tiers, inline, reads, classes, retain_ms } = bodies;
         let buckets = RwLock::new(Buckets::load(&*catalog, retain_ms > 0)?);
-        let (session, epoch, leads) = Default::default();
+        let (session, epoch, leads, clock_ahead_ms, has_wrong_clock) = Default::default();
         Ok(Store {
             catalog,
             blobs,
@@ -108,6 +112,8 @@ impl<C: Catalog> Store<C> {
             session,
             epoch,
             leads,
+            clock_ahead_ms,
+            has_wrong_clock,
         })
     }
 
@@ -121,7 +127,9 @@ impl<C: Catalog> Store<C> {
     /// # Errors
     /// Returns the error of the catalog.
     pub async fn begin_session(&self) -> Result<Session, ApiError> {
-        let session = self.transact(64, |t| Ok(Ok(lease::begin(t, now_ms())?))).await?;
+        let shared_ms = self.catalog.clock_ms().map_err(|error| unavailable(&error))?;
+        let now_ms = shared_ms.unwrap_or_else(now_ms);
+        let session = self.transact(64, move |t| Ok(Ok(lease::begin(t, now_ms)?))).await?;
         self.session.store(session, Ordering::Release);
         Ok(session)
     }

@@ -119,6 +119,13 @@ impl Catalog for PostgresCatalog {
     fn is_shared(&self) -> bool {
         true
     }
+
+    fn clock_ms(&self) -> Result<Option<u64>, CatalogError> {
+        let ms: i64 = self
+            .reader()
+            .read(async |session| session.client.query_one(schema::CLOCK, &[]).await?.try_get(0))?;
+        Ok(u64::try_from(ms).ok())
+    }
 }
 
 /// Number of rows of the first page of a scan. Each page has four times as many, up to [`LAST_PAGE`].

@@ -51,3 +51,6 @@ pub const PUT: &str = "INSERT INTO plimsoll_catalog (key, head, properties, body
 
 /// Removes several rows.
 pub const DELETE: &str = "DELETE FROM plimsoll_catalog WHERE key = ANY($1::bytea[])";
+
+/// Statement that returns the time of the database in Unix milliseconds.
+pub const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";

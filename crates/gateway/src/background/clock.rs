@@ -1,0 +1,74 @@
+//! Compares the clock of this machine with the one that all gateways share.
+
+use std::sync::atomic::Ordering;
+
+use crate::ambient::now_ms;
+use crate::catalog::{Catalog, CatalogError};
+use crate::object::Store;
+
+/// Milliseconds by which the clock of this machine may differ.
+pub const MOST_MS: u64 = 5000;
+
+/// A reading of the clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// Shared time in Unix milliseconds.
+    pub now_ms: u64,
+    /// Milliseconds by which the clock of this machine is ahead of the shared one.
+    pub ahead_ms: i64,
+    /// True if the clock of this machine is right.
+    pub is_right: bool,
+}
+
+impl Reading {
+    /// Compares the times of this machine before and after the request with the shared time of its answer.
+    fn new(before_ms: u64, shared_ms: u64, after_ms: u64) -> Reading {
+        let ahead_ms = u64::midpoint(before_ms, after_ms).cast_signed() - shared_ms.cast_signed();
+        let duration_ms = after_ms.saturating_sub(before_ms);
+        // A clock that jumps during the request makes it look long.
+        let is_right = ahead_ms.unsigned_abs() <= MOST_MS + (duration_ms / 2).min(MOST_MS);
+        Reading { now_ms: shared_ms, ahead_ms, is_right }
+    }
+}
+
+/// Reads the clocks. A catalog without a clock agrees with this machine. A change between right and wrong is logged.
+///
+/// # Errors
+/// If the catalog does not answer.
+pub fn read<C: Catalog>(store: &Store<C>) -> Result<Reading, CatalogError> {
+    let before_ms = now_ms();
+    let shared_ms = store.catalog.clock_ms()?;
+    let after_ms = now_ms();
+    let reading = Reading::new(before_ms, shared_ms.unwrap_or(after_ms), after_ms);
+    store.clock_ahead_ms.store(reading.ahead_ms, Ordering::Relaxed);
+    if store.has_wrong_clock.swap(!reading.is_right, Ordering::Relaxed) == reading.is_right {
+        let seconds = reading.ahead_ms as f64 / 1000.0;
+        crate::log::warn(&match reading.is_right {
+            true => "the clock of this machine agrees with the database again".to_string(),
+            false => format!(
+                "the clock of this machine is {seconds:+.1} s from that of the database; until it is right, this \
+                 gateway moves, expires and deletes nothing"
+            ),
+        });
+    }
+    Ok(reading)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_is_right_within_five_seconds_and_the_time_of_the_request() {
+        let is_right = |before, shared, after| Reading::new(before, shared, after).is_right;
+        assert!(is_right(100_000, 105_000, 100_000) && is_right(100_000, 95_000, 100_000));
+        assert!(!is_right(100_000, 105_001, 100_000) && !is_right(100_000, 94_999, 100_000));
+        assert!(is_right(100_000, 95_000, 102_000), "the request took two seconds");
+        assert!(!is_right(100_000, 100_000, 4_000_000_000), "a jump during the request");
+        let decade = Reading::new(400_000_000_000, 100_000_000_000, 400_000_000_000);
+        assert_eq!(
+            (decade.ahead_ms, decade.now_ms, decade.is_right),
+            (300_000_000_000, 100_000_000_000, false)
+        );
+    }
+}
