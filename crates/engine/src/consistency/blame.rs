@@ -88,38 +88,32 @@ fn doubted(history: &[Operation], guarantee: Guarantee, defect: Defect) -> Optio
 /// explains it, the only set contains the guarantee of the operation `last`, the first that cannot be explained.
 pub fn explanations(history: &[Operation], last: usize) -> Explanations {
     let defects = [Defect::Stale, Defect::Lost, Defect::Unchecked];
-    let is_explained = |guarantees: &[Guarantee], defects: &[Defect]| {
-        let mut doubts = history.to_vec();
-        for guarantee in guarantees {
-            for defect in defects {
-                doubts = doubted(&doubts, *guarantee, *defect).unwrap_or(doubts);
-            }
-        }
-        is_valid(&doubts)
+    let is_explained = |guarantees: &[Guarantee], defect: Defect| {
+        let doubt = |doubts: Vec<Operation>, g: &Guarantee| doubted(&doubts, *g, defect).unwrap_or(doubts);
+        is_valid(&guarantees.iter().fold(history.to_vec(), doubt))
     };
-    let alone = Guarantee::ALL.into_iter().filter(|guarantee| {
-        defects.iter().any(|defect| guarantee.has(*defect) && is_explained(&[*guarantee], &[*defect]))
-    });
-    let alone: Explanations = alone.map(|guarantee| Suspects::from([guarantee])).collect();
-    if !alone.is_empty() {
-        return alone;
-    }
-    let together = defects.iter().filter_map(|defect| {
-        let mut members: Vec<Guarantee> = Guarantee::ALL.into_iter().filter(|g| g.has(*defect)).collect();
-        if !is_explained(&members, &[*defect]) {
-            return None;
-        }
-        for guarantee in members.clone() {
-            let rest: Vec<Guarantee> = members.iter().copied().filter(|other| *other != guarantee).collect();
-            if is_explained(&rest, &[*defect]) {
-                members = rest;
+    // All sets of which no member can be left out: the other histories decide which of them is blamed.
+    let mut found = Explanations::new();
+    for defect in defects {
+        let members: Vec<Guarantee> = Guarantee::ALL.into_iter().filter(|g| g.has(defect)).collect();
+        let subset = |bits: usize| -> Vec<Guarantee> {
+            members.iter().enumerate().filter(|(i, _)| bits >> i & 1 == 1).map(|(_, g)| *g).collect()
+        };
+        let mut sets: Vec<usize> = (1..1 << members.len()).collect();
+        sets.sort_by_key(|bits| bits.count_ones());
+        let mut smallest: Vec<usize> = Vec::new();
+        if is_explained(&members, defect) {
+            for bits in sets {
+                let is_larger = smallest.iter().any(|smaller| smaller & bits == *smaller);
+                if !is_larger && is_explained(&subset(bits), defect) {
+                    smallest.push(bits);
+                }
             }
         }
-        Some(members.into_iter().collect::<Suspects>())
-    });
-    let together: Explanations = together.collect();
-    if !together.is_empty() {
-        return together;
+        found.extend(smallest.into_iter().map(|bits| subset(bits).into_iter().collect::<Suspects>()));
+    }
+    if !found.is_empty() {
+        return found;
     }
     // A wrong write is noticed at its own end or, if nothing was written before, by a read.
     let noticed = Acknowledged::of(history).violated_by(&history[last]).unwrap_or(Guarantee::ReadAfterPut);
@@ -186,6 +180,26 @@ mod tests {
         assert_eq!(of(&[put(1, 0), list(None, 10), get(Some(1), 20)]), [Guarantee::ListAfterPut]);
         let deleted = operation(0, Action::Delete, Answer::Done, 10, 15);
         assert_eq!(of(&[put(1, 0), deleted, list(Some(1), 20), get(None, 30)]), [Guarantee::ListAfterDelete]);
+    }
+
+    /// Regression test: stale listings after a put and after a delete were blamed on a lost put, because it explains both.
+    #[test]
+    fn explanations_of_several_guarantees_are_kept_beside_those_of_one() {
+        let list =
+            |seen: Option<u64>, at| operation(1, Action::List, Answer::Saw(seen.map(value)), at, at + 5);
+        let delete = |at| operation(0, Action::Delete, Answer::Done, at, at + 5);
+        let history =
+            [put(1, 0), list(None, 10), get(Some(1), 20), delete(30), list(Some(1), 40), get(None, 50)];
+        let Verdict::Violation(last) = check(&history) else { panic!("this is a violation") };
+        let found = explanations(&history, last);
+        assert!(
+            found.contains(&Suspects::from([Guarantee::ListAfterPut, Guarantee::ListAfterDelete])),
+            "{found:?}"
+        );
+        let one = Explanations::from([Suspects::from([Guarantee::ListAfterPut])]);
+        let other = Explanations::from([Suspects::from([Guarantee::ListAfterDelete])]);
+        let blamed = fewest([found, one, other].iter());
+        assert_eq!(blamed, [Suspects::from([Guarantee::ListAfterPut, Guarantee::ListAfterDelete])]);
     }
 
     #[test]
