@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(of(&[put(1, 0), deleted, list(Some(1), 20), get(None, 30)]), [Guarantee::ListAfterDelete]);
     }
 
-    /// Regression test: stale listings after a put and after a delete were blamed on a lost put, because it explains both.
+    /// Regression test: stale listings after a put and after a delete were blamed on a lost put, which explains both.
     #[test]
     fn explanations_of_several_guarantees_are_kept_beside_those_of_one() {
         let list =
