@@ -178,7 +178,9 @@ impl Garbage {
     pub fn decode(bytes: &[u8]) -> Option<Garbage> {
         let mut reader = Reader(bytes);
         let (blob, reason) = (reader.array()?, *Reason::ALL.get(usize::from(reader.byte()?))?);
-        let (switched, window_ms) = (reader.number()?, reader.number()?);
+        let switched = reader.number()?;
+        // Older entries have no such number.
+        let window_ms = if reader.0.is_empty() { 0 } else { reader.number()? };
         reader.0.is_empty().then_some(Garbage { blob, reason, switched, window_ms })
     }
 }
@@ -270,7 +272,9 @@ mod tests {
             let entry = Garbage { blob: [3; 16], reason, switched: 300, window_ms: 5 };
             assert_eq!(Garbage::decode(&entry.encode()), Some(entry));
         }
-        assert_eq!((Garbage::decode(&[3; 19]), Garbage::decode(&[1; 3])), (None, None));
+        let older = Garbage { blob: [3; 16], reason: Reason::Moved, switched: 5, window_ms: 0 };
+        assert_eq!(Garbage::decode(&older.encode()[..18]), Some(older));
+        assert_eq!((Garbage::decode(&[3; 20]), Garbage::decode(&[1; 3])), (None, None));
     }
 
     #[test]

@@ -52,7 +52,8 @@ impl Live {
             live: reader.number()?,
             live_bytes: reader.number()?,
             bytes: reader.number()?,
-            retained: reader.number()?,
+            // Older rows have no such number.
+            retained: if reader.0.is_empty() { 0 } else { reader.number()? },
         })
     }
 
@@ -139,5 +140,8 @@ mod tests {
             Live { open: true, size: 1 << 40, records: 4, live: 3, live_bytes: 2, bytes: 8, retained: 5 };
         assert_eq!(Live::decode(&live.encode()), Some(live));
         assert_eq!((live.share(), Live::decode(&[])), (0.25, None));
+        // Without its last byte, it is a row of an older version.
+        let older = live.encode();
+        assert_eq!(Live::decode(&older[..older.len() - 1]), Some(Live { retained: 0, ..live }));
     }
 }
