@@ -187,6 +187,12 @@ def metric(server, name):
 FAKE_TIME = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 
 
+def run_at(path, offset):
+    """Starts a gateway whose clock differs."""
+    return Server(path, "--move-every", "50ms", "--metrics-listen", "127.0.0.1:0",
+                  command=("env", f"LD_PRELOAD={FAKE_TIME[0]}", f"FAKETIME={offset}", GATEWAY, "run"))
+
+
 @pytest.mark.skipif(not FAKE_TIME, reason="faketime is missing")
 def test_a_gateway_with_a_wrong_clock_deletes_nothing(tmp_path):
     """Regression test: a gateway whose clock was 40 days ahead became the leader and deleted all objects of a bucket."""
@@ -198,12 +204,29 @@ def test_a_gateway_with_a_wrong_clock_deletes_nothing(tmp_path):
             s3.put_object(Bucket="bucket", Key="key", Body=b"x" * BLOB)
             s3.put_bucket_lifecycle_configuration(Bucket="bucket", LifecycleConfiguration={"Rules": [
                 {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 30}}]})
-        wrong = Server(path, "--move-every", "50ms", "--metrics-listen", "127.0.0.1:0",
-                       command=("env", f"LD_PRELOAD={FAKE_TIME[0]}", "FAKETIME=+40d", GATEWAY, "run"))
-        with wrong:
+        with run_at(path, "+40d") as wrong:
             wait(lambda: (metric(wrong, "clock_ahead_seconds") or 0) > 39 * 86400, "the clocks are not compared")
             assert metric(wrong, "leader") == 0
             with run(path) as right:
                 wait(lambda: metric(right, "leader") == 1, "the other gateway does not lead")
                 assert client(right).get_object(Bucket="bucket", Key="key")["Body"].read() == b"x" * BLOB
                 assert (len(files(tmp_path, "hot")), len(files(tmp_path, "cold"))) == (1, 0)
+
+
+@pytest.mark.skipif(not FAKE_TIME, reason="faketime is missing")
+def test_a_clock_that_is_slow_does_not_shorten_the_retention(tmp_path):
+    """Regression test: the time of a removal was that of the gateway, so it could be before the time of retention."""
+    with Postgres() as database:
+        path = shared(tmp_path, database)
+        with open(path) as file:
+            text = file.read().replace('deleted = "0s"', 'deleted = "5m"')
+        with open(path, "w") as file:
+            file.write(text)
+        # Clients accept a difference of 15 minutes.
+        with run_at(path, "-10m") as slow:
+            s3 = client(slow)
+            s3.create_bucket(Bucket="bucket")
+            s3.put_object(Bucket="bucket", Key="key", Body=b"x" * BLOB)
+            s3.delete_object(Bucket="bucket", Key="key")
+        found = command("undelete", path, "--bucket", "bucket", "--at", "2m", "--dry-run")
+        assert (found["objects"], found["bytes"]) == (1, BLOB)

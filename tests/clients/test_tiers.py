@@ -1,5 +1,4 @@
 """`plimsoll-gateway run FILE`: blobs in several tiers, their moves, and reads while a tier does not answer."""
-import datetime
 import json
 import os
 import random
@@ -456,47 +455,3 @@ def test_a_sweep_finds_and_deletes_only_orphans(tmp_path):
         assert set(files(tmp_path, "hot")) - set(known) == {str(tmp_path / "hot/bb/notes.txt"), str(tmp_path / f"hot/cc/{name}")}
         for number in range(20):
             assert s3.get_object(Bucket="tiers", Key=f"k{number}")["Body"].read() == str(number).encode() * BLOB
-
-
-def test_what_was_deleted_is_kept_and_comes_back(tmp_path):
-    path = settings(tmp_path, retain="1h", moves=rule(when="suffix = 'moved'"))
-    bodies = {key: bytes([number]) * BLOB for number, key in enumerate(["deleted", "replaced", "is-moved"])}
-    bodies["small"] = b"in the catalog"
-    with run(path) as server:
-        s3 = client(server)
-        s3.create_bucket(Bucket="bucket")
-        for key, body in bodies.items():
-            s3.put_object(Bucket="bucket", Key=key, Body=body)
-        wait(lambda: len(files(tmp_path, "cold")) == 1, "the object is not moved")
-        # The time has the precision of a millisecond, and the next changes are later.
-        at = time.time()
-        wait(lambda: time.time() > at + 0.002, "the clock stands still")
-        at = datetime.datetime.fromtimestamp(at + 0.001, datetime.timezone.utc).isoformat(timespec="milliseconds")
-        s3.put_object(Bucket="bucket", Key="replaced", Body=b"new")
-        for key in ["deleted", "small", "is-moved"]:
-            s3.delete_object(Bucket="bucket", Key=key)
-    undelete = lambda *more: subprocess.run([GATEWAY, "undelete", path, "--bucket", "bucket", "--at", at, *more],
-                                            capture_output=True, text=True)
-    assert undelete("--dry-run").stdout == f"4 objects with {3 * BLOB + 14} bytes can be brought back\n"
-    assert undelete("--prefix", "small").stdout == "1 objects with 14 bytes brought back\n"
-    assert undelete().stdout == f"3 objects with {3 * BLOB} bytes brought back\n"
-    assert undelete().stdout == "0 objects with 0 bytes brought back\n"
-    with run(path) as server:
-        for key, body in bodies.items():
-            assert client(server).get_object(Bucket="bucket", Key=key)["Body"].read() == body, key
-    too_old = subprocess.run([GATEWAY, "undelete", path, "--bucket", "bucket", "--at", "2h"], capture_output=True, text=True)
-    assert too_old.returncode == 2 and "kept for 1h" in too_old.stderr, too_old
-    early = subprocess.run([GATEWAY, "sweep", path, "--older-than", "5m"], capture_output=True, text=True)
-    assert early.returncode == 2 and "use at least 1h" in early.stderr, early
-
-
-def test_without_deletes_nothing_is_moved_and_nothing_deleted(tmp_path):
-    path = settings(tmp_path, moves=rule())
-    with run(path, "--no-deletes") as server:
-        s3 = client(server)
-        s3.create_bucket(Bucket="bucket")
-        s3.put_object(Bucket="bucket", Key="key", Body=bytes(BLOB))
-        s3.put_object(Bucket="bucket", Key="key", Body=bytes(BLOB))
-        assert (len(files(tmp_path, "hot")), len(files(tmp_path, "cold"))) == (2, 0)
-    with run(path):
-        wait(lambda: (len(files(tmp_path, "hot")), len(files(tmp_path, "cold"))) == (0, 1), "nothing is moved")

@@ -1,5 +1,7 @@
 //! The time and the random numbers of this process. Simulations replace them.
 
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use jiff::Timestamp;
 
 /// Returns the wall clock time.
@@ -14,6 +16,27 @@ pub fn wall_now() -> Timestamp {
 /// Returns the Unix time in milliseconds.
 pub fn now_ms() -> u64 {
     wall_now().as_millisecond() as u64
+}
+
+/// Shared Unix time minus the monotonic time of this machine, in milliseconds; the minimum before the first reading.
+static SHARED_OFFSET_MS: AtomicI64 = AtomicI64::new(i64::MIN);
+
+fn monotonic_ms() -> i64 {
+    (plimsoll_base::clock::now_ns() / 1_000_000).cast_signed()
+}
+
+/// Records the Unix time in milliseconds of the clock that all gateways share.
+pub fn set_shared_ms(shared_ms: u64) {
+    SHARED_OFFSET_MS.store(shared_ms.cast_signed() - monotonic_ms(), Ordering::Relaxed);
+}
+
+/// Returns the Unix time in milliseconds of the clock that all gateways share. A wrong clock of this machine has no
+/// effect on it. Without a shared clock, this is the clock of this machine.
+pub fn shared_now_ms() -> u64 {
+    match SHARED_OFFSET_MS.load(Ordering::Relaxed) {
+        i64::MIN => now_ms(),
+        offset_ms => (monotonic_ms() + offset_ms).max(0).cast_unsigned(),
+    }
 }
 
 /// Returns a number that differs between calls, processes and machines.

@@ -73,7 +73,7 @@ impl Background {
         settings: BackgroundSettings,
     ) -> std::io::Result<Background> {
         let (stop, mut stopped) = watch::channel(false);
-        let leadership = Leadership::start(Arc::clone(&store))?;
+        let leadership = Leadership::start(Arc::clone(&store), !settings.is_idle)?;
         let mut epoch = leadership.epoch.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = threads::spawn("background", move || {

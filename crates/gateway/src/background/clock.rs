@@ -1,13 +1,13 @@
-//! Compares the clock of this machine with the one that all gateways share.
+//! Compares the clock of this machine with the clock that all gateways share.
 
 use std::sync::atomic::Ordering;
 
-use crate::ambient::now_ms;
+use crate::ambient::{now_ms, set_shared_ms};
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::Store;
 
 /// Milliseconds by which the clock of this machine may differ.
-pub const MOST_MS: u64 = 5000;
+const MOST_MS: u64 = 5000;
 
 /// A reading of the clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Reading {
     fn new(before_ms: u64, shared_ms: u64, after_ms: u64) -> Reading {
         let ahead_ms = u64::midpoint(before_ms, after_ms).cast_signed() - shared_ms.cast_signed();
         let duration_ms = after_ms.saturating_sub(before_ms);
-        // A clock that jumps during the request makes it look long.
+        // A jump of the clock makes the request look long.
         let is_right = ahead_ms.unsigned_abs() <= MOST_MS + (duration_ms / 2).min(MOST_MS);
         Reading { now_ms: shared_ms, ahead_ms, is_right }
     }
@@ -39,6 +39,7 @@ pub fn read<C: Catalog>(store: &Store<C>) -> Result<Reading, CatalogError> {
     let before_ms = now_ms();
     let shared_ms = store.catalog.clock_ms()?;
     let after_ms = now_ms();
+    shared_ms.into_iter().for_each(set_shared_ms);
     let reading = Reading::new(before_ms, shared_ms.unwrap_or(after_ms), after_ms);
     store.clock_ahead_ms.store(reading.ahead_ms, Ordering::Relaxed);
     if store.has_wrong_clock.swap(!reading.is_right, Ordering::Relaxed) == reading.is_right {
@@ -46,7 +47,7 @@ pub fn read<C: Catalog>(store: &Store<C>) -> Result<Reading, CatalogError> {
         crate::log::warn(&match reading.is_right {
             true => "the clock of this machine agrees with the database again".to_string(),
             false => format!(
-                "the clock of this machine is {seconds:+.1} s from that of the database; until it is right, this \
+                "the clock of this machine is {seconds:+.1} s from the database's clock; until it is right, this \
                  gateway moves, expires and deletes nothing"
             ),
         });

@@ -6,8 +6,9 @@ use std::ops::Bound;
 
 use plimsoll_server::error::ApiError;
 
-use crate::ambient::now_ms;
+use crate::ambient::shared_now_ms;
 use crate::body::blob::text;
+use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value, unless_in_doubt};
@@ -22,11 +23,16 @@ use crate::object::write::writer_of;
 /// Milliseconds after which bytes are deleted for the second time.
 const REPEAT_MS: u64 = 15 * 60 * 1000;
 
+/// Milliseconds for which a source stays longer if its copy does not exist.
+const POSTPONE_MS: u64 = 60 * 60 * 1000;
+
 /// An entry of the list of bytes to delete.
 struct Entry {
     key: Vec<u8>,
     location: Location,
     garbage: Garbage,
+    /// Time in milliseconds for which the bytes are kept.
+    kept_ms: u64,
 }
 
 /// Number of entries that are read at a time.
@@ -37,9 +43,17 @@ pub fn retention_ms<C: Catalog>(store: &Store<C>) -> u64 {
     if guard::is_made(Guard::Retention) { store.retain_ms } else { 0 }
 }
 
+/// Returns the time in milliseconds for which garbage at a place is kept. On a full disk, garbage in directories is not
+/// kept, so that deletes free space.
+fn kept_ms<C: Catalog>(store: &Store<C>, location: &Location, is_full: bool) -> u64 {
+    let is_local = store.blobs.tiers().get(location.tier).is_some_and(|tier| tier.directory.is_some());
+    if is_full && is_local { 0 } else { retention_ms(store) }
+}
+
 /// Reads the next entries whose bytes are not kept any longer.
 fn due<C: Catalog>(store: &Store<C>, from: Bound<&[u8]>, now_ms: u64) -> Result<Vec<Entry>, CatalogError> {
-    let retain_ms = retention_ms(store);
+    let is_full = store.catalog.is_full();
+    let least_ms = if is_full { 0 } else { retention_ms(store) };
     let mut scan = store.catalog.scan();
     scan.seek(from)?;
     let mut found = Vec::new();
@@ -48,9 +62,13 @@ fn due<C: Catalog>(store: &Store<C>, from: Bound<&[u8]>, now_ms: u64) -> Result<
         && found.len() < PAGE
     {
         match (keys::parse_garbage(&key), Garbage::decode(&row.head)) {
-            (Some((at_ms, _)), _) if at_ms.saturating_add(retain_ms) > now_ms => break,
-            (_, Some(garbage)) if garbage.window_ms > now_ms => {}
-            (Some((_, location)), Some(garbage)) => found.push(Entry { key, location, garbage }),
+            (Some((at_ms, _)), _) if at_ms.saturating_add(least_ms) > now_ms => break,
+            (Some((at_ms, location)), Some(garbage)) if garbage.window_ms <= now_ms => {
+                let kept_ms = kept_ms(store, &location, is_full);
+                if at_ms.saturating_add(kept_ms) <= now_ms {
+                    found.push(Entry { key, location, garbage, kept_ms });
+                }
+            }
             _ => {}
         }
     }
@@ -88,7 +106,7 @@ fn is_current(t: &mut dyn Transaction, location: &Location, garbage: &Garbage) -
     Ok(head.is_none_or(|head| head.switched == garbage.switched))
 }
 
-/// Returns true if the bytes of a blob at a place may be deleted, and removes that place from the row of the blob.
+/// Returns true if the bytes of a blob at a place may be deleted, and removes the place from the row of the blob.
 fn is_free(t: &mut dyn Transaction, location: &Location, garbage: &Garbage) -> Result<bool, CatalogError> {
     Ok(is_current(t, location, garbage)? && forget(t, location, &garbage.blob)?)
 }
@@ -99,7 +117,7 @@ fn is_free(t: &mut dyn Transaction, location: &Location, garbage: &Garbage) -> R
 /// # Errors
 /// Returns the error of the catalog.
 pub async fn delete_due<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
-    delete_due_at(store, now_ms()).await
+    delete_due_at(store, shared_now_ms()).await
 }
 
 /// Deletes the bytes whose time has come at a time in Unix milliseconds.
@@ -114,54 +132,96 @@ pub async fn delete_due_at<C: Catalog>(store: &Store<C>, now_ms: u64) -> Result<
         let Some(last) = page.last() else { return Ok(()) };
         from = Bound::Excluded(last.key.clone());
         for entry in page {
-            let tier = entry.location.tier;
-            if !failed_tiers.contains(&tier) && !delete(store, entry, now_ms).await? {
-                failed_tiers.insert(tier);
+            if !failed_tiers.contains(&entry.location.tier) {
+                delete(store, entry, now_ms, &mut failed_tiers).await?;
             }
         }
     }
 }
 
-/// Returns false if the blob is in use, and the copy from which it is read does not exist. The bytes of an entry are
-/// then the last ones.
+/// Returns the copy from which a blob is read; `None` if the blob is not in use, or is read from this place.
 ///
 /// # Errors
-/// Returns the error of the catalog.
-async fn has_other_copy<C: Catalog>(
+/// If the catalog cannot be read.
+fn copy_in_use<C: Catalog>(
     store: &Store<C>,
     location: &Location,
     garbage: &Garbage,
-) -> Result<bool, ApiError> {
-    let row = unless_in_doubt(store.catalog.get(&keys::blob(&garbage.blob))).map_err(|e| unavailable(&e))?;
+) -> Result<Option<Location>, CatalogError> {
+    let row = unless_in_doubt(store.catalog.get(&keys::blob(&garbage.blob)))?;
     let head = row.and_then(|row| BlobHead::decode(&row.head)).filter(|head| head.state == State::Complete);
-    let Some(other) = head.and_then(|head| head.locations.into_iter().find(|other| other != location)) else {
-        return Ok(true);
-    };
-    let tier =
-        |place: &Location| store.blobs.tiers().get(place.tier).map_or("?", |tier| &tier.name).to_string();
-    match store.blobs.exists(&other).await {
-        Ok(true) => Ok(true),
-        found => {
-            let problem = found.map_or_else(|error| error.to_string(), |_| "it does not exist".into());
-            let (blob, other, place) = (text(&garbage.blob), tier(&other), tier(location));
-            crate::log::warn(&format!(
-                "blob {blob}: its copy in tier {place} stays, because the one in tier {other} was not found: {problem}"
-            ));
-            Ok(false)
-        }
-    }
+    Ok(head.and_then(|head| head.locations.into_iter().next()).filter(|copy| copy != location))
 }
 
-/// Deletes the bytes of an entry. Returns false if their tier fails.
-async fn delete<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Result<bool, ApiError> {
-    let Entry { key, location, garbage } = entry;
-    let retain_ms = retention_ms(store);
-    let at_ms = keys::parse_garbage(&key).filter(|(_, listed)| *listed == location).map(|(at_ms, _)| at_ms);
-    let is_due = at_ms.is_some_and(|at_ms| at_ms.saturating_add(retain_ms) <= now_ms);
-    assert!(is_due, "the bytes at {location} are deleted without an entry whose time has come: {at_ms:?}");
-    if !has_other_copy(store, &location, &garbage).await? {
-        return Ok(true);
+/// Keeps the bytes of an entry for longer.
+///
+/// # Errors
+/// Returns the error of the catalog.
+async fn postpone<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Result<(), ApiError> {
+    let Entry { key, location, garbage, kept_ms } = entry;
+    let later = keys::garbage((now_ms + POSTPONE_MS).saturating_sub(kept_ms), &location);
+    store
+        .transact_in(store.epoch(), 0, move |t| {
+            t.use_reserve();
+            if unless_in_doubt(t.get(&key))?.is_some() {
+                t.delete(key);
+                t.put(later, head_only(garbage.encode()));
+            }
+            Ok(Ok(()))
+        })
+        .await
+}
+
+/// Deletes the bytes of an entry, and adds its tier or that of the remaining copy to `failed_tiers` if the tier fails.
+async fn delete<C: Catalog>(
+    store: &Store<C>,
+    entry: Entry,
+    now_ms: u64,
+    failed_tiers: &mut BTreeSet<u16>,
+) -> Result<(), ApiError> {
+    let name = |tier: u16| store.blobs.tiers().get(tier).map_or("?", |tier| &tier.name);
+    if let Some(copy) = copy_in_use(store, &entry.location, &entry.garbage).map_err(|e| unavailable(&e))? {
+        if failed_tiers.contains(&copy.tier) {
+            return Ok(());
+        }
+        match store.blobs.exists(&copy).await {
+            Ok(true) => {}
+            Ok(false) => {
+                let (blob, place) = (text(&entry.garbage.blob), name(entry.location.tier));
+                let missing = name(copy.tier);
+                crate::log::warn(&format!(
+                    "blob {blob} does not exist in tier {missing}; its source in tier {place} stays"
+                ));
+                return postpone(store, entry, now_ms).await;
+            }
+            Err(error) => {
+                crate::log::warn(&format!(
+                    "tier {}: sources of moves were not deleted: {error}",
+                    name(copy.tier)
+                ));
+                failed_tiers.insert(copy.tier);
+                return Ok(());
+            }
+        }
     }
+    let tier = entry.location.tier;
+    if let Err(error) = delete_free(store, entry, now_ms).await? {
+        crate::log::warn(&format!("tier {}: blobs were not deleted: {error}", name(tier)));
+        failed_tiers.insert(tier);
+    }
+    Ok(())
+}
+
+/// Deletes the bytes of an entry if no blob is read from there. Returns the error of the tier.
+async fn delete_free<C: Catalog>(
+    store: &Store<C>,
+    entry: Entry,
+    now_ms: u64,
+) -> Result<Result<(), BlobError>, ApiError> {
+    let Entry { key, location, garbage, kept_ms } = entry;
+    let at_ms = keys::parse_garbage(&key).filter(|(_, listed)| *listed == location).map(|(at_ms, _)| at_ms);
+    let is_due = at_ms.is_some_and(|at_ms| at_ms.saturating_add(kept_ms) <= now_ms);
+    assert!(is_due, "the bytes at {location} are deleted without an entry whose time has come: {at_ms:?}");
     let epoch = store.epoch();
     let (cancelled, place) = (key.clone(), location.clone());
     // Before the deletion: a row that still named the bytes would send readers to bytes that are gone.
@@ -185,12 +245,10 @@ async fn delete<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Resu
         })
         .await?;
     if !is_free {
-        return Ok(true);
+        return Ok(Ok(()));
     }
     if let Err(error) = store.blobs.delete(&location).await {
-        let tier = store.blobs.tiers().get(location.tier).map_or("?", |tier| &tier.name);
-        crate::log::warn(&format!("tier {tier}: blobs were not deleted: {error}"));
-        return Ok(false);
+        return Ok(Err(error));
     }
     store
         .transact_in(epoch, 0, move |t| {
@@ -199,13 +257,13 @@ async fn delete<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Resu
             // A write with an unknown outcome may arrive after the first deletion.
             if garbage.reason == Reason::Unfinished && guard::is_made(Guard::SecondDelete) {
                 let again = Garbage { reason: Reason::Discarded, ..garbage };
-                let again_ms = (now_ms + REPEAT_MS).saturating_sub(retain_ms);
+                let again_ms = (now_ms + REPEAT_MS).saturating_sub(kept_ms);
                 t.put(keys::garbage(again_ms, &location), head_only(again.encode()));
             }
             Ok(Ok(()))
         })
         .await?;
-    Ok(true)
+    Ok(Ok(()))
 }
 
 /// Gives up the blobs that processes began and did not finish, if their sessions have ended.
@@ -227,10 +285,10 @@ pub async fn discard_unfinished<C: Catalog>(store: &Store<C>) -> Result<(), ApiE
         let discarded = store.transact(0, move |t| {
             t.use_reserve();
             if let Some(session) = writer_of(t, &name)?
-                && !is_alive(t, session, now_ms())?
+                && !is_alive(t, session, shared_now_ms())?
             {
                 // Another state of the catalog may have the blob as complete, so it is kept.
-                discard_blob(t, &name, now_ms())?;
+                discard_blob(t, &name, shared_now_ms())?;
             }
             Ok(Ok(()))
         });

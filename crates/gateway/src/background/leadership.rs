@@ -25,18 +25,18 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    /// Starts the thread.
+    /// Starts the thread. `may_lead` is false if this process never works in the background.
     ///
     /// # Errors
     /// If the thread or its runtime cannot be created.
-    pub fn start<C: Catalog>(store: Arc<Store<C>>) -> std::io::Result<Leadership> {
+    pub fn start<C: Catalog>(store: Arc<Store<C>>, may_lead: bool) -> std::io::Result<Leadership> {
         let (stop, mut stopped) = watch::channel(false);
         let (leads, epoch) = watch::channel(None);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = threads::spawn("lease", move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = keep(&store, &leads) => {}
+                    () = keep(&store, &leads, may_lead) => {}
                     _ = stopped.wait_for(|stop| *stop) => {}
                 }
                 let _ = leads.send(None);
@@ -57,7 +57,7 @@ impl Leadership {
 }
 
 /// Renews the session until this process ends.
-async fn keep<C: Catalog>(store: &Store<C>, leads: &watch::Sender<Option<u64>>) {
+async fn keep<C: Catalog>(store: &Store<C>, leads: &watch::Sender<Option<u64>>, may_lead: bool) {
     while store.session() == 0 {
         if let Err(error) = store.begin_session().await {
             crate::log::warn(&format!("the session was not begun: {error}"));
@@ -68,7 +68,7 @@ async fn keep<C: Catalog>(store: &Store<C>, leads: &watch::Sender<Option<u64>>) 
     let (mut renewed_ns, mut cleanup_due) = (now_ns(), false);
     loop {
         let (asked_ns, mut has_failed) = (now_ns(), false);
-        match renew(store, session).await {
+        match renew(store, session, may_lead).await {
             Ok(renewed) => {
                 renewed_ns = asked_ns;
                 cleanup_due |= renewed.has_ended_sessions;
@@ -103,8 +103,8 @@ async fn keep<C: Catalog>(store: &Store<C>, leads: &watch::Sender<Option<u64>>) 
 ///
 /// # Errors
 /// Returns the error of the catalog.
-async fn renew<C: Catalog>(store: &Store<C>, session: Session) -> Result<Renewed, ApiError> {
+async fn renew<C: Catalog>(store: &Store<C>, session: Session, may_lead: bool) -> Result<Renewed, ApiError> {
     let clock = clock::read(store).map_err(|error| unavailable(&error))?;
-    let renewal = if clock.is_right { lease::keep } else { lease::follow };
+    let renewal = if clock.is_right && may_lead { lease::keep } else { lease::follow };
     store.transact(64, move |t| Ok(Ok(renewal(t, session, clock.now_ms)?))).await
 }

@@ -5,10 +5,10 @@ use std::ops::Bound;
 use plimsoll_server::error::ApiError;
 
 use super::deletion::retention_ms;
-use crate::ambient::now_ms;
 use crate::catalog::{Catalog, CatalogError, unless_in_doubt};
 use crate::object::Store;
 use crate::object::error::unavailable;
+use crate::object::garbage::after_reads;
 use crate::object::keys;
 use crate::object::retained::let_go;
 
@@ -40,7 +40,7 @@ fn due<C: Catalog>(
 /// Returns the error of the catalog.
 #[cfg(test)]
 pub async fn let_go_due<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
-    let_go_due_at(store, now_ms()).await
+    let_go_due_at(store, crate::ambient::now_ms()).await
 }
 
 /// Removes the versions whose time is over at a time in Unix milliseconds. On a full disk it is over for all of them,
@@ -49,23 +49,27 @@ pub async fn let_go_due<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
 /// # Errors
 /// Returns the error of the catalog.
 pub async fn let_go_due_at<C: Catalog>(store: &Store<C>, now_ms: u64) -> Result<(), ApiError> {
+    let since_ms = now_ms.saturating_sub(retention_ms(store));
     if !store.catalog.is_full() {
-        return let_go_until(store, now_ms.saturating_sub(retention_ms(store))).await.map(|_| ());
+        return let_go_until(store, since_ms, since_ms).await.map(|_| ());
     }
-    let count = let_go_until(store, u64::MAX).await?;
+    let count = let_go_until(store, u64::MAX, after_reads()).await?;
     if count > 0 {
         crate::log::warn(&format!("the disk is full: {count} deleted versions are not kept any longer"));
     }
     Ok(())
 }
 
-/// Removes the versions that have left their buckets until a time in Unix milliseconds. Returns their number.
+/// Removes the versions that have left their buckets until a time in Unix milliseconds. Their bytes are garbage from
+/// `at_ms` on. Returns the number of versions.
 ///
 /// # Errors
 /// Returns the error of the catalog.
-pub async fn let_go_until<C: Catalog>(store: &Store<C>, until_ms: u64) -> Result<usize, ApiError> {
-    // A blob is garbage since its version has left the bucket.
-    let at_ms = until_ms.min(now_ms().saturating_sub(retention_ms(store)));
+pub async fn let_go_until<C: Catalog>(
+    store: &Store<C>,
+    until_ms: u64,
+    at_ms: u64,
+) -> Result<usize, ApiError> {
     let mut from = Bound::Included(keys::RETAINED.to_vec());
     let mut count = 0;
     loop {

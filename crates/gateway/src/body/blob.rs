@@ -169,7 +169,7 @@ impl Blobs {
         Ok(())
     }
 
-    /// Returns true if the bytes at a place exist.
+    /// Returns true if there are bytes at a place.
     ///
     /// # Errors
     /// If the backend fails.

@@ -186,7 +186,7 @@ impl Collector for PlacementMetrics {
         let leads = f64::from(self.store.is_leader());
         gauge(encoder, "leader", "1 if this gateway moves and deletes objects", leads)?;
         let ahead_s = self.store.clock_ahead_ms.load(Ordering::Relaxed) as f64 / 1000.0;
-        let help = "Seconds by which the clock of this machine is ahead of that of the database";
+        let help = "Seconds by which the clock of this machine is ahead of the database's clock";
         gauge(encoder, "clock_ahead_seconds", help, ahead_s)?;
         // A catalog that does not answer has no queues; /readyz reports it.
         if let Ok(queues) = queues(&*self.store.catalog, now_ms(), self.store.retain_ms) {

@@ -7,7 +7,7 @@ use super::pack;
 use super::planned_move::{Move, MoveError, Outcome};
 use super::switch::{give_up, switch, unchanged};
 use super::verify::verify_blob;
-use crate::ambient::now_ms;
+use crate::ambient::shared_now_ms;
 use crate::body::blob::new_name;
 use crate::body::error::BlobError;
 use crate::body::location::Location;
@@ -50,7 +50,7 @@ pub async fn execute<C: Catalog>(store: &Store<C>, plan: &Move) -> Result<Outcom
         Ok(crcs) => switch(store, plan, epoch, target, is_new, &crcs).await,
         Err(error) => {
             if is_new {
-                let (blob, at_ms) = (plan.blob, now_ms().saturating_sub(store.retain_ms));
+                let (blob, at_ms) = (plan.blob, shared_now_ms().saturating_sub(store.retain_ms));
                 let given_up = store.transact_in(epoch, 64, move |t| {
                     give_up(t, &blob, &destination, at_ms);
                     Ok(Ok(()))
@@ -125,7 +125,7 @@ pub async fn give_up_unfinished<C: Catalog>(store: &Store<C>) -> Result<(), Move
         let given_up = store.transact_in(epoch, 64, move |t| {
             if t.get(&keys::intent(&place))?.is_some() {
                 // Another state of the catalog may use these bytes, so they are kept.
-                give_up(t, &blob, &place, now_ms());
+                give_up(t, &blob, &place, shared_now_ms());
             }
             Ok(Ok(()))
         });

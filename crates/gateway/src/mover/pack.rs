@@ -12,7 +12,7 @@ use super::candidate::Candidate;
 use super::pack_reader::Sources;
 use super::planned_move::MoveError;
 use super::verify::verify_blob;
-use crate::ambient::now_ms;
+use crate::ambient::shared_now_ms;
 use crate::body::blob::{BlobWriter, new_name};
 use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, BlobName, Location};
@@ -265,7 +265,7 @@ fn switch_rows(
         match &head.body {
             Body::Blob(name) => {
                 let kept_ms = candidate.keep_source_ms.saturating_sub(retain_ms);
-                discard_blob(t, name, after_reads().max(now_ms() + kept_ms))?;
+                discard_blob(t, name, after_reads().max(shared_now_ms() + kept_ms))?;
             }
             _ => discard_row(t, &head, &row, after_reads())?,
         }

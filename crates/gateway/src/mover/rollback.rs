@@ -6,7 +6,7 @@ use std::ops::Bound;
 use super::planned_move::{Move, MoveError, Outcome};
 use super::scan::{Stored, visit_blobs};
 use super::switch::unchanged;
-use crate::ambient::now_ms;
+use crate::ambient::shared_now_ms;
 use crate::body::blob::text;
 use crate::body::location::{Garbage, Location, Reason};
 use crate::catalog::embedded::head_only;
@@ -86,7 +86,7 @@ pub async fn roll_back<C: Catalog>(store: &Store<C>, one: Reversible) -> Result<
             assert!(*place != source, "a rollback of blob {name} would delete its source");
             let (blob, reason, switched) = (planned.blob, Reason::Discarded, head.switched);
             let garbage = Garbage { blob, reason, switched, window_ms: 0 };
-            t.put(keys::garbage(now_ms(), place), head_only(garbage.encode()));
+            t.put(keys::garbage(shared_now_ms(), place), head_only(garbage.encode()));
         }
         value.head = head.encode();
         t.put(keys::blob(&planned.blob), value);

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::planned_move::{Move, MoveError, Outcome};
-use crate::ambient::now_ms;
+use crate::ambient::shared_now_ms;
 use crate::body::blob::text;
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
 use crate::catalog::embedded::head_only;
@@ -51,13 +51,13 @@ pub async fn switch<C: Catalog>(
         let is_ours = !with_intent || has_intent;
         let Some((head, mut value)) = unchanged(t, &plan)?.filter(|_| is_ours) else {
             if is_ours && with_intent {
-                give_up(t, &plan.blob, &target, now_ms().saturating_sub(retain_ms));
+                give_up(t, &plan.blob, &target, shared_now_ms().saturating_sub(retain_ms));
             }
             return Ok(Ok(Outcome::Changed));
         };
         // The window begins with the switch: until then, reads use the source, however long the copy has taken.
         let window_ms = if guard::is_made(Guard::RollbackWindow) { plan.keep_source_ms } else { 0 };
-        let now_ms = now_ms();
+        let now_ms = shared_now_ms();
         let at_ms = now_ms + window_ms.saturating_sub(retain_ms);
         let sources = head.locations.iter().filter(|place| **place != target).cloned();
         let head = head.with_locations(std::iter::once(target.clone()).chain(sources).collect());

@@ -195,12 +195,13 @@ async fn a_source_stays_while_its_copy_does_not_exist() {
     let copy = world.head().locations[0].path();
     let bytes = world.tiers[1].get(&copy).await.unwrap().bytes().await.unwrap();
     world.tiers[1].delete(&copy).await.unwrap();
-    let later = now_ms() + 10_000;
+    let (later, postponed) = (now_ms() + 10_000, now_ms() + 4_000_000);
     delete_due_at(&world.store, later).await.unwrap();
     assert_eq!((world.head().locations.len(), world.lists().0.len()), (2, 1));
     assert!(world.tiers[0].head(&world.source.path()).await.is_ok());
-    world.tiers[1].put(&copy, bytes.into()).await.unwrap();
     delete_due_at(&world.store, later).await.unwrap();
+    world.tiers[1].put(&copy, bytes.into()).await.unwrap();
+    delete_due_at(&world.store, postponed).await.unwrap();
     assert_eq!((world.head().locations.len(), world.lists().0.len()), (1, 0));
     assert!(world.tiers[0].head(&world.source.path()).await.is_err());
 }

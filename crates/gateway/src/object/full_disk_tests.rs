@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use futures_util::StreamExt;
+use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use plimsoll_base::clock::wall_now;
 use plimsoll_server::conditions::DeleteConditions;
@@ -13,11 +15,12 @@ use plimsoll_server::service::{BucketChange, NewBucket, ObjectService, UploadInf
 use super::Store;
 use crate::ambient::now_ms;
 use crate::background::deletion::delete_due_at;
+use crate::background::retention::let_go_due_at;
 use crate::blocking::block_on;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::CatalogLimits;
 use crate::catalog::embedded::catalog::CatalogSettings;
-use crate::testing::{BUCKET, TempDir, get, new_object, open_directory, put, put_in};
+use crate::testing::{BUCKET, TempDir, get, new_object, open_directory, open_retaining, put, put_in};
 
 /// Opens a store on a disk that has enough free space, or not.
 fn open(root: &Path, tier: &Arc<InMemory>, is_full: bool) -> Store<AnyCatalog> {
@@ -73,6 +76,46 @@ fn a_full_disk_can_be_emptied() {
         assert_eq!(get(&store, "blob").await.unwrap_err().code, ErrorCode::NoSuchKey);
         put(&store, "new", b"new").await.unwrap();
     });
+}
+
+/// Regression test: on a full disk, the blobs of deleted objects and uploads were kept, so deletes freed no space.
+#[test]
+fn a_full_disk_keeps_nothing_that_was_deleted() {
+    const DAY_MS: u64 = 86_400_000;
+    let (dir, tier) = (TempDir::new("full-retention"), Arc::new(InMemory::new()));
+    let open = |reserve_bytes| {
+        let limits = CatalogLimits { reserve_bytes, ..CatalogLimits::default() };
+        let settings = CatalogSettings { limits, ..CatalogSettings::default() };
+        open_retaining(dir.path(), settings, &tier, 1000, DAY_MS)
+    };
+    let store = open(0);
+    let (upload, version) = block_on(fill(&store));
+    let work = async |store: &Store<AnyCatalog>| {
+        let soon = now_ms() + 60_000;
+        let_go_due_at(store, soon).await.unwrap();
+        delete_due_at(store, soon).await.unwrap();
+        tier.list(None).count().await
+    };
+    let delete = async |store: &Store<AnyCatalog>, key: &str, version: &str| {
+        let bucket = store.bucket(BUCKET).await.unwrap();
+        store.delete(&bucket, key, Some(version), DeleteConditions::default()).await.unwrap();
+    };
+    block_on(async {
+        delete(&store, "versioned", &version).await;
+        assert_eq!(work(&store).await, 2, "there is space, so the blob of the version is kept");
+    });
+    store.catalog.close().unwrap();
+    drop(store);
+    let store = open(u64::MAX);
+    block_on(async {
+        assert_eq!(put(&store, "new", b"new").await.unwrap_err().code, ErrorCode::InsufficientStorage);
+        assert_eq!(work(&store).await, 1);
+        delete(&store, "blob", "null").await;
+        assert_eq!(work(&store).await, 0);
+        let bucket = store.bucket(BUCKET).await.unwrap();
+        store.abort_upload(&bucket, UploadName { key: "upload", id: &upload }).await.unwrap();
+    });
+    store.catalog.close().unwrap();
 }
 
 /// Regression test: a write that the full disk refuses made the deletes of its group fail.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::keys;
-use crate::ambient::now_ms;
+use crate::ambient::shared_now_ms;
 use crate::body::location::{BlobHead, Garbage, Reason, State};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{CatalogError, Transaction, Value, intact, unless_in_doubt};
@@ -13,7 +13,7 @@ const GRACE_MS: u64 = 10_000;
 
 /// Returns the time in Unix milliseconds at which reads that are open now have ended.
 pub fn after_reads() -> u64 {
-    now_ms() + GRACE_MS
+    shared_now_ms() + GRACE_MS
 }
 
 /// Marks a blob as discarded, and puts its bytes on the list of garbage. They are garbage from `at_ms` on, in Unix

@@ -4,10 +4,9 @@
 use bytes::Bytes;
 
 use super::codec::{Reader, put_number};
-pub use super::garbage::after_reads;
 use super::garbage::discard_blob;
 use super::keys;
-use crate::ambient::now_ms;
+use crate::ambient::shared_now_ms;
 use crate::body::location::BlobName;
 use crate::body::pack_file::Slice;
 use crate::catalog::embedded::head_only;
@@ -104,7 +103,7 @@ pub fn retain(t: &mut dyn Transaction, slice: &Slice) -> Result<(), CatalogError
     live.live = live.live.saturating_sub(1);
     live.live_bytes = live.live_bytes.saturating_sub(slice.size);
     live.retained += 1;
-    store(t, &slice.pack_file, live, now_ms())
+    store(t, &slice.pack_file, live, shared_now_ms())
 }
 
 /// Records that a version that has left its bucket is back.
@@ -116,7 +115,7 @@ pub fn revive(t: &mut dyn Transaction, slice: &Slice) -> Result<(), CatalogError
     live.retained = live.retained.saturating_sub(1);
     live.live += 1;
     live.live_bytes += slice.size;
-    store(t, &slice.pack_file, live, now_ms())
+    store(t, &slice.pack_file, live, shared_now_ms())
 }
 
 /// Records that a version that has left its bucket is not kept any longer. If it was the last one that refers to the

@@ -37,7 +37,7 @@ use self::buckets::Buckets;
 pub use self::buckets::{Bucket, Document};
 use self::error::{TransactionError, unavailable};
 use self::reads::Reads;
-use crate::ambient::now_ms;
+use crate::ambient::{set_shared_ms, shared_now_ms};
 use crate::body::blob::Blobs;
 use crate::catalog::{Catalog, CatalogError, Transaction};
 use crate::guard::{self, Guard};
@@ -81,9 +81,9 @@ pub struct Store<C> {
     epoch: AtomicU64,
     /// True while this process works in the background.
     leads: AtomicBool,
-    /// Milliseconds by which the clock of this machine is ahead of the one that all gateways share.
+    /// Milliseconds by which the clock of this machine is ahead of the clock that all gateways share.
     pub clock_ahead_ms: AtomicI64,
-    /// True if this is too much.
+    /// True if the clocks differ too much.
     pub has_wrong_clock: AtomicBool,
 }
 
@@ -127,8 +127,10 @@ impl<C: Catalog> Store<C> {
     /// # Errors
     /// Returns the error of the catalog.
     pub async fn begin_session(&self) -> Result<Session, ApiError> {
-        let shared_ms = self.catalog.clock_ms().map_err(|error| unavailable(&error))?;
-        let now_ms = shared_ms.unwrap_or_else(now_ms);
+        if let Some(shared_ms) = self.catalog.clock_ms().map_err(|error| unavailable(&error))? {
+            set_shared_ms(shared_ms);
+        }
+        let now_ms = shared_now_ms();
         let session = self.transact(64, move |t| Ok(Ok(lease::begin(t, now_ms)?))).await?;
         self.session.store(session, Ordering::Release);
         Ok(session)

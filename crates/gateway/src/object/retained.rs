@@ -4,10 +4,11 @@
 use bytes::Bytes;
 
 use super::discard::discard_row;
+use super::garbage::after_reads;
 use super::row::{Body, Head};
 use super::version::{ObjectAddress, value_of_version};
 use super::{keys, live};
-use crate::ambient::now_ms;
+use crate::ambient::shared_now_ms;
 use crate::catalog::{CatalogError, Row, Transaction, Value};
 
 /// Reason why a version has left its bucket.
@@ -25,8 +26,7 @@ impl Removal {
     const ALL: [Removal; 3] = [Removal::Replaced, Removal::Deleted, Removal::Expired];
 }
 
-/// Head of the row of a version that has left its bucket. The properties and the body of the row are those of the
-/// version.
+/// Head of the row of a version that has left its bucket. The row has the properties and the body of the version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retained {
     /// Reason why the version has left its bucket.
@@ -75,14 +75,14 @@ impl ObjectAddress {
     pub fn take_out(&self, t: &mut dyn Transaction, leaving: &Leaving<'_>) -> Result<(), CatalogError> {
         let Leaving { head, row, removal, is_current } = *leaving;
         if head.marker || !self.bucket.keeps_removed || t.is_full() {
-            return discard_row(t, head, row, live::after_reads());
+            return discard_row(t, head, row, after_reads());
         }
         let retained = Retained { removal, was_current: is_current, head: head.clone() };
         let value = Value { head: retained.encode(), ..value_of_version(t, row)? };
         if let Body::Slice(slice) = &head.body {
             live::retain(t, slice)?;
         }
-        t.put(keys::retained(now_ms(), self.bucket.number, &self.key, head.generation), value);
+        t.put(keys::retained(shared_now_ms(), self.bucket.number, &self.key, head.generation), value);
         Ok(())
     }
 }

@@ -61,8 +61,8 @@ pub fn returning<C: Catalog>(
     Ok(found.into_values().collect())
 }
 
-/// Brings a version back as a new version, which replaces or hides the current one. Returns false if it is not kept any
-/// more.
+/// Brings a version back as a new version, which replaces or hides the current one. Returns false if the version is no
+/// longer kept.
 ///
 /// # Errors
 /// Returns the error of the catalog.
@@ -150,10 +150,10 @@ mod tests {
         let at_ms = next_ms();
         world.delete("a").await;
         let now = now_ms();
-        let_go_until(&world.store, at_ms).await.unwrap();
+        let_go_until(&world.store, at_ms, 0).await.unwrap();
         delete_due_at(&world.store, now + DAY_MS).await.unwrap();
         assert_eq!(world.count(0).await, 2);
-        let_go_until(&world.store, now).await.unwrap();
+        let_go_until(&world.store, now, 0).await.unwrap();
         delete_due_at(&world.store, now + DAY_MS).await.unwrap();
         assert_eq!((world.count(0).await, world.rows(keys::RETAINED).len()), (1, 0));
         assert_eq!(bring_all_back(&world, at_ms).await, 0);

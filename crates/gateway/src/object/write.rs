@@ -12,7 +12,7 @@ use super::retained::Removal;
 use super::row::{Body, Head, Piece, Properties};
 use super::version::ObjectAddress;
 use super::{Store, keys};
-use crate::ambient::{now_ms, wall_now};
+use crate::ambient::{shared_now_ms, wall_now};
 use crate::body::blob::{new_name, text};
 use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, Location, State};
@@ -193,7 +193,7 @@ impl<C: Catalog> Store<C> {
     pub async fn abandon(&self, name: &keys::BlobName) {
         let name = *name;
         // No state of the catalog has ever referred to these bytes, so they need not be kept.
-        let at_ms = now_ms().saturating_sub(self.retain_ms);
+        let at_ms = shared_now_ms().saturating_sub(self.retain_ms);
         let discarded = self.transact(0, move |t| {
             t.use_reserve();
             if writer_of(t, &name)?.is_some() {

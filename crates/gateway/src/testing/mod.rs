@@ -66,19 +66,32 @@ pub struct World {
 /// Name of the bucket of a [`World`].
 pub const BUCKET: &str = "bucket";
 
-/// Opens a store whose catalog is in a directory, with one tier. Bodies above `inline` bytes become blobs in it.
+/// Opens a store whose catalog is in a directory, with one tier that counts as a directory, too. Bodies above `inline`
+/// bytes become blobs in the tier.
 pub fn open_directory(
     root: &Path,
     settings: CatalogSettings,
     tier: &Arc<InMemory>,
     inline: u64,
 ) -> Store<AnyCatalog> {
+    open_retaining(root, settings, tier, inline, 0)
+}
+
+/// Opens such a store, which keeps garbage for a time in milliseconds.
+pub fn open_retaining(
+    root: &Path,
+    settings: CatalogSettings,
+    tier: &Arc<InMemory>,
+    inline: u64,
+    retain_ms: u64,
+) -> Store<AnyCatalog> {
     let (catalog, _) = EmbeddedCatalog::open(root, settings).unwrap();
-    let tier = Tier::new("0", Backend::new(Arc::clone(tier) as Arc<dyn ObjectStore>));
+    let backend = Backend::new(Arc::clone(tier) as Arc<dyn ObjectStore>);
+    let tier = Tier::new("0", Backend { directory: Some(root.join("blobs")), ..backend });
     let cache = Cache::open(&CacheSettings::default()).unwrap();
     let blobs = Blobs::new(Tiers::new(BTreeMap::from([(0, tier)])), cache);
     let bodies =
-        Bodies { blobs, write_tiers: vec![0], inline, reads: None, classes: BTreeMap::new(), retain_ms: 0 };
+        Bodies { blobs, write_tiers: vec![0], inline, reads: None, classes: BTreeMap::new(), retain_ms };
     Store::open(Arc::new(AnyCatalog::Embedded(catalog)), bodies, Memory::new(u64::MAX)).unwrap()
 }
 
