@@ -4,6 +4,9 @@
 /// Least gain of a doubled concurrency over the best throughput before, as a share.
 pub const MIN_GAIN: f64 = 0.05;
 
+/// Factor of the last step, which finds gains that are small for each doubling and large in total.
+const JUMP: usize = 4;
+
 /// Maximum number of steps at one concurrency while the client is disturbed.
 const MAX_TRIES: u32 = 3;
 
@@ -88,6 +91,15 @@ impl Survey {
         self.tried.iter().find(|t| t.concurrency == concurrency).map(|t| t.per_s)
     }
 
+    /// Returns true if the last step had more than twice the concurrency of the one before it: the doublings have shown
+    /// no gain.
+    pub fn has_jumped(&self) -> bool {
+        match self.tried.as_slice() {
+            [.., before, last] => last.concurrency > 2 * before.concurrency,
+            _ => false,
+        }
+    }
+
     /// Returns the lowest concurrency whose throughput was at least this share of `per_s`; `None` if there is none.
     pub fn reaching(&self, per_s: f64, share: f64) -> Option<usize> {
         let enough = self.tried.iter().filter(|t| t.per_s >= share * per_s);
@@ -96,8 +108,9 @@ impl Survey {
 
     /// Returns the next action.
     ///
-    /// The survey ends when two doublings in a row have each gained less than [`MIN_GAIN`] over the best step before
-    /// them, so one bad step does not end it.
+    /// The survey ends when two doublings in a row and the [`JUMP`] after them have each gained less than [`MIN_GAIN`]
+    /// over the best step before them. The jump is left out if the throughput already falls
+    /// or the client is disturbed.
     pub fn next(&self) -> Next {
         let Some(last) = self.tried.last() else { return Next::Try(self.from) };
         if last.disturbed && last.tries < MAX_TRIES {
@@ -111,8 +124,13 @@ impl Survey {
             self.tried.iter().find(|t| t.per_s >= best_per_s).map_or(last.concurrency, |t| t.concurrency);
         if count >= 3 {
             let before = Survey::best(&self.tried[..count - 2]);
+            let is_last = last.disturbed || last.concurrency >= self.to;
+            let falls = last.per_s <= best_per_s * (1.0 - MIN_GAIN);
             if self.tried[count - 2..].iter().all(|t| t.per_s <= before * (1.0 + MIN_GAIN)) {
-                return Next::Plateau(best);
+                return match self.has_jumped() || falls || is_last {
+                    true => Next::Plateau(best),
+                    false => Next::Try((last.concurrency * JUMP).min(self.to)),
+                };
             }
         }
         match (last.concurrency >= self.to, grew(count - 1)) {
@@ -146,7 +164,7 @@ mod tests {
     fn the_plateau_of_a_limited_store_is_found() {
         // 10 ms per operation and at most 1000/s: the plateau begins at 10 in flight.
         let (end, steps) = survey(1024, |c, _| ((c as f64 * 100.0).min(1000.0), false));
-        assert_eq!((end, steps), (Next::Plateau(16), 7), "1, 2, 4, 8, 16, 32, 64");
+        assert_eq!((end, steps), (Next::Plateau(16), 8), "1, 2, 4, 8, 16, 32, 64, 256");
         assert_eq!(survey(1024, |_, _| (200.0, false)).0, Next::Plateau(1), "one in flight is enough");
         assert_eq!(survey(8, |c, _| (c as f64, false)).0, Next::Growing(8));
         assert_eq!(
@@ -154,6 +172,20 @@ mod tests {
             Next::Plateau(1),
             "a store that fails ends the survey"
         );
+    }
+
+    #[test]
+    fn small_gains_that_add_up_are_found() {
+        // 2 ms for each operation in flight and 0.3 ms once: 435/s with one, 500/s with many.
+        let (end, _) = survey(1024, |c, _| (c as f64 / (0.002 * c as f64 + 0.0003), false));
+        let Next::Plateau(concurrency) = end else { panic!("{end:?}") };
+        assert!(concurrency >= 16, "{concurrency} in flight give less than 99% of 500/s");
+    }
+
+    #[test]
+    fn a_throughput_that_falls_is_not_loaded_further() {
+        let falling = |c: usize, _| (if c <= 8 { c as f64 * 100.0 } else { 6400.0 / c as f64 }, false);
+        assert_eq!(survey(1024, falling), (Next::Plateau(8), 6), "1, 2, 4, 8, 16, 32");
     }
 
     #[test]
@@ -171,7 +203,7 @@ mod tests {
             ((c as f64 * 100.0).min(5000.0) * if held { 0.2 } else { 1.0 }, held)
         };
         let (end, steps) = survey(1024, disturbed);
-        assert_eq!((end, steps), (Next::Plateau(64), 9 + 2));
+        assert_eq!((end, steps), (Next::Plateau(64), 10 + 2));
         let always = survey(1024, |c, _| ((c as f64 * 100.0).min(1000.0), true));
         assert_eq!(always, (Next::Plateau(16), 7 * 3), "each step is tried three times");
     }

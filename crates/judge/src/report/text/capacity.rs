@@ -184,6 +184,9 @@ impl Words<'_> {
         match achieved / per_s {
             _ if self.found.change.is_some() => String::new(),
             share if share < 0.95 => format!("; {n} in flight gave only {}/s", format_per_s(achieved)),
+            share if share > 1.02 => {
+                format!("; {n} in flight gave {}/s in a short step", format_per_s(achieved))
+            }
             _ => format!("; {n} in flight gave no more"),
         }
     }
@@ -329,6 +332,7 @@ mod tests {
             "capacity of a: 200 get/s (95%: 198-202, 200 MB/s) with 8 in flight, held for 30 s; 64 in flight";
         assert_eq!(say(&found(199.0)), format!("{start} gave no more"));
         assert_eq!(say(&found(75.0)), format!("{start} gave only 75.0/s"));
+        assert_eq!(say(&found(210.0)), format!("{start} gave 210/s in a short step"));
         let change = CapacityChange { in_flight: 8, before_per_s: 1470.0, after_per_s: 200.0 };
         let changed = CapacityFigures { change: Some(change), ..found(199.0) };
         assert_eq!(

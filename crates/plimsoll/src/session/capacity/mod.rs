@@ -387,7 +387,7 @@ impl Capacity {
         self.growing = growing;
         match self.search.by {
             // A client that is the limit at the end of the survey has hidden the limit of the store.
-            CapacityBy::Concurrency if limited.is_some() => {
+            CapacityBy::Concurrency if limited.is_some() && !self.survey.has_jumped() => {
                 self.client_limit = limited.map(|reason| ClientLimit { per_s, reason });
                 self.over = true;
             }

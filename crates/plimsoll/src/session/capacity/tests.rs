@@ -81,7 +81,7 @@ fn a_concurrency_that_exceeds_the_measured_one_is_measured_too() {
     }
     let found = capacity.figures(true);
     assert_eq!((found.per_s, found.low_per_s), (Some(1040.0), Some(1040.0)));
-    assert_eq!(steps, 5 + 3 + 3 + 1 + 1, "survey to 16, 4 and 8 in flight, 8 for longer, and 16 once more");
+    assert_eq!(steps, 6 + 3 + 3 + 1 + 1, "survey to 64, 4 and 8 in flight, 8 for longer, and 64 once more");
 }
 
 #[test]
@@ -98,6 +98,18 @@ fn below_the_limit_of_the_client_the_search_goes_on() {
         (by_concurrency.per_s, limit.per_s, limit.reason.as_str()),
         (None, 1000.0, "cpu: 99% of a core")
     );
+}
+
+#[test]
+fn a_client_that_is_limited_only_far_beyond_the_plateau_does_not_hide_it() {
+    let mut capacity = Capacity::new(search(CapacityBy::Concurrency, None), Arc::new(Silent));
+    while let Some(planned @ Planned { load: Load::Closed { concurrency }, .. }) = capacity.next_step() {
+        let achieved_per_s = 1000.0f64.min(100.0 * concurrency as f64);
+        let client_limited = (concurrency > 64).then(|| "cpu: 99% of a core".into());
+        capacity.note(planned, CapacityStep { achieved_per_s, client_limited, ..CapacityStep::default() });
+    }
+    let found = capacity.figures(true);
+    assert_eq!((found.per_s, found.client_limit), (Some(1000.0), None));
 }
 
 /// Searches on a store with a capacity that depends on the number of the step.
