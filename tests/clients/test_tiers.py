@@ -57,7 +57,9 @@ keep_source = "{keep}"
 
 
 def files(directory, tier):
-    return sorted(os.path.join(root, name) for root, _, names in os.walk(directory / tier) for name in names)
+    """Returns the blobs of a tier, without the record of its owner."""
+    found = (os.path.join(root, name) for root, _, names in os.walk(directory / tier) for name in names)
+    return sorted(path for path in found if not path.endswith("plimsoll-owner.json"))
 
 
 def wait(condition, what):

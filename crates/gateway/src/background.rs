@@ -28,6 +28,7 @@ use crate::mover::scan::all_pack_files;
 use crate::mover::survey::{LatestSurvey, Survey};
 use crate::mover::{self, Move};
 use crate::object::Store;
+use crate::owner::keeper::Keeper;
 use crate::plan::{self, Plan, Terms};
 use crate::threads;
 
@@ -78,11 +79,13 @@ impl Background {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = threads::spawn("background", move || {
             runtime.block_on(async {
+                let mut keeper = Keeper::default();
                 tokio::select! {
                     () = save_reads(&store, &settings) => {}
-                    () = lead(&store, &settings, &mut epoch), if !settings.is_idle => {}
+                    () = lead(&store, &settings, &mut epoch, &mut keeper), if !settings.is_idle => {}
                     _ = stopped.wait_for(|stop| *stop) => {}
                 }
+                keeper.end(&store).await;
             });
         })?;
         Ok(Background { stop, thread, leadership })
@@ -101,12 +104,22 @@ async fn lead<C: Catalog>(
     store: &Store<C>,
     settings: &BackgroundSettings,
     epoch: &mut watch::Receiver<Option<u64>>,
+    keeper: &mut Keeper,
 ) {
     loop {
         let Ok(leads) = epoch.wait_for(Option::is_some).await.map(|leads| *leads) else { return };
-        let work = async { tokio::join!(keep_up(store, settings), move_bodies(store, settings)) };
+        let work = async {
+            loop {
+                // Nothing is moved or deleted before the tiers have confirmed that they belong to the catalog.
+                keeper.claim(store).await;
+                tokio::select! {
+                    _ = async { tokio::join!(keep_up(store, settings), move_bodies(store, settings)) } => {}
+                    () = keeper.renew(store) => {}
+                }
+            }
+        };
         let has_ended = tokio::select! {
-            _ = work => false,
+            () = work => false,
             ended = epoch.wait_for(|now| *now != leads) => ended.is_err(),
         };
         settings.record(None);
@@ -131,7 +144,7 @@ async fn save_reads<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings)
 }
 
 /// Waits. The error of up to a millisecond does not matter here.
-async fn pause(ms: u64) {
+pub async fn pause(ms: u64) {
     #[allow(clippy::disallowed_methods)]
     tokio::time::sleep(Duration::from_millis(ms)).await;
 }

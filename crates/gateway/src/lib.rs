@@ -18,6 +18,7 @@ pub mod log;
 pub mod metrics;
 pub mod mover;
 pub mod object;
+pub mod owner;
 pub mod plan;
 pub mod pricing;
 pub mod request_log;

@@ -109,6 +109,14 @@ impl Work {
         self.egress += if crosses { bytes } else { 0 };
     }
 
+    /// Adds the request that reads a whole blob, or checks that an empty one exists.
+    pub fn read_blob(&mut self, bytes: u64, crosses: bool) {
+        match bytes {
+            0 => self.calls.add(Call::HeadObject, 1),
+            bytes => self.read(1, bytes, crosses),
+        }
+    }
+
     /// Returns the cost at list prices, without the free allowances and without the storage of what is written.
     ///
     /// # Errors

@@ -211,7 +211,7 @@ async fn release_one<C: Catalog>(
     while let Some(bytes) = body.next().await? {
         writer.write(bytes).await?;
     }
-    let (size, crcs) = writer.finish().await?;
+    let (size, crcs) = writer.finish(None).await?;
     let crcs: Arc<[u32]> = crcs.into();
     let mut reader = store.blobs.open(&places[0], size, crcs, 0..size).await?;
     while reader.next().await?.is_some() {}

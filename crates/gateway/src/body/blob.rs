@@ -20,6 +20,7 @@ use super::pack_file::Slice;
 use super::read_memory::ReadMemory;
 use super::reader::BlobReader;
 use super::slices::SliceReader;
+use super::trailer::Description;
 use crate::ambient::{entropy, wall_now};
 use crate::body::location::Location;
 use crate::object::keys::BlobName;
@@ -248,17 +249,23 @@ impl BlobWriter {
     pub async fn write(&mut self, mut bytes: Bytes) -> Result<(), BlobError> {
         self.size += bytes.len() as u64;
         while !bytes.is_empty() {
+            // The last part stays until the end, because the trailer is sent with it.
+            if self.pieces.len() == self.part {
+                self.send().await?;
+            }
             let (held, part) = (self.pieces.len(), self.part);
             assert!(held < part, "{held} bytes of a blob wait for a request, but a part has {part}");
             let room = part - held;
             let piece = bytes.split_to(room.min(bytes.len()));
             self.crcs.update(&piece);
             self.pieces.push(piece);
-            if self.pieces.len() == self.part {
-                self.send().await?;
-            }
         }
         Ok(())
+    }
+
+    /// Returns the number of bytes so far.
+    pub fn size(&self) -> u64 {
+        self.size
     }
 
     /// Returns the number of bytes that the writer may hold in memory.
@@ -290,19 +297,25 @@ impl BlobWriter {
         Ok(())
     }
 
-    /// Makes the blob durable in all its places. Returns its size in bytes and its checksums.
+    /// Makes the blob durable in all its places, with a trailer that describes its object, if there is one. Returns the
+    /// size of the body in bytes and its checksums.
     ///
     /// # Errors
     /// If the backend fails.
-    pub async fn finish(mut self) -> Result<(u64, Vec<u32>), BlobError> {
-        if self.targets.iter().all(|target| target.upload.is_none()) {
+    pub async fn finish(mut self, object: Option<&Description>) -> Result<(u64, Vec<u32>), BlobError> {
+        let is_part = self.pieces.len() == self.part;
+        let (size, crcs) = checked(self.size, std::mem::take(&mut self.crcs).finish());
+        if let Some(object) = object {
+            self.pieces.push(object.trailer(size, &crcs));
+        }
+        if !is_part && self.targets.iter().all(|target| target.upload.is_none()) {
             let payload: PutPayload = self.pieces.take(PIECE).collect();
             let puts = self.targets.iter().map(|target| {
                 let options = target.attributes.clone().into();
                 target.store.put_opts(&target.path, payload.clone(), options)
             });
             try_join_all(puts).await?;
-            return Ok(checked(self.size, self.crcs.finish()));
+            return Ok((size, crcs));
         }
         if self.pieces.len() > 0 {
             self.send().await?;
@@ -316,7 +329,7 @@ impl BlobWriter {
                 upload.complete().await?;
             }
         }
-        Ok(checked(self.size, self.crcs.finish()))
+        Ok((size, crcs))
     }
 
     /// Gives up the blob. Errors are ignored, because the blob is deleted later in any case.
@@ -361,7 +374,7 @@ mod tests {
         for piece in data.chunks(100_001) {
             writer.write(Bytes::copy_from_slice(piece)).await.unwrap();
         }
-        let (size, crcs) = writer.finish().await.unwrap();
+        let (size, crcs) = writer.finish(None).await.unwrap();
         assert_eq!((size, crcs.len()), (3_000_000, 23));
         for (place, range) in places.iter().flat_map(|place| [(place, 0..3_000_000), (place, 7..8)]) {
             assert_eq!(

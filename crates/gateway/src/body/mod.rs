@@ -9,3 +9,4 @@ pub mod pack_file;
 pub mod read_memory;
 pub mod reader;
 pub mod slices;
+pub mod trailer;

@@ -80,7 +80,7 @@ impl Header<'_> {
 }
 
 /// Returns the length of a number with [`put_number`] in bytes.
-fn digits(number: usize) -> u64 {
+pub(super) fn digits(number: usize) -> u64 {
     u64::from((usize::BITS - number.leading_zeros()).max(1).div_ceil(7))
 }
 

@@ -102,6 +102,13 @@ impl Catalog for AnyCatalog {
         self.engine().is_some_and(|engine| engine.is_full())
     }
 
+    fn durable_after_ms(&self) -> u64 {
+        match self {
+            AnyCatalog::Embedded(catalog) => catalog.durable_after_ms(),
+            AnyCatalog::Postgres(_) | AnyCatalog::Memory(_) => 0,
+        }
+    }
+
     fn clock_ms(&self) -> Result<Option<u64>, CatalogError> {
         match self {
             AnyCatalog::Embedded(catalog) => catalog.clock_ms(),

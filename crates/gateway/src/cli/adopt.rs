@@ -11,6 +11,7 @@ use plimsoll_server::service::{NewBucket, ObjectService};
 
 use super::Exit;
 use super::out::say;
+use super::ownership::{self, Older};
 use super::place::{Opened, StoreArguments};
 use crate::adoption::adopt::{Adopted, Adoption, adopt as execute, count};
 use crate::catalog::any::AnyCatalog;
@@ -59,7 +60,9 @@ pub struct Offline {
 /// # Errors
 /// If the settings are invalid, the catalog is in use, or there is no such tier.
 pub fn offline(place: &StoreArguments, tier: &str) -> Result<Offline, Exit> {
-    let Opened { catalog, bodies, .. } = place.open(Default::default())?;
+    let opened = place.open(Default::default())?;
+    ownership::check(place, &opened, Older::Refused)?;
+    let Opened { catalog, bodies, .. } = opened;
     let tiers = bodies.blobs.tiers();
     let names: Vec<&str> = tiers.iter().map(|(_, tier)| tier.name.as_str()).collect();
     let number = tiers.number(tier).ok_or_else(|| {

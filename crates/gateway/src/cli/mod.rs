@@ -3,6 +3,7 @@
 mod adopt;
 mod examples;
 pub mod out;
+mod ownership;
 mod place;
 mod plan;
 mod rebuild;

@@ -8,6 +8,7 @@ use plimsoll_server::reserve::Memory;
 use super::Exit;
 use super::adopt::find_bucket;
 use super::out::say;
+use super::ownership::{self, Older};
 use super::place::{Opened, StoreArguments};
 use crate::mover::{Outcome, reversible, roll_back};
 use crate::object::Store;
@@ -38,7 +39,9 @@ pub struct Arguments {
 pub fn rollback(arguments: &Arguments) -> Result<(), Exit> {
     let place = &arguments.place;
     place.must_exist()?;
-    let Opened { catalog, bodies, .. } = place.open(Default::default())?;
+    let opened = place.open(Default::default())?;
+    ownership::check(place, &opened, Older::Refused)?;
+    let Opened { catalog, bodies, .. } = opened;
     let store =
         Store::open(Arc::clone(&catalog), bodies, Memory::new(u64::MAX)).map_err(|e| place.fail(&e))?;
     if let Some(name) = &arguments.bucket

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use super::Exit;
 use super::out::say;
+use super::ownership::{self, Older};
 use super::place::{Opened, StoreArguments};
 use crate::background::{self, Background};
 use crate::catalog::Catalog;
@@ -92,6 +93,9 @@ pub struct Arguments {
     /// Serve, but move nothing and delete nothing from the tiers
     #[arg(long)]
     no_deletes: bool,
+    /// Serve a catalog that is older than its tiers, and move and delete nothing until `reconcile` has run
+    #[arg(long)]
+    restored: bool,
     /// Time between two searches for blobs to move
     #[arg(long, value_name = "TIME", default_value = "60s")]
     move_every: String,
@@ -274,6 +278,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     })?;
     let address = listener.local_addr().map_err(Exit::store)?;
     let opened = place.open(catalog_settings)?;
+    let older = if arguments.restored { Older::Accepted } else { Older::Refused };
+    let is_older = ownership::check(place, &opened, older)?;
+    if let Some(error) = &is_older {
+        note(&format!("moves and deletes nothing: {error}"));
+    }
     let reload_tiers = opened.reload_tiers();
     let Opened { catalog, mut bodies, rules, reads_file, recovery, .. } = opened;
     if let Some(retain_ms) = retain_ms {
@@ -281,7 +290,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     }
     report(&recovery);
     let tariffs = rules.tariffs.clone();
-    let work = work_settings(arguments, rules, reads_file.clone())?;
+    let mut work = work_settings(arguments, rules, reads_file.clone())?;
+    work.is_idle |= is_older.is_some();
     let requests = Arc::new(RequestMetrics::default());
     let observers = observers(arguments, &requests)?;
     let settings = server_settings(arguments, catalog.is_shared(), bodies.write_tiers.len());

@@ -6,11 +6,13 @@ use clap::Args;
 
 use super::Exit;
 use super::out::say;
+use super::ownership;
 use super::place::{Opened, StoreArguments};
 use crate::ambient::now_ms;
 use crate::body::location::Location;
 use crate::config::Config;
 use crate::mover::condition::{parse_time_ms, show_time_ms};
+use crate::owner;
 use crate::sweep::{Objects, begun_before, existing, list, remove_known};
 
 /// Arguments of `plimsoll-gateway sweep`.
@@ -62,6 +64,7 @@ pub fn sweep(arguments: &Arguments) -> Result<(), Exit> {
     // The tiers are listed before the catalog is read.
     let listed = runtime.block_on(list_all(place, &config))?;
     let (_snapshot, opened) = place.open_copy(config)?;
+    ownership::must_own(place, &opened, owner::read(&*opened.catalog).map_err(|e| place.fail(&e))?.as_ref())?;
     let Opened { catalog, bodies, recovery, .. } = opened;
     if !recovery.damage.is_empty() {
         return Err(place.fail(&"the catalog is damaged; run `plimsoll-gateway scrub` first"));

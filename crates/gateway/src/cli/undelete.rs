@@ -9,6 +9,7 @@ use plimsoll_server::reserve::Memory;
 use super::Exit;
 use super::adopt::find_bucket;
 use super::out::say;
+use super::ownership::{self, Older};
 use super::place::{Opened, StoreArguments};
 use crate::ambient::now_ms;
 use crate::mover::condition::{parse_time_ms, show_time_ms};
@@ -62,7 +63,9 @@ pub fn undelete(arguments: &Arguments) -> Result<(), Exit> {
     place.must_exist()?;
     let now_ms = now_ms();
     let at_ms = parse_at(&arguments.at, now_ms).map_err(Exit::input)?;
-    let Opened { catalog, bodies, .. } = place.open(Default::default())?;
+    let opened = place.open(Default::default())?;
+    ownership::check(place, &opened, Older::Refused)?;
+    let Opened { catalog, bodies, .. } = opened;
     let retain_ms = bodies.retain_ms;
     let store =
         Store::open(Arc::clone(&catalog), bodies, Memory::new(u64::MAX)).map_err(|e| place.fail(&e))?;

@@ -188,6 +188,9 @@ impl Collector for PlacementMetrics {
         let ahead_s = self.store.clock_ahead_ms.load(Ordering::Relaxed) as f64 / 1000.0;
         let help = "Seconds by which the clock of this machine is ahead of the database's clock";
         gauge(encoder, "clock_ahead_seconds", help, ahead_s)?;
+        let owns = f64::from(self.store.owns_tiers.load(Ordering::Relaxed));
+        let help = "0 if a tier belongs to another catalog, or has seen a later state of this one";
+        gauge(encoder, "owns_tiers", help, owns)?;
         // A catalog that does not answer has no queues; /readyz reports it.
         if let Ok(queues) = queues(&*self.store.catalog, now_ms(), self.store.retain_ms) {
             let overdue_s = queues.deletion_overdue_ms as f64 / 1000.0;

@@ -3,6 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::describe::describe;
 use super::pack;
 use super::planned_move::{Move, MoveError, Outcome};
 use super::switch::{give_up, switch, unchanged};
@@ -11,6 +12,7 @@ use crate::ambient::shared_now_ms;
 use crate::body::blob::new_name;
 use crate::body::error::BlobError;
 use crate::body::location::Location;
+use crate::body::trailer::Description;
 use crate::catalog::Catalog;
 use crate::catalog::embedded::head_only;
 use crate::object::Store;
@@ -24,25 +26,34 @@ pub async fn execute<C: Catalog>(store: &Store<C>, plan: &Move) -> Result<Outcom
     let epoch = store.epoch();
     let destination = Location::new(plan.to, new_name());
     let (planned, place) = (plan.clone(), destination.clone());
+    let catalog = store.catalog_id;
     let intended = store
         .transact_in(epoch, 64, move |t| {
             let Some((head, value)) = unchanged(t, &planned)? else { return Ok(Ok(None)) };
+            let object = match &planned.object {
+                None => None,
+                Some(object) => match describe(t, catalog, &planned, object)? {
+                    None => return Ok(Ok(None)),
+                    object => object,
+                },
+            };
             let existing = head.locations.iter().find(|place| place.tier == planned.to).cloned();
             if existing.is_none() {
                 t.put(keys::intent(&place), head_only(planned.blob.to_vec()));
             }
-            Ok(Ok(Some((head, value.properties, existing))))
+            Ok(Ok(Some((head, value.properties, existing, object))))
         })
         .await
         .map_err(MoveError::Catalog)?;
-    let Some((head, crcs, existing)) = intended else { return Ok(Outcome::Changed) };
+    let Some((head, crcs, existing, object)) = intended else { return Ok(Outcome::Changed) };
     let crcs: Arc<[u32]> =
         crcs.chunks_exact(4).filter_map(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes).collect();
     let is_new = existing.is_none();
     let target = existing.unwrap_or_else(|| destination.clone());
     assert_eq!(target.tier, plan.to, "a move to tier {} would end in another tier", plan.to);
     let verified = async {
-        let crcs = if is_new { copy(store, plan, &head.locations, &target, &crcs).await? } else { crcs };
+        let sources = Sources { places: &head.locations, crcs: &crcs };
+        let crcs = if is_new { copy(store, plan, &sources, &target, object.as_ref()).await? } else { crcs };
         verify_blob(store, &target, plan.size, &crcs).await?;
         Ok::<_, MoveError>(crcs)
     };
@@ -62,18 +73,24 @@ pub async fn execute<C: Catalog>(store: &Store<C>, plan: &Move) -> Result<Outcom
     }
 }
 
-/// Copies the bytes to the destination, from the first place that works. Returns their checksums, which were not known
-/// if the source is an adopted object.
+/// Places of the bytes of a blob, and their checksums.
+struct Sources<'a> {
+    places: &'a [Location],
+    crcs: &'a Arc<[u32]>,
+}
+
+/// Copies the bytes to the destination, from the first place that works, and describes their object there. Returns
+/// their checksums, which were not known if the source is an adopted object.
 async fn copy<C: Catalog>(
     store: &Store<C>,
     plan: &Move,
-    sources: &[Location],
+    sources: &Sources<'_>,
     destination: &Location,
-    crcs: &Arc<[u32]>,
+    object: Option<&Description>,
 ) -> Result<Arc<[u32]>, MoveError> {
-    let mut reader = None;
-    let mut error = None;
-    for source in sources {
+    let (mut reader, mut error) = (None, None);
+    let Sources { places, crcs } = *sources;
+    for source in places {
         match store.blobs.open(source, plan.size, Arc::clone(crcs), 0..plan.size).await {
             Ok(opened) => {
                 reader = Some(opened);
@@ -85,7 +102,7 @@ async fn copy<C: Catalog>(
     let Some(mut reader) = reader else {
         return Err(error.unwrap_or(BlobError::NoTier(destination.tier)).into());
     };
-    let is_known = !(crcs.is_empty() && sources.iter().all(Location::is_adopted));
+    let is_known = !(crcs.is_empty() && places.iter().all(Location::is_adopted));
     let mut writer = store.blobs.create(std::slice::from_ref(destination))?;
     let result = async {
         while let Some(bytes) = reader.next().await? {
@@ -97,7 +114,7 @@ async fn copy<C: Catalog>(
         writer.abort().await;
         return Err(error.into());
     }
-    let (size, written) = writer.finish().await?;
+    let (size, written) = writer.finish(object).await?;
     if size != plan.size || is_known && written != **crcs {
         return Err(BlobError::Damaged { name: destination.to_string(), offset: size.min(plan.size) }.into());
     }

@@ -10,6 +10,7 @@ mod blob_move;
 pub mod budget;
 pub mod candidate;
 pub mod condition;
+mod describe;
 pub mod pack;
 pub mod pack_reader;
 #[cfg(test)]

@@ -123,7 +123,7 @@ async fn write<C: Catalog>(
             return nothing.map(|_| None);
         }
     };
-    let (size, crcs) = writer.finish().await?;
+    let (size, crcs) = writer.finish(None).await?;
     let crcs: Arc<[u32]> = crcs.into();
     verify_blob(store, location, size, &crcs).await?;
     Ok(Some(Written { size, crcs, slices }))

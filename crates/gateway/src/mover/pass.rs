@@ -207,8 +207,9 @@ impl Pass {
                 }
             } else if let Some(rule) = rule {
                 let (version, to, keep_source_ms) = (head.version, rule.to, rule.keep_source_ms);
+                let object = Some(visited.described(size));
                 self.survey.moves.add(1, size);
-                batch.moves.push(Move { blob, size, version, to, keep_source_ms });
+                batch.moves.push(Move { blob, size, version, to, keep_source_ms, object });
             }
         }
         Ok(())
@@ -265,7 +266,7 @@ impl Pass {
             let (size, version) = (pack_file.live.size, pack_file.version);
             let (to, keep_source_ms) = (rule.to, rule.keep_source_ms);
             self.survey.moves.add(1, size);
-            batch.moves.push(Move { blob: *name, size, version, to, keep_source_ms });
+            batch.moves.push(Move { blob: *name, size, version, to, keep_source_ms, object: None });
         }
     }
 }

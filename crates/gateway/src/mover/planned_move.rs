@@ -1,5 +1,7 @@
 //! A move as planned, its results and its errors.
 
+use std::sync::Arc;
+
 use plimsoll_server::error::ApiError;
 
 use crate::body::error::BlobError;
@@ -20,6 +22,21 @@ pub struct Move {
     pub to: u16,
     /// Milliseconds for which the source stays.
     pub keep_source_ms: u64,
+    /// Object that the copy describes; `None` for a pack file, which describes its objects itself.
+    pub object: Option<DescribedObject>,
+}
+
+/// An object whose blob moves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DescribedObject {
+    /// Key of the object's row.
+    pub catalog_key: Vec<u8>,
+    /// Name of the bucket.
+    pub bucket: Arc<str>,
+    /// Key of the object.
+    pub key: Box<str>,
+    /// Length of the trailer of the copy in bytes.
+    pub trailer: u64,
 }
 
 /// Result of a move.

@@ -54,7 +54,8 @@ pub fn reversible<C: Catalog>(
         if let Some((source, entry)) = source
             && selects(bucket, key)
         {
-            let planned = Move { blob, size, version: head.version, to: source.tier, keep_source_ms: 0 };
+            let (version, to) = (head.version, source.tier);
+            let planned = Move { blob, size, version, to, keep_source_ms: 0, object: None };
             found.push(Reversible { planned, source, entry, size });
             return true;
         }

@@ -61,7 +61,7 @@ impl World {
         let source = Location::new(0, blob);
         let mut writer = store.blobs.create(std::slice::from_ref(&source)).unwrap();
         writer.write(Bytes::from(vec![7; SIZE])).await.unwrap();
-        let (_, crcs) = writer.finish().await.unwrap();
+        let (_, crcs) = writer.finish(None).await.unwrap();
         let head = BlobHead::complete(vec![source.clone()]);
         let properties = crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect::<Vec<u8>>().into();
         let value = Value { head: head.encode(), properties, body: Bytes::new() };
@@ -74,7 +74,7 @@ impl World {
     }
 
     fn plan(&self) -> Move {
-        Move { blob: self.blob, size: SIZE as u64, version: 0, to: 1, keep_source_ms: 1000 }
+        Move { blob: self.blob, size: SIZE as u64, version: 0, to: 1, keep_source_ms: 1000, object: None }
     }
 
     fn head(&self) -> BlobHead {

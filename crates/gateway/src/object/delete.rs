@@ -46,7 +46,7 @@ fn delete_current(
         }
         return Ok(Ok(Deleted::default()));
     }
-    let generation = target.next_generation(t, current)?;
+    let generation = target.next_generation(t, current, wall_now().as_nanosecond() as u64)?;
     let null = target.make_room(t, &replaced, removal)?;
     let marker = Head {
         marker: true,

@@ -13,6 +13,7 @@
 //! g TIME TIER NAME                  bytes of a blob that are garbage from a time on
 //! i TIER NAME                       destination of an unfinished move
 //! t NAME                            number of a tier
+//! c                                 id and position of the catalog
 //! d                                 budget of the day for moves
 //! v                                 largest generation of a version that was deleted
 //! l                                 leader and epoch of the background work
@@ -32,6 +33,8 @@ pub type UploadId = [u8; 16];
 pub const NEXT_BUCKET: &[u8] = b"n";
 /// Key of the largest generation of a version that was deleted.
 pub const DELETED_GENERATION: &[u8] = b"v";
+/// Key of the id and the position of the catalog.
+pub const IDENTITY: &[u8] = b"c";
 /// Key of what the moves of the day have cost.
 pub const BUDGET: &[u8] = b"d";
 /// Key of the leader, and prefix of the keys of sessions.

@@ -42,6 +42,7 @@ use crate::body::blob::Blobs;
 use crate::catalog::{Catalog, CatalogError, Transaction};
 use crate::guard::{self, Guard};
 use crate::lease::{self, Session};
+use crate::owner::{self, CatalogId};
 
 /// Places of bodies.
 pub struct Bodies {
@@ -63,6 +64,8 @@ pub struct Bodies {
 pub struct Store<C> {
     /// Catalog of buckets, objects and uploads.
     pub catalog: Arc<C>,
+    /// Id of the catalog; zero if it has none.
+    pub catalog_id: CatalogId,
     /// Bodies that are not in the catalog.
     pub blobs: Blobs,
     write_tiers: Vec<u16>,
@@ -85,6 +88,10 @@ pub struct Store<C> {
     pub clock_ahead_ms: AtomicI64,
     /// True if the clocks differ too much.
     pub has_wrong_clock: AtomicBool,
+    /// False if a tier belongs to another catalog, or has seen a later state of this one.
+    pub owns_tiers: AtomicBool,
+    /// Number of transactions that this process has committed.
+    pub transactions: AtomicU64,
 }
 
 /// Result of the operation inside a transaction: an S3 error drops the transaction.
@@ -98,9 +105,11 @@ impl<C: Catalog> Store<C> {
     pub fn open(catalog: Arc<C>, bodies: Bodies, memory: Arc<Memory>) -> Result<Store<C>, CatalogError> {
         let Bodies { blobs, write_tiers, inline, reads, classes, retain_ms } = bodies;
         let buckets = RwLock::new(Buckets::load(&*catalog, retain_ms > 0)?);
+        let catalog_id = owner::read(&*catalog)?.map_or([0; 16], |identity| identity.id);
         let (session, epoch, leads, clock_ahead_ms, has_wrong_clock) = Default::default();
         Ok(Store {
             catalog,
+            catalog_id,
             blobs,
             write_tiers,
             inline,
@@ -114,6 +123,8 @@ impl<C: Catalog> Store<C> {
             leads,
             clock_ahead_ms,
             has_wrong_clock,
+            owns_tiers: AtomicBool::new(true),
+            transactions: AtomicU64::new(0),
         })
     }
 
@@ -209,6 +220,7 @@ impl<C: Catalog> Store<C> {
             Ok(commits)
         });
         self.catalog.commit(work, bytes).await.map_err(TransactionError::Catalog)?;
+        self.transactions.fetch_add(1, Ordering::Relaxed);
         let outcome = result.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The catalog has committed, so the operation has left its outcome.
         let outcome = outcome.unwrap_or_else(|| Err(ApiError::new(ErrorCode::InternalError)));

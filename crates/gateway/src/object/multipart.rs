@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use plimsoll_base::net::encode::hex;
 use plimsoll_s3::checksum::Algorithm;
-use plimsoll_server::body::BodyReader;
+use plimsoll_server::body::{BodyReader, Digests};
 use plimsoll_server::conditions::WriteConditions;
 use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::service::{
@@ -17,13 +17,14 @@ use super::codec::{Reader, put_bytes, put_number};
 use super::discard::discard_piece;
 use super::error::for_client;
 use super::garbage::after_reads;
-use super::keys::UploadId;
+use super::keys::{BlobName, UploadId};
 use super::row::{Body, Head, Piece, Properties, checksum, checksum_bytes, piece, put_checksum, put_piece};
 use super::version::ObjectAddress;
-use super::write::write_object;
+use super::write::{NewBlob, write_object};
 use super::{Bucket, Store, keys};
 use crate::ambient::wall_now;
 use crate::body::blob::new_name;
+use crate::body::trailer::{Description, Kind};
 use crate::catalog::{Catalog, CatalogError, Transaction, Value, intact, unless_in_doubt};
 
 fn no_upload() -> ApiError {
@@ -133,6 +134,73 @@ fn remove_upload(
     Ok(())
 }
 
+/// The parts of an upload, joined.
+struct Joined {
+    pieces: Vec<Piece>,
+    /// Bodies of the inline pieces.
+    inline: Bytes,
+}
+
+impl Joined {
+    /// Returns true if a piece is a blob.
+    fn has_blobs(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Blob(..)))
+    }
+}
+
+/// Joins the parts that a client lists.
+fn join(
+    t: &mut dyn Transaction,
+    id: &UploadId,
+    completion: &Completion,
+) -> Result<Result<Joined, ApiError>, CatalogError> {
+    let (mut pieces, mut inline) = (Vec::new(), BytesMut::new());
+    for wanted in &completion.parts {
+        let row = t.get(&keys::part(id, wanted.number))?;
+        let part = row.as_ref().and_then(|row| StoredPart::decode(&row.head));
+        let (Some(row), Some(part)) = (row, part.filter(|part| part.info == *wanted)) else {
+            return Ok(Err(ApiError::new(ErrorCode::InvalidPart)));
+        };
+        if let Piece::Inline(_) = part.piece {
+            inline.extend_from_slice(&t.value(&row)?.body);
+        }
+        pieces.push(part.piece);
+    }
+    Ok(Ok(Joined { pieces, inline: inline.freeze() }))
+}
+
+/// Returns the head and the properties of the object of an upload.
+fn completed(
+    id: &UploadId,
+    completion: &Completion,
+    upload: UploadInfo,
+    pieces: Vec<Piece>,
+) -> (Head, Properties) {
+    let is_inline = pieces.iter().all(|piece| matches!(piece, Piece::Inline(_)));
+    let properties = Properties {
+        headers: upload.object.headers,
+        tags: upload.object.tags,
+        acl: upload.object.acl,
+        parts: completion.parts.iter().cloned().map(ObjectPart::from).collect(),
+        pieces: if is_inline { Vec::new() } else { pieces },
+        upload_id: Some(hex(id)),
+    };
+    let digests: Vec<u8> = completion.parts.iter().flat_map(|part| part.md5).collect();
+    let now = wall_now();
+    let head = Head {
+        marker: false,
+        null: false,
+        body: if is_inline { Body::Inline } else { Body::Pieces },
+        generation: now.as_nanosecond() as u64,
+        size: completion.parts.iter().map(|part| part.size).sum(),
+        modified_ms: now.as_millisecond(),
+        md5: plimsoll_s3::checksum::md5(&digests),
+        parts: completion.parts.len() as u32,
+        checksum: Some(checksum_bytes(&completion.checksum)),
+    };
+    (head, properties)
+}
+
 impl<C: Catalog> Store<C> {
     pub(super) async fn new_upload(
         &self,
@@ -152,6 +220,22 @@ impl<C: Catalog> Store<C> {
         Ok(hex(&id))
     }
 
+    /// Describes a blob that is a piece of an object.
+    fn describe_piece(&self, target: &ObjectAddress, blob: BlobName) -> Description {
+        let (bucket, key) = (target.bucket.name.to_string(), target.key.clone());
+        let (head, properties, inline) = Default::default();
+        Description {
+            catalog: self.catalog_id,
+            blob,
+            kind: Kind::Piece,
+            bucket,
+            key,
+            head,
+            properties,
+            inline,
+        }
+    }
+
     pub(super) fn find_upload(&self, bucket: &Bucket, name: UploadName<'_>) -> Result<UploadInfo, ApiError> {
         let id = parse_id(name.id).ok_or_else(no_upload)?;
         let key = keys::upload(bucket.number, name.key, &id);
@@ -169,17 +253,18 @@ impl<C: Catalog> Store<C> {
         body: &mut BodyReader<'_>,
     ) -> Result<PartInfo, ApiError> {
         let id = parse_id(upload_id).ok_or_else(no_upload)?;
-        let stored = self.store_body(body).await?;
+        let describe = |blob: BlobName, _: u64, _: &Digests| self.describe_piece(&target, blob);
+        let stored = self.store_body(body, &describe).await?;
         let blob = stored.blob.clone();
         let result = async {
-            let digests = body.finish()?;
+            let digests = &stored.digests;
             let info = PartInfo {
                 number,
                 size: stored.size,
                 md5: digests.md5,
-                crc64: digests.crc64,
+                crc64: digests.crc64.clone(),
                 modified: jiff::Timestamp::from_millisecond(wall_now().as_millisecond()).unwrap_or_default(),
-                checksum: digests.checksum.filter(|(a, _)| checksum.is_none_or(|c| c == *a)),
+                checksum: digests.checksum.clone().filter(|(a, _)| checksum.is_none_or(|c| c == *a)),
             };
             let part = StoredPart { info: info.clone(), piece: stored.piece() };
             let value = part.encode(stored.inline);
@@ -234,64 +319,80 @@ impl<C: Catalog> Store<C> {
         completion: Completion,
     ) -> Result<ObjectInfo, ApiError> {
         let id = parse_id(upload_id).ok_or_else(no_upload)?;
-        let upload_id = upload_id.to_string();
         let with_version = target.bucket.is_versioned();
-        let (head, properties) = self
-            .transact(4096, move |t| {
-                let upload_key = keys::upload(target.bucket.number, &target.key, &id);
-                let Some(row) = t.get(&upload_key)? else { return Ok(Err(no_upload())) };
-                let upload = intact(decode_upload(&t.value(&row)?))?;
-                let mut pieces = Vec::new();
-                let mut inline = BytesMut::new();
-                for wanted in &completion.parts {
-                    let row = t.get(&keys::part(&id, wanted.number))?;
-                    let part = row.as_ref().and_then(|row| StoredPart::decode(&row.head));
-                    let (Some(row), Some(part)) = (row, part.filter(|part| part.info == *wanted)) else {
-                        return Ok(Err(ApiError::new(ErrorCode::InvalidPart)));
-                    };
-                    if let Piece::Inline(_) = part.piece {
-                        inline.extend_from_slice(&t.value(&row)?.body);
+        let manifest = self.store_manifest(&target, &id, &completion).await?;
+        let name = manifest.as_ref().map(|manifest| manifest.name);
+        let completed = self.try_transact(4096, move |t| {
+            let upload_key = keys::upload(target.bucket.number, &target.key, &id);
+            let Some(row) = t.get(&upload_key)? else { return Ok(Err(no_upload())) };
+            let upload = intact(decode_upload(&t.value(&row)?))?;
+            let mut joined = match join(t, &id, &completion)? {
+                Ok(joined) => joined,
+                Err(error) => return Ok(Err(error)),
+            };
+            match manifest {
+                Some(manifest) if joined.has_blobs() => {
+                    joined.pieces.push(Piece::Blob(manifest.name, 0));
+                    if !manifest.record(t)? {
+                        return Ok(Err(ApiError::new(ErrorCode::InternalError)));
                     }
-                    pieces.push(part.piece);
                 }
-                let body = match pieces[..] {
-                    [Piece::Blob(name, _)] => Body::Blob(name),
-                    _ if pieces.iter().all(|piece| matches!(piece, Piece::Inline(_))) => Body::Inline,
-                    _ => Body::Pieces,
-                };
-                let properties = Properties {
-                    headers: upload.object.headers,
-                    tags: upload.object.tags,
-                    acl: upload.object.acl,
-                    parts: completion.parts.iter().cloned().map(ObjectPart::from).collect(),
-                    pieces: if body == Body::Pieces { pieces } else { Vec::new() },
-                    upload_id: Some(upload_id),
-                };
-                let digests: Vec<u8> = completion.parts.iter().flat_map(|part| part.md5).collect();
-                let head = Head {
-                    marker: false,
-                    null: false,
-                    body,
-                    generation: 0,
-                    size: completion.parts.iter().map(|part| part.size).sum(),
-                    modified_ms: wall_now().as_millisecond(),
-                    md5: plimsoll_s3::checksum::md5(&digests),
-                    parts: completion.parts.len() as u32,
-                    checksum: Some(checksum_bytes(&completion.checksum)),
-                };
-                let value =
-                    Value { head: Bytes::new(), properties: properties.encode(), body: inline.freeze() };
-                let conditions = completion.conditions;
-                let head = write_object(t, &target, head, value, &conditions)?;
-                let head = match head {
-                    Ok(head) => head,
-                    Err(error) => return Ok(Err(error)),
-                };
-                remove_upload(t, upload_key, &id, |part| completion.parts.contains(part))?;
-                Ok(Ok((head, properties)))
-            })
-            .await?;
+                None if !joined.has_blobs() => {}
+                // A part was replaced meanwhile.
+                _ => return Ok(Err(ApiError::new(ErrorCode::OperationAborted))),
+            }
+            let (head, properties) = completed(&id, &completion, upload, joined.pieces);
+            let value = Value { head: Bytes::new(), properties: properties.encode(), body: joined.inline };
+            let head = match write_object(t, &target, head, value, &completion.conditions)? {
+                Ok(head) => head,
+                Err(error) => return Ok(Err(error)),
+            };
+            remove_upload(t, upload_key, &id, |part| completion.parts.contains(part))?;
+            Ok(Ok((head, properties)))
+        });
+        let completed = completed.await;
+        if let (Err(error), Some(name)) = (&completed, name) {
+            self.abandon_after(error, &name).await;
+        }
+        let (head, properties) = completed?;
         Ok(head.info(properties, with_version))
+    }
+
+    /// Writes a blob that describes the object of an upload, so that its pieces can be found without the catalog; `None`
+    /// if no piece is a blob.
+    async fn store_manifest(
+        &self,
+        target: &ObjectAddress,
+        id: &UploadId,
+        completion: &Completion,
+    ) -> Result<Option<NewBlob>, ApiError> {
+        let (id, planned) = (*id, completion.clone());
+        let upload_key = keys::upload(target.bucket.number, &target.key, &id);
+        let found = self.transact(0, move |t| {
+            let Some(row) = t.get(&upload_key)? else { return Ok(Err(no_upload())) };
+            let upload = intact(decode_upload(&t.value(&row)?))?;
+            Ok(join(t, &id, &planned)?.map(|joined| (upload, joined)))
+        });
+        let (upload, joined) = found.await?;
+        if !joined.has_blobs() {
+            return Ok(None);
+        }
+        let described = self.store_description(|blob| {
+            let mut pieces = joined.pieces;
+            pieces.push(Piece::Blob(blob, 0));
+            let (head, properties) = completed(&id, completion, upload, pieces);
+            Description {
+                catalog: self.catalog_id,
+                blob,
+                kind: Kind::Manifest,
+                bucket: target.bucket.name.to_string(),
+                key: target.key.clone(),
+                head: head.encode(),
+                properties: properties.encode(),
+                inline: joined.inline,
+            }
+        });
+        described.await.map(Some)
     }
 
     /// Removes an upload and its parts.

@@ -77,7 +77,9 @@ pub async fn bring_back<C: Catalog>(
             let Some(row) = t.get(&one.catalog_key)? else { return Ok(Ok(false)) };
             let retained = crate::catalog::intact(Retained::decode(&row.head))?;
             let value: Value = t.value(&row)?;
-            let head = Head { modified_ms: wall_now().as_millisecond(), ..retained.head };
+            let now = wall_now();
+            let (generation, modified_ms) = (now.as_nanosecond() as u64, now.as_millisecond());
+            let head = Head { generation, modified_ms, ..retained.head };
             if let Body::Slice(slice) = &head.body {
                 live::revive(t, slice)?;
             }

@@ -8,7 +8,6 @@ use plimsoll_server::service::Versioning;
 use super::retained::{Leaving, Removal};
 use super::row::{Body, Head, parse_version_id};
 use super::{Bucket, keys};
-use crate::ambient::wall_now;
 use crate::catalog::embedded::head_only;
 use crate::catalog::{CatalogError, Row, Transaction, Value, intact, unless_in_doubt};
 
@@ -105,15 +104,16 @@ impl ObjectAddress {
         Ok(())
     }
 
-    /// Returns the generation of a new current version. It is greater than the generation of the existing version and,
-    /// in a versioned bucket, than the generations of all deleted versions, also after the clock was set back.
+    /// Returns the generation of a new current version: `proposed`, if it is greater than the generation of the existing
+    /// version and, in a versioned bucket, than the generations of all deleted versions, also after the clock was set
+    /// back. The blob of the version has the proposed one in its trailer.
     pub fn next_generation(
         &self,
         t: &mut dyn Transaction,
         current: Option<&(Row, Head)>,
+        proposed: u64,
     ) -> Result<u64, CatalogError> {
-        let now = wall_now().as_nanosecond() as u64;
-        let next = current.map_or(now, |(_, head)| now.max(head.generation + 1));
+        let next = current.map_or(proposed, |(_, head)| proposed.max(head.generation + 1));
         if !self.bucket.is_versioned() {
             return Ok(next);
         }

@@ -1,13 +1,14 @@
 //! Writes of objects: bodies into the catalog or into blobs, and new rows with their versions.
 
 use bytes::{Bytes, BytesMut};
-use plimsoll_server::body::BodyReader;
+use plimsoll_server::body::{BodyReader, Digests};
 use plimsoll_server::conditions::{Existing, WriteConditions};
 use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::service::{NewObject, ObjectChange, ObjectInfo};
 
 use super::error::TransactionError;
 use super::garbage::discard_blob;
+use super::keys::BlobName;
 use super::retained::Removal;
 use super::row::{Body, Head, Piece, Properties};
 use super::version::ObjectAddress;
@@ -16,11 +17,11 @@ use crate::ambient::{shared_now_ms, wall_now};
 use crate::body::blob::{new_name, text};
 use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, Location, State};
+use crate::body::trailer::{Description, Kind};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value, intact, unless_in_doubt};
 
 /// A stored body.
-#[derive(Debug, Default)]
 pub struct StoredBody {
     /// Inline bytes; empty if the body is a blob.
     pub inline: Bytes,
@@ -28,7 +29,12 @@ pub struct StoredBody {
     pub blob: Option<NewBlob>,
     /// Size in bytes.
     pub size: u64,
+    /// Digests of the body, which are those that its request declares.
+    pub digests: Digests,
 }
+
+/// Describes the object of a blob by the name of the blob, the size of the body, and its digests.
+pub type Describe<'a> = &'a dyn Fn(BlobName, u64, &Digests) -> Description;
 
 /// A complete blob that no row refers to yet.
 #[derive(Debug, Clone)]
@@ -40,6 +46,12 @@ pub struct NewBlob {
 }
 
 impl NewBlob {
+    fn new(name: BlobName, locations: Vec<Location>, crcs: &[u32]) -> NewBlob {
+        let crcs: Vec<u8> = crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect();
+        let head = BlobHead::complete(locations);
+        NewBlob { name, value: Value { head: head.encode(), properties: crcs.into(), body: Bytes::new() } }
+    }
+
     /// Records in a transaction that the blob is complete. Returns false if it was given up meanwhile.
     pub fn record(self, t: &mut dyn Transaction) -> Result<bool, CatalogError> {
         let is_ours = writer_of(t, &self.name)?.is_some();
@@ -51,6 +63,12 @@ impl NewBlob {
 }
 
 impl StoredBody {
+    /// Creates the body that a reader has read to its end into the catalog.
+    fn inline(inline: Bytes, body: &mut BodyReader<'_>) -> Result<StoredBody, ApiError> {
+        let (size, digests) = (inline.len() as u64, body.finish()?);
+        Ok(StoredBody { inline, blob: None, size, digests })
+    }
+
     /// Returns the place of the body of an object.
     pub fn place(&self) -> Body {
         self.blob.as_ref().map_or(Body::Inline, |blob| Body::Blob(blob.name))
@@ -59,6 +77,26 @@ impl StoredBody {
     /// Returns the body as the piece of another one.
     pub fn piece(&self) -> Piece {
         self.blob.as_ref().map_or(Piece::Inline(self.size), |blob| Piece::Blob(blob.name, self.size))
+    }
+}
+
+/// Returns the head of a new object. Its generation is the time.
+fn new_head(body: Body, size: u64, digests: &Digests) -> Head {
+    let checksum = digests.checksum.as_ref().map(|(algorithm, value)| {
+        let bytes = plimsoll_s3::checksum::from_base64(value).unwrap_or_default();
+        (*algorithm, bytes, true)
+    });
+    let now = wall_now();
+    Head {
+        marker: false,
+        null: false,
+        body,
+        generation: now.as_nanosecond() as u64,
+        size,
+        modified_ms: now.as_millisecond(),
+        md5: digests.md5,
+        parts: 0,
+        checksum,
     }
 }
 
@@ -85,7 +123,7 @@ pub fn writer_of(t: &mut dyn Transaction, name: &keys::BlobName) -> Result<Optio
 }
 
 /// Writes an object in a transaction: checks the conditions, and replaces or retires the current version. The
-/// generation, the time and the version of `head` are set here. Returns the head.
+/// version of `head` is set here, and its generation is raised above those of earlier versions. Returns the head.
 pub fn write_object(
     t: &mut dyn Transaction,
     target: &ObjectAddress,
@@ -102,7 +140,7 @@ pub fn write_object(
     if let Err(error) = checked {
         return Ok(Err(error));
     }
-    head.generation = target.next_generation(t, current)?;
+    head.generation = target.next_generation(t, current, head.generation)?;
     head.null = target.make_room(t, &replaced, Removal::Replaced)?;
     let value = Value { head: head.encode(), ..value };
     t.put(keys::current(target.bucket.number, &target.key), value);
@@ -110,25 +148,38 @@ pub fn write_object(
 }
 
 impl<C: Catalog> Store<C> {
-    /// Reads a body to its end and stores it: in the catalog if it is small, else as a blob. The blob is recorded
-    /// before its first byte is written.
-    pub(super) async fn store_body(&self, body: &mut BodyReader<'_>) -> Result<StoredBody, ApiError> {
+    /// Reads a body to its end, verifies it, and stores it: in the catalog if it is small, else as a blob.
+    pub(super) async fn store_body(
+        &self,
+        body: &mut BodyReader<'_>,
+        describe: Describe<'_>,
+    ) -> Result<StoredBody, ApiError> {
         if body.length().is_some_and(|length| length <= self.inline) {
             let inline = body.collect(&self.memory).await?;
-            let size = inline.len() as u64;
-            return Ok(StoredBody { inline, blob: None, size });
+            return StoredBody::inline(inline, body);
         }
         let mut first = BytesMut::new();
         while first.len() as u64 <= self.inline {
             match body.next().await? {
                 Some(piece) => first.extend_from_slice(&piece),
-                None => {
-                    let inline = first.freeze();
-                    let size = inline.len() as u64;
-                    return Ok(StoredBody { inline, blob: None, size });
-                }
+                None => return StoredBody::inline(first.freeze(), body),
             }
         }
+        let (name, locations) = self.begin_blob().await?;
+        match self.store_blob(name, &locations, first.freeze(), body, describe).await {
+            Ok((size, crcs, digests)) => {
+                let blob = Some(NewBlob::new(name, locations, &crcs));
+                Ok(StoredBody { inline: Bytes::new(), blob, size, digests })
+            }
+            Err(error) => {
+                self.abandon(&name).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Records a new blob before its first byte is written. Returns its name and its places.
+    async fn begin_blob(&self) -> Result<(BlobName, Vec<Location>), ApiError> {
         let name = new_name();
         let mut names = std::iter::once(name).chain(std::iter::repeat_with(new_name));
         let locate = |(tier, name)| Location::new(tier, name);
@@ -140,26 +191,33 @@ impl<C: Catalog> Store<C> {
             Ok(Ok(()))
         })
         .await?;
-        match self.store_blob(&locations, first.freeze(), body).await {
-            Ok((size, crcs)) => {
-                let crcs: Vec<u8> = crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect();
-                let head = BlobHead::complete(locations);
-                let value = Value { head: head.encode(), properties: crcs.into(), body: Bytes::new() };
-                Ok(StoredBody { inline: Bytes::new(), blob: Some(NewBlob { name, value }), size })
-            }
+        Ok((name, locations))
+    }
+
+    /// Writes a blob without a body, which only describes an object.
+    pub(super) async fn store_description(
+        &self,
+        describe: impl FnOnce(BlobName) -> Description,
+    ) -> Result<NewBlob, ApiError> {
+        let (name, locations) = self.begin_blob().await?;
+        let written = async { self.blobs.create(&locations)?.finish(Some(&describe(name))).await };
+        match written.await {
+            Ok((_, crcs)) => Ok(NewBlob::new(name, locations, &crcs)),
             Err(error) => {
                 self.abandon(&name).await;
-                Err(error)
+                Err(blob_error(&error))
             }
         }
     }
 
     async fn store_blob(
         &self,
+        name: BlobName,
         locations: &[Location],
         first: Bytes,
         body: &mut BodyReader<'_>,
-    ) -> Result<(u64, Vec<u32>), ApiError> {
+        describe: Describe<'_>,
+    ) -> Result<(u64, Vec<u32>, Digests), ApiError> {
         let mut writer = self.blobs.create(locations).map_err(|e| blob_error(&e))?;
         let _buffers = self.memory.reserve(writer.memory())?;
         let mut next = Ok(Some(first));
@@ -171,7 +229,7 @@ impl<C: Catalog> Store<C> {
                         return Err(blob_error(&error));
                     }
                 }
-                Ok(None) => return writer.finish().await.map_err(|e| blob_error(&e)),
+                Ok(None) => break,
                 Err(error) => {
                     writer.abort().await;
                     return Err(error);
@@ -179,6 +237,16 @@ impl<C: Catalog> Store<C> {
             }
             next = body.next().await;
         }
+        let digests = match body.finish() {
+            Ok(digests) => digests,
+            Err(error) => {
+                writer.abort().await;
+                return Err(error);
+            }
+        };
+        let object = describe(name, writer.size(), &digests);
+        let (size, crcs) = writer.finish(Some(&object)).await.map_err(|e| blob_error(&e))?;
+        Ok((size, crcs, digests))
     }
 
     /// Gives up a blob after a failed transaction. If the transaction may be durable nevertheless, the blob stays: the
@@ -213,9 +281,22 @@ impl<C: Catalog> Store<C> {
         new: NewObject,
         body: &mut BodyReader<'_>,
     ) -> Result<ObjectInfo, ApiError> {
-        let stored = self.store_body(body).await?;
+        let NewObject { headers, tags, acl, conditions, .. } = new;
+        let properties = Properties { headers, tags, acl, ..Properties::default() };
+        let encoded = properties.encode();
+        let describe = |name: BlobName, size: u64, digests: &Digests| Description {
+            catalog: self.catalog_id,
+            blob: name,
+            kind: Kind::Object,
+            bucket: target.bucket.name.to_string(),
+            key: target.key.clone(),
+            head: new_head(Body::Blob(name), size, digests).encode(),
+            properties: encoded.clone(),
+            inline: Bytes::new(),
+        };
+        let stored = self.store_body(body, &describe).await?;
         let blob = stored.blob.as_ref().map(|blob| blob.name);
-        let result = self.finish_put(target, new, body, stored).await;
+        let result = self.finish_put(target, properties, encoded, conditions, stored).await;
         if let (Err(error), Some(name)) = (&result, blob) {
             self.abandon_after(error, &name).await;
         }
@@ -225,31 +306,15 @@ impl<C: Catalog> Store<C> {
     async fn finish_put(
         &self,
         target: ObjectAddress,
-        new: NewObject,
-        body: &mut BodyReader<'_>,
+        properties: Properties,
+        encoded: Bytes,
+        conditions: WriteConditions,
         stored: StoredBody,
     ) -> Result<ObjectInfo, TransactionError> {
-        let digests = body.finish()?;
-        let checksum = digests.checksum.map(|(algorithm, value)| {
-            let bytes = plimsoll_s3::checksum::from_base64(&value).unwrap_or_default();
-            (algorithm, bytes, true)
-        });
-        let head = Head {
-            marker: false,
-            null: false,
-            body: stored.place(),
-            generation: 0,
-            size: stored.size,
-            modified_ms: wall_now().as_millisecond(),
-            md5: digests.md5,
-            parts: 0,
-            checksum,
-        };
-        let properties =
-            Properties { headers: new.headers, tags: new.tags, acl: new.acl, ..Properties::default() };
-        let value = Value { head: Bytes::new(), properties: properties.encode(), body: stored.inline };
+        let head = new_head(stored.place(), stored.size, &stored.digests);
+        let value = Value { head: Bytes::new(), properties: encoded, body: stored.inline };
         let bytes = value.body.len() + 512;
-        let (conditions, blob) = (new.conditions, stored.blob);
+        let blob = stored.blob;
         let with_version = target.bucket.is_versioned();
         let head = self
             .try_transact(bytes, move |t| {

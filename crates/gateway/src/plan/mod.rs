@@ -148,7 +148,7 @@ impl<C: Catalog> Planner<'_, C> {
     /// Adds the verification of a copy.
     fn read_back(&mut self, tier: u16, bytes: u64) {
         let crosses = self.terms.crosses(tier, self.terms.home);
-        self.work(tier).read(1, bytes, crosses);
+        self.work(tier).read_blob(bytes, crosses);
     }
 
     /// Adds a blob that leaves its place.
@@ -168,8 +168,10 @@ impl<C: Catalog> Planner<'_, C> {
         self.plan.bytes += size;
         if !has_copy {
             let part = self.store.blobs.part_bytes(to);
-            self.work(from.tier).read(1, size, crosses);
+            let trailer = planned.object.as_ref().map_or(0, |object| object.trailer);
+            self.work(from.tier).read_blob(size, crosses);
             self.work(to).write(size, part);
+            self.work(to).uploaded += trailer;
             self.plan.added.entry(to).or_default().add(1, size);
         }
         self.read_back(to, size);

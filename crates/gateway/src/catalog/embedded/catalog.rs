@@ -51,6 +51,7 @@ pub struct EmbeddedCatalog {
     committer: Arc<Committer<Writer>>,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     stop: Arc<Stop>,
+    durability: Durability,
     _lock: DirectoryLock,
 }
 
@@ -115,7 +116,8 @@ impl EmbeddedCatalog {
             threads::spawn("maintenance", move || maintain(&engine, &committer, &stop, rate, &ballast))?
         };
         let threads = Mutex::new(vec![flusher, maintenance]);
-        Ok((EmbeddedCatalog { engine, committer, threads, stop, _lock: lock }, recovery))
+        let durability = settings.durability;
+        Ok((EmbeddedCatalog { engine, committer, threads, stop, durability, _lock: lock }, recovery))
     }
 
     /// Returns the engine, for metrics and checks.
@@ -257,6 +259,13 @@ impl GroupWriter for Writer {
 impl Catalog for EmbeddedCatalog {
     fn commit(&self, work: Work, bytes: usize) -> impl Future<Output = Result<(), CatalogError>> {
         self.committer.commit(work, bytes)
+    }
+
+    fn durable_after_ms(&self) -> u64 {
+        match self.durability {
+            Durability::Sync => 0,
+            Durability::Interval(interval) => interval.as_millis() as u64 + 1,
+        }
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Row>, CatalogError> {

@@ -1,0 +1,191 @@
+//! Compares the record of a tier with the catalog.
+
+use super::Identity;
+use super::record::{Found, OwnerRecord, RecordError, read, write};
+use crate::ambient::wall_now;
+use crate::tier::Tier;
+
+/// What the record of a tier says about a catalog.
+#[derive(Debug)]
+pub enum Claim {
+    /// The tier has no record.
+    Free,
+    /// The tier belongs to the catalog, which is at the recorded position or behind it.
+    Own(Found),
+    /// The tier belongs to another catalog.
+    Foreign(OwnerRecord),
+    /// The tier belongs to the catalog, and has seen a later position of it.
+    Newer(Found),
+}
+
+/// Compares a record with a catalog.
+pub fn compare(found: Option<Found>, identity: &Identity) -> Claim {
+    match found {
+        None => Claim::Free,
+        Some(found) if found.record.catalog != identity.text() => Claim::Foreign(found.record),
+        Some(found) if found.record.position > identity.position => Claim::Newer(found),
+        Some(found) => Claim::Own(found),
+    }
+}
+
+/// Reads the record of a tier and compares it with a catalog.
+///
+/// # Errors
+/// If the tier fails, or its record is unreadable.
+pub async fn inspect(tier: &Tier, identity: &Identity) -> Result<Claim, RecordError> {
+    Ok(compare(read(&*tier.store).await?, identity))
+}
+
+/// Reason why a tier cannot be used with a catalog.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    /// The tier belongs to another catalog.
+    #[error(
+        "tier {tier} belongs to another catalog, {owner}, which has written to it until {written}; this one is {id}"
+    )]
+    Foreign {
+        /// Name of the tier.
+        tier: String,
+        /// Id of its owner.
+        owner: String,
+        /// Time of the record.
+        written: String,
+        /// Id of the catalog.
+        id: String,
+    },
+    /// The catalog is older than the tier.
+    #[error(
+        "this catalog is older than tier {tier}: it has reached position {position}, and the tier has seen position \
+         {seen} at {written}"
+    )]
+    Older {
+        /// Name of the tier.
+        tier: String,
+        /// Position of the catalog.
+        position: u64,
+        /// Position in the record.
+        seen: u64,
+        /// Time of the record.
+        written: String,
+    },
+    /// A copy of the catalog uses the tier.
+    #[error(
+        "a copy of this catalog uses tier {tier}: it has written position {position} at {written}, and this catalog has \
+         just reached the same one"
+    )]
+    Copied {
+        /// Name of the tier.
+        tier: String,
+        /// Position of both.
+        position: u64,
+        /// Time of the record.
+        written: String,
+    },
+    /// The record cannot be read or written.
+    #[error("the owner of tier {tier} is not known: {error}")]
+    Unknown {
+        /// Name of the tier.
+        tier: String,
+        /// The reason.
+        error: RecordError,
+    },
+}
+
+/// Returns the error for a tier that is foreign or newer.
+pub fn refused(tier: &Tier, identity: &Identity, claim: &Claim) -> Option<ClaimError> {
+    let tier = tier.name.clone();
+    match claim {
+        Claim::Free | Claim::Own(_) => None,
+        Claim::Foreign(record) => Some(ClaimError::Foreign {
+            tier,
+            owner: record.catalog.clone(),
+            written: record.written.clone(),
+            id: identity.text(),
+        }),
+        Claim::Newer(Found { record, .. }) => Some(ClaimError::Older {
+            tier,
+            position: identity.position,
+            seen: record.position,
+            written: record.written.clone(),
+        }),
+    }
+}
+
+/// Records that a process, `writer`, has advanced a catalog to its position.
+///
+/// # Errors
+/// If the tier is foreign or newer, a copy of the catalog has the same position, or the record cannot be read or written.
+pub async fn take(tier: &Tier, identity: &Identity, writer: &str) -> Result<(), ClaimError> {
+    /// Number of attempts: another gateway of the same catalog may write the record at the same time.
+    const ATTEMPTS: u32 = 3;
+    let unknown = |error| ClaimError::Unknown { tier: tier.name.clone(), error };
+    for attempt in 1..=ATTEMPTS {
+        let claim = inspect(tier, identity).await.map_err(unknown)?;
+        if let Some(error) = refused(tier, identity, &claim) {
+            return Err(error);
+        }
+        let before = match &claim {
+            // An earlier attempt may have succeeded without an answer.
+            Claim::Own(found) if found.record.position == identity.position => {
+                let (tier, position) = (tier.name.clone(), identity.position);
+                let copied = ClaimError::Copied { tier, position, written: found.record.written.clone() };
+                return if found.record.writer == writer { Ok(()) } else { Err(copied) };
+            }
+            Claim::Own(found) => Some(found),
+            _ => None,
+        };
+        match write(&*tier.store, &OwnerRecord::new(identity, writer, wall_now()), before).await {
+            Err(RecordError::Changed) if attempt < ATTEMPTS => {}
+            written => return written.map_err(unknown),
+        }
+    }
+    Ok(())
+}
+
+/// Records a catalog as the owner of a tier that has no owner.
+///
+/// # Errors
+/// As [`take`].
+pub async fn take_free(tier: &Tier, identity: &Identity) -> Result<(), ClaimError> {
+    match write(&*tier.store, &OwnerRecord::new(identity, "", wall_now()), None).await {
+        Ok(()) => Ok(()),
+        // Another start was faster.
+        Err(RecordError::Changed) => {
+            let unknown = |error| ClaimError::Unknown { tier: tier.name.clone(), error };
+            let claim = inspect(tier, identity).await.map_err(unknown)?;
+            refused(tier, identity, &claim).map_or(Ok(()), Err)
+        }
+        Err(error) => Err(ClaimError::Unknown { tier: tier.name.clone(), error }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::World;
+
+    #[tokio::test]
+    async fn a_tier_follows_its_catalog_and_refuses_others_and_older_states() {
+        let world = World::new(1, 0).await;
+        let tier = world.store.blobs.tiers().get(0).unwrap().clone();
+        let at = |id, position| Identity { id: [id; 16], position };
+        assert!(matches!(inspect(&tier, &at(1, 0)).await, Ok(Claim::Free)));
+        take_free(&tier, &at(1, 0)).await.unwrap();
+        take_free(&tier, &at(1, 0)).await.unwrap();
+        for position in [1, 1, 5] {
+            take(&tier, &at(1, position), "a").await.unwrap();
+        }
+        let copied = take(&tier, &at(1, 5), "b").await.unwrap_err().to_string();
+        assert!(copied.contains("a copy of this catalog uses tier 0"), "{copied}");
+        let older = take(&tier, &at(1, 4), "a").await.unwrap_err().to_string();
+        assert!(older.contains("position 4") && older.contains("seen position 5"), "{older}");
+        assert!(take_free(&tier, &at(2, 0)).await.is_err());
+        let foreign = take(&tier, &at(2, 9), "a").await.unwrap_err().to_string();
+        assert!(
+            foreign.contains("belongs to another catalog") && foreign.contains(&at(1, 0).text()),
+            "{foreign}"
+        );
+        assert!(matches!(inspect(&tier, &at(1, 5)).await, Ok(Claim::Own(_))));
+        assert!(matches!(inspect(&tier, &at(1, 6)).await, Ok(Claim::Own(_))));
+    }
+}
