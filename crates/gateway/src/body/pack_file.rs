@@ -10,11 +10,11 @@
 //! Numbers have four bytes, least significant first. A record describes its object completely, so the objects of a
 //! pack file can be listed without the catalog.
 
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::body::location::BlobName;
 use crate::catalog::embedded::record::crc32c;
-use crate::object::codec::put_bytes;
+use crate::object::codec::{Reader, put_bytes};
 
 /// First bytes of a pack file.
 pub const START: &[u8; 8] = b"PLIMSEG1";
@@ -94,83 +94,80 @@ fn checksum(fixed: &[u8], header: &[u8]) -> u32 {
     crc32c(&[&fixed[..FIXED - 4], header].concat())
 }
 
+/// Maximum length of a header in bytes.
+const MAX_HEADER: usize = 17 << 20;
+
+/// Decodes the header of a record; `None` if it is malformed.
+pub fn decode(bytes: &[u8]) -> Option<Header<'_>> {
+    let mut reader = Reader(bytes);
+    let (bucket, key) = (reader.text()?, reader.text()?);
+    Some(Header { bucket, key, head: reader.bytes()?, properties: reader.bytes()? })
+}
+
+/// A record in the bytes of a pack file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Encoded header of the object.
+    pub header: Bytes,
+    /// Offset of the body in the pack file in bytes.
+    pub offset: u64,
+    /// The body, which has the right checksum.
+    pub body: Bytes,
+}
+
+/// Consecutive records in a range of a pack file.
+pub struct Records {
+    bytes: Bytes,
+    /// Offset of `bytes` in the pack file.
+    at: u64,
+}
+
+impl Records {
+    /// Creates the records of a range that begins with one. `at` is the offset of the range in the pack file.
+    pub fn new(bytes: Bytes, at: u64) -> Records {
+        Records { bytes, at }
+    }
+
+    /// Returns the offset of the next record in the pack file.
+    pub fn offset(&self) -> u64 {
+        self.at
+    }
+}
+
+/// Returns the 4-byte number at an offset.
+fn number(bytes: &[u8], at: usize) -> Option<usize> {
+    let bytes = bytes.get(at..at + 4)?.try_into().ok()?;
+    usize::try_from(u32::from_le_bytes(bytes)).ok()
+}
+
+impl Iterator for Records {
+    type Item = Record;
+
+    /// Returns the next record; `None` at the end of the range, or if the next record is incomplete or damaged.
+    fn next(&mut self) -> Option<Record> {
+        let bytes = &self.bytes;
+        let header_len = number(bytes, 4).filter(|len| *len <= MAX_HEADER)?;
+        let body_len = number(bytes, 8)?;
+        let (from, tail) = (FIXED + header_len, FIXED + header_len + body_len);
+        let fixed = bytes.get(..FIXED)?;
+        let header = bytes.get(FIXED..from)?;
+        let is_header = fixed.starts_with(MAGIC) && number(bytes, 12)? == checksum(fixed, header) as usize;
+        let body = bytes.get(from..tail)?;
+        if !is_header || number(bytes, tail)? != crc32c(body) as usize {
+            return None;
+        }
+        let offset = self.at + from as u64;
+        let record = Record { header: bytes.slice(FIXED..from), offset, body: bytes.slice(from..tail) };
+        let end = tail + TAIL as usize;
+        self.bytes = self.bytes.slice(end..);
+        self.at += end as u64;
+        Some(record)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::codec::Reader;
-    use bytes::Bytes;
-
-    /// Maximum length of a header in bytes.
-    const MAX_HEADER: usize = 17 << 20;
-
-    /// Decodes the header of a record; `None` if it is malformed.
-    fn decode(bytes: &[u8]) -> Option<Header<'_>> {
-        let mut reader = Reader(bytes);
-        let (bucket, key) = (reader.text()?, reader.text()?);
-        Some(Header { bucket, key, head: reader.bytes()?, properties: reader.bytes()? })
-    }
-
-    /// A record in the bytes of a pack file.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    struct Record {
-        /// Encoded header of the object.
-        header: Bytes,
-        /// Offset of the body in the pack file in bytes.
-        offset: u64,
-        /// The body, which has the right checksum.
-        body: Bytes,
-    }
-
-    /// Consecutive records in a range of a pack file.
-    struct Records {
-        bytes: Bytes,
-        /// Offset of `bytes` in the pack file.
-        at: u64,
-    }
-
-    impl Records {
-        /// Creates the records of a range that begins with one. `at` is the offset of the range in the pack file.
-        fn new(bytes: Bytes, at: u64) -> Records {
-            Records { bytes, at }
-        }
-
-        /// Returns the offset of the next record in the pack file.
-        fn offset(&self) -> u64 {
-            self.at
-        }
-    }
-
-    /// Returns the 4-byte number at an offset.
-    fn number(bytes: &[u8], at: usize) -> Option<usize> {
-        let bytes = bytes.get(at..at + 4)?.try_into().ok()?;
-        usize::try_from(u32::from_le_bytes(bytes)).ok()
-    }
-
-    impl Iterator for Records {
-        type Item = Record;
-
-        /// Returns the next record; `None` at the end of the range, or if the next record is incomplete or damaged.
-        fn next(&mut self) -> Option<Record> {
-            let bytes = &self.bytes;
-            let header_len = number(bytes, 4).filter(|len| *len <= MAX_HEADER)?;
-            let body_len = number(bytes, 8)?;
-            let (from, tail) = (FIXED + header_len, FIXED + header_len + body_len);
-            let fixed = bytes.get(..FIXED)?;
-            let header = bytes.get(FIXED..from)?;
-            let is_header =
-                fixed.starts_with(MAGIC) && number(bytes, 12)? == checksum(fixed, header) as usize;
-            let body = bytes.get(from..tail)?;
-            if !is_header || number(bytes, tail)? != crc32c(body) as usize {
-                return None;
-            }
-            let offset = self.at + from as u64;
-            let record = Record { header: bytes.slice(FIXED..from), offset, body: bytes.slice(from..tail) };
-            let end = tail + TAIL as usize;
-            self.bytes = self.bytes.slice(end..);
-            self.at += end as u64;
-            Some(record)
-        }
-    }
 
     fn pack_file() -> (Bytes, Vec<u64>) {
         let mut out = BytesMut::from(&START[..]);

@@ -34,10 +34,12 @@ pub enum Kind {
     Piece,
     /// No bytes of the body, but the list of its pieces.
     Manifest,
+    /// A pack file, which describes its objects itself.
+    PackFile,
 }
 
 impl Kind {
-    const ALL: [Kind; 3] = [Kind::Object, Kind::Piece, Kind::Manifest];
+    const ALL: [Kind; 4] = [Kind::Object, Kind::Piece, Kind::Manifest, Kind::PackFile];
 }
 
 /// The object that a blob belongs to.
@@ -84,6 +86,12 @@ pub enum Parsed {
 }
 
 impl Description {
+    /// Describes a pack file.
+    pub fn of_pack_file(catalog: CatalogId, blob: BlobName) -> Description {
+        let (bucket, key, head, properties, inline) = Default::default();
+        Description { catalog, blob, kind: Kind::PackFile, bucket, key, head, properties, inline }
+    }
+
     /// Returns the trailer of a body with this size and these checksums.
     pub fn trailer(&self, size: u64, crcs: &[u32]) -> Bytes {
         let mut out = BytesMut::with_capacity(256 + self.properties.len() + 4 * crcs.len());
@@ -120,6 +128,11 @@ pub fn length(lengths: [usize; 5], size: u64) -> u64 {
     let fields: u64 =
         lengths.into_iter().map(|length| super::pack_file::digits(length) + length as u64).sum();
     33 + fields + 4 * size.div_ceil(CHUNK as u64) + FOOTER as u64
+}
+
+/// Returns the length of the trailer of a pack file of this size in bytes.
+pub fn length_of_pack_file(size: u64) -> u64 {
+    length([0; 5], size)
 }
 
 /// Reads the trailer at the end of `tail`, which are the last bytes of an object of `object_size` bytes.

@@ -30,13 +30,7 @@ pub async fn execute<C: Catalog>(store: &Store<C>, plan: &Move) -> Result<Outcom
     let intended = store
         .transact_in(epoch, 64, move |t| {
             let Some((head, value)) = unchanged(t, &planned)? else { return Ok(Ok(None)) };
-            let object = match &planned.object {
-                None => None,
-                Some(object) => match describe(t, catalog, &planned, object)? {
-                    None => return Ok(Ok(None)),
-                    object => object,
-                },
-            };
+            let Some(object) = describe(t, catalog, &planned)? else { return Ok(Ok(None)) };
             let existing = head.locations.iter().find(|place| place.tier == planned.to).cloned();
             if existing.is_none() {
                 t.put(keys::intent(&place), head_only(planned.blob.to_vec()));
@@ -53,7 +47,7 @@ pub async fn execute<C: Catalog>(store: &Store<C>, plan: &Move) -> Result<Outcom
     assert_eq!(target.tier, plan.to, "a move to tier {} would end in another tier", plan.to);
     let verified = async {
         let sources = Sources { places: &head.locations, crcs: &crcs };
-        let crcs = if is_new { copy(store, plan, &sources, &target, object.as_ref()).await? } else { crcs };
+        let crcs = if is_new { copy(store, plan, &sources, &target, &object).await? } else { crcs };
         verify_blob(store, &target, plan.size, &crcs).await?;
         Ok::<_, MoveError>(crcs)
     };
@@ -86,7 +80,7 @@ async fn copy<C: Catalog>(
     plan: &Move,
     sources: &Sources<'_>,
     destination: &Location,
-    object: Option<&Description>,
+    object: &Description,
 ) -> Result<Arc<[u32]>, MoveError> {
     let (mut reader, mut error) = (None, None);
     let Sources { places, crcs } = *sources;
@@ -114,7 +108,7 @@ async fn copy<C: Catalog>(
         writer.abort().await;
         return Err(error.into());
     }
-    let (size, written) = writer.finish(object).await?;
+    let (size, written) = writer.finish(Some(object)).await?;
     if size != plan.size || is_known && written != **crcs {
         return Err(BlobError::Damaged { name: destination.to_string(), offset: size.min(plan.size) }.into());
     }

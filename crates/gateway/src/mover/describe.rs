@@ -26,7 +26,7 @@ impl Visited<'_> {
         let [head, properties, inline] = match kind(&self.head.body, size) {
             Kind::Object => [self.row.head.len(), place.properties as usize, 0],
             Kind::Manifest => [self.row.head.len(), place.properties as usize, place.body as usize],
-            Kind::Piece => [0, 0, 0],
+            Kind::Piece | Kind::PackFile => [0; 3],
         };
         let lengths = [self.bucket.len(), self.key.len(), head, properties, inline];
         DescribedObject {
@@ -49,7 +49,7 @@ fn has(body: &Body, properties: &Properties, blob: &BlobName) -> bool {
     }
 }
 
-/// Describes the object of a blob that moves; `None` if the object no longer has the blob.
+/// Describes a blob that moves; `None` if its object no longer has it.
 ///
 /// # Errors
 /// If the catalog cannot be read.
@@ -57,8 +57,10 @@ pub fn describe(
     t: &mut dyn Transaction,
     catalog: CatalogId,
     planned: &Move,
-    object: &DescribedObject,
 ) -> Result<Option<Description>, CatalogError> {
+    let Some(object) = &planned.object else {
+        return Ok(Some(Description::of_pack_file(catalog, planned.blob)));
+    };
     let Some(row) = unless_in_doubt(t.get(&object.catalog_key))? else { return Ok(None) };
     let Some(value) = unless_in_doubt(t.value(&row).map(Some))? else { return Ok(None) };
     let (Some(head), Some(properties)) = (Head::decode(&value.head), Properties::decode(&value.properties))
@@ -72,7 +74,7 @@ pub fn describe(
     let (head, properties, inline) = match kind {
         Kind::Object => (value.head, value.properties, Bytes::new()),
         Kind::Manifest => (value.head, value.properties, value.body),
-        Kind::Piece => Default::default(),
+        Kind::Piece | Kind::PackFile => Default::default(),
     };
     let (bucket, key) = (object.bucket.to_string(), object.key.to_string());
     Ok(Some(Description { catalog, blob: planned.blob, kind, bucket, key, head, properties, inline }))

@@ -17,6 +17,7 @@ use crate::body::blob::{BlobWriter, new_name};
 use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, BlobName, Location};
 use crate::body::pack_file::{Header, START, Slice};
+use crate::body::trailer::Description;
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value, unless_in_doubt};
 use crate::object::body::BodyError;
@@ -123,7 +124,7 @@ async fn write<C: Catalog>(
             return nothing.map(|_| None);
         }
     };
-    let (size, crcs) = writer.finish(None).await?;
+    let (size, crcs) = writer.finish(Some(&Description::of_pack_file(store.catalog_id, *name))).await?;
     let crcs: Arc<[u32]> = crcs.into();
     verify_blob(store, location, size, &crcs).await?;
     Ok(Some(Written { size, crcs, slices }))

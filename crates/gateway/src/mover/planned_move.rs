@@ -5,6 +5,7 @@ use std::sync::Arc;
 use plimsoll_server::error::ApiError;
 
 use crate::body::error::BlobError;
+use crate::body::trailer::length_of_pack_file;
 use crate::catalog::CatalogError;
 use crate::object::error::unavailable;
 use crate::object::keys::BlobName;
@@ -22,7 +23,7 @@ pub struct Move {
     pub to: u16,
     /// Milliseconds for which the source stays.
     pub keep_source_ms: u64,
-    /// Object that the copy describes; `None` for a pack file, which describes its objects itself.
+    /// Object that the copy describes; `None` for a pack file.
     pub object: Option<DescribedObject>,
 }
 
@@ -37,6 +38,13 @@ pub struct DescribedObject {
     pub key: Box<str>,
     /// Length of the trailer of the copy in bytes.
     pub trailer: u64,
+}
+
+impl Move {
+    /// Returns the length of the trailer of the copy in bytes.
+    pub fn trailer(&self) -> u64 {
+        self.object.as_ref().map_or_else(|| length_of_pack_file(self.size), |object| object.trailer)
+    }
 }
 
 /// Result of a move.

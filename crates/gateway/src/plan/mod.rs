@@ -14,6 +14,7 @@ use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::tiering;
 
 use crate::body::location::{BlobName, Location};
+use crate::body::trailer::length_of_pack_file;
 use crate::catalog::{Catalog, CatalogError};
 use crate::mover::Move;
 use crate::mover::budget::Cost;
@@ -168,10 +169,9 @@ impl<C: Catalog> Planner<'_, C> {
         self.plan.bytes += size;
         if !has_copy {
             let part = self.store.blobs.part_bytes(to);
-            let trailer = planned.object.as_ref().map_or(0, |object| object.trailer);
             self.work(from.tier).read_blob(size, crosses);
             self.work(to).write(size, part);
-            self.work(to).uploaded += trailer;
+            self.work(to).uploaded += planned.trailer();
             self.plan.added.entry(to).or_default().add(1, size);
         }
         self.read_back(to, size);
@@ -190,6 +190,7 @@ impl<C: Catalog> Planner<'_, C> {
         self.plan.packed += job.candidates.len() as u64;
         self.plan.bytes += job.bytes;
         self.work(to).write(job.size, part);
+        self.work(to).uploaded += length_of_pack_file(job.size);
         self.plan.added.entry(to).or_default().add(1, job.size);
         for (pack_file, ranges) in ranges(job.candidates.iter().map(|candidate| &candidate.body)) {
             let Some(head) = complete_blob(self.store, &pack_file)? else { continue };
