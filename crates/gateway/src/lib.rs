@@ -21,6 +21,7 @@ pub mod object;
 pub mod owner;
 pub mod plan;
 pub mod pricing;
+pub mod reattach;
 pub mod request_log;
 pub mod scrub;
 pub mod sweep;

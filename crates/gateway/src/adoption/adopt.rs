@@ -16,7 +16,7 @@ use crate::body::location::{BlobHead, Location, ObjectName, parse_own};
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::object::row::{Body, Head, Properties};
 use crate::object::{Bucket, Store, keys};
-use crate::owner::record;
+use crate::owner::{buckets, record};
 use crate::tier::odd_keys::odd_key;
 use crate::tier::{Tier, check};
 
@@ -112,7 +112,10 @@ fn wanted<'a>(
     backend.list(directory.as_ref()).filter(move |meta| {
         let is_wanted = |meta: &ObjectMeta| {
             let path = meta.location.as_ref();
-            path.starts_with(prefix) && parse_own(path).is_none() && path != record::NAME
+            path.starts_with(prefix)
+                && parse_own(path).is_none()
+                && path != record::NAME
+                && path != buckets::NAME
         };
         std::future::ready(meta.as_ref().map_or(true, is_wanted))
     })

@@ -34,6 +34,11 @@ impl BlobError {
         }
     }
 
+    /// Returns true if the bytes do not exist.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, BlobError::Store(object_store::Error::NotFound { .. }))
+    }
+
     /// Returns true if the backend has no space left.
     pub fn is_full(&self) -> bool {
         let mut source: Option<&dyn std::error::Error> = match self {

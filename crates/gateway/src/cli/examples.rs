@@ -21,6 +21,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "plimsoll-gateway undelete --data /var/lib/plimsoll --bucket photos --prefix 2026/ --at 2h --dry-run",
         ],
     ),
+    ("recover", &["plimsoll-gateway recover gateway.toml --from-tiers --dry-run"]),
+    ("reconcile", &["plimsoll-gateway reconcile gateway.toml"]),
     ("sweep", &["plimsoll-gateway sweep gateway.toml"]),
     ("rebuild-index", &["plimsoll-gateway rebuild-index --data /var/lib/plimsoll"]),
 ];

@@ -6,6 +6,7 @@ pub mod out;
 mod ownership;
 mod place;
 mod plan;
+mod reattach;
 mod rebuild;
 mod release;
 mod rollback;
@@ -45,6 +46,10 @@ enum Command {
     Rollback(rollback::Arguments),
     /// Bring objects back that were deleted or replaced, while they are kept
     Undelete(undelete::Arguments),
+    /// Build a catalog that was lost from the tiers
+    Recover(reattach::RecoverArguments),
+    /// Complete a catalog that was restored from a backup with the newer objects in the tiers
+    Reconcile(reattach::ReconcileArguments),
     /// Find objects in the tiers that the catalog does not know, and delete them with --delete
     Sweep(sweep::Arguments),
     /// Build the index of the catalog again from the log
@@ -97,6 +102,8 @@ pub fn main() -> ExitCode {
         Command::Release(arguments) => release::release(arguments),
         Command::Rollback(arguments) => rollback::rollback(arguments),
         Command::Undelete(arguments) => undelete::undelete(arguments),
+        Command::Recover(arguments) => reattach::recover(arguments),
+        Command::Reconcile(arguments) => reattach::reconcile(arguments),
         Command::Sweep(arguments) => sweep::sweep(arguments),
         Command::RebuildIndex(arguments) => rebuild::rebuild(arguments),
     };

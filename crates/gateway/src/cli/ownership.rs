@@ -78,19 +78,19 @@ pub fn must_own(place: &StoreArguments, opened: &Opened, identity: Option<&Ident
         return Err(place.fail(&"the catalog has no id yet; start the gateway once"));
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
+    let mut free = None;
     for (_, tier) in opened.bodies.blobs.tiers().iter() {
-        let claim = runtime
-            .block_on(inspect(tier, identity))
-            .map_err(|error| place.fail(&ClaimError::Unknown { tier: tier.name.clone(), error }))?;
-        if let Claim::Free = claim {
-            let name = &tier.name;
-            return Err(
-                place.fail(&format!("tier {name} has no record of its owner; start the gateway once"))
-            );
-        }
+        let unknown = |error| ClaimError::Unknown { tier: tier.name.clone(), error };
+        let claim = runtime.block_on(inspect(tier, identity)).map_err(|error| place.fail(&unknown(error)))?;
         if let Some(error) = refused(tier, identity, &claim) {
             return Err(place.fail(&format!("{error}. {}", advice(place, &error))));
         }
+        free = free.or(matches!(claim, Claim::Free).then(|| tier.name.clone()));
     }
-    Ok(())
+    match free {
+        None => Ok(()),
+        Some(name) => {
+            Err(place.fail(&format!("tier {name} has no record of its owner; start the gateway once")))
+        }
+    }
 }

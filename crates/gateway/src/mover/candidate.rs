@@ -21,6 +21,8 @@ pub struct Candidate {
     pub size: u64,
     /// Length of its record in the pack file in bytes.
     pub record: u64,
+    /// Length in bytes of the trailer of the blob that has the body.
+    pub trailer: u64,
     /// Milliseconds for which a blob with the body stays after the object refers to the pack file.
     pub keep_source_ms: u64,
 }

@@ -1,5 +1,7 @@
 //! The trailer of a blob that moves: it describes the object as its row is now.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::planned_move::{DescribedObject, Move};
@@ -20,8 +22,8 @@ fn kind(body: &Body, size: u64) -> Kind {
 }
 
 impl Visited<'_> {
-    /// Returns the object of a blob of this size that is to move.
-    pub fn described(&self, size: u64) -> DescribedObject {
+    /// Returns the length in bytes of the trailer of a blob of this size.
+    pub fn trailer(&self, size: u64) -> u64 {
         let place = &self.row.place;
         let [head, properties, inline] = match kind(&self.head.body, size) {
             Kind::Object => [self.row.head.len(), place.properties as usize, 0],
@@ -29,11 +31,16 @@ impl Visited<'_> {
             Kind::Piece | Kind::PackFile => [0; 3],
         };
         let lengths = [self.bucket.len(), self.key.len(), head, properties, inline];
+        length(lengths, size)
+    }
+
+    /// Returns the object of a blob of this size that is to move.
+    pub fn described(&self, size: u64) -> DescribedObject {
         DescribedObject {
             catalog_key: self.catalog_key.to_vec(),
-            bucket: std::sync::Arc::clone(self.bucket),
+            bucket: Arc::clone(self.bucket),
             key: self.key.into(),
-            trailer: length(lengths, size),
+            trailer: self.trailer(size),
         }
     }
 }

@@ -189,7 +189,7 @@ impl Pass {
         let (packing, moves) = (&rules.packing, Arc::clone(&self.moves));
         for (index, (blob, size)) in visited.blobs(store)?.into_iter().enumerate() {
             let Some(head) = complete_blob(store, &blob)? else { continue };
-            count_blob(&mut self.survey.blobs, &head, size);
+            count_blob(&mut self.survey.blobs, &head, size, visited.trailer(size));
             let Some(place) = head.locations.first() else { continue };
             if index == 0 {
                 self.survey.add(visited.bucket, Some(place.tier), visited.head.size);
@@ -240,6 +240,7 @@ impl Pass {
             body: visited.head.body.clone(),
             size: visited.head.size,
             record,
+            trailer: visited.trailer(visited.head.size),
             keep_source_ms,
         });
         if job.bytes >= packing.file_size || job.candidates.len() >= MAX_RECORDS {

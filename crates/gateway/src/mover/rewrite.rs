@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::rules::{Packing, lived_days};
 use super::scan::{all_pack_files, complete_blob};
 use crate::body::location::{BlobHead, Location};
+use crate::body::trailer::length_of_pack_file;
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::Store;
 use crate::object::keys::BlobName;
@@ -45,9 +46,12 @@ fn size_class(live: &Live, packing: &Packing) -> Option<u32> {
     (!is_full).then(|| live.bytes.max(1).ilog(u64::from(MERGE)))
 }
 
-/// Counts a blob at all its places.
-pub fn count_blob(stock: &mut BTreeMap<u16, Stock>, head: &BlobHead, bytes: u64) {
-    head.locations.iter().for_each(|place| stock.entry(place.tier).or_default().add(1, bytes));
+/// Counts a blob at all its places. Adopted objects have no trailer.
+pub fn count_blob(stock: &mut BTreeMap<u16, Stock>, head: &BlobHead, bytes: u64, trailer: u64) {
+    for place in &head.locations {
+        let trailer = if place.is_adopted() { 0 } else { trailer };
+        stock.entry(place.tier).or_default().add(1, bytes + trailer);
+    }
 }
 
 /// Returns the pack files with their tiers.
@@ -60,7 +64,7 @@ pub fn load_pack_files<C: Catalog>(
     let mut similar: BTreeMap<(u16, Option<u32>), u32> = BTreeMap::new();
     for (name, live) in all_pack_files(store)? {
         let Some(head) = complete_blob(store, &name)?.filter(|_| !live.open) else { continue };
-        count_blob(stock, &head, live.size);
+        count_blob(stock, &head, live.size, length_of_pack_file(live.size));
         // Only versions that have left their buckets refer to it.
         if live.live == 0 {
             continue;

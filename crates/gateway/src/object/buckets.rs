@@ -277,6 +277,36 @@ impl<C: Catalog> Store<C> {
         Ok(())
     }
 
+    /// Returns a bucket, and true if it is new. A new bucket gets the properties of a document, if there is one.
+    ///
+    /// # Errors
+    /// Returns the error of the catalog.
+    pub async fn ensure_bucket(
+        &self,
+        name: &str,
+        document: Option<&Document>,
+    ) -> Result<(Arc<Bucket>, bool), ApiError> {
+        if let Ok(bucket) = self.find_bucket(name) {
+            return Ok((bucket, false));
+        }
+        let default = || Document::new(0, "us-east-1".into(), String::new(), CannedAcl::Private);
+        let (mut document, key) = (document.cloned().unwrap_or_else(default), keys::bucket(name));
+        let encoded = self.transact(4096, move |t| {
+            let number = next_number(t)?;
+            document.number = number;
+            let value = encode(&document);
+            let encoded = value.properties.clone();
+            t.put(key, value);
+            let next = (number + 1).to_be_bytes().to_vec();
+            t.put(keys::NEXT_BUCKET.to_vec(), crate::catalog::embedded::head_only(next));
+            Ok(Ok(encoded))
+        });
+        let bucket = Bucket::new(name, encoded.await?, Arc::default(), self.retain_ms > 0);
+        let bucket = Arc::new(bucket.map_err(for_client)?);
+        self.remember(name, Some(Arc::clone(&bucket)));
+        Ok((bucket, true))
+    }
+
     pub(super) async fn remove_bucket(&self, name: &str) -> Result<(), ApiError> {
         let bucket = self.find_bucket(name)?;
         for (upload, key) in self.upload_ids(&bucket)? {

@@ -4,6 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use jiff::Timestamp;
 use plimsoll_base::net::encode::hex;
 use plimsoll_s3::checksum::Algorithm;
 use plimsoll_server::body::{BodyReader, Digests};
@@ -175,6 +176,7 @@ fn completed(
     completion: &Completion,
     upload: UploadInfo,
     pieces: Vec<Piece>,
+    at: Timestamp,
 ) -> (Head, Properties) {
     let is_inline = pieces.iter().all(|piece| matches!(piece, Piece::Inline(_)));
     let properties = Properties {
@@ -186,14 +188,13 @@ fn completed(
         upload_id: Some(hex(id)),
     };
     let digests: Vec<u8> = completion.parts.iter().flat_map(|part| part.md5).collect();
-    let now = wall_now();
     let head = Head {
         marker: false,
         null: false,
         body: if is_inline { Body::Inline } else { Body::Pieces },
-        generation: now.as_nanosecond() as u64,
+        generation: at.as_nanosecond() as u64,
         size: completion.parts.iter().map(|part| part.size).sum(),
-        modified_ms: now.as_millisecond(),
+        modified_ms: at.as_millisecond(),
         md5: plimsoll_s3::checksum::md5(&digests),
         parts: completion.parts.len() as u32,
         checksum: Some(checksum_bytes(&completion.checksum)),
@@ -253,7 +254,7 @@ impl<C: Catalog> Store<C> {
         body: &mut BodyReader<'_>,
     ) -> Result<PartInfo, ApiError> {
         let id = parse_id(upload_id).ok_or_else(no_upload)?;
-        let describe = |blob: BlobName, _: u64, _: &Digests| self.describe_piece(&target, blob);
+        let describe = |blob: BlobName, _: u64, _: &Digests, _: Timestamp| self.describe_piece(&target, blob);
         let stored = self.store_body(body, &describe).await?;
         let blob = stored.blob.clone();
         let result = async {
@@ -320,7 +321,8 @@ impl<C: Catalog> Store<C> {
     ) -> Result<ObjectInfo, ApiError> {
         let id = parse_id(upload_id).ok_or_else(no_upload)?;
         let with_version = target.bucket.is_versioned();
-        let manifest = self.store_manifest(&target, &id, &completion).await?;
+        let at = wall_now();
+        let manifest = self.store_manifest(&target, &id, &completion, at).await?;
         let name = manifest.as_ref().map(|manifest| manifest.name);
         let completed = self.try_transact(4096, move |t| {
             let upload_key = keys::upload(target.bucket.number, &target.key, &id);
@@ -341,7 +343,7 @@ impl<C: Catalog> Store<C> {
                 // A part was replaced meanwhile.
                 _ => return Ok(Err(ApiError::new(ErrorCode::OperationAborted))),
             }
-            let (head, properties) = completed(&id, &completion, upload, joined.pieces);
+            let (head, properties) = completed(&id, &completion, upload, joined.pieces, at);
             let value = Value { head: Bytes::new(), properties: properties.encode(), body: joined.inline };
             let head = match write_object(t, &target, head, value, &completion.conditions)? {
                 Ok(head) => head,
@@ -365,6 +367,7 @@ impl<C: Catalog> Store<C> {
         target: &ObjectAddress,
         id: &UploadId,
         completion: &Completion,
+        at: Timestamp,
     ) -> Result<Option<NewBlob>, ApiError> {
         let (id, planned) = (*id, completion.clone());
         let upload_key = keys::upload(target.bucket.number, &target.key, &id);
@@ -380,7 +383,7 @@ impl<C: Catalog> Store<C> {
         let described = self.store_description(|blob| {
             let mut pieces = joined.pieces;
             pieces.push(Piece::Blob(blob, 0));
-            let (head, properties) = completed(&id, completion, upload, pieces);
+            let (head, properties) = completed(&id, completion, upload, pieces, at);
             Description {
                 catalog: self.catalog_id,
                 blob,

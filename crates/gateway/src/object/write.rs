@@ -1,6 +1,7 @@
 //! Writes of objects: bodies into the catalog or into blobs, and new rows with their versions.
 
 use bytes::{Bytes, BytesMut};
+use jiff::Timestamp;
 use plimsoll_server::body::{BodyReader, Digests};
 use plimsoll_server::conditions::{Existing, WriteConditions};
 use plimsoll_server::error::{ApiError, ErrorCode};
@@ -31,10 +32,12 @@ pub struct StoredBody {
     pub size: u64,
     /// Digests of the body, which are those that its request declares.
     pub digests: Digests,
+    /// Time at which the body was complete.
+    pub at: Timestamp,
 }
 
-/// Describes the object of a blob by the name of the blob, the size of the body, and its digests.
-pub type Describe<'a> = &'a dyn Fn(BlobName, u64, &Digests) -> Description;
+/// Describes the object of a blob, given the name of the blob, the size of the body, its digests and its time.
+pub type Describe<'a> = &'a dyn Fn(BlobName, u64, &Digests, Timestamp) -> Description;
 
 /// A complete blob that no row refers to yet.
 #[derive(Debug, Clone)]
@@ -66,7 +69,7 @@ impl StoredBody {
     /// Creates the body that a reader has read to its end into the catalog.
     fn inline(inline: Bytes, body: &mut BodyReader<'_>) -> Result<StoredBody, ApiError> {
         let (size, digests) = (inline.len() as u64, body.finish()?);
-        Ok(StoredBody { inline, blob: None, size, digests })
+        Ok(StoredBody { inline, blob: None, size, digests, at: wall_now() })
     }
 
     /// Returns the place of the body of an object.
@@ -81,19 +84,18 @@ impl StoredBody {
 }
 
 /// Returns the head of a new object. Its generation is the time.
-fn new_head(body: Body, size: u64, digests: &Digests) -> Head {
+fn new_head(body: Body, size: u64, digests: &Digests, at: Timestamp) -> Head {
     let checksum = digests.checksum.as_ref().map(|(algorithm, value)| {
         let bytes = plimsoll_s3::checksum::from_base64(value).unwrap_or_default();
         (*algorithm, bytes, true)
     });
-    let now = wall_now();
     Head {
         marker: false,
         null: false,
         body,
-        generation: now.as_nanosecond() as u64,
+        generation: at.as_nanosecond() as u64,
         size,
-        modified_ms: now.as_millisecond(),
+        modified_ms: at.as_millisecond(),
         md5: digests.md5,
         parts: 0,
         checksum,
@@ -167,9 +169,9 @@ impl<C: Catalog> Store<C> {
         }
         let (name, locations) = self.begin_blob().await?;
         match self.store_blob(name, &locations, first.freeze(), body, describe).await {
-            Ok((size, crcs, digests)) => {
+            Ok((size, crcs, digests, at)) => {
                 let blob = Some(NewBlob::new(name, locations, &crcs));
-                Ok(StoredBody { inline: Bytes::new(), blob, size, digests })
+                Ok(StoredBody { inline: Bytes::new(), blob, size, digests, at })
             }
             Err(error) => {
                 self.abandon(&name).await;
@@ -217,7 +219,7 @@ impl<C: Catalog> Store<C> {
         first: Bytes,
         body: &mut BodyReader<'_>,
         describe: Describe<'_>,
-    ) -> Result<(u64, Vec<u32>, Digests), ApiError> {
+    ) -> Result<(u64, Vec<u32>, Digests, Timestamp), ApiError> {
         let mut writer = self.blobs.create(locations).map_err(|e| blob_error(&e))?;
         let _buffers = self.memory.reserve(writer.memory())?;
         let mut next = Ok(Some(first));
@@ -244,9 +246,10 @@ impl<C: Catalog> Store<C> {
                 return Err(error);
             }
         };
-        let object = describe(name, writer.size(), &digests);
+        let at = wall_now();
+        let object = describe(name, writer.size(), &digests, at);
         let (size, crcs) = writer.finish(Some(&object)).await.map_err(|e| blob_error(&e))?;
-        Ok((size, crcs, digests))
+        Ok((size, crcs, digests, at))
     }
 
     /// Gives up a blob after a failed transaction. If the transaction may be durable nevertheless, the blob stays: the
@@ -284,13 +287,13 @@ impl<C: Catalog> Store<C> {
         let NewObject { headers, tags, acl, conditions, .. } = new;
         let properties = Properties { headers, tags, acl, ..Properties::default() };
         let encoded = properties.encode();
-        let describe = |name: BlobName, size: u64, digests: &Digests| Description {
+        let describe = |name: BlobName, size: u64, digests: &Digests, at: Timestamp| Description {
             catalog: self.catalog_id,
             blob: name,
             kind: Kind::Object,
             bucket: target.bucket.name.to_string(),
             key: target.key.clone(),
-            head: new_head(Body::Blob(name), size, digests).encode(),
+            head: new_head(Body::Blob(name), size, digests, at).encode(),
             properties: encoded.clone(),
             inline: Bytes::new(),
         };
@@ -311,7 +314,7 @@ impl<C: Catalog> Store<C> {
         conditions: WriteConditions,
         stored: StoredBody,
     ) -> Result<ObjectInfo, TransactionError> {
-        let head = new_head(stored.place(), stored.size, &stored.digests);
+        let head = new_head(stored.place(), stored.size, &stored.digests, stored.at);
         let value = Value { head: Bytes::new(), properties: encoded, body: stored.inline };
         let bytes = value.body.len() + 512;
         let blob = stored.blob;

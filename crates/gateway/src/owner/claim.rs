@@ -33,7 +33,7 @@ pub fn compare(found: Option<Found>, identity: &Identity) -> Claim {
 /// # Errors
 /// If the tier fails, or its record is unreadable.
 pub async fn inspect(tier: &Tier, identity: &Identity) -> Result<Claim, RecordError> {
-    Ok(compare(read(&*tier.store).await?, identity))
+    Ok(compare(read(&*tier.uncounted()).await?, identity))
 }
 
 /// Reason why a tier cannot be used with a catalog.
@@ -134,7 +134,7 @@ pub async fn take(tier: &Tier, identity: &Identity, writer: &str) -> Result<(), 
             Claim::Own(found) => Some(found),
             _ => None,
         };
-        match write(&*tier.store, &OwnerRecord::new(identity, writer, wall_now()), before).await {
+        match write(&*tier.uncounted(), &OwnerRecord::new(identity, writer, wall_now()), before).await {
             Err(RecordError::Changed) if attempt < ATTEMPTS => {}
             written => return written.map_err(unknown),
         }
@@ -147,7 +147,7 @@ pub async fn take(tier: &Tier, identity: &Identity, writer: &str) -> Result<(), 
 /// # Errors
 /// As [`take`].
 pub async fn take_free(tier: &Tier, identity: &Identity) -> Result<(), ClaimError> {
-    match write(&*tier.store, &OwnerRecord::new(identity, "", wall_now()), None).await {
+    match write(&*tier.uncounted(), &OwnerRecord::new(identity, "", wall_now()), None).await {
         Ok(()) => Ok(()),
         // Another start was faster.
         Err(RecordError::Changed) => {

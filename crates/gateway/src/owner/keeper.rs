@@ -6,12 +6,14 @@ use futures_util::future::join_all;
 use plimsoll_base::net::encode::hex;
 use plimsoll_server::error::ApiError;
 
+use super::buckets::{self, BucketDocuments};
 use super::claim::{ClaimError, take};
 use super::{Identity, of_transaction, put};
 use crate::background::pause;
 use crate::body::blob::new_name;
 use crate::catalog::Catalog;
 use crate::object::Store;
+use crate::object::error::unavailable;
 
 /// Time between two announcements in milliseconds.
 const RENEW_MS: u64 = 10_000;
@@ -22,6 +24,8 @@ pub struct Keeper {
     writer: String,
     /// Number of transactions of this process at the last announcement; `None` before the first one.
     announced: Option<u64>,
+    /// Documents of the buckets that all tiers have.
+    buckets: String,
 }
 
 /// Reason why a position was not announced.
@@ -44,7 +48,7 @@ impl KeepError {
 
 impl Default for Keeper {
     fn default() -> Keeper {
-        Keeper { writer: hex(&new_name()), announced: None }
+        Keeper { writer: hex(&new_name()), announced: None, buckets: String::new() }
     }
 }
 
@@ -73,6 +77,25 @@ impl Keeper {
             return Err(error);
         }
         self.announced = Some(count);
+        self.write_buckets(store, &identity).await
+    }
+
+    /// Writes the documents of the buckets to all tiers if they have changed.
+    async fn write_buckets<C: Catalog>(
+        &mut self,
+        store: &Store<C>,
+        identity: &Identity,
+    ) -> Result<(), KeepError> {
+        let documents = BucketDocuments::of_catalog(&*store.catalog, identity.text());
+        let text = documents.map_err(|error| KeepError::Catalog(unavailable(&error)))?.text();
+        if text == self.buckets {
+            return Ok(());
+        }
+        for (_, tier) in store.blobs.tiers().iter() {
+            let failed = |error| ClaimError::Unknown { tier: tier.name.clone(), error };
+            buckets::write(&*tier.uncounted(), &text).await.map_err(failed)?;
+        }
+        self.buckets = text;
         Ok(())
     }
 

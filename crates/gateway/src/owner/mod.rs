@@ -5,6 +5,7 @@
 //! was restored, or has lost its end. Then nothing may be moved or deleted, because the tier has bytes that the catalog
 //! does not know.
 
+pub mod buckets;
 pub mod claim;
 pub mod keeper;
 pub mod record;

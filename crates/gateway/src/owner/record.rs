@@ -58,14 +58,15 @@ pub enum RecordError {
     #[error("no answer in {} s", WAIT.as_secs())]
     Silent,
     /// The object is not a record.
-    #[error("its object {NAME} is not a record of plimsoll-gateway; move it away")]
-    Unknown,
+    #[error("its object {0} is not a record of plimsoll-gateway; move it away")]
+    Unknown(&'static str),
     /// The record has changed since it was read.
     #[error("its object {NAME} has changed meanwhile")]
     Changed,
 }
 
-async fn in_time<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, RecordError> {
+/// Waits for an answer of a tier.
+pub(super) async fn in_time<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, RecordError> {
     let answer = tokio::time::timeout(WAIT, request).await;
     Ok(answer.map_err(|_| RecordError::Silent)??)
 }
@@ -80,11 +81,11 @@ pub async fn read(store: &dyn ObjectStore) -> Result<Option<Found>, RecordError>
         result => result?,
     };
     if result.meta.size > MOST_BYTES {
-        return Err(RecordError::Unknown);
+        return Err(RecordError::Unknown(NAME));
     }
     let version = UpdateVersion { e_tag: result.meta.e_tag.clone(), version: result.meta.version.clone() };
     let bytes = in_time(result.bytes()).await?;
-    let record = serde_json::from_slice(&bytes).map_err(|_| RecordError::Unknown)?;
+    let record = serde_json::from_slice(&bytes).map_err(|_| RecordError::Unknown(NAME))?;
     Ok(Some(Found { record, version }))
 }
 
@@ -97,7 +98,7 @@ pub async fn write(
     record: &OwnerRecord,
     before: Option<&Found>,
 ) -> Result<(), RecordError> {
-    let text = serde_json::to_string_pretty(record).map_err(|_| RecordError::Unknown)? + "\n";
+    let text = serde_json::to_string_pretty(record).map_err(|_| RecordError::Unknown(NAME))? + "\n";
     let (path, payload) = (Path::from(NAME), PutPayload::from(text));
     let mode = before.map_or(PutMode::Create, |found| PutMode::Update(found.version.clone()));
     match in_time(store.put_opts(&path, payload.clone(), mode.into())).await {
@@ -148,7 +149,7 @@ mod tests {
         let store = InMemory::new();
         for foreign in ["hello".to_string(), "[1]".into(), " ".repeat(100_000)] {
             store.put(&Path::from(NAME), foreign.into()).await.unwrap();
-            assert!(matches!(read(&store).await, Err(RecordError::Unknown)));
+            assert!(matches!(read(&store).await, Err(RecordError::Unknown(_))));
         }
     }
 }

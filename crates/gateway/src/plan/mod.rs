@@ -152,9 +152,10 @@ impl<C: Catalog> Planner<'_, C> {
         self.work(tier).read_blob(bytes, crosses);
     }
 
-    /// Adds a blob that leaves its place.
-    fn leaves(&mut self, place: &Location, bytes: u64) {
+    /// Adds a blob that leaves its place, with its trailer. Adopted objects have none.
+    fn leaves(&mut self, place: &Location, bytes: u64, trailer: u64) {
         let terms = self.terms;
+        let bytes = if place.is_adopted() { bytes } else { bytes + trailer };
         self.work(place.tier).delete(place, bytes, terms);
         self.plan.removed.entry(place.tier).or_default().add(1, bytes);
     }
@@ -172,11 +173,11 @@ impl<C: Catalog> Planner<'_, C> {
             self.work(from.tier).read_blob(size, crosses);
             self.work(to).write(size, part);
             self.work(to).uploaded += planned.trailer();
-            self.plan.added.entry(to).or_default().add(1, size);
+            self.plan.added.entry(to).or_default().add(1, size + planned.trailer());
         }
         self.read_back(to, size);
         for place in head.locations.iter().filter(|place| place.tier != to) {
-            self.leaves(place, size);
+            self.leaves(place, size, planned.trailer());
             // The copy must still exist when its source is deleted.
             self.work(to).calls.add(Call::HeadObject, 1);
         }
@@ -191,7 +192,7 @@ impl<C: Catalog> Planner<'_, C> {
         self.plan.bytes += job.bytes;
         self.work(to).write(job.size, part);
         self.work(to).uploaded += length_of_pack_file(job.size);
-        self.plan.added.entry(to).or_default().add(1, job.size);
+        self.plan.added.entry(to).or_default().add(1, job.size + length_of_pack_file(job.size));
         for (pack_file, ranges) in ranges(job.candidates.iter().map(|candidate| &candidate.body)) {
             let Some(head) = complete_blob(self.store, &pack_file)? else { continue };
             let from = head.locations[0].tier;
@@ -207,7 +208,7 @@ impl<C: Catalog> Planner<'_, C> {
                     let Some(head) = complete_blob(self.store, name)? else { continue };
                     let crosses = self.terms.crosses(head.locations[0].tier, to);
                     self.work(head.locations[0].tier).read(1, size, crosses);
-                    head.locations.iter().for_each(|place| self.leaves(place, size));
+                    head.locations.iter().for_each(|place| self.leaves(place, size, candidate.trailer));
                 }
                 Body::Inline | Body::Pieces => {}
             }
@@ -222,7 +223,9 @@ impl<C: Catalog> Planner<'_, C> {
         for (pack_file, count) in std::mem::take(&mut self.leaving) {
             let Some(live) = pass.live(&pack_file).filter(|live| live.live <= count) else { continue };
             let Some(head) = complete_blob(self.store, &pack_file)? else { continue };
-            head.locations.iter().for_each(|place| self.leaves(place, live.size));
+            head.locations
+                .iter()
+                .for_each(|place| self.leaves(place, live.size, length_of_pack_file(live.size)));
         }
         Ok(())
     }

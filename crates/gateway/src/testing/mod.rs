@@ -199,6 +199,11 @@ impl World {
         World::open(Arc::clone(&other.store.catalog), other.tiers.clone(), 0, other.store.retain_ms)
     }
 
+    /// Opens the tiers of another world with another catalog.
+    pub fn with_catalog(other: &World, catalog: Arc<MemoryCatalog>) -> World {
+        World::open(catalog, other.tiers.clone(), 100, other.store.retain_ms)
+    }
+
     fn open(catalog: Arc<MemoryCatalog>, tiers: Vec<Arc<InMemory>>, inline: u64, retain_ms: u64) -> World {
         let tier = |(number, backend): (u16, &Arc<InMemory>)| {
             let backend = Backend::new(Arc::clone(backend) as Arc<dyn ObjectStore>);

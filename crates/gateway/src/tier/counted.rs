@@ -161,7 +161,8 @@ impl Counted {
         *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
     }
 
-    fn client(&self) -> Arc<dyn ObjectStore> {
+    /// Returns the client itself.
+    pub fn client(&self) -> Arc<dyn ObjectStore> {
         Arc::clone(&self.client.read().unwrap_or_else(PoisonError::into_inner))
     }
 }

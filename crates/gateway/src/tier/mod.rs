@@ -81,6 +81,11 @@ impl Tier {
         self.counted.replace(client);
     }
 
+    /// Returns the client, for requests that do not count as those of objects.
+    pub fn uncounted(&self) -> Arc<dyn ObjectStore> {
+        self.counted.client()
+    }
+
     /// Returns the attributes of new blobs.
     pub fn attributes(&self) -> Attributes {
         let class = self.storage_class.clone();

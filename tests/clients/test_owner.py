@@ -1,0 +1,151 @@
+"""Tiers and their catalog: a lost, a foreign and an older catalog, `recover` and `reconcile`."""
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from support import ACCESS, GATEWAY, SECRET
+from test_tiers import BLOB, client, files, rule, run, settings, wait, wait_for_visits
+
+pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY), reason="plimsoll-gateway is not built")
+
+PACK = '[pack]\ntier = "hot"\nmin_age = "0s"\nmax_wait = "0s"\nmax_body = "2 KiB"\n'
+
+
+def command(*arguments):
+    environment = dict(os.environ, PLIMSOLL_ACCESS_KEY=ACCESS, PLIMSOLL_SECRET_KEY=SECRET)
+    done = subprocess.run([GATEWAY, *arguments], capture_output=True, text=True, env=environment)
+    return done.returncode, done.stdout, done.stderr
+
+
+def refused(path, *problems):
+    """The gateway does not start, and says these words."""
+    code, _, error = command("run", path, "--listen", "127.0.0.1:0")
+    assert code == 3 and all(problem in error for problem in problems), error
+
+
+def everything(s3, buckets):
+    """Returns all objects and versions with their bodies and properties."""
+    found = {}
+    for bucket in buckets:
+        for version in s3.list_object_versions(Bucket=bucket).get("Versions", []):
+            name = {"Bucket": bucket, "Key": version["Key"], "VersionId": version["VersionId"]}
+            got = s3.get_object(**name)
+            tags = s3.get_object_tagging(**name)["TagSet"]
+            found[bucket, version["Key"], version["ETag"]] = (
+                got["Body"].read(), got["ContentType"], got["Metadata"], got["ETag"], tags, version["IsLatest"],
+                version["LastModified"])
+    return found
+
+
+def fill(s3):
+    """Writes objects of all kinds that are blobs."""
+    s3.create_bucket(Bucket="plain")
+    s3.create_bucket(Bucket="versions")
+    s3.put_bucket_versioning(Bucket="versions", VersioningConfiguration={"Status": "Enabled"})
+    for number in range(8):
+        s3.put_object(Bucket="plain", Key=f"moves/{number}", Body=os.urandom(BLOB), ContentType="text/x",
+                      Metadata={"number": str(number)}, Tagging="a=1")
+    for number in range(3):
+        s3.put_object(Bucket="versions", Key="key", Body=os.urandom(BLOB + number))
+    s3.put_object(Bucket="plain", Key="replaced", Body=os.urandom(BLOB))
+    s3.put_object(Bucket="plain", Key="replaced", Body=os.urandom(BLOB))
+    upload = s3.create_multipart_upload(Bucket="plain", Key="parts", Metadata={"m": "1"})["UploadId"]
+    parts = []
+    for number, size in enumerate([5 << 20, 6 << 20, 100], 1):
+        part = s3.upload_part(Bucket="plain", Key="parts", UploadId=upload, PartNumber=number, Body=os.urandom(size))
+        parts.append({"PartNumber": number, "ETag": part["ETag"]})
+    s3.complete_multipart_upload(Bucket="plain", Key="parts", UploadId=upload, MultipartUpload={"Parts": parts})
+    for number in range(40):
+        s3.put_object(Bucket="plain", Key=f"small/{number}", Body=os.urandom(500), Metadata={"small": "1"})
+
+
+BUCKETS = ["plain", "versions"]
+
+
+def test_a_lost_catalog_is_recovered_from_the_tiers(tmp_path):
+    path = settings(tmp_path, retain="1h", moves=rule(when="prefix = 'moves/'") + PACK)
+    with run(path) as server:
+        s3 = client(server)
+        fill(s3)
+        wait(lambda: len(files(tmp_path, "cold")) == 8, "the blobs are moved")
+        wait_for_visits(server)
+        before = everything(s3, BUCKETS)
+    shutil.rmtree(tmp_path / "catalog")
+    refused(path, "tier ", "belongs to another catalog", "recover", "--from-tiers")
+    code, shown, error = command("recover", path, "--from-tiers", "--dry-run")
+    assert (code, shown.split("\n")[0].split(" ")[0]) == (0, "51"), error
+    code, shown, error = command("recover", path, "--from-tiers", "--json")
+    assert code == 0, error
+    result = json.loads(shown)
+    assert (result["objects"], result["buckets"], result["incomplete"]) == (len(before) + 1, 2, []), result
+    with run(path) as server:
+        after = everything(client(server), BUCKETS)
+        assert after.keys() == before.keys()
+        for name, properties in before.items():
+            assert after[name] == properties, name
+        wait_for_visits(server)
+    code, shown, error = command("sweep", path, "--json")
+    assert code == 0 and all(tier["orphans"] == 0 for tier in json.loads(shown).values()), (shown, error)
+    code, _, error = command("recover", path, "--from-tiers")
+    assert code == 2 and "the catalog has 2 buckets" in error and "reconcile" in error, error
+
+
+def test_a_second_catalog_is_refused_and_sweeps_nothing(tmp_path):
+    first, other = tmp_path / "first", tmp_path / "other"
+    first.mkdir(), other.mkdir()
+    with run(settings(first)) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="bucket")
+        s3.put_object(Bucket="bucket", Key="key", Body=b"x" * BLOB)
+    path = settings(other)
+    (other / "gateway.toml").write_text((other / "gateway.toml").read_text().replace(f"{other}/hot", f"{first}/hot"))
+    refused(path, "tier hot belongs to another catalog", "use another bucket or prefix")
+    code, _, error = command("sweep", path, "--delete", "--max-share", "100")
+    assert code == 3 and "another catalog" in error, error
+    assert len(files(first, "hot")) == 1 and not os.path.exists(other / "cold" / "plimsoll-owner.json")
+    with run(settings(first)) as server:
+        assert client(server).get_object(Bucket="bucket", Key="key")["Body"].read() == b"x" * BLOB
+
+
+def test_an_older_catalog_is_refused_until_it_is_reconciled(tmp_path):
+    moves = rule(when="prefix = 'moves/'") + PACK
+    path = settings(tmp_path, retain="1h")
+    with run(path) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="plain")
+        for number in range(4):
+            s3.put_object(Bucket="plain", Key=f"moves/old-{number}", Body=os.urandom(BLOB))
+        s3.put_object(Bucket="plain", Key="small/old", Body=b"old")
+        s3.put_object(Bucket="plain", Key="deleted-before", Body=os.urandom(BLOB))
+        s3.delete_object(Bucket="plain", Key="deleted-before")
+        old = everything(s3, ["plain"])
+    shutil.copytree(tmp_path / "catalog", tmp_path / "backup")
+    with run(settings(tmp_path, retain="1h", moves=moves)) as server:
+        s3 = client(server)
+        fill(s3)
+        s3.put_object(Bucket="plain", Key="moves/old-0", Body=os.urandom(BLOB))
+        s3.delete_object(Bucket="plain", Key="moves/old-1")
+        wait(lambda: len(files(tmp_path, "cold")) >= 8 + 3, "the blobs are moved")
+        wait_for_visits(server)
+        new = everything(s3, BUCKETS)
+    shutil.rmtree(tmp_path / "catalog")
+    shutil.copytree(tmp_path / "backup", tmp_path / "catalog")
+    refused(path, "this catalog is older than tier", "reconcile", "--restored")
+    code, _, error = command("sweep", path, "--delete")
+    assert code == 3 and "older" in error, error
+    kept = {tier: files(tmp_path, tier) for tier in ("hot", "cold")}
+    with run(settings(tmp_path, retain="1h", moves=moves), "--restored") as server:
+        assert everything(client(server), ["plain"]) == old
+    assert {tier: files(tmp_path, tier) for tier in ("hot", "cold")} == kept
+    code, shown, error = command("reconcile", path)
+    assert code == 0, error
+    with run(path) as server:
+        after = everything(client(server), BUCKETS)
+    missing = [name for name, properties in new.items() if after.get(name) != properties]
+    # The catalog has had no tier for it: it was too small for a blob, and was not packed.
+    assert not missing, missing
+    code, shown, error = command("reconcile", path, "--json")
+    assert (code, json.loads(shown)["objects"]) == (0, 0), error
