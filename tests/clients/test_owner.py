@@ -6,7 +6,9 @@ import subprocess
 
 import pytest
 
+from postgres import Postgres, programs
 from support import ACCESS, GATEWAY, SECRET
+from test_postgres import metric, shared
 from test_tiers import BLOB, client, files, rule, run, settings, wait, wait_for_visits
 
 pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY), reason="plimsoll-gateway is not built")
@@ -149,3 +151,28 @@ def test_an_older_catalog_is_refused_until_it_is_reconciled(tmp_path):
     assert not missing, missing
     code, shown, error = command("reconcile", path, "--json")
     assert (code, json.loads(shown)["objects"]) == (0, 0), error
+
+
+@pytest.mark.skipif(not programs(), reason="PostgreSQL is missing")
+def test_a_database_that_went_back_stops_moves_and_deletions(tmp_path):
+    """A fail-over to a replica that lacks the last transactions, while a gateway runs."""
+    with Postgres() as database:
+        account = ["-h", database.directory, "-U", "plimsoll"]
+        path = shared(tmp_path, database)
+        with run(path) as server:
+            s3 = client(server)
+            s3.create_bucket(Bucket="bucket")
+            s3.put_object(Bucket="bucket", Key="old", Body=b"o" * BLOB)
+            database.call("pg_dump", *account, "--clean", "-f", "dump.sql", "postgres")
+            s3.put_object(Bucket="bucket", Key="new", Body=b"n" * BLOB)
+            position = lambda: json.loads((tmp_path / "hot" / "plimsoll-owner.json").read_text())["position"]
+            before = position()
+            wait(lambda: position() > before + 1, "the position is not recorded")
+            database.call("psql", *account, "-q", "-1", "-d", "postgres", "-f", "dump.sql")
+            wait(lambda: metric(server, "owns_tiers") == 0, "the loss is not noticed")
+            assert s3.get_object(Bucket="bucket", Key="old")["Body"].read() == b"o" * BLOB
+            code, shown, error = command("reconcile", path)
+            assert (code, shown.split(" ")[0]) == (0, "1"), (shown, error)
+            wait(lambda: metric(server, "owns_tiers") == 1, "the gateway does not take over again")
+            for key in ("old", "new"):
+                assert s3.get_object(Bucket="bucket", Key=key)["Body"].read() == key[:1].encode() * BLOB

@@ -7,8 +7,8 @@
 //! header  = bucket, key, head and properties of the object's row
 //! ```
 //!
-//! Numbers have four bytes, least significant first. A record describes its object completely, so the objects of a
-//! pack file can be listed without the catalog.
+//! Numbers have four bytes, least significant first. A record describes its object completely, so the objects of a pack
+//! file can be listed without the catalog.
 
 use bytes::{BufMut, Bytes, BytesMut};
 

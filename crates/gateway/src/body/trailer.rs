@@ -7,8 +7,8 @@
 //!           row, checksums of the chunks of the body
 //! ```
 //!
-//! Numbers have fixed lengths, least significant byte first: the length and the checksum four bytes, the size eight. Reads
-//! of objects never see a trailer. With it, a catalog can be built again from the tiers alone.
+//! Numbers have fixed lengths, least significant byte first: the length and the checksum four bytes, the size eight.
+//! Reads of objects never see a trailer. With it, a catalog can be built again from the tiers alone.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -25,7 +25,7 @@ pub const FOOTER: usize = 24;
 /// Maximum length of a content in bytes: properties, and the checksums of a body of 5 TiB.
 const MOST: usize = 256 << 20;
 
-/// What a blob is to its object.
+/// Role of a blob in its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The body of the object.
@@ -49,7 +49,7 @@ pub struct Description {
     pub catalog: CatalogId,
     /// Name of the blob. Its copies in other tiers have other paths.
     pub blob: BlobName,
-    /// What the blob is to the object.
+    /// Role of the blob in the object.
     pub kind: Kind,
     /// Name of the bucket.
     pub bucket: String,
@@ -77,7 +77,7 @@ pub struct Trailer {
 /// Result of reading the end of a blob.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// The trailer.
+    /// An intact trailer.
     Trailer(Box<Trailer>),
     /// The trailer has this many bytes, which is more than were read.
     Longer(u64),

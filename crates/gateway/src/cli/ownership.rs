@@ -9,12 +9,12 @@ use crate::log::note;
 use crate::owner::claim::{Claim, ClaimError, inspect, refused, take_free};
 use crate::owner::{Identity, identify};
 
-/// What a command does with a catalog that is older than its tiers.
+/// Treatment of a catalog that is older than its tiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Older {
-    /// It refuses.
+    /// The command refuses it.
     Refused,
-    /// It goes on.
+    /// The command uses it.
     Accepted,
 }
 
@@ -34,9 +34,9 @@ fn advice(place: &StoreArguments, error: &ClaimError) -> String {
     }
 }
 
-/// Checks that all tiers belong to the catalog, and records the catalog in tiers without an owner. Returns the error for
-/// a tier that has seen a later state of the catalog. A tier that does not answer is reported, and checked again before
-/// anything is moved or deleted.
+/// Checks that all tiers belong to the catalog, and records the catalog in tiers without an owner. Returns the error
+/// for a tier that has seen a later state of the catalog. A tier that does not answer is reported, and checked again
+/// before anything is moved or deleted.
 ///
 /// # Errors
 /// Exit code 3 if a tier belongs to another catalog, or has seen a later state and `older` refuses it.

@@ -360,8 +360,8 @@ impl<C: Catalog> Store<C> {
         Ok(head.info(properties, with_version))
     }
 
-    /// Writes a blob that describes the object of an upload, so that its pieces can be found without the catalog; `None`
-    /// if no piece is a blob.
+    /// Writes a blob that describes the object of an upload, so that its pieces can be found without the catalog;
+    /// `None` if no piece is a blob.
     async fn store_manifest(
         &self,
         target: &ObjectAddress,

@@ -45,8 +45,8 @@ impl ObjectAddress {
         Ok(Some((row, head)))
     }
 
-    /// Returns the current version for a write that replaces or hides it. Only a write without conditions may replace
-    /// a version that is in doubt.
+    /// Returns the current version for a write that replaces or hides it. Only a write without conditions may replace a
+    /// version that is in doubt.
     pub fn replaced(&self, t: &mut dyn Transaction, is_conditional: bool) -> Result<Replaced, CatalogError> {
         match self.current(t) {
             Err(CatalogError::Damaged { .. }) if !is_conditional => {
@@ -104,9 +104,9 @@ impl ObjectAddress {
         Ok(())
     }
 
-    /// Returns the generation of a new current version: `proposed`, if it is greater than the generation of the existing
-    /// version and, in a versioned bucket, than the generations of all deleted versions, also after the clock was set
-    /// back. The blob of the version has the proposed one in its trailer.
+    /// Returns the generation of a new current version: `proposed`, if it is greater than the generation of the
+    /// existing version and, in a versioned bucket, than the generations of all deleted versions, also after the clock
+    /// was set back. The blob of the version has the proposed one in its trailer.
     pub fn next_generation(
         &self,
         t: &mut dyn Transaction,

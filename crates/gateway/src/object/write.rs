@@ -124,8 +124,8 @@ pub fn writer_of(t: &mut dyn Transaction, name: &keys::BlobName) -> Result<Optio
     Ok(head.filter(|head| head.state == State::Pending).map(|head| head.version))
 }
 
-/// Writes an object in a transaction: checks the conditions, and replaces or retires the current version. The
-/// version of `head` is set here, and its generation is raised above those of earlier versions. Returns the head.
+/// Writes an object in a transaction: checks the conditions, and replaces or retires the current version. The version
+/// of `head` is set here, and its generation is raised above those of earlier versions. Returns the head.
 pub fn write_object(
     t: &mut dyn Transaction,
     target: &ObjectAddress,

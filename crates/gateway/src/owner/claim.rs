@@ -5,7 +5,7 @@ use super::record::{Found, OwnerRecord, RecordError, read, write};
 use crate::ambient::wall_now;
 use crate::tier::Tier;
 
-/// What the record of a tier says about a catalog.
+/// Relation of a tier to a catalog.
 #[derive(Debug)]
 pub enum Claim {
     /// The tier has no record.
@@ -70,13 +70,12 @@ pub enum ClaimError {
     },
     /// A copy of the catalog uses the tier.
     #[error(
-        "a copy of this catalog uses tier {tier}: it has written position {position} at {written}, and this catalog has \
-         just reached the same one"
+        "a copy of this catalog uses tier {tier}: another process has recorded position {position} at {written}"
     )]
     Copied {
         /// Name of the tier.
         tier: String,
-        /// Position of both.
+        /// Position in the record.
         position: u64,
         /// Time of the record.
         written: String,
@@ -86,7 +85,7 @@ pub enum ClaimError {
     Unknown {
         /// Name of the tier.
         tier: String,
-        /// The reason.
+        /// Reason of the tier.
         error: RecordError,
     },
 }
@@ -111,35 +110,44 @@ pub fn refused(tier: &Tier, identity: &Identity, claim: &Claim) -> Option<ClaimE
     }
 }
 
-/// Records that a process, `writer`, has advanced a catalog to its position.
+/// Records that a process, `writer`, has advanced a catalog to its position. `before` is the record at the position
+/// before it.
 ///
 /// # Errors
-/// If the tier is foreign or newer, a copy of the catalog has the same position, or the record cannot be read or written.
-pub async fn take(tier: &Tier, identity: &Identity, writer: &str) -> Result<(), ClaimError> {
-    /// Number of attempts: another gateway of the same catalog may write the record at the same time.
-    const ATTEMPTS: u32 = 3;
+/// If another process has recorded the same position or a later one, or the record cannot be written.
+pub async fn take(
+    tier: &Tier,
+    identity: &Identity,
+    writer: &str,
+    before: Option<&Found>,
+) -> Result<(), ClaimError> {
     let unknown = |error| ClaimError::Unknown { tier: tier.name.clone(), error };
-    for attempt in 1..=ATTEMPTS {
-        let claim = inspect(tier, identity).await.map_err(unknown)?;
-        if let Some(error) = refused(tier, identity, &claim) {
-            return Err(error);
-        }
-        let before = match &claim {
-            // An earlier attempt may have succeeded without an answer.
-            Claim::Own(found) if found.record.position == identity.position => {
-                let (tier, position) = (tier.name.clone(), identity.position);
-                let copied = ClaimError::Copied { tier, position, written: found.record.written.clone() };
-                return if found.record.writer == writer { Ok(()) } else { Err(copied) };
-            }
-            Claim::Own(found) => Some(found),
-            _ => None,
-        };
-        match write(&*tier.uncounted(), &OwnerRecord::new(identity, writer, wall_now()), before).await {
-            Err(RecordError::Changed) if attempt < ATTEMPTS => {}
-            written => return written.map_err(unknown),
-        }
+    let record = OwnerRecord::new(identity, writer, wall_now());
+    let Err(error) = write(&*tier.uncounted(), &record, before).await else { return Ok(()) };
+    if !matches!(error, RecordError::Changed) {
+        return Err(unknown(error));
     }
-    Ok(())
+    // An earlier attempt may have succeeded without an answer.
+    let claim = inspect(tier, identity).await.map_err(unknown)?;
+    match &claim {
+        Claim::Own(found) if found.record.position == identity.position => {
+            if found.record.writer == writer {
+                Ok(())
+            } else {
+                Err(copied(tier, &found.record))
+            }
+        }
+        // A former leader of the same catalog was late.
+        Claim::Own(found) => write(&*tier.uncounted(), &record, Some(found)).await.map_err(unknown),
+        Claim::Free => write(&*tier.uncounted(), &record, None).await.map_err(unknown),
+        _ => refused(tier, identity, &claim).map_or(Ok(()), Err),
+    }
+}
+
+/// Returns the error for a record that another process has written, although this one is the only leader.
+pub fn copied(tier: &Tier, record: &OwnerRecord) -> ClaimError {
+    let (tier, position, written) = (tier.name.clone(), record.position, record.written.clone());
+    ClaimError::Copied { tier, position, written }
 }
 
 /// Records a catalog as the owner of a tier that has no owner.
@@ -172,15 +180,18 @@ mod tests {
         assert!(matches!(inspect(&tier, &at(1, 0)).await, Ok(Claim::Free)));
         take_free(&tier, &at(1, 0)).await.unwrap();
         take_free(&tier, &at(1, 0)).await.unwrap();
-        for position in [1, 1, 5] {
-            take(&tier, &at(1, position), "a").await.unwrap();
-        }
-        let copied = take(&tier, &at(1, 5), "b").await.unwrap_err().to_string();
+        let found = |claim| if let Ok(Claim::Own(found)) = claim { found } else { panic!("not the owner") };
+        let created = found(inspect(&tier, &at(1, 0)).await);
+        take(&tier, &at(1, 1), "a", Some(&created)).await.unwrap();
+        // The answer of the first attempt was lost.
+        take(&tier, &at(1, 1), "a", Some(&created)).await.unwrap();
+        let copied = take(&tier, &at(1, 1), "b", Some(&created)).await.unwrap_err().to_string();
         assert!(copied.contains("a copy of this catalog uses tier 0"), "{copied}");
-        let older = take(&tier, &at(1, 4), "a").await.unwrap_err().to_string();
+        take(&tier, &at(1, 5), "a", Some(&created)).await.unwrap();
+        let older = take(&tier, &at(1, 4), "a", Some(&created)).await.unwrap_err().to_string();
         assert!(older.contains("position 4") && older.contains("seen position 5"), "{older}");
         assert!(take_free(&tier, &at(2, 0)).await.is_err());
-        let foreign = take(&tier, &at(2, 9), "a").await.unwrap_err().to_string();
+        let foreign = take(&tier, &at(2, 9), "a", None).await.unwrap_err().to_string();
         assert!(
             foreign.contains("belongs to another catalog") && foreign.contains(&at(1, 0).text()),
             "{foreign}"

@@ -4,10 +4,11 @@ use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
 use plimsoll_base::net::encode::hex;
-use plimsoll_server::error::ApiError;
+use plimsoll_server::error::{ApiError, ErrorCode};
 
 use super::buckets::{self, BucketDocuments};
-use super::claim::{ClaimError, take};
+use super::claim::{Claim, ClaimError, copied, inspect, refused, take};
+use super::record::Found;
 use super::{Identity, of_transaction, put};
 use crate::background::pause;
 use crate::body::blob::new_name;
@@ -53,10 +54,48 @@ impl Default for Keeper {
 }
 
 impl Keeper {
-    /// Advances the catalog, and announces its position to all tiers.
+    /// Reads the records of all tiers. After the first announcement, nobody else writes them.
+    async fn inspect<C: Catalog>(
+        &self,
+        store: &Store<C>,
+        known: &Identity,
+    ) -> Result<Vec<Option<Found>>, KeepError> {
+        let tiers: Vec<_> = store.blobs.tiers().iter().map(|(_, tier)| tier).collect();
+        let claims = join_all(tiers.iter().map(|tier| inspect(tier, known))).await;
+        let (mut found, mut silent) = (Vec::new(), None);
+        for (tier, claim) in tiers.into_iter().zip(claims) {
+            match claim {
+                Ok(Claim::Own(own)) if self.announced.is_some() && own.record.writer != self.writer => {
+                    return Err(copied(tier, &own.record).into());
+                }
+                Ok(Claim::Own(own)) => found.push(Some(own)),
+                Ok(Claim::Free) => found.push(None),
+                Ok(claim) => silent = refused(tier, known, &claim).or(silent),
+                Err(error) => {
+                    silent = silent.or(Some(ClaimError::Unknown { tier: tier.name.clone(), error }));
+                }
+            }
+        }
+        silent.map_or(Ok(found), |error| Err(error.into()))
+    }
+
+    /// Advances the catalog, and announces its position to all tiers. A catalog that is older than its tiers stays at
+    /// its position, so it never catches up with them.
     async fn announce<C: Catalog>(&mut self, store: &Store<C>) -> Result<(), KeepError> {
-        let advanced = store.transact_in(store.epoch(), 64, |t| {
-            let known = of_transaction(t)?.unwrap_or_else(|| Identity { id: new_name(), position: 0 });
+        let known = store.transact_in(store.epoch(), 64, |t| {
+            if let Some(known) = of_transaction(t)? {
+                return Ok(Ok(known));
+            }
+            let new = Identity { id: new_name(), position: 0 };
+            put(t, new);
+            Ok(Ok(new))
+        });
+        let known = known.await.map_err(KeepError::Catalog)?;
+        let found = self.inspect(store, &known).await?;
+        let advanced = store.transact_in(store.epoch(), 64, move |t| {
+            if of_transaction(t)? != Some(known) {
+                return Ok(Err(ApiError::new(ErrorCode::OperationAborted)));
+            }
             let next = Identity { position: known.position + 1, ..known };
             put(t, next);
             Ok(Ok(next))
@@ -68,12 +107,13 @@ impl Keeper {
             0 => {}
             ms => pause(ms).await,
         }
-        let tiers = store.blobs.tiers().iter();
-        let taken = join_all(tiers.map(|(_, tier)| take(tier, &identity, &self.writer))).await;
+        let tiers = store.blobs.tiers().iter().map(|(_, tier)| tier).zip(&found);
+        let taken = tiers.map(|(tier, found)| take(tier, &identity, &self.writer, found.as_ref()));
         // A loss is more important than a tier without an answer.
-        let (lost, failed): (Vec<_>, Vec<_>) =
-            taken.into_iter().filter_map(Result::err).map(KeepError::Claim).partition(KeepError::is_loss);
-        if let Some(error) = lost.into_iter().chain(failed).next() {
+        let failed: Vec<_> =
+            join_all(taken).await.into_iter().filter_map(Result::err).map(KeepError::Claim).collect();
+        let (lost, silent): (Vec<_>, Vec<_>) = failed.into_iter().partition(KeepError::is_loss);
+        if let Some(error) = lost.into_iter().chain(silent).next() {
             return Err(error);
         }
         self.announced = Some(count);
@@ -101,6 +141,7 @@ impl Keeper {
 
     /// Waits until all tiers have confirmed that they belong to the catalog.
     pub async fn claim<C: Catalog>(&mut self, store: &Store<C>) {
+        self.announced = None;
         loop {
             match self.announce(store).await {
                 Ok(()) => {

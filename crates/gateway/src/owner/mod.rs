@@ -1,9 +1,9 @@
 //! Ownership of tiers: a catalog has an id and a position, and each tier has a record with both.
 //!
-//! The leader advances the position while objects change, first in the catalog and then in the tiers. So a tier with the
-//! id of another catalog is foreign, and a tier with a later position has seen a newer state of the catalog: the catalog
-//! was restored, or has lost its end. Then nothing may be moved or deleted, because the tier has bytes that the catalog
-//! does not know.
+//! The leader advances the position while objects change, first in the catalog and then in the tiers. So a tier with
+//! the id of another catalog is foreign, and a tier with a later position has seen a newer state of the catalog: the
+//! catalog was restored, or has lost its end. Then nothing may be moved or deleted, because the tier has bytes that the
+//! catalog does not know.
 
 pub mod buckets;
 pub mod claim;

@@ -16,7 +16,7 @@ const MOST_BYTES: u64 = 64 * 1024;
 /// Time that a tier has to answer.
 const WAIT: Duration = Duration::from_secs(20);
 
-/// What a tier records about its owner.
+/// Record of a tier about its owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnerRecord {
     /// Id of the catalog, in hexadecimal digits.
@@ -42,7 +42,7 @@ impl OwnerRecord {
 /// A record as found in a tier.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// The record.
+    /// Content of the object.
     pub record: OwnerRecord,
     /// State of its object, for a conditional write.
     version: UpdateVersion,

@@ -23,7 +23,7 @@ use crate::object::{Bucket, Document, Store, keys};
 /// Number of keys whose versions are attached in one transaction.
 const KEYS: usize = 128;
 
-/// What was attached.
+/// Counts of a result.
 #[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Attached {
     /// Buckets that were created.
@@ -58,7 +58,7 @@ struct Batch {
     versions: Vec<FoundVersion>,
 }
 
-/// What a transaction attaches.
+/// Content of a transaction.
 struct Work {
     batches: Vec<Batch>,
     blobs: BTreeMap<BlobName, FoundBlob>,

@@ -60,8 +60,8 @@ impl FoundVersion {
         (self.head.modified_ms, self.head.md5, self.head.size)
     }
 
-    /// Returns the rank among descriptions of the same version: a pack file is newer than the blob that it has replaced,
-    /// and names sort by time.
+    /// Returns the rank among descriptions of the same version: a pack file is newer than the blob that it has
+    /// replaced, and names sort by time.
     fn rank(&self) -> (bool, Option<BlobName>) {
         (matches!(self.head.body, Body::Slice(_)), self.blobs.first().copied())
     }

@@ -22,7 +22,7 @@ pub enum ReattachError {
     Tier {
         /// Name of the tier.
         tier: String,
-        /// The reason.
+        /// Reason of the tier.
         error: BlobError,
     },
     /// The catalog has failed.

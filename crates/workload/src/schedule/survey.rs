@@ -109,8 +109,7 @@ impl Survey {
     /// Returns the next action.
     ///
     /// The survey ends when two doublings in a row and the [`JUMP`] after them have each gained less than [`MIN_GAIN`]
-    /// over the best step before them. The jump is left out if the throughput already falls
-    /// or the client is disturbed.
+    /// over the best step before them. The jump is left out if the throughput already falls or the client is disturbed.
     pub fn next(&self) -> Next {
         let Some(last) = self.tried.last() else { return Next::Try(self.from) };
         if last.disturbed && last.tries < MAX_TRIES {

@@ -254,8 +254,8 @@ pub fn load(step: &CapacityStep) -> String {
     }
 }
 
-/// Describes the result of a step: `meets`, `misses: 97.20% of operations within the limit of get.p99 < 10ms;
-/// limited by the client (cpu: 95% ...)`. Empty for a closed loop, which has no objective.
+/// Describes the result of a step: `meets`, `misses: 97.20% of operations within the limit of get.p99 < 10ms; limited
+/// by the client (cpu: 95% ...)`. Empty for a closed loop, which has no objective.
 pub fn verdict(step: &CapacityStep) -> String {
     let own = match (&step.missed, step.in_flight) {
         (Some(reason), _) => format!("misses: {reason}"),
