@@ -14,7 +14,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use plimsoll_base::clock::now_ns;
 use plimsoll_cost::period::DAY_S;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use self::leadership::Leadership;
 use crate::ambient::now_ms;
@@ -278,9 +278,16 @@ pub struct Done {
 
 /// Executes the work of a batch.
 pub async fn execute<C: Catalog>(store: &Store<C>, batch: Batch) -> Done {
-    /// Number of moves in flight.
-    const IN_FLIGHT: usize = 4;
-    let moves = stream::iter(batch.moves).map(|planned: Move| async move {
+    /// Maximum number of moves in flight.
+    const IN_FLIGHT: usize = 192;
+    /// Bytes that all moves in flight may hold in memory, in KiB.
+    const MEMORY_KIB: u32 = 128 * 1024;
+    let memory = Semaphore::new(MEMORY_KIB as usize);
+    let moves = stream::iter(batch.moves).map(|planned: Move| async {
+        let held = planned.size.min(2 * store.blobs.part_bytes(planned.to)) / 1024 + 1;
+        // The semaphore is never closed.
+        let _held = memory.acquire_many(u32::try_from(held).unwrap_or(MEMORY_KIB).min(MEMORY_KIB)).await;
+        let planned = planned;
         let moved = mover::execute(store, &planned).await;
         if let Err(error) = &moved {
             crate::log::warn(&format!("blob {} was not moved: {error}", text(&planned.blob)));

@@ -1,14 +1,14 @@
 //! Deletes garbage that is not kept any longer, such as the sources of moves, and gives up the blobs of processes that
 //! have ended.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+use futures_util::stream::{self, StreamExt};
 use plimsoll_server::error::ApiError;
 
 use crate::ambient::shared_now_ms;
 use crate::body::blob::text;
-use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value, unless_in_doubt};
@@ -131,11 +131,9 @@ pub async fn delete_due_at<C: Catalog>(store: &Store<C>, now_ms: u64) -> Result<
         let page = due(store, from.as_ref().map(Vec::as_slice), now_ms).map_err(|e| unavailable(&e))?;
         let Some(last) = page.last() else { return Ok(()) };
         from = Bound::Excluded(last.key.clone());
-        for entry in page {
-            if !failed_tiers.contains(&entry.location.tier) {
-                delete(store, entry, now_ms, &mut failed_tiers).await?;
-            }
-        }
+        let page = with_copies(store, page, now_ms, &mut failed_tiers).await?;
+        let free = take_free(store, page, now_ms).await?;
+        delete(store, free, now_ms, &mut failed_tiers).await?;
     }
 }
 
@@ -172,98 +170,132 @@ async fn postpone<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Re
         .await
 }
 
-/// Deletes the bytes of an entry, and adds its tier or that of the remaining copy to `failed_tiers` if the tier fails.
-async fn delete<C: Catalog>(
+/// Returns the entries of a page whose bytes are not needed: no blob uses them, or the copy in use exists. Tiers that do
+/// not answer are added to `failed_tiers`, and the entries that need them are left out.
+async fn with_copies<C: Catalog>(
     store: &Store<C>,
-    entry: Entry,
+    page: Vec<Entry>,
     now_ms: u64,
     failed_tiers: &mut BTreeSet<u16>,
-) -> Result<(), ApiError> {
+) -> Result<Vec<Entry>, ApiError> {
+    /// Number of copies that are looked for at a time.
+    const IN_FLIGHT: usize = 256;
     let name = |tier: u16| store.blobs.tiers().get(tier).map_or("?", |tier| &tier.name);
-    if let Some(copy) = copy_in_use(store, &entry.location, &entry.garbage).map_err(|e| unavailable(&e))? {
-        if failed_tiers.contains(&copy.tier) {
-            return Ok(());
+    let (mut found, mut copies) = (Vec::new(), Vec::new());
+    for entry in page {
+        if failed_tiers.contains(&entry.location.tier) {
+            continue;
         }
-        match store.blobs.exists(&copy).await {
-            Ok(true) => {}
+        match copy_in_use(store, &entry.location, &entry.garbage).map_err(|e| unavailable(&e))? {
+            None => found.push(entry),
+            Some(copy) if failed_tiers.contains(&copy.tier) => {}
+            Some(copy) => copies.push((entry, copy)),
+        }
+    }
+    let looked = stream::iter(copies).map(|(entry, copy)| async move {
+        let exists = store.blobs.exists(&copy).await;
+        (entry, copy, exists)
+    });
+    let mut looked = std::pin::pin!(looked.buffered(IN_FLIGHT));
+    while let Some((entry, copy, exists)) = looked.next().await {
+        match exists {
+            Ok(true) => found.push(entry),
             Ok(false) => {
                 let (blob, place) = (text(&entry.garbage.blob), name(entry.location.tier));
                 let missing = name(copy.tier);
                 crate::log::warn(&format!(
                     "blob {blob} does not exist in tier {missing}; its source in tier {place} stays"
                 ));
-                return postpone(store, entry, now_ms).await;
+                postpone(store, entry, now_ms).await?;
             }
             Err(error) => {
-                crate::log::warn(&format!(
-                    "tier {}: sources of moves were not deleted: {error}",
-                    name(copy.tier)
-                ));
+                let tier = name(copy.tier);
+                crate::log::warn(&format!("tier {tier}: sources of moves were not deleted: {error}"));
                 failed_tiers.insert(copy.tier);
-                return Ok(());
             }
         }
     }
-    let tier = entry.location.tier;
-    if let Err(error) = delete_free(store, entry, now_ms).await? {
-        crate::log::warn(&format!("tier {}: blobs were not deleted: {error}", name(tier)));
-        failed_tiers.insert(tier);
-    }
-    Ok(())
+    Ok(found)
 }
 
-/// Deletes the bytes of an entry if no blob is read from there. Returns the error of the tier.
-async fn delete_free<C: Catalog>(
+/// Removes the places of these entries from the rows of their blobs, in one transaction. Returns the entries whose bytes
+/// no row refers to any more. Before the deletion: a row that still named the bytes would send readers to bytes that are
+/// gone.
+async fn take_free<C: Catalog>(
     store: &Store<C>,
-    entry: Entry,
+    entries: Vec<Entry>,
     now_ms: u64,
-) -> Result<Result<(), BlobError>, ApiError> {
-    let Entry { key, location, garbage, kept_ms } = entry;
-    let at_ms = keys::parse_garbage(&key).filter(|(_, listed)| *listed == location).map(|(at_ms, _)| at_ms);
-    let is_due = at_ms.is_some_and(|at_ms| at_ms.saturating_add(kept_ms) <= now_ms);
-    assert!(is_due, "the bytes at {location} are deleted without an entry whose time has come: {at_ms:?}");
-    let epoch = store.epoch();
-    let (cancelled, place) = (key.clone(), location.clone());
-    // Before the deletion: a row that still named the bytes would send readers to bytes that are gone.
-    let is_free = store
-        .transact_in(epoch, 0, move |t| {
-            t.use_reserve();
+) -> Result<Vec<Entry>, ApiError> {
+    for Entry { key, location, kept_ms, .. } in &entries {
+        let listed = keys::parse_garbage(key).filter(|(_, listed)| listed == location);
+        let is_due = listed.as_ref().is_some_and(|(at_ms, _)| at_ms.saturating_add(*kept_ms) <= now_ms);
+        assert!(is_due, "the bytes at {location} are deleted without an entry whose time has come");
+    }
+    if entries.is_empty() {
+        return Ok(entries);
+    }
+    let taken = store.transact_in(store.epoch(), 0, move |t| {
+        t.use_reserve();
+        let mut free = Vec::new();
+        for entry in entries {
             // The entry is gone if a rollback has cancelled it.
-            let free = match t.get(&cancelled) {
+            let is_entry_free = match t.get(&entry.key) {
                 Ok(None) => Ok(false),
-                Ok(Some(_)) => is_free(t, &place, &garbage),
+                Ok(Some(_)) => is_free(t, &entry.location, &entry.garbage),
                 Err(error) => Err(error),
             };
-            match free {
+            match is_entry_free {
                 // A lost record may have made the bytes those of an object. The entry stays.
-                Err(CatalogError::Damaged { .. }) => return Ok(Ok(false)),
-                Ok(false) => t.delete(cancelled),
-                Ok(true) => {}
+                Err(CatalogError::Damaged { .. }) => {}
+                Ok(false) => t.delete(entry.key),
+                Ok(true) => free.push(entry),
                 Err(error) => return Err(error),
             }
-            Ok(Ok(matches!(free, Ok(true))))
-        })
-        .await?;
-    if !is_free {
-        return Ok(Ok(()));
+        }
+        Ok(Ok(free))
+    });
+    taken.await
+}
+
+/// Deletes the bytes of these entries, and then the entries, in one transaction. Entries of a tier that fails stay, and
+/// the tier is added to `failed_tiers`.
+async fn delete<C: Catalog>(
+    store: &Store<C>,
+    entries: Vec<Entry>,
+    now_ms: u64,
+    failed_tiers: &mut BTreeSet<u16>,
+) -> Result<(), ApiError> {
+    let mut by_tier: BTreeMap<u16, Vec<Entry>> = BTreeMap::new();
+    for entry in entries {
+        by_tier.entry(entry.location.tier).or_default().push(entry);
     }
-    if let Err(error) = store.blobs.delete(&location).await {
-        return Ok(Err(error));
-    }
-    store
-        .transact_in(epoch, 0, move |t| {
+    for (number, entries) in by_tier {
+        let places: Vec<Location> = entries.iter().map(|entry| entry.location.clone()).collect();
+        let (deleted, error) = store.blobs.delete_all(number, &places).await;
+        if let Some(error) = error {
+            let tier = store.blobs.tiers().get(number).map_or("?", |tier| &tier.name);
+            crate::log::warn(&format!("tier {tier}: blobs were not deleted: {error}"));
+            failed_tiers.insert(number);
+        }
+        let done = store.transact_in(store.epoch(), 0, move |t| {
             t.use_reserve();
-            t.delete(key);
-            // A write with an unknown outcome may arrive after the first deletion.
-            if garbage.reason == Reason::Unfinished && guard::is_made(Guard::SecondDelete) {
-                let again = Garbage { reason: Reason::Discarded, ..garbage };
-                let again_ms = (now_ms + REPEAT_MS).saturating_sub(kept_ms);
-                t.put(keys::garbage(again_ms, &location), head_only(again.encode()));
+            for Entry { key, location, garbage, kept_ms } in entries {
+                if !deleted.contains(&location) {
+                    continue;
+                }
+                t.delete(key);
+                // A write with an unknown outcome may arrive after the first deletion.
+                if garbage.reason == Reason::Unfinished && guard::is_made(Guard::SecondDelete) {
+                    let again = Garbage { reason: Reason::Discarded, ..garbage };
+                    let again_ms = (now_ms + REPEAT_MS).saturating_sub(kept_ms);
+                    t.put(keys::garbage(again_ms, &location), head_only(again.encode()));
+                }
             }
             Ok(Ok(()))
-        })
-        .await?;
-    Ok(Ok(()))
+        });
+        done.await?;
+    }
+    Ok(())
 }
 
 /// Gives up the blobs that processes began and did not finish, if their sessions have ended.

@@ -3,11 +3,13 @@
 //! The catalog stores a CRC-32C of every [`CHUNK`] bytes of a blob. A read verifies each chunk before it hands out a
 //! byte of it.
 
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
+use futures_util::stream::{self, StreamExt};
 use object_store::path::Path;
 use object_store::{Attributes, MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload};
 use plimsoll_base::net::encode::hex;
@@ -168,6 +170,42 @@ impl Blobs {
             }
         }
         Ok(())
+    }
+
+    /// Deletes the bytes at places of one tier, many with one request if the tier has such requests; missing ones are not
+    /// an error. Returns the places that have no bytes any more, and the first error.
+    pub async fn delete_all(&self, tier: u16, places: &[Location]) -> (HashSet<Location>, Option<BlobError>) {
+        let Some(found) = self.tiers.get(tier) else {
+            return (HashSet::new(), Some(BlobError::NoTier(tier)));
+        };
+        let (mut deleted, mut first) = (HashSet::new(), None);
+        if found.directory.is_some() {
+            for place in places {
+                match self.delete(place).await {
+                    Ok(()) => {
+                        deleted.insert(place.clone());
+                    }
+                    Err(error) => first = first.or(Some(error)),
+                }
+            }
+            return (deleted, first);
+        }
+        let by_path: HashMap<String, &Location> =
+            places.iter().map(|place| (place.path().to_string(), place)).collect();
+        let paths: Vec<_> = places.iter().map(|place| Ok(place.path())).collect();
+        let mut results = found.store.delete_stream(stream::iter(paths).boxed());
+        while let Some(result) = results.next().await {
+            match result {
+                Ok(path) => deleted.extend(by_path.get(path.as_ref()).map(|place| (*place).clone())),
+                // The error names the object with the prefix of the tier.
+                Err(object_store::Error::NotFound { path, .. }) => {
+                    let missing = by_path.iter().find(|(own, _)| path.ends_with(own.as_str()));
+                    deleted.extend(missing.map(|(_, place)| (*place).clone()));
+                }
+                Err(error) => first = first.or(Some(error.into())),
+            }
+        }
+        (deleted, first)
     }
 
     /// Returns true if there are bytes at a place.
