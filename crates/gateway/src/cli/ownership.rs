@@ -5,6 +5,7 @@ use futures_util::future::join_all;
 use super::Exit;
 use super::place::{Opened, StoreArguments};
 use crate::blocking::block_on;
+use crate::catalog::CatalogError;
 use crate::log::note;
 use crate::owner::claim::{Claim, ClaimError, inspect, refused, take_free};
 use crate::owner::{Identity, identify};
@@ -40,8 +41,13 @@ fn advice(place: &StoreArguments, error: &ClaimError) -> String {
 ///
 /// # Errors
 /// Exit code 3 if a tier belongs to another catalog, or has seen a later state and `older` refuses it.
-pub fn check(place: &StoreArguments, opened: &Opened, older: Older) -> Result<Option<ClaimError>, Exit> {
-    let identity = block_on(identify(&*opened.catalog)).map_err(|e| place.fail(&e))?;
+pub fn check(place: &StoreArguments, opened: &Opened, older: Older) -> Result<Option<String>, Exit> {
+    let identity = match block_on(identify(&*opened.catalog)) {
+        Err(error @ CatalogError::Damaged { .. }) if older == Older::Accepted => {
+            return Ok(Some(error.to_string()));
+        }
+        identity => identity.map_err(|e| place.fail(&e))?,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
     let tiers = opened.bodies.blobs.tiers();
     let claims = runtime.block_on(join_all(tiers.iter().map(|(_, tier)| inspect(tier, &identity))));
@@ -55,7 +61,7 @@ pub fn check(place: &StoreArguments, opened: &Opened, older: Older) -> Result<Op
                 if matches!(claim, Claim::Foreign(_)) || older == Older::Refused {
                     return Err(place.fail(&format!("{error}. {}", advice(place, &error))));
                 }
-                found = Some(error);
+                found = Some(error.to_string());
             }
             Err(error) => note(&ClaimError::Unknown { tier: tier.name.clone(), error }.to_string()),
         }

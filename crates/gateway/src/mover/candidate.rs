@@ -23,6 +23,8 @@ pub struct Candidate {
     pub record: u64,
     /// Length in bytes of the trailer of the blob that has the body.
     pub trailer: u64,
+    /// Time of the object's last modification in Unix milliseconds.
+    pub modified_ms: u64,
     /// Milliseconds for which a blob with the body stays after the object refers to the pack file.
     pub keep_source_ms: u64,
 }

@@ -41,6 +41,7 @@ impl Visited<'_> {
             bucket: Arc::clone(self.bucket),
             key: self.key.into(),
             trailer: self.trailer(size),
+            modified_ms: u64::try_from(self.head.modified_ms).unwrap_or(0),
         }
     }
 }

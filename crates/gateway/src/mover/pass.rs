@@ -241,6 +241,7 @@ impl Pass {
             size: visited.head.size,
             record,
             trailer: visited.trailer(visited.head.size),
+            modified_ms: u64::try_from(visited.head.modified_ms).unwrap_or(0),
             keep_source_ms,
         });
         if job.bytes >= packing.file_size || job.candidates.len() >= MAX_RECORDS {

@@ -38,6 +38,8 @@ pub struct DescribedObject {
     pub key: Box<str>,
     /// Length of the trailer of the copy in bytes.
     pub trailer: u64,
+    /// Time of the object's last modification in Unix milliseconds.
+    pub modified_ms: u64,
 }
 
 impl Move {

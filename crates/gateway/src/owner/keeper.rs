@@ -13,8 +13,8 @@ use super::{Identity, of_transaction, put};
 use crate::background::pause;
 use crate::body::blob::new_name;
 use crate::catalog::Catalog;
-use crate::object::Store;
 use crate::object::error::unavailable;
+use crate::object::{Store, keys};
 
 /// Time between two announcements in milliseconds.
 const RENEW_MS: u64 = 10_000;
@@ -86,6 +86,7 @@ impl Keeper {
             if let Some(known) = of_transaction(t)? {
                 return Ok(Ok(known));
             }
+            t.check_absent(keys::IDENTITY)?;
             let new = Identity { id: new_name(), position: 0 };
             put(t, new);
             Ok(Ok(new))

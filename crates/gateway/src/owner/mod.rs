@@ -17,7 +17,7 @@ use plimsoll_base::net::encode::hex;
 
 use crate::body::blob::new_name;
 use crate::catalog::embedded::head_only;
-use crate::catalog::{Catalog, CatalogError, Transaction, intact};
+use crate::catalog::{Catalog, CatalogError, Transaction, intact, unless_in_doubt};
 use crate::object::codec::{Reader, put_number};
 use crate::object::keys;
 
@@ -65,18 +65,19 @@ pub fn put(t: &mut dyn Transaction, identity: Identity) {
     t.put(keys::IDENTITY.to_vec(), head_only(identity.encode()));
 }
 
-/// Returns the identity of a catalog; `None` before it has one.
+/// Returns the identity of a catalog; `None` before it has one, or if its record is lost.
 ///
 /// # Errors
 /// If the catalog cannot be read.
 pub fn read(catalog: &impl Catalog) -> Result<Option<Identity>, CatalogError> {
-    catalog.get(keys::IDENTITY)?.map(|row| intact(Identity::decode(&row.head))).transpose()
+    let row = unless_in_doubt(catalog.get(keys::IDENTITY))?;
+    row.map(|row| intact(Identity::decode(&row.head))).transpose()
 }
 
 /// Returns the identity of a catalog, which gets one if it has none.
 ///
 /// # Errors
-/// If the catalog fails.
+/// If the catalog fails, or its identity may be lost.
 pub async fn identify<C: Catalog>(catalog: &C) -> Result<Identity, CatalogError> {
     if let Some(identity) = read(catalog)? {
         return Ok(identity);
@@ -87,7 +88,10 @@ pub async fn identify<C: Catalog>(catalog: &C) -> Result<Identity, CatalogError>
         let mut found = of_work.lock().unwrap_or_else(PoisonError::into_inner);
         match of_transaction(t)? {
             Some(known) => *found = known,
-            None => put(t, *found),
+            None => {
+                t.check_absent(keys::IDENTITY)?;
+                put(t, *found);
+            }
         }
         Ok(true)
     });

@@ -5,7 +5,7 @@ use plimsoll_server::config::acl::CannedAcl;
 
 use crate::blocking::block_on;
 use crate::body::blob::named_at;
-use crate::body::location::{BlobHead, Location};
+use crate::body::location::{BlobHead, Location, ObjectName};
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::listing::Listed;
 use crate::object::row::{Body, Head, Properties};
@@ -52,7 +52,11 @@ pub fn add<C: Catalog>(catalog: &C, tier: u16, objects: Vec<Listed>) -> Result<(
                 checksum: None,
             };
             if size > 0 {
-                let head = BlobHead::complete(vec![Location::new(tier, blob)]).encode();
+                let head = BlobHead::complete(vec![Location {
+                    tier,
+                    name: ObjectName::Adopted(key.as_str().into()),
+                }])
+                .encode();
                 t.put(keys::blob(&blob), Value { head, ..Value::default() });
             }
             let current = keys::current(BUCKET, &key);

@@ -121,9 +121,11 @@ impl Plan {
 
 impl Work {
     /// Adds the deletion of a blob, and the rest of its minimum duration.
-    fn delete(&mut self, place: &Location, bytes: u64, terms: &Terms<'_>) {
+    fn delete(&mut self, place: &Location, bytes: u64, modified_ms: u64, terms: &Terms<'_>) {
         self.calls.add(Call::DeleteObject, 1);
-        let lived_ms = place.written_ms().map_or(0, |ms| terms.now_ms.saturating_sub(ms));
+        // The names of adopted objects have no time.
+        let written_ms = place.written_ms().unwrap_or(modified_ms);
+        let lived_ms = terms.now_ms.saturating_sub(written_ms);
         let lived_days = lived_ms / (DAY_S * 1000);
         let left = terms.minimum_days(place.tier).saturating_sub(lived_days);
         if left > 0 {
@@ -153,10 +155,10 @@ impl<C: Catalog> Planner<'_, C> {
     }
 
     /// Adds a blob that leaves its place, with its trailer. Adopted objects have none.
-    fn leaves(&mut self, place: &Location, bytes: u64, trailer: u64) {
+    fn leaves(&mut self, place: &Location, bytes: u64, trailer: u64, modified_ms: u64) {
         let terms = self.terms;
         let bytes = if place.is_adopted() { bytes } else { bytes + trailer };
-        self.work(place.tier).delete(place, bytes, terms);
+        self.work(place.tier).delete(place, bytes, modified_ms, terms);
         self.plan.removed.entry(place.tier).or_default().add(1, bytes);
     }
 
@@ -176,8 +178,9 @@ impl<C: Catalog> Planner<'_, C> {
             self.plan.added.entry(to).or_default().add(1, size + planned.trailer());
         }
         self.read_back(to, size);
+        let modified_ms = planned.object.as_ref().map_or(0, |object| object.modified_ms);
         for place in head.locations.iter().filter(|place| place.tier != to) {
-            self.leaves(place, size, planned.trailer());
+            self.leaves(place, size, planned.trailer(), modified_ms);
             // The copy must still exist when its source is deleted.
             self.work(to).calls.add(Call::HeadObject, 1);
         }
@@ -208,7 +211,9 @@ impl<C: Catalog> Planner<'_, C> {
                     let Some(head) = complete_blob(self.store, name)? else { continue };
                     let crosses = self.terms.crosses(head.locations[0].tier, to);
                     self.work(head.locations[0].tier).read(1, size, crosses);
-                    head.locations.iter().for_each(|place| self.leaves(place, size, candidate.trailer));
+                    head.locations
+                        .iter()
+                        .for_each(|place| self.leaves(place, size, candidate.trailer, candidate.modified_ms));
                 }
                 Body::Inline | Body::Pieces => {}
             }
@@ -225,7 +230,7 @@ impl<C: Catalog> Planner<'_, C> {
             let Some(head) = complete_blob(self.store, &pack_file)? else { continue };
             head.locations
                 .iter()
-                .for_each(|place| self.leaves(place, live.size, length_of_pack_file(live.size)));
+                .for_each(|place| self.leaves(place, live.size, length_of_pack_file(live.size), 0));
         }
         Ok(())
     }
