@@ -346,6 +346,35 @@ def test_a_tier_on_s3_that_does_not_answer_affects_only_its_own_objects(tmp_path
     backend.process.terminate()
 
 
+def test_reads_do_not_wait_for_a_tier_that_hangs(tmp_path):
+    """A read that waited for the hung tier took 60 seconds although the other tier had the bytes."""
+    hot = Server("--quiet")
+    client(hot).create_bucket(Bucket="backend")
+    path = settings(tmp_path, write='["hot", "cold"]')
+    text = (tmp_path / "gateway.toml").read_text()
+    (tmp_path / "gateway.toml").write_text(text.replace(f"file://{tmp_path}/hot", f"s3://backend?endpoint={hot.url}"))
+    bodies = {f"key-{number}": os.urandom(BLOB) for number in range(20)}
+    with run(path) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="bucket")
+        for key, body in bodies.items():
+            s3.put_object(Bucket="bucket", Key=key, Body=body)
+        answers = lambda: re.search(r'^plimsoll_gateway_tier_answers{tier="hot"} (\d)',
+                                    urllib.request.urlopen(server.metrics).read().decode(), re.M)[1]
+        assert answers() == "1"
+        hot.process.send_signal(signal.SIGSTOP)
+        impatient = boto3.client("s3", endpoint_url=server.url, region_name="us-east-1", aws_access_key_id=ACCESS,
+                                 aws_secret_access_key=SECRET,
+                                 config=Config(read_timeout=30, retries={"total_max_attempts": 1}))
+        for key, body in bodies.items():
+            assert impatient.get_object(Bucket="bucket", Key=key)["Body"].read() == body
+        assert answers() == "0"
+        hot.process.send_signal(signal.SIGCONT)
+        wait(lambda: s3.get_object(Bucket="bucket", Key="key-1")["Body"].read() and answers() == "1",
+             "the tier is not used again")
+    hot.process.terminate()
+
+
 def test_the_keys_of_a_tier_rotate_without_a_restart(tmp_path):
     """At SIGHUP the gateway reads the keys of its tiers again; a file that cannot be used changes nothing."""
     accounts, keys = tmp_path / "accounts.toml", tmp_path / "keys"

@@ -1,6 +1,7 @@
 //! The time and the random numbers of this process. Simulations replace them.
 
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -46,4 +47,17 @@ pub fn entropy() -> u64 {
         return number;
     }
     plimsoll_base::rng::entropy()
+}
+
+/// Waits for a future, at most for a time; `None` if it takes longer. Without a clock to wait for, as in simulations, it
+/// waits until the future is ready.
+pub async fn in_time<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
+    #[cfg(test)]
+    if crate::simulation::time::now().is_some() {
+        return Some(future.await);
+    }
+    match tokio::runtime::Handle::try_current() {
+        Ok(_) => tokio::time::timeout(time, future).await.ok(),
+        Err(_) => Some(future.await),
+    }
 }

@@ -1,5 +1,7 @@
 //! Reasons why a blob cannot be written or read.
 
+use std::time::Duration;
+
 use crate::disk::ballast;
 
 /// Reason why a blob cannot be written or read.
@@ -19,6 +21,9 @@ pub enum BlobError {
     /// The settings do not have the tier with this number.
     #[error("tier number {0} is not in the settings")]
     NoTier(u16),
+    /// The backend has not answered in the time that a read waits if another place has the bytes.
+    #[error("no answer in {} ms", .0.as_millis())]
+    Silent(Duration),
     /// A file of the backend cannot be read.
     #[error("{0}")]
     Io(#[from] std::io::Error),
@@ -29,9 +34,14 @@ impl BlobError {
     pub fn is_unavailable(&self) -> bool {
         match self {
             BlobError::Store(error) => !matches!(error, object_store::Error::NotFound { .. }),
-            BlobError::NoTier(_) | BlobError::Io(_) => true,
+            BlobError::NoTier(_) | BlobError::Io(_) | BlobError::Silent(_) => true,
             BlobError::Damaged { .. } => false,
         }
+    }
+
+    /// Returns true if the backend may still answer.
+    pub fn is_silence(&self) -> bool {
+        matches!(self, BlobError::Silent(_))
     }
 
     /// Returns true if the bytes do not exist.
@@ -44,7 +54,7 @@ impl BlobError {
         let mut source: Option<&dyn std::error::Error> = match self {
             BlobError::Store(error) => Some(error),
             BlobError::Io(error) => Some(error),
-            BlobError::Damaged { .. } | BlobError::NoTier(_) => None,
+            BlobError::Damaged { .. } | BlobError::NoTier(_) | BlobError::Silent(_) => None,
         };
         while let Some(error) = source {
             if error.downcast_ref().is_some_and(ballast::is_full) {

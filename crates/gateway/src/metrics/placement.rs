@@ -191,6 +191,13 @@ impl Collector for PlacementMetrics {
         let owns = f64::from(self.store.owns_tiers.load(Ordering::Relaxed));
         let help = "0 if a tier belongs to another catalog, or has seen a later state of this one";
         gauge(encoder, "owns_tiers", help, owns)?;
+        let tiers = self.store.blobs.tiers().iter();
+        self.by_tier(
+            encoder,
+            "plimsoll_gateway_tier_answers",
+            "0 if the last reads of a tier have failed, and reads use other places",
+            tiers.map(|(number, tier)| (number, f64::from(!tier.health.has_failed()))),
+        )?;
         // A catalog that does not answer has no queues; /readyz reports it.
         if let Ok(queues) = queues(&*self.store.catalog, now_ms(), self.store.retain_ms) {
             let overdue_s = queues.deletion_overdue_ms as f64 / 1000.0;

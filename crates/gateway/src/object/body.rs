@@ -4,13 +4,16 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use plimsoll_base::clock::now_ns;
 use plimsoll_server::error::ApiError;
 use plimsoll_server::reserve::Reservation;
 
 use super::keys;
 use super::live::Live;
+use crate::ambient::in_time;
 use crate::body::blob::Blobs;
 use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, Location};
@@ -120,6 +123,20 @@ struct Open {
     location: Location,
     /// Places that have failed.
     failed: Vec<Location>,
+    /// True if another place may have the bytes.
+    has_other: bool,
+}
+
+impl Open {
+    /// Returns the next bytes. If another place may have them, the tier must not be silent for long.
+    async fn next(&mut self) -> Result<Option<Bytes>, BlobError> {
+        /// Time that a response may stand still.
+        const STALL: Duration = Duration::from_secs(2);
+        if !self.has_other {
+            return self.reader.next().await;
+        }
+        in_time(STALL, self.reader.next()).await.unwrap_or(Err(BlobError::Silent(STALL)))
+    }
 }
 
 /// The pieces of a body, one after the other.
@@ -175,24 +192,79 @@ impl<C: Catalog> BodySource<C> {
         mut failed: Vec<Location>,
         mut error: Option<BlobError>,
     ) -> Result<Open, BodyError> {
+        let mut slow = Vec::new();
         loop {
             let (head, crcs) = find_blob(&*self.catalog, &name)?;
-            let untried = head.locations.iter().find(|location| !failed.contains(location)).cloned();
-            let Some(location) = untried else {
+            let Some((location, patience)) = self.choose(&head, &failed, &mut slow) else {
                 return Err(error.map_or_else(|| unknown(&name), BodyError::Blob));
             };
-            match self.blobs.open(&location, size, crcs, range.clone()).await {
+            let opened = self.blobs.open(&location, size, crcs, range.clone());
+            match self.watch(&location, patience, opened).await {
                 Ok(reader) => {
                     let began = range.start;
-                    return Ok(Open { name, size, began, left: range, reader, location, failed });
+                    let has_other =
+                        head.locations.iter().any(|place| *place != location && !failed.contains(place));
+                    return Ok(Open { name, size, began, left: range, reader, location, failed, has_other });
                 }
                 Err(problem) => {
                     self.report(&location, &problem);
-                    failed.push(location);
+                    if problem.is_silence() {
+                        slow.push(location);
+                    } else {
+                        failed.push(location);
+                    }
                     error = Some(problem);
                 }
             }
         }
+    }
+
+    /// Returns the next place to read, and the time to wait for it: a place that has not failed, whose tier answers, if
+    /// there is one. Places that were slow are read again without a limit if no other place has the bytes.
+    fn choose(
+        &self,
+        head: &BlobHead,
+        failed: &[Location],
+        slow: &mut Vec<Location>,
+    ) -> Option<(Location, Option<Duration>)> {
+        let open = || head.locations.iter().filter(|place| !failed.contains(place));
+        if open().count() == 1 {
+            return open().next().map(|place| (place.clone(), None));
+        }
+        let health = |place: &Location| self.blobs.tiers().get(place.tier).map(|tier| &tier.health);
+        let untried = || open().filter(|place| !slow.contains(place));
+        let rests = |place: &Location| health(place).is_some_and(|health| health.rests());
+        let best = untried().find(|place| !rests(place)).or_else(|| untried().next());
+        match best {
+            Some(place) => Some((place.clone(), health(place).map(|health| health.patience()))),
+            // Nobody has answered in time.
+            None if !slow.is_empty() => Some((slow.remove(0), None)),
+            None => None,
+        }
+    }
+
+    /// Waits for an answer of a tier, at most for `patience`, and records whether it came.
+    async fn watch<T>(
+        &self,
+        location: &Location,
+        patience: Option<Duration>,
+        answer: impl Future<Output = Result<T, BlobError>>,
+    ) -> Result<T, BlobError> {
+        let started_ns = now_ns();
+        let result = match patience {
+            None => answer.await,
+            Some(patience) => {
+                in_time(patience, answer).await.unwrap_or_else(|| Err(BlobError::Silent(patience)))
+            }
+        };
+        if let Some(tier) = self.blobs.tiers().get(location.tier) {
+            match &result {
+                Ok(_) => tier.health.succeed(Duration::from_nanos(now_ns() - started_ns)),
+                Err(error) if error.is_unavailable() => tier.health.fail(),
+                Err(_) => {}
+            }
+        }
+        result
     }
 
     /// Returns a body in a pack file, from the cache or the first place that works.
@@ -200,19 +272,22 @@ impl<C: Catalog> BodySource<C> {
         if let Some(body) = self.blobs.cached_slice(slice).await {
             return Ok(body);
         }
-        let mut failed = Vec::new();
+        let (mut failed, mut slow) = (Vec::new(), Vec::new());
         let mut error = None;
         loop {
             let (head, size) = find_pack_file(&*self.catalog, &slice.pack_file)?;
-            let untried = head.locations.iter().find(|location| !failed.contains(*location)).cloned();
-            let Some(location) = untried else {
+            let Some((location, patience)) = self.choose(&head, &failed, &mut slow) else {
                 return Err(error.map_or_else(|| unknown(&slice.pack_file), BodyError::Blob));
             };
-            match self.blobs.read_slice(&location, size, slice).await {
+            match self.watch(&location, patience, self.blobs.read_slice(&location, size, slice)).await {
                 Ok(body) => return Ok(body),
                 Err(problem) => {
                     self.report(&location, &problem);
-                    failed.push(location);
+                    if problem.is_silence() {
+                        slow.push(location);
+                    } else {
+                        failed.push(location);
+                    }
                     error = Some(problem);
                 }
             }
@@ -245,7 +320,7 @@ impl<C: Catalog> BodySource<C> {
     async fn advance(&mut self) -> Result<Option<Bytes>, BodyError> {
         loop {
             if let Some(mut open) = self.open.take() {
-                match open.reader.next().await {
+                match open.next().await {
                     Ok(Some(bytes)) => {
                         open.left.start += bytes.len() as u64;
                         self.open = Some(open);
@@ -256,6 +331,10 @@ impl<C: Catalog> BodySource<C> {
                         // Blobs are immutable, so another place has the rest of the same bytes. A place that has
                         // delivered some may have ended a long response, and is asked for the rest.
                         self.report(&open.location, &error);
+                        let tier = self.blobs.tiers().get(open.location.tier);
+                        if let Some(tier) = tier.filter(|_| error.is_unavailable()) {
+                            tier.health.fail();
+                        }
                         if open.left.start == open.began {
                             open.failed.push(open.location);
                         }

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod counted;
+pub mod health;
 pub mod odd_keys;
 pub mod open;
 pub mod origin;
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use object_store::{Attribute, Attributes, ObjectStore};
 
 use self::counted::{Counted, TierUsage};
+use self::health::Health;
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction};
 use crate::object::keys;
@@ -33,6 +35,8 @@ pub struct Tier {
     pub storage_class: Option<String>,
     /// Requests since the start.
     pub usage: Arc<TierUsage>,
+    /// State of the tier as its reads find it.
+    pub health: Arc<Health>,
     counted: Arc<Counted>,
 }
 
@@ -73,7 +77,15 @@ impl Tier {
         let counted = Arc::new(Counted::new(backend.store));
         let (usage, store) = (counted.usage(), Arc::clone(&counted) as Arc<dyn ObjectStore>);
         let Backend { directory, storage_class, .. } = backend;
-        Tier { name: name.to_string(), store, directory, storage_class, usage, counted }
+        Tier {
+            name: name.to_string(),
+            store,
+            directory,
+            storage_class,
+            usage,
+            health: Arc::default(),
+            counted,
+        }
     }
 
     /// Uses another client of the same backend from the next request on.
