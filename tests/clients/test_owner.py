@@ -8,7 +8,7 @@ import pytest
 
 from postgres import Postgres, programs
 from support import ACCESS, GATEWAY, SECRET
-from test_postgres import metric, shared
+from test_postgres import FAKE_TIME, metric, shared
 from test_tiers import BLOB, client, files, rule, run, settings, wait, wait_for_visits
 
 pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY), reason="plimsoll-gateway is not built")
@@ -176,3 +176,34 @@ def test_a_database_that_went_back_stops_moves_and_deletions(tmp_path):
             wait(lambda: metric(server, "owns_tiers") == 1, "the gateway does not take over again")
             for key in ("old", "new"):
                 assert s3.get_object(Bucket="bucket", Key=key)["Body"].read() == key[:1].encode() * BLOB
+
+
+@pytest.mark.skipif(not FAKE_TIME, reason="faketime is missing")
+@pytest.mark.parametrize("offset", ["+40d", "-1d"])
+def test_a_wrong_clock_at_the_start_expires_nothing(tmp_path, offset):
+    """A catalog in a directory: no clock contradicts the machine, but the catalog was used at another time."""
+    path = settings(tmp_path, retain="1h")
+    rule = {"ID": "old", "Status": "Enabled", "Filter": {}, "Expiration": {"Days": 30}}
+    with run(path) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="bucket")
+        for key in ("kept", "deleted"):
+            s3.put_object(Bucket="bucket", Key=key, Body=b"x" * BLOB)
+        s3.put_bucket_lifecycle_configuration(Bucket="bucket", LifecycleConfiguration={"Rules": [rule]})
+        s3.delete_object(Bucket="bucket", Key="deleted")
+        # The first record of the position has the time.
+        wait(lambda: json.loads((tmp_path / "hot" / "plimsoll-owner.json").read_text())["position"] > 0, "no record")
+    before = files(tmp_path, "hot")
+    log = tmp_path / "log"
+    environment = dict(os.environ, PLIMSOLL_ACCESS_KEY=ACCESS, PLIMSOLL_SECRET_KEY=SECRET)
+    with open(log, "w") as file:
+        command = ["env", f"LD_PRELOAD={FAKE_TIME[0]}", f"FAKETIME={offset}", GATEWAY, "run", path, "--listen", "127.0.0.1:0", "--move-every", "50ms"]
+        wrong = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=file)
+        wait(lambda: "expires and deletes nothing" in log.read_text(), "the clock is trusted")
+        wrong.terminate()
+        wrong.wait()
+    assert files(tmp_path, "hot") == before
+    with run(path) as server:
+        s3 = client(server)
+        assert [o["Key"] for o in s3.list_objects_v2(Bucket="bucket")["Contents"]] == ["kept"]
+        s3.put_object(Bucket="bucket", Key="again", Body=b"x" * BLOB)

@@ -49,8 +49,8 @@ pub fn entropy() -> u64 {
     plimsoll_base::rng::entropy()
 }
 
-/// Waits for a future, at most for a time; `None` if it takes longer. Without a clock to wait for, as in simulations, it
-/// waits until the future is ready.
+/// Waits for a future, at most for a time; `None` if it takes longer. Without a clock to wait for, as in simulations,
+/// it waits until the future is ready.
 pub async fn in_time<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
     #[cfg(test)]
     if crate::simulation::time::now().is_some() {

@@ -5,6 +5,7 @@ pub mod deletion;
 mod leadership;
 mod lifecycle;
 pub mod retention;
+pub mod witness;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -144,6 +144,11 @@ pub fn verify(parts: &Parts, credentials: &Credentials, now_s: i64) -> Result<Pa
     match header(parts, "authorization") {
         Some(authorization) => verify_header(parts, authorization, query, credentials, now_s),
         None if query.contains("X-Amz-") => verify_presigned(parts, query, credentials, now_s),
+        None if presigns(query) => Err(ApiError::with(
+            ErrorCode::AccessDenied,
+            "URLs that are signed with signature version 2 are not accepted; sign them with version 4, in boto3 with \
+             Config(signature_version='s3v4')",
+        )),
         None => {
             Err(ApiError::with(ErrorCode::AccessDenied, "Anonymous access is forbidden for this operation"))
         }

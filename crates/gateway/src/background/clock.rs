@@ -7,7 +7,13 @@ use crate::catalog::{Catalog, CatalogError};
 use crate::object::Store;
 
 /// Milliseconds by which the clock of this machine may differ.
-const MOST_MS: u64 = 5000;
+pub const MOST_MS: u64 = 5000;
+
+/// Returns the milliseconds since the start of the machine, also while it sleeps.
+pub fn steady_ms() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    (time.tv_sec.max(0) as u64) * 1000 + (time.tv_nsec.max(0) as u64) / 1_000_000
+}
 
 /// A reading of the clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +37,8 @@ impl Reading {
     }
 }
 
-/// Reads the clocks. A catalog without a clock agrees with this machine. A change between right and wrong is logged.
+/// Reads the clocks. For a catalog without a clock, others are the witnesses. A change between right and wrong is
+/// logged.
 ///
 /// # Errors
 /// If the catalog does not answer.
@@ -40,15 +47,27 @@ pub fn read<C: Catalog>(store: &Store<C>) -> Result<Reading, CatalogError> {
     let shared_ms = store.catalog.clock_ms()?;
     let after_ms = now_ms();
     shared_ms.into_iter().for_each(set_shared_ms);
-    let reading = Reading::new(before_ms, shared_ms.unwrap_or(after_ms), after_ms);
+    let reading = match shared_ms {
+        Some(shared_ms) => Reading::new(before_ms, shared_ms, after_ms),
+        None => store.witnesses.read(after_ms, steady_ms()),
+    };
     store.clock_ahead_ms.store(reading.ahead_ms, Ordering::Relaxed);
     if store.has_wrong_clock.swap(!reading.is_right, Ordering::Relaxed) == reading.is_right {
         let seconds = reading.ahead_ms as f64 / 1000.0;
-        crate::log::warn(&match reading.is_right {
-            true => "the clock of this machine agrees with the database again".to_string(),
-            false => format!(
-                "the clock of this machine is {seconds:+.1} s from the database's clock; until it is right, this \
-                 gateway moves, expires and deletes nothing"
+        let nothing = "this gateway moves, expires and deletes nothing";
+        crate::log::warn(&match (reading.is_right, shared_ms, reading.ahead_ms) {
+            (true, ..) => "the clock of this machine is right again".to_string(),
+            (_, Some(_), _) => format!(
+                "the clock of this machine is {seconds:+.1} s from the database's clock; until it is right, {nothing}"
+            ),
+            (_, _, ahead_ms) if ahead_ms.unsigned_abs() > MOST_MS => format!(
+                "the clock of this machine is {seconds:+.1} s from the tiers' clocks or its own earlier time; until it \
+                 is right, {nothing}; if it is right, restart the gateway"
+            ),
+            _ => format!(
+                "the catalog was last used more than a day ago or in the future, by the clock of this machine; for a day, \
+                 or until the clock of a tier confirms the time, {nothing}; if the time is right, use \
+                 --accept-clock"
             ),
         });
     }

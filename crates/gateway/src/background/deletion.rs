@@ -170,8 +170,8 @@ async fn postpone<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Re
         .await
 }
 
-/// Returns the entries of a page whose bytes are not needed: no blob uses them, or the copy in use exists. Tiers that do
-/// not answer are added to `failed_tiers`, and the entries that need them are left out.
+/// Returns the entries of a page whose bytes are not needed: no blob uses them, or the copy in use exists. Tiers that
+/// do not answer are added to `failed_tiers`, and the entries that need them are left out.
 async fn with_copies<C: Catalog>(
     store: &Store<C>,
     page: Vec<Entry>,
@@ -218,9 +218,9 @@ async fn with_copies<C: Catalog>(
     Ok(found)
 }
 
-/// Removes the places of these entries from the rows of their blobs, in one transaction. Returns the entries whose bytes
-/// no row refers to any more. Before the deletion: a row that still named the bytes would send readers to bytes that are
-/// gone.
+/// Removes the places of these entries from the rows of their blobs, in one transaction. Returns the entries whose
+/// bytes no row refers to any more. Before the deletion: a row that still named the bytes would send readers to bytes
+/// that are gone.
 async fn take_free<C: Catalog>(
     store: &Store<C>,
     entries: Vec<Entry>,

@@ -172,8 +172,8 @@ impl Blobs {
         Ok(())
     }
 
-    /// Deletes the bytes at places of one tier, many with one request if the tier has such requests; missing ones are not
-    /// an error. Returns the places that have no bytes any more, and the first error.
+    /// Deletes the bytes at places of one tier, many with one request if the tier has such requests; missing ones are
+    /// not an error. Returns the places that have no bytes any more, and the first error.
     pub async fn delete_all(&self, tier: u16, places: &[Location]) -> (HashSet<Location>, Option<BlobError>) {
         let Some(found) = self.tiers.get(tier) else {
             return (HashSet::new(), Some(BlobError::NoTier(tier)));

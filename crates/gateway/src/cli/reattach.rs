@@ -82,7 +82,7 @@ fn next_identity(place: &StoreArguments, records: &BTreeMap<String, OwnerRecord>
         Some(digits) => id.copy_from_slice(&digits),
         None => return Err(place.fail(&format!("the record of tier {tier} has no id of a catalog"))),
     }
-    Ok(Identity { id, position: latest.position + 1 })
+    Ok(Identity { id, position: latest.position + 1, at_ms: 0 })
 }
 
 /// Returns the documents of the buckets, of the tier that has the most.

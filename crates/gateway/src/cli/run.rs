@@ -96,6 +96,9 @@ pub struct Arguments {
     /// Serve a catalog that is older than its tiers, and move and delete nothing until `reconcile` has run
     #[arg(long)]
     restored: bool,
+    /// Accept the time of this machine although the catalog was last used long ago, or in the future
+    #[arg(long)]
+    accept_clock: bool,
     /// Time between two searches for blobs to move
     #[arg(long, value_name = "TIME", default_value = "60s")]
     move_every: String,
@@ -253,6 +256,16 @@ fn work_settings(
     })
 }
 
+/// Returns true if the catalog is older than its tiers, and is served nevertheless.
+fn is_older(arguments: &Arguments, opened: &Opened) -> Result<bool, Exit> {
+    let older = if arguments.restored { Older::Accepted } else { Older::Refused };
+    let found = ownership::check(&arguments.place, opened, older)?;
+    if let Some(error) = &found {
+        note(&format!("moves and deletes nothing: {error}"));
+    }
+    Ok(found.is_some())
+}
+
 /// Serves until SIGINT or SIGTERM.
 ///
 /// # Errors
@@ -278,11 +291,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     })?;
     let address = listener.local_addr().map_err(Exit::store)?;
     let opened = place.open(catalog_settings)?;
-    let older = if arguments.restored { Older::Accepted } else { Older::Refused };
-    let is_older = ownership::check(place, &opened, older)?;
-    if let Some(error) = &is_older {
-        note(&format!("moves and deletes nothing: {error}"));
-    }
+    let is_older = is_older(arguments, &opened)?;
     let reload_tiers = opened.reload_tiers();
     let Opened { catalog, mut bodies, rules, reads_file, recovery, .. } = opened;
     if let Some(retain_ms) = retain_ms {
@@ -291,7 +300,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     report(&recovery);
     let tariffs = rules.tariffs.clone();
     let mut work = work_settings(arguments, rules, reads_file.clone())?;
-    work.is_idle |= is_older.is_some();
+    work.is_idle |= is_older;
     let requests = Arc::new(RequestMetrics::default());
     let observers = observers(arguments, &requests)?;
     let settings = server_settings(arguments, catalog.is_shared(), bodies.write_tiers.len());
@@ -299,6 +308,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let reads = bodies.reads.clone();
     let store = Store::open(Arc::clone(&catalog), bodies, Arc::clone(&shared.memory));
     let store = Arc::new(store.map_err(|e| place.fail(&e))?);
+    if arguments.accept_clock {
+        store.witnesses.accept();
+    }
     if let (Some(address), Some(survey)) = (&arguments.metrics_listen, &work.survey) {
         let bound = metrics::serve(address, &requests, &store, survey, tariffs).map_err(|e| {
             Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))

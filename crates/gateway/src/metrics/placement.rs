@@ -186,7 +186,8 @@ impl Collector for PlacementMetrics {
         let leads = f64::from(self.store.is_leader());
         gauge(encoder, "leader", "1 if this gateway moves and deletes objects", leads)?;
         let ahead_s = self.store.clock_ahead_ms.load(Ordering::Relaxed) as f64 / 1000.0;
-        let help = "Seconds by which the clock of this machine is ahead of the database's clock";
+        let help =
+            "Seconds by which the clock of this machine is ahead of the database's or the tiers' clock";
         gauge(encoder, "clock_ahead_seconds", help, ahead_s)?;
         let owns = f64::from(self.store.owns_tiers.load(Ordering::Relaxed));
         let help = "0 if a tier belongs to another catalog, or has seen a later state of this one";

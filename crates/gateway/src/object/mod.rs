@@ -38,6 +38,7 @@ pub use self::buckets::{Bucket, Document};
 use self::error::{TransactionError, unavailable};
 use self::reads::Reads;
 use crate::ambient::{set_shared_ms, shared_now_ms};
+use crate::background::witness::Witnesses;
 use crate::body::blob::Blobs;
 use crate::catalog::{Catalog, CatalogError, Transaction};
 use crate::guard::{self, Guard};
@@ -88,6 +89,8 @@ pub struct Store<C> {
     pub clock_ahead_ms: AtomicI64,
     /// True if the clocks differ too much.
     pub has_wrong_clock: AtomicBool,
+    /// Witnesses of the time, if the catalog has no clock.
+    pub witnesses: Witnesses,
     /// False if a tier belongs to another catalog, or has seen a later state of this one.
     pub owns_tiers: AtomicBool,
     /// Number of transactions that this process has committed.
@@ -123,6 +126,7 @@ impl<C: Catalog> Store<C> {
             leads,
             clock_ahead_ms,
             has_wrong_clock,
+            witnesses: Witnesses::default(),
             owns_tiers: AtomicBool::new(true),
             transactions: AtomicU64::new(0),
         })

@@ -176,7 +176,7 @@ mod tests {
     async fn a_tier_follows_its_catalog_and_refuses_others_and_older_states() {
         let world = World::new(1, 0).await;
         let tier = world.store.blobs.tiers().get(0).unwrap().clone();
-        let at = |id, position| Identity { id: [id; 16], position };
+        let at = |id, position| Identity { id: [id; 16], position, at_ms: 0 };
         assert!(matches!(inspect(&tier, &at(1, 0)).await, Ok(Claim::Free)));
         take_free(&tier, &at(1, 0)).await.unwrap();
         take_free(&tier, &at(1, 0)).await.unwrap();

@@ -1,15 +1,19 @@
 //! Announces the position of the catalog to its tiers, while this process works in the background.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
+use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::net::encode::hex;
 use plimsoll_server::error::{ApiError, ErrorCode};
 
 use super::buckets::{self, BucketDocuments};
 use super::claim::{Claim, ClaimError, copied, inspect, refused, take};
-use super::record::Found;
+use super::record::{self, Found};
 use super::{Identity, of_transaction, put};
+use crate::ambient::now_ms;
+use crate::background::clock::{self, steady_ms};
 use crate::background::pause;
 use crate::body::blob::new_name;
 use crate::catalog::Catalog;
@@ -25,8 +29,31 @@ pub struct Keeper {
     writer: String,
     /// Number of transactions of this process at the last announcement; `None` before the first one.
     announced: Option<u64>,
+    /// Monotonic time of the last announcement.
+    announced_ns: u64,
     /// Documents of the buckets that all tiers have.
     buckets: String,
+}
+
+/// Asks the tiers that are not directories when their records were written, which was in a range of steady times in
+/// milliseconds. If the catalog has a clock, that clock counts. Of several tiers, the one that agrees most with this
+/// machine counts: a single wrong clock must not stop the work.
+async fn ask_the_time<C: Catalog>(store: &Store<C>, written: Range<u64>) {
+    if !matches!(store.catalog.clock_ms(), Ok(None)) {
+        return;
+    }
+    let duration_ms = written.end - written.start;
+    let steady = written.start + duration_ms / 2;
+    let mut best: Option<(u64, u64)> = None;
+    for (_, tier) in store.blobs.tiers().iter().filter(|(_, tier)| tier.directory.is_none()) {
+        let Ok(Some(tier_ms)) = record::written_ms(&*tier.uncounted()).await else { continue };
+        let own_ms = now_ms().saturating_sub(steady_ms() - steady);
+        let difference_ms = own_ms.abs_diff(tier_ms);
+        best = best.filter(|(least_ms, _)| *least_ms <= difference_ms).or(Some((difference_ms, tier_ms)));
+    }
+    if let Some((_, tier_ms)) = best {
+        store.witnesses.confirm(tier_ms, steady, duration_ms);
+    }
 }
 
 /// Reason why a position was not announced.
@@ -49,7 +76,7 @@ impl KeepError {
 
 impl Default for Keeper {
     fn default() -> Keeper {
-        Keeper { writer: hex(&new_name()), announced: None, buckets: String::new() }
+        Keeper { writer: hex(&new_name()), announced: None, announced_ns: 0, buckets: String::new() }
     }
 }
 
@@ -87,17 +114,21 @@ impl Keeper {
                 return Ok(Ok(known));
             }
             t.check_absent(keys::IDENTITY)?;
-            let new = Identity { id: new_name(), position: 0 };
+            let new = Identity { id: new_name(), position: 0, at_ms: 0 };
             put(t, new);
             Ok(Ok(new))
         });
         let known = known.await.map_err(KeepError::Catalog)?;
         let found = self.inspect(store, &known).await?;
+        let is_on_trial = store.witnesses.used_at(known.at_ms, now_ms(), steady_ms());
+        let is_right = clock::read(store).is_ok_and(|clock| clock.is_right);
         let advanced = store.transact_in(store.epoch(), 64, move |t| {
             if of_transaction(t)? != Some(known) {
                 return Ok(Err(ApiError::new(ErrorCode::OperationAborted)));
             }
-            let next = Identity { position: known.position + 1, ..known };
+            // A time that nothing confirms is not recorded: after a restart, it would look confirmed.
+            let at_ms = if is_on_trial || !is_right { known.at_ms } else { now_ms() };
+            let next = Identity { position: known.position + 1, at_ms, ..known };
             put(t, next);
             Ok(Ok(next))
         });
@@ -110,14 +141,18 @@ impl Keeper {
         }
         let tiers = store.blobs.tiers().iter().map(|(_, tier)| tier).zip(&found);
         let taken = tiers.map(|(tier, found)| take(tier, &identity, &self.writer, found.as_ref()));
+        let began_ms = steady_ms();
+        let taken = join_all(taken).await;
+        let written = began_ms..steady_ms();
         // A loss is more important than a tier without an answer.
-        let failed: Vec<_> =
-            join_all(taken).await.into_iter().filter_map(Result::err).map(KeepError::Claim).collect();
+        let failed: Vec<_> = taken.into_iter().filter_map(Result::err).map(KeepError::Claim).collect();
         let (lost, silent): (Vec<_>, Vec<_>) = failed.into_iter().partition(KeepError::is_loss);
         if let Some(error) = lost.into_iter().chain(silent).next() {
             return Err(error);
         }
         self.announced = Some(count);
+        self.announced_ns = now_ns();
+        ask_the_time(store, written).await;
         self.write_buckets(store, &identity).await
     }
 
@@ -180,7 +215,10 @@ impl Keeper {
     }
 
     fn is_due<C: Catalog>(&self, store: &Store<C>) -> bool {
-        store.catalog.is_shared() || self.announced != Some(store.transactions.load(Ordering::Relaxed))
+        let is_old = now_ns() - self.announced_ns >= 3600 * SECOND;
+        store.catalog.is_shared()
+            || is_old
+            || self.announced != Some(store.transactions.load(Ordering::Relaxed))
     }
 
     fn report<C: Catalog>(&self, store: &Store<C>, error: &KeepError) {

@@ -31,6 +31,8 @@ pub struct Identity {
     pub id: CatalogId,
     /// Number of times that the leader has announced changes.
     pub position: u64,
+    /// Unix time in milliseconds of the last announcement; 0 if it is unknown.
+    pub at_ms: u64,
 }
 
 impl Identity {
@@ -42,12 +44,15 @@ impl Identity {
     fn encode(self) -> Bytes {
         let mut out = self.id.to_vec();
         put_number(&mut out, self.position);
+        put_number(&mut out, self.at_ms);
         out.into()
     }
 
     fn decode(bytes: &[u8]) -> Option<Identity> {
         let mut reader = Reader(bytes);
-        Some(Identity { id: reader.array()?, position: reader.number()? })
+        let (id, position) = (reader.array()?, reader.number()?);
+        let at_ms = if reader.0.is_empty() { 0 } else { reader.number()? };
+        Some(Identity { id, position, at_ms })
     }
 }
 
@@ -82,7 +87,7 @@ pub async fn identify<C: Catalog>(catalog: &C) -> Result<Identity, CatalogError>
     if let Some(identity) = read(catalog)? {
         return Ok(identity);
     }
-    let found = Arc::new(Mutex::new(Identity { id: new_name(), position: 0 }));
+    let found = Arc::new(Mutex::new(Identity { id: new_name(), position: 0, at_ms: 0 }));
     let of_work = Arc::clone(&found);
     let work = Box::new(move |t: &mut dyn Transaction| {
         let mut found = of_work.lock().unwrap_or_else(PoisonError::into_inner);

@@ -89,6 +89,17 @@ pub async fn read(store: &dyn ObjectStore) -> Result<Option<Found>, RecordError>
     Ok(Some(Found { record, version }))
 }
 
+/// Returns the Unix time in milliseconds at which a tier says that its record was written; `None` if it has none.
+///
+/// # Errors
+/// If the tier fails.
+pub async fn written_ms(store: &dyn ObjectStore) -> Result<Option<u64>, RecordError> {
+    match in_time(store.head(&Path::from(NAME))).await {
+        Err(RecordError::Tier(Error::NotFound { .. })) => Ok(None),
+        meta => Ok(u64::try_from(meta?.last_modified.timestamp_millis()).ok()),
+    }
+}
+
 /// Writes the record of a tier if it is still as it was found. A tier without conditional writes does not check this.
 ///
 /// # Errors
@@ -129,7 +140,7 @@ mod tests {
             [(Arc::new(InMemory::new()), true), (Arc::new(local), false)];
         for (store, is_conditional) in stores {
             let record = |position| {
-                let identity = Identity { id: [7; 16], position };
+                let identity = Identity { id: [7; 16], position, at_ms: 0 };
                 OwnerRecord::new(&identity, "", Timestamp::from_second(1_790_000_000).unwrap())
             };
             assert!(read(&*store).await.unwrap().is_none());

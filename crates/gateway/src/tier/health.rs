@@ -1,4 +1,4 @@
-//! Whether a tier answers, and how long a read waits for it if another place has the same bytes.
+//! State of a tier as its reads find it, and the time that a read waits for it if another place has the same bytes.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
