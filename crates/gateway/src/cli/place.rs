@@ -92,6 +92,11 @@ impl StoreArguments {
         self.file.is_some()
     }
 
+    /// Returns the directory of the data; `None` if a file has the settings.
+    pub fn data(&self) -> Option<&Path> {
+        self.data.as_deref()
+    }
+
     /// Returns the argument, for messages.
     pub fn name(&self) -> String {
         match (&self.file, &self.data) {

@@ -150,9 +150,11 @@ fn take_over(
 /// # Errors
 /// Exit code 2 for invalid settings or a catalog with buckets, 3 if the catalog or a tier fails.
 pub fn recover(arguments: &RecoverArguments) -> Result<(), Exit> {
-    let place = &arguments.place;
+    let (place, name) = (&arguments.place, arguments.place.name());
+    if place.data().is_some_and(|data| !data.is_dir()) {
+        return Err(Exit::input(format!("{name}: there is no such directory")));
+    }
     let opened = place.open(Default::default())?;
-    let name = place.name();
     let all =
         buckets::BucketDocuments::of_catalog(&*opened.catalog, String::new()).map_err(|e| place.fail(&e))?;
     if !all.buckets.is_empty() {
@@ -165,7 +167,13 @@ pub fn recover(arguments: &RecoverArguments) -> Result<(), Exit> {
     let records = runtime()?.block_on(records(place, opened.bodies.blobs.tiers()))?;
     let identity = next_identity(place, &records)?;
     let attached = take_over(place, opened, identity, arguments.dry_run)?;
-    print(&attached, arguments.json, arguments.dry_run)
+    print(&attached, arguments.json, arguments.dry_run)?;
+    match arguments.json {
+        true => Ok(()),
+        false => {
+            say("objects that were in the catalog only, such as those of at most `inline` bytes, are lost\n")
+        }
+    }
 }
 
 /// Completes a catalog that is older than its tiers.

@@ -100,6 +100,16 @@ pub async fn written_ms(store: &dyn ObjectStore) -> Result<Option<u64>, RecordEr
     }
 }
 
+/// Returns true if a tier has no conditional writes.
+fn lacks_conditions(error: &Error) -> bool {
+    match error {
+        Error::NotImplemented { .. } | Error::NotSupported { .. } => true,
+        // The client keeps the answer of a server only as text.
+        Error::Generic { .. } => error.to_string().contains("501 Not Implemented"),
+        _ => false,
+    }
+}
+
 /// Writes the record of a tier if it is still as it was found. A tier without conditional writes does not check this.
 ///
 /// # Errors
@@ -113,9 +123,8 @@ pub async fn write(
     let (path, payload) = (Path::from(NAME), PutPayload::from(text));
     let mode = before.map_or(PutMode::Create, |found| PutMode::Update(found.version.clone()));
     match in_time(store.put_opts(&path, payload.clone(), mode.into())).await {
-        Err(RecordError::Tier(Error::NotImplemented { .. } | Error::NotSupported { .. })) => {
-            in_time(store.put(&path, payload)).await?;
-            Ok(())
+        Err(RecordError::Tier(error)) if lacks_conditions(&error) => {
+            in_time(store.put(&path, payload)).await.map(|_| ())
         }
         Err(RecordError::Tier(Error::AlreadyExists { .. } | Error::Precondition { .. })) => {
             Err(RecordError::Changed)
