@@ -15,6 +15,8 @@ pub enum Guard {
     SecondDelete,
     /// Garbage is kept for a time, for a catalog that is restored.
     Retention,
+    /// A source is deleted only if its copy exists.
+    Copy,
 }
 
 /// Returns true if a check is made, which is always so outside simulations.

@@ -188,6 +188,7 @@ async fn with_copies<C: Catalog>(
         }
         match copy_in_use(store, &entry.location, &entry.garbage).map_err(|e| unavailable(&e))? {
             None => found.push(entry),
+            Some(_) if !guard::is_made(Guard::Copy) => found.push(entry),
             Some(copy) if failed_tiers.contains(&copy.tier) => {}
             Some(copy) => copies.push((entry, copy)),
         }

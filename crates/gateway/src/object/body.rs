@@ -111,6 +111,11 @@ pub enum Part {
     Slice(Slice, Range<u64>),
 }
 
+/// Returns the error that counts after two places have failed: if one of them may have the bytes, they are not lost.
+fn worse(before: Option<BlobError>, now: BlobError) -> BlobError {
+    before.filter(|before| before.is_unavailable() && !now.is_unavailable()).unwrap_or(now)
+}
+
 /// An open blob.
 struct Open {
     name: keys::BlobName,
@@ -213,7 +218,7 @@ impl<C: Catalog> BodySource<C> {
                     } else {
                         failed.push(location);
                     }
-                    error = Some(problem);
+                    error = Some(worse(error, problem));
                 }
             }
         }
@@ -288,7 +293,7 @@ impl<C: Catalog> BodySource<C> {
                     } else {
                         failed.push(location);
                     }
-                    error = Some(problem);
+                    error = Some(worse(error, problem));
                 }
             }
         }
@@ -378,5 +383,21 @@ impl<C: Catalog> BodySource<C> {
 impl From<BodyError> for io::Error {
     fn from(error: BodyError) -> io::Error {
         io::Error::other(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression test: a read reported damage when one place had lost the bytes and the other did not answer.
+    #[test]
+    fn bytes_are_not_lost_while_a_place_may_have_them() {
+        let missing = || BlobError::Damaged { name: "blob".into(), offset: 0 };
+        let silent = || BlobError::Silent(Duration::from_secs(1));
+        assert!(worse(Some(silent()), missing()).is_unavailable());
+        assert!(worse(Some(missing()), silent()).is_unavailable());
+        assert!(!worse(Some(missing()), missing()).is_unavailable());
+        assert!(worse(None, silent()).is_unavailable());
     }
 }

@@ -113,7 +113,15 @@ impl SimulatedTier {
         block_on(listed.collect::<BTreeSet<_>>())
     }
 
-    fn store(&self, path: &Path, bytes: Bytes) {
+    /// Loses an object. Returns its bytes.
+    pub fn lose(&self, path: &Path) -> Bytes {
+        let bytes = block_on(async { self.objects.get(path).await.unwrap().bytes().await.unwrap() });
+        block_on(self.objects.delete(path)).unwrap();
+        bytes
+    }
+
+    /// Writes an object.
+    pub fn store(&self, path: &Path, bytes: Bytes) {
         block_on(self.objects.put(path, bytes.into())).unwrap();
     }
 

@@ -10,6 +10,7 @@ mod damage;
 mod disk;
 mod failing_disk;
 mod history;
+mod losses;
 mod moves;
 mod power_loss;
 mod process;

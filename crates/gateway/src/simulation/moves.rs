@@ -8,6 +8,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
+use bytes::Bytes;
 use object_store::ObjectStore;
 use plimsoll_server::config::acl::CannedAcl;
 use plimsoll_server::reserve::Memory;
@@ -23,7 +24,7 @@ use plimsoll_server::error::ErrorCode;
 use crate::background::{deletion, execute};
 use crate::body::blob::Blobs;
 use crate::body::cache::{Cache, CacheSettings};
-use crate::body::location::{BlobHead, State};
+use crate::body::location::{BlobHead, Location, State};
 use crate::catalog::Value;
 use crate::catalog::memory::MemoryCatalog;
 use crate::guard::Guard;
@@ -54,12 +55,12 @@ struct Backup {
 }
 
 /// Gateways, tiers and clients of one seed.
-struct World {
-    random: Random,
-    shared: Arc<Mutex<Shared>>,
+pub(super) struct World {
+    pub(super) random: Random,
+    pub(super) shared: Arc<Mutex<Shared>>,
     history: Arc<Mutex<History>>,
-    catalog: Arc<MemoryCatalog>,
-    tiers: [SimulatedTier; 2],
+    pub(super) catalog: Arc<MemoryCatalog>,
+    pub(super) tiers: [SimulatedTier; 2],
     gateways: Vec<Gateway>,
     rules: Rules,
     step: Arc<Mutex<u64>>,
@@ -67,6 +68,8 @@ struct World {
     retain_ms: u64,
     backup: Option<Backup>,
     is_restored: bool,
+    /// Copies of blobs that a tier has lost, with their bytes.
+    pub(super) lost: Vec<(Location, Bytes)>,
 }
 
 /// Executes a future to its end, while nothing else works.
@@ -120,7 +123,7 @@ impl World {
         let (history, step) = Default::default();
         let catalog = Arc::new(MemoryCatalog::shared());
         let retain_ms = if random.chance(50) { 2 * KEEP_MS } else { 0 };
-        let (gateways, backup, is_restored) = Default::default();
+        let (gateways, backup, is_restored, lost) = Default::default();
         let mut world = World {
             random,
             shared,
@@ -133,6 +136,7 @@ impl World {
             retain_ms,
             backup,
             is_restored,
+            lost,
         };
         let operator = world.store(User::Operator);
         let new = NewBucket { region: "r", owner: "o", acl: CannedAcl::Private };
@@ -208,6 +212,9 @@ impl World {
     fn disturb(&mut self) {
         if self.retain_ms > 0 && self.random.chance(5) {
             self.back_up_or_restore();
+        }
+        if self.random.chance(5) {
+            self.lose_copy();
         }
         let index = self.random.below(self.gateways.len() as u64) as usize;
         match self.random.below(100) {
@@ -322,6 +329,7 @@ impl World {
     fn settle(&mut self) -> Result<(), String> {
         self.gateways.clear();
         lock(&self.shared).faults = Faults::default();
+        self.repair();
         let quiet = Rules { packing: Packing { file_size: 500, ..Packing::default() }, ..Rules::default() };
         let store = self.store(User::Gateway);
         // Late writes land, sessions and windows end, and bytes are deleted twice.
@@ -469,6 +477,7 @@ fn every_guard_is_needed() {
         Guard::RollbackWindow,
         Guard::SecondDelete,
         Guard::Retention,
+        Guard::Copy,
     ] {
         let found = first_violation(10_000, Some(guard));
         let (seed, violation) =
