@@ -1,5 +1,5 @@
-//! Witnesses of the time, if the catalog has no clock of its own: the clocks of the tiers, the steady clock of the
-//! machine, and the time at which the catalog was last used.
+//! Checks the clock of this machine if the catalog has no clock: it must agree with the clocks of the tiers, with the
+//! steady clock of the machine, and with the time at which the catalog was last used.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 

@@ -120,7 +120,9 @@ impl Keeper {
         });
         let known = known.await.map_err(KeepError::Catalog)?;
         let found = self.inspect(store, &known).await?;
-        let is_on_trial = store.witnesses.used_at(known.at_ms, now_ms(), steady_ms());
+        // Later, the witnesses of this process know more than the last use.
+        let is_on_trial =
+            self.announced.is_none() && store.witnesses.used_at(known.at_ms, now_ms(), steady_ms());
         let is_right = clock::read(store).is_ok_and(|clock| clock.is_right);
         let advanced = store.transact_in(store.epoch(), 64, move |t| {
             if of_transaction(t)? != Some(known) {

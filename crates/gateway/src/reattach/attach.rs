@@ -14,6 +14,7 @@ use crate::ambient::shared_now_ms;
 use crate::body::location::{BlobHead, BlobName, Garbage, Location, ObjectName, Reason, State};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value, unless_in_doubt};
+use crate::lease::is_alive;
 use crate::object::live::{self, Live};
 use crate::object::row::{Body, Head};
 use crate::object::version::{ObjectAddress, head_of};
@@ -169,12 +170,16 @@ fn is_known(t: &mut dyn Transaction, work: &Work, version: &FoundVersion) -> Res
         let head = BlobHead::decode(&row.head);
         let is_kept =
             |head: &BlobHead| head.locations.iter().any(|place| work.garbage.unfinished.contains_key(place));
-        let is_fresh = head.is_some_and(|head| match head.state {
-            State::Pending => true,
-            // The end of an earlier call is missing.
-            State::Complete => is_open,
-            State::Discarded => is_kept(&head),
-        });
+        let is_fresh = match head {
+            None => false,
+            Some(head) => match head.state {
+                // A gateway that runs may be about to complete it.
+                State::Pending => !t.is_shared() || !is_alive(t, head.version, shared_now_ms())?,
+                // The end of an earlier call is missing.
+                State::Complete => is_open,
+                State::Discarded => is_kept(&head),
+            },
+        };
         if !is_fresh {
             return Ok(true);
         }
