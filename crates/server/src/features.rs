@@ -15,4 +15,6 @@ pub struct Features {
     pub acls: bool,
     /// Directory buckets and their sessions.
     pub directory_buckets: bool,
+    /// Storage classes of objects other than the default one.
+    pub storage_classes: bool,
 }

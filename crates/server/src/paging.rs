@@ -106,6 +106,7 @@ mod tests {
                 version: "null".into(),
                 latest: true,
                 marker: false,
+                storage_class: None,
             }))
         }
     }

@@ -4,6 +4,7 @@
 //! unfinished uploads. Bodies are streams in both directions.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue};
 
@@ -122,6 +123,8 @@ pub struct ObjectInfo {
     pub acl: CannedAcl,
     /// Id of the upload that created the object, so that a repeated completion succeeds; `None` for other objects.
     pub upload_id: Option<String>,
+    /// Storage class; `None` for the default class of the bucket.
+    pub storage_class: Option<Arc<str>>,
 }
 
 impl ObjectInfo {
@@ -144,6 +147,8 @@ pub struct NewObject {
     pub checksum: Option<Algorithm>,
     /// Conditions on the existing object.
     pub conditions: WriteConditions,
+    /// Storage class that the client requests; `None` for the default class of the bucket.
+    pub storage_class: Option<String>,
 }
 
 /// Properties of a bucket that is about to be created.
@@ -211,6 +216,8 @@ pub struct Listed {
     pub latest: bool,
     /// True for a delete marker.
     pub marker: bool,
+    /// Storage class; `None` for the default class of the bucket.
+    pub storage_class: Option<Arc<str>>,
 }
 
 /// One page of a listing, whose size limits the number of keys and common prefixes together.
@@ -345,6 +352,9 @@ pub trait ObjectService: Send + Sync + 'static {
 
     /// Reads `body` to its end and stores an object if the body is valid and the conditions hold. The write and the
     /// check of the conditions are one atomic step.
+    ///
+    /// # Errors
+    /// Returns `InvalidStorageClass` for a storage class that the service does not have.
     async fn put(
         &self,
         bucket: &Self::Bucket,

@@ -46,7 +46,7 @@ impl AdoptionError {
         match self {
             AdoptionError::Store(_) => true,
             AdoptionError::Blob(error) => !error.is_full(),
-            AdoptionError::Body(BodyError::Blob(error)) => !error.is_unavailable(),
+            AdoptionError::Body(BodyError::Blob { error, .. }) => !error.is_unavailable(),
             AdoptionError::Body(BodyError::Unknown(_)) => true,
             AdoptionError::Body(BodyError::Catalog(_))
             | AdoptionError::Catalog(_)

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -23,7 +24,7 @@ use super::read_memory::ReadMemory;
 use super::reader::BlobReader;
 use super::slices::SliceReader;
 use super::trailer::Description;
-use crate::ambient::{entropy, wall_now};
+use crate::ambient::{entropy, in_time, wall_now};
 use crate::body::location::Location;
 use crate::object::keys::BlobName;
 use crate::tier::{Tier, Tiers};
@@ -73,12 +74,31 @@ pub struct Blobs {
 
 /// One of the places of a blob that is being written.
 struct BlobCopy {
-    store: Arc<dyn ObjectStore>,
+    tier: Tier,
     path: Path,
     attributes: Attributes,
     /// Upload in parts; `None` until the first part is complete.
     upload: Option<Box<dyn MultipartUpload>>,
     in_flight: Option<tokio::task::JoinHandle<object_store::Result<()>>>,
+}
+
+impl BlobCopy {
+    /// Returns the result of a request, and records whether the tier has taken it.
+    fn checked<T>(&self, result: object_store::Result<T>) -> Result<T, BlobError> {
+        match result {
+            Ok(answer) => {
+                self.tier.health.recover();
+                Ok(answer)
+            }
+            Err(error) => {
+                let error = BlobError::Write { tier: self.tier.name.clone(), error };
+                if !error.is_full() {
+                    self.tier.health.fail();
+                }
+                Err(error)
+            }
+        }
+    }
 }
 
 /// A blob that is being written to one place or to several.
@@ -89,6 +109,8 @@ pub struct BlobWriter {
     pieces: Pieces,
     crcs: ChunkCrcs,
     size: u64,
+    /// Time in which a tier must take a blob of one request; `None` if its client decides.
+    patience: Option<Duration>,
 }
 
 impl Blobs {
@@ -139,16 +161,23 @@ impl Blobs {
         for location in locations {
             let tier = self.tier(location)?;
             part = part.max(self.part_bytes(location.tier) as usize);
-            let (store, path) = (Arc::clone(&tier.store), location.path());
+            let (tier, path) = (tier.clone(), location.path());
             let attributes = tier
                 .attributes()
                 .into_iter()
                 .chain(attributes)
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect();
-            targets.push(BlobCopy { store, path, attributes, upload: None, in_flight: None });
+            targets.push(BlobCopy { tier, path, attributes, upload: None, in_flight: None });
         }
-        Ok(BlobWriter { targets, part, pieces: Pieces::default(), crcs: ChunkCrcs::default(), size: 0 })
+        Ok(BlobWriter {
+            targets,
+            part,
+            pieces: Pieces::default(),
+            crcs: ChunkCrcs::default(),
+            size: 0,
+            patience: None,
+        })
     }
 
     /// Deletes the bytes at a place; missing ones are not an error.
@@ -272,6 +301,12 @@ impl Blobs {
     }
 }
 
+/// Returns the error for a tier that has not answered in time.
+fn silent(time: Duration) -> object_store::Error {
+    let source = format!("no answer in {} s", time.as_secs()).into();
+    object_store::Error::Generic { store: "tier", source }
+}
+
 /// Returns the size of a written blob in bytes and its checksums, of which each chunk has one.
 fn checked(size: u64, crcs: Vec<u32>) -> (u64, Vec<u32>) {
     let (chunks, count) = (size.div_ceil(CHUNK as u64), crcs.len() as u64);
@@ -306,6 +341,24 @@ impl BlobWriter {
         self.size
     }
 
+    /// Returns true if the blob with this many more bytes is written with one request to each place.
+    pub fn is_one_request(&self, more: usize) -> bool {
+        self.size + more as u64 <= self.part as u64
+    }
+
+    /// Finishes the blob like [`BlobWriter::finish`]. A tier that does not take a small blob in time has failed.
+    ///
+    /// # Errors
+    /// If the backend fails, or has not answered in time.
+    pub async fn finish_within(
+        mut self,
+        time: Option<Duration>,
+        object: Option<&Description>,
+    ) -> Result<(u64, Vec<u32>), BlobError> {
+        self.patience = time;
+        self.finish(object).await
+    }
+
     /// Returns the number of bytes that the writer may hold in memory.
     pub fn memory(&self) -> u64 {
         2 * self.part as u64
@@ -315,14 +368,13 @@ impl BlobWriter {
         self.wait().await?;
         let payload: PutPayload = self.pieces.take(PIECE).collect();
         for target in &mut self.targets {
-            let upload = match &mut target.upload {
-                Some(upload) => upload,
-                none => {
-                    let options = target.attributes.clone().into();
-                    none.insert(target.store.put_multipart_opts(&target.path, options).await?)
-                }
-            };
-            target.in_flight = Some(tokio::task::spawn(upload.put_part(payload.clone())));
+            if target.upload.is_none() {
+                let options = target.attributes.clone().into();
+                let begun = target.tier.store.put_multipart_opts(&target.path, options).await;
+                target.upload = Some(target.checked(begun)?);
+            }
+            let part = target.upload.as_mut().map(|upload| upload.put_part(payload.clone()));
+            target.in_flight = part.map(tokio::task::spawn);
         }
         Ok(())
     }
@@ -330,7 +382,8 @@ impl BlobWriter {
     async fn wait(&mut self) -> Result<(), BlobError> {
         for target in &mut self.targets {
             let Some(task) = target.in_flight.take() else { continue };
-            task.await.map_err(|e| BlobError::Io(std::io::Error::other(e)))??;
+            let sent = task.await.map_err(|e| BlobError::Io(std::io::Error::other(e)))?;
+            target.checked(sent)?;
         }
         Ok(())
     }
@@ -348,9 +401,15 @@ impl BlobWriter {
         }
         if !is_part && self.targets.iter().all(|target| target.upload.is_none()) {
             let payload: PutPayload = self.pieces.take(PIECE).collect();
-            let puts = self.targets.iter().map(|target| {
+            let patience = self.patience;
+            let puts = self.targets.iter().map(|target| async {
                 let options = target.attributes.clone().into();
-                target.store.put_opts(&target.path, payload.clone(), options)
+                let put = target.tier.store.put_opts(&target.path, payload.clone(), options);
+                let answer = match patience {
+                    None => put.await,
+                    Some(time) => in_time(time, put).await.unwrap_or_else(|| Err(silent(time))),
+                };
+                target.checked(answer)
             });
             try_join_all(puts).await?;
             return Ok((size, crcs));
@@ -364,7 +423,8 @@ impl BlobWriter {
             assert!(target.in_flight.is_none(), "the upload of {path} would end before its last part");
             assert!(target.upload.is_some(), "a blob would be complete without its copy at {path}");
             if let Some(upload) = &mut target.upload {
-                upload.complete().await?;
+                let completed = upload.complete().await;
+                target.checked(completed)?;
             }
         }
         Ok((size, crcs))

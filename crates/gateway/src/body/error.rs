@@ -10,6 +10,14 @@ pub enum BlobError {
     /// The backend failed.
     #[error("{0}")]
     Store(#[from] object_store::Error),
+    /// A tier has not taken the bytes of a new blob.
+    #[error("tier {tier}: {error}")]
+    Write {
+        /// Name of the tier.
+        tier: String,
+        /// Error of its backend.
+        error: object_store::Error,
+    },
     /// The bytes are not those that were written.
     #[error("blob {name} is damaged at offset {offset}")]
     Damaged {
@@ -34,7 +42,7 @@ impl BlobError {
     pub fn is_unavailable(&self) -> bool {
         match self {
             BlobError::Store(error) => !matches!(error, object_store::Error::NotFound { .. }),
-            BlobError::NoTier(_) | BlobError::Io(_) | BlobError::Silent(_) => true,
+            BlobError::Write { .. } | BlobError::NoTier(_) | BlobError::Io(_) | BlobError::Silent(_) => true,
             BlobError::Damaged { .. } => false,
         }
     }
@@ -52,7 +60,7 @@ impl BlobError {
     /// Returns true if the backend has no space left.
     pub fn is_full(&self) -> bool {
         let mut source: Option<&dyn std::error::Error> = match self {
-            BlobError::Store(error) => Some(error),
+            BlobError::Store(error) | BlobError::Write { error, .. } => Some(error),
             BlobError::Io(error) => Some(error),
             BlobError::Damaged { .. } | BlobError::NoTier(_) | BlobError::Silent(_) => None,
         };

@@ -74,6 +74,14 @@ impl Catalog for AnyCatalog {
         }
     }
 
+    fn get_all(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Row>>, CatalogError> {
+        match self {
+            AnyCatalog::Embedded(catalog) => catalog.get_all(keys),
+            AnyCatalog::Postgres(catalog) => catalog.get_all(keys),
+            AnyCatalog::Memory(catalog) => catalog.get_all(keys),
+        }
+    }
+
     fn properties(&self, key: &[u8], row: &Row) -> Result<Bytes, CatalogError> {
         match self {
             AnyCatalog::Embedded(catalog) => catalog.properties(key, row),

@@ -201,6 +201,14 @@ pub trait Catalog: Send + Sync + 'static {
     /// If the catalog cannot be read.
     fn get(&self, key: &[u8]) -> Result<Option<Row>, CatalogError>;
 
+    /// Returns the rows of several keys, in their order.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    fn get_all(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Row>>, CatalogError> {
+        keys.iter().map(|key| self.get(key)).collect()
+    }
+
     /// Returns the properties of a row.
     ///
     /// # Errors

@@ -24,6 +24,7 @@ use crate::config::{CatalogPlace, Config, DayLimits, MAX_INLINE, PackRule, RETAI
 use crate::log::note;
 use crate::mover::rules::{Packing, Rule, Rules};
 use crate::object::Bodies;
+use crate::object::placement::Placement;
 use crate::object::reads::Reads;
 use crate::pricing::{Gate, TierPrices, of_tier};
 use crate::tier::TierTable;
@@ -261,15 +262,23 @@ impl StoreArguments {
         let tier = |(name, backend): (&String, &Backend)| (numbers[name], Tier::new(name, backend.clone()));
         let tiers = stores.iter().map(tier).collect();
         let classes = config.tiers.iter().flat_map(|(name, table)| {
-            table.lifecycle_classes.iter().map(|class| (class.clone(), numbers[name]))
+            let classes = table.lifecycle_classes.iter().chain(&table.storage_class);
+            classes.map(|class| (class.clone(), numbers[name]))
         });
         let classes = classes.collect();
+        let class_names = config.tiers.iter().filter_map(|(name, table)| {
+            table.storage_class.as_deref().map(|class| (numbers[name], Arc::from(class)))
+        });
         let reads_file = config.reads_file();
         let reads = reads_file.as_ref().map(|path| Arc::new(Reads::load(path)));
         let bodies = Bodies {
             blobs: Blobs::new(Tiers::new(tiers), cache),
-            write_tiers: config.write.iter().map(|name| numbers[name]).collect(),
-            inline: config.inline,
+            write: Placement {
+                tiers: config.write.iter().map(|name| numbers[name]).collect(),
+                fallback: config.fallback.as_ref().map(|name| numbers[name]),
+                inline: config.inline,
+            },
+            class_names: class_names.collect(),
             reads,
             classes,
             retain_ms: config.retain_ms,
@@ -395,6 +404,7 @@ fn of_directory(catalog: &CatalogPlace) -> Config {
         catalog: catalog.clone(),
         tiers: BTreeMap::from([(BLOBS.to_string(), tier)]),
         write: vec![BLOBS.to_string()],
+        fallback: None,
         inline: MAX_INLINE,
         moves: Vec::new(),
         pack: None,

@@ -303,7 +303,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     work.is_idle |= is_older;
     let requests = Arc::new(RequestMetrics::default());
     let observers = observers(arguments, &requests)?;
-    let settings = server_settings(arguments, catalog.is_shared(), bodies.write_tiers.len());
+    let settings = server_settings(arguments, catalog.is_shared(), bodies.write.tiers.len());
     let shared = Shared::new(Parts { settings, accounts, tls, timing_log: None, observers });
     let reads = bodies.reads.clone();
     let store = Store::open(Arc::clone(&catalog), bodies, Arc::clone(&shared.memory));

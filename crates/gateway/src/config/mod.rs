@@ -101,6 +101,8 @@ pub struct Config {
     pub tiers: BTreeMap<String, TierTable>,
     /// Names of the tiers that a blob is written to before the write is acknowledged.
     pub write: Vec<String>,
+    /// Name of the tier that replaces one of these while it does not answer; `None` if writes then fail.
+    pub fallback: Option<String>,
     /// Largest body in bytes that stays in the catalog.
     pub inline: u64,
     /// Rules of moves; the first one that applies to a blob wins.
@@ -213,12 +215,7 @@ fn resolve(file: File) -> Result<Config, String> {
         if name.is_empty() || name.len() > 64 || !name.chars().all(is_name) {
             return Err(format!("tier.{name}: a name has 1 to 64 letters, digits, - and _"));
         }
-        for class in &tier.lifecycle_classes {
-            let others = file.tier.iter().filter(|(other, _)| *other != name);
-            if class.is_empty() || others.clone().any(|(_, other)| other.lifecycle_classes.contains(class)) {
-                return Err(format!("tier.{name}: lifecycle_classes: '{class}' must belong to one tier"));
-            }
-        }
+        check_classes(name, tier, &file.tier)?;
         check_credentials(tier).map_err(|e| format!("tier.{name}: {e}"))?;
     }
     let write = match file.write.tier {
@@ -229,6 +226,13 @@ fn resolve(file: File) -> Result<Config, String> {
     let is_repeated = write.iter().enumerate().any(|(index, name)| write[..index].contains(name));
     if write.is_empty() || is_repeated {
         return Err("write.tier: name one tier, or several different ones".into());
+    }
+    let fallback = file.write.fallback;
+    if let Some(name) = &fallback {
+        check("write.fallback", name)?;
+        if write == [name.clone()] {
+            return Err("write.fallback: name another tier than write.tier".into());
+        }
     }
     let inline = parse_size(&file.write.inline).map_err(|e| format!("write.inline: {e}"))?;
     if inline > MAX_INLINE {
@@ -263,7 +267,29 @@ fn resolve(file: File) -> Result<Config, String> {
         return Err("reads_per_day needs a catalog in a directory".into());
     }
     let retain_ms = parse_time_ms(&file.retain.deleted).map_err(|e| format!("retain.deleted: {e}"))?;
-    Ok(Config { catalog, tiers, write, inline, moves, pack, cache, prices, budget, retain_ms })
+    Ok(Config { catalog, tiers, write, fallback, inline, moves, pack, cache, prices, budget, retain_ms })
+}
+
+/// Returns an error if a storage class of a tier also belongs to another one, or is not the name of a class.
+fn check_classes(name: &str, tier: &TierTable, all: &BTreeMap<String, TierTable>) -> Result<(), String> {
+    let is_name = |class: &str| {
+        (1..=64).contains(&class.len())
+            && class.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+    };
+    let fields = tier.lifecycle_classes.iter().map(|class| ("lifecycle_classes", class));
+    for (field, class) in fields.chain(tier.storage_class.iter().map(|class| ("storage_class", class))) {
+        if !is_name(class) {
+            return Err(format!("tier.{name}: {field}: '{class}': use capitals, digits and _"));
+        }
+        let mut others = all.iter().filter(|(other, _)| *other != name);
+        let has_it = |other: &TierTable| {
+            other.lifecycle_classes.contains(class) || other.storage_class.as_ref() == Some(class)
+        };
+        if others.any(|(_, other)| has_it(other)) {
+            return Err(format!("tier.{name}: {field}: '{class}' must belong to one tier"));
+        }
+    }
+    Ok(())
 }
 
 /// Returns an error if the places of a tier's credentials contradict each other.

@@ -77,6 +77,7 @@ pub enum OneOrMany {
 #[serde(deny_unknown_fields)]
 pub struct WriteTable {
     pub tier: OneOrMany,
+    pub fallback: Option<String>,
     #[serde(default = "default_inline")]
     pub inline: String,
 }

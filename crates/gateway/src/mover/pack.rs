@@ -181,13 +181,13 @@ async fn read<C: Catalog>(
     }
     let body = match store.collect(&head, value.body, Vec::new()).await {
         Ok(body) => body,
-        Err(BodyError::Blob(error @ BlobError::Damaged { .. })) => {
+        Err(BodyError::Blob { error: error @ BlobError::Damaged { .. }, .. }) => {
             crate::log::warn(&format!("{}/{} is not packed: {error}", candidate.bucket, candidate.key));
             return Ok(None);
         }
         Err(BodyError::Unknown(_)) => return Ok(None),
         Err(BodyError::Catalog(error)) => return Err(error.into()),
-        Err(BodyError::Blob(error)) => return Err(error.into()),
+        Err(BodyError::Blob { error, .. }) => return Err(error.into()),
     };
     Ok((body.len() as u64 == head.size).then_some((head, properties, body)))
 }

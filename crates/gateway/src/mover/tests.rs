@@ -26,6 +26,7 @@ use crate::object::Bodies;
 use crate::object::Store;
 use crate::object::keys;
 use crate::object::keys::BlobName;
+use crate::object::placement::Placement;
 use crate::tier::{Backend, Tier, Tiers};
 use std::ops::Bound;
 
@@ -49,8 +50,8 @@ impl World {
         let blobs = Blobs::new(Tiers::new(BTreeMap::from([(0, tier(0)), (1, tier(1))])), cache);
         let bodies = Bodies {
             blobs,
-            write_tiers: vec![0],
-            inline: 0,
+            write: Placement::one(0, 0),
+            class_names: BTreeMap::new(),
             reads: None,
             classes: BTreeMap::new(),
             retain_ms: 0,

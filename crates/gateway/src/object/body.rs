@@ -32,9 +32,14 @@ pub enum BodyError {
     /// The catalog has no row of the blob.
     #[error("blob {0} is not in the catalog")]
     Unknown(String),
-    /// The bytes cannot be read from any of their places. This is the error of the last one.
-    #[error("{0}")]
-    Blob(#[from] BlobError),
+    /// The bytes cannot be read from any of their places. This is the error that counts.
+    #[error("tier {tier}: {error}")]
+    Blob {
+        /// Name of the tier of the place.
+        tier: String,
+        /// Error of the place.
+        error: BlobError,
+    },
 }
 
 fn unknown(name: &keys::BlobName) -> BodyError {
@@ -111,9 +116,21 @@ pub enum Part {
     Slice(Slice, Range<u64>),
 }
 
+/// A place that has failed: the name of its tier, and its error.
+struct FailedPlace {
+    tier: String,
+    error: BlobError,
+}
+
+impl From<FailedPlace> for BodyError {
+    fn from(FailedPlace { tier, error }: FailedPlace) -> BodyError {
+        BodyError::Blob { tier, error }
+    }
+}
+
 /// Returns the error that counts after two places have failed: if one of them may have the bytes, they are not lost.
-fn worse(before: Option<BlobError>, now: BlobError) -> BlobError {
-    before.filter(|before| before.is_unavailable() && !now.is_unavailable()).unwrap_or(now)
+fn worse(before: Option<FailedPlace>, now: FailedPlace) -> FailedPlace {
+    before.filter(|before| before.error.is_unavailable() && !now.error.is_unavailable()).unwrap_or(now)
 }
 
 /// An open blob.
@@ -195,13 +212,13 @@ impl<C: Catalog> BodySource<C> {
         size: u64,
         range: Range<u64>,
         mut failed: Vec<Location>,
-        mut error: Option<BlobError>,
+        mut error: Option<FailedPlace>,
     ) -> Result<Open, BodyError> {
         let mut slow = Vec::new();
         loop {
             let (head, crcs) = find_blob(&*self.catalog, &name)?;
             let Some((location, patience)) = self.choose(&head, &failed, &mut slow) else {
-                return Err(error.map_or_else(|| unknown(&name), BodyError::Blob));
+                return Err(error.map_or_else(|| unknown(&name), BodyError::from));
             };
             let opened = self.blobs.open(&location, size, crcs, range.clone());
             match self.watch(&location, patience, opened).await {
@@ -212,13 +229,13 @@ impl<C: Catalog> BodySource<C> {
                     return Ok(Open { name, size, began, left: range, reader, location, failed, has_other });
                 }
                 Err(problem) => {
-                    self.report(&location, &problem);
-                    if problem.is_silence() {
+                    let is_silence = problem.is_silence();
+                    error = Some(worse(error, self.report(&location, problem)));
+                    if is_silence {
                         slow.push(location);
                     } else {
                         failed.push(location);
                     }
-                    error = Some(worse(error, problem));
                 }
             }
         }
@@ -282,18 +299,18 @@ impl<C: Catalog> BodySource<C> {
         loop {
             let (head, size) = find_pack_file(&*self.catalog, &slice.pack_file)?;
             let Some((location, patience)) = self.choose(&head, &failed, &mut slow) else {
-                return Err(error.map_or_else(|| unknown(&slice.pack_file), BodyError::Blob));
+                return Err(error.map_or_else(|| unknown(&slice.pack_file), BodyError::from));
             };
             match self.watch(&location, patience, self.blobs.read_slice(&location, size, slice)).await {
                 Ok(body) => return Ok(body),
                 Err(problem) => {
-                    self.report(&location, &problem);
-                    if problem.is_silence() {
+                    let is_silence = problem.is_silence();
+                    error = Some(worse(error, self.report(&location, problem)));
+                    if is_silence {
                         slow.push(location);
                     } else {
                         failed.push(location);
                     }
-                    error = Some(worse(error, problem));
                 }
             }
         }
@@ -306,9 +323,11 @@ impl<C: Catalog> BodySource<C> {
         Ok(self.catalog.value(&stored.key, &row)?.body)
     }
 
-    fn report(&self, location: &Location, error: &BlobError) {
-        let tier = self.blobs.tiers().get(location.tier).map_or("?", |tier| &tier.name);
+    fn report(&self, location: &Location, error: BlobError) -> FailedPlace {
+        let name = self.blobs.tiers().get(location.tier).map(|tier| tier.name.clone());
+        let tier = name.unwrap_or_else(|| format!("number {}", location.tier));
         crate::log::warn(&format!("tier {tier}: {error}"));
+        FailedPlace { tier, error }
     }
 
     /// Returns the next bytes; `None` at the end.
@@ -335,9 +354,10 @@ impl<C: Catalog> BodySource<C> {
                     Err(error) => {
                         // Blobs are immutable, so another place has the rest of the same bytes. A place that has
                         // delivered some may have ended a long response, and is asked for the rest.
-                        self.report(&open.location, &error);
+                        let is_unavailable = error.is_unavailable();
+                        let error = self.report(&open.location, error);
                         let tier = self.blobs.tiers().get(open.location.tier);
-                        if let Some(tier) = tier.filter(|_| error.is_unavailable()) {
+                        if let Some(tier) = tier.filter(|_| is_unavailable) {
                             tier.health.fail();
                         }
                         if open.left.start == open.began {
@@ -393,11 +413,12 @@ mod tests {
     /// Regression test: a read reported damage when one place had lost the bytes and the other did not answer.
     #[test]
     fn bytes_are_not_lost_while_a_place_may_have_them() {
-        let missing = || BlobError::Damaged { name: "blob".into(), offset: 0 };
-        let silent = || BlobError::Silent(Duration::from_secs(1));
-        assert!(worse(Some(silent()), missing()).is_unavailable());
-        assert!(worse(Some(missing()), silent()).is_unavailable());
-        assert!(!worse(Some(missing()), missing()).is_unavailable());
-        assert!(worse(None, silent()).is_unavailable());
+        let failed = |error| FailedPlace { tier: "cold".into(), error };
+        let missing = || failed(BlobError::Damaged { name: "blob".into(), offset: 0 });
+        let silent = || failed(BlobError::Silent(Duration::from_secs(1)));
+        assert!(worse(Some(silent()), missing()).error.is_unavailable());
+        assert!(worse(Some(missing()), silent()).error.is_unavailable());
+        assert!(!worse(Some(missing()), missing()).error.is_unavailable());
+        assert!(worse(None, silent()).error.is_unavailable());
     }
 }

@@ -8,6 +8,7 @@ use plimsoll_server::paging::{EntryCursor, page};
 use plimsoll_server::service::{ListPage, ListQuery, Listed};
 
 use super::error::for_client;
+use super::placement::{ListedBodies, ListedBody};
 use super::row::parse_version_id;
 use super::version::head_of;
 use super::{Bucket, Store, keys};
@@ -22,6 +23,8 @@ struct InOrder<'a> {
     from: Option<Bound<Vec<u8>>>,
     /// True if the next entries are versions of the key of the last one that are not the current one.
     at_end: bool,
+    /// Bodies of the entries; `None` if nobody needs them.
+    bodies: Option<ListedBodies>,
     /// Version id `null` of this key: entries up to it are skipped.
     skip_to_null: Option<String>,
 }
@@ -57,7 +60,12 @@ impl InOrder<'_> {
                     continue;
                 }
             }
-            return Ok(Some(head.listed(key, latest)));
+            let entry = head.listed(key, latest);
+            if let Some(bodies) = &mut self.bodies {
+                let name = (entry.key.clone(), entry.version.clone());
+                bodies.insert(name, ListedBody { catalog_key, row, body: head.body });
+            }
+            return Ok(Some(entry));
         }
         self.at_end = true;
         Ok(None)
@@ -101,7 +109,12 @@ impl<C: Catalog> Store<C> {
             from: None,
             at_end: false,
             skip_to_null: None,
+            bodies: (!self.class_names.is_empty()).then(ListedBodies::new),
         };
-        page(&mut entries, query)
+        let mut page = page(&mut entries, query)?;
+        if let Some(bodies) = entries.bodies.take() {
+            self.add_classes(&mut page, &bodies)?;
+        }
+        Ok(page)
     }
 }

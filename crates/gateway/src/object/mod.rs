@@ -15,6 +15,7 @@ pub mod keys;
 mod list;
 pub mod live;
 mod multipart;
+pub mod placement;
 pub mod read;
 pub mod reads;
 pub mod retained;
@@ -36,6 +37,7 @@ use plimsoll_server::reserve::Memory;
 use self::buckets::Buckets;
 pub use self::buckets::{Bucket, Document};
 use self::error::{TransactionError, unavailable};
+use self::placement::{ClassNames, Placement};
 use self::reads::Reads;
 use crate::ambient::{set_shared_ms, shared_now_ms};
 use crate::background::witness::Witnesses;
@@ -49,10 +51,10 @@ use crate::owner::{self, CatalogId};
 pub struct Bodies {
     /// Bodies that are not in the catalog.
     pub blobs: Blobs,
-    /// Numbers of the tiers that a new blob is written to before it is acknowledged.
-    pub write_tiers: Vec<u16>,
-    /// Largest body in bytes that is stored in the catalog; a larger one becomes a blob.
-    pub inline: u64,
+    /// Places of new bodies.
+    pub write: Placement,
+    /// Storage classes that clients see.
+    pub class_names: ClassNames,
     /// Counts of reads; `None` if no rule needs them.
     pub reads: Option<Arc<Reads>>,
     /// Numbers of the tiers of the storage classes that lifecycle rules may name.
@@ -69,8 +71,8 @@ pub struct Store<C> {
     pub catalog_id: CatalogId,
     /// Bodies that are not in the catalog.
     pub blobs: Blobs,
-    write_tiers: Vec<u16>,
-    inline: u64,
+    write: Placement,
+    class_names: ClassNames,
     /// Counts of reads; `None` if no rule needs them.
     pub reads: Option<Arc<Reads>>,
     /// Numbers of the tiers of the storage classes that lifecycle rules may name.
@@ -106,7 +108,7 @@ impl<C: Catalog> Store<C> {
     /// # Errors
     /// If the catalog cannot be read.
     pub fn open(catalog: Arc<C>, bodies: Bodies, memory: Arc<Memory>) -> Result<Store<C>, CatalogError> {
-        let Bodies { blobs, write_tiers, inline, reads, classes, retain_ms } = bodies;
+        let Bodies { blobs, write, class_names, reads, classes, retain_ms } = bodies;
         let buckets = RwLock::new(Buckets::load(&*catalog, retain_ms > 0)?);
         let catalog_id = owner::read(&*catalog)?.map_or([0; 16], |identity| identity.id);
         let (session, epoch, leads, clock_ahead_ms, has_wrong_clock) = Default::default();
@@ -114,8 +116,8 @@ impl<C: Catalog> Store<C> {
             catalog,
             catalog_id,
             blobs,
-            write_tiers,
-            inline,
+            write,
+            class_names,
             reads,
             classes,
             retain_ms,
@@ -171,7 +173,7 @@ impl<C: Catalog> Store<C> {
 
     /// Returns the numbers of the tiers that receive new blobs.
     pub fn write_tiers(&self) -> &[u16] {
-        &self.write_tiers
+        &self.write.tiers
     }
 
     /// Executes `operation` of the background work in a transaction, unless a later epoch has begun.

@@ -51,6 +51,9 @@ fn encode_upload(upload: &UploadInfo) -> Value {
     let checksum =
         upload.checksum.map(|(algorithm, full)| (algorithm, if full { "full" } else { "" }.into()));
     put_checksum(&mut head, checksum.as_ref());
+    if let Some(class) = &upload.object.storage_class {
+        put_bytes(&mut head, class.as_bytes());
+    }
     let properties = Properties {
         headers: upload.object.headers.clone(),
         tags: upload.object.tags.clone(),
@@ -71,6 +74,7 @@ fn decode_upload(value: &Value) -> Option<UploadInfo> {
         acl: properties.acl,
         checksum: None,
         conditions: WriteConditions::default(),
+        storage_class: reader.text().map(str::to_string),
     };
     Some(UploadInfo { object, checksum, initiated })
 }
@@ -208,6 +212,8 @@ impl<C: Catalog> Store<C> {
         target: ObjectAddress,
         upload: UploadInfo,
     ) -> Result<String, ApiError> {
+        // A class that no tier has is refused before the first part.
+        self.placement(upload.object.storage_class.as_deref())?;
         let id = new_name();
         let key = keys::upload(target.bucket.number, &target.key, &id);
         self.transact(1024, move |t| {
@@ -255,7 +261,15 @@ impl<C: Catalog> Store<C> {
     ) -> Result<PartInfo, ApiError> {
         let id = parse_id(upload_id).ok_or_else(no_upload)?;
         let describe = |blob: BlobName, _: u64, _: &Digests, _: Timestamp| self.describe_piece(&target, blob);
-        let stored = self.store_body(body, &describe).await?;
+        let placement = match self.class_names.is_empty() {
+            true => self.placement(None)?,
+            false => {
+                let upload =
+                    self.find_upload(&target.bucket, UploadName { key: &target.key, id: upload_id })?;
+                self.placement(upload.object.storage_class.as_deref())?
+            }
+        };
+        let stored = self.store_body(&placement, body, &describe).await?;
         let blob = stored.blob.clone();
         let result = async {
             let digests = &stored.digests;
@@ -380,7 +394,8 @@ impl<C: Catalog> Store<C> {
         if !joined.has_blobs() {
             return Ok(None);
         }
-        let described = self.store_description(|blob| {
+        let placement = self.placement(upload.object.storage_class.as_deref())?;
+        let described = self.store_description(&placement, |blob| {
             let mut pieces = joined.pieces;
             pieces.push(Piece::Blob(blob, 0));
             let (head, properties) = completed(&id, completion, upload, pieces, at);

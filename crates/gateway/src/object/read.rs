@@ -55,10 +55,11 @@ impl AsRef<ObjectInfo> for Object {
 fn unreadable(error: &BodyError) -> ApiError {
     match error {
         BodyError::Catalog(error) => report(error),
-        BodyError::Blob(error) if error.is_unavailable() => {
-            ApiError::with(ErrorCode::ServiceUnavailable, "The storage tier of this object does not answer.")
-        }
-        BodyError::Unknown(_) | BodyError::Blob(_) => {
+        BodyError::Blob { tier, error } if error.is_unavailable() => ApiError::with(
+            ErrorCode::ServiceUnavailable,
+            format!("The storage tier {tier} of this object does not answer. Try again."),
+        ),
+        BodyError::Unknown(_) | BodyError::Blob { .. } => {
             crate::log::warn(&error.to_string());
             ApiError::with(ErrorCode::InternalError, "The stored data of this object is damaged.")
         }
@@ -167,7 +168,8 @@ impl<C: Catalog> Store<C> {
         };
         let mut properties = intact(Properties::decode(&properties)).map_err(for_client)?;
         let (body, pieces) = (head.body.clone(), std::mem::take(&mut properties.pieces));
-        let info = head.info(properties, target.bucket.is_versioned());
+        let mut info = head.info(properties, target.bucket.is_versioned());
+        info.storage_class = self.class_of(&body, &pieces).map_err(for_client)?;
         let found = Found { bucket: Arc::clone(&target.bucket.name), catalog_key, row };
         Ok(Object { info, found, body, pieces, inline })
     }

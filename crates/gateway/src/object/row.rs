@@ -190,6 +190,7 @@ impl Head {
             version: self.version(),
             latest,
             marker: self.marker,
+            storage_class: None,
         }
     }
 
@@ -216,6 +217,7 @@ impl Head {
             tags: properties.tags,
             acl: properties.acl,
             upload_id: properties.upload_id,
+            storage_class: None,
         }
     }
 }

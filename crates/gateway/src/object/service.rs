@@ -49,6 +49,7 @@ impl<C: Catalog> ObjectService for Store<C> {
             forms: true,
             acls: true,
             directory_buckets: false,
+            storage_classes: !self.class_names.is_empty(),
         }
     }
 

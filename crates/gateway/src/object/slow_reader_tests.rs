@@ -25,6 +25,7 @@ use crate::body::blob::Blobs;
 use crate::body::cache::{Cache, CacheSettings};
 use crate::body::read_memory::{ReadMemory, SMALL};
 use crate::catalog::memory::MemoryCatalog;
+use crate::object::placement::Placement;
 use crate::testing::{BUCKET, TempDir, get, put};
 use crate::tier::{Backend, Tier, Tiers};
 
@@ -33,8 +34,14 @@ async fn open(backend: Backend, inline: u64, memory: ReadMemory) -> Store<Memory
     let cache = Cache::open(&CacheSettings::default()).unwrap();
     let tiers = Tiers::new(BTreeMap::from([(0, Tier::new("0", backend))]));
     let blobs = Blobs::new(tiers, cache).with_memory(memory);
-    let bodies =
-        Bodies { blobs, write_tiers: vec![0], inline, reads: None, classes: BTreeMap::new(), retain_ms: 0 };
+    let bodies = Bodies {
+        blobs,
+        write: Placement::one(0, inline),
+        class_names: BTreeMap::new(),
+        reads: None,
+        classes: BTreeMap::new(),
+        retain_ms: 0,
+    };
     let store = Store::open(Arc::default(), bodies, Memory::new(u64::MAX)).unwrap();
     let new = NewBucket { region: "r", owner: "o", acl: CannedAcl::Private };
     store.create_bucket(BUCKET, new).await.unwrap();

@@ -1,5 +1,7 @@
 //! Writes of objects: bodies into the catalog or into blobs, and new rows with their versions.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use jiff::Timestamp;
 use plimsoll_server::body::{BodyReader, Digests};
@@ -10,6 +12,7 @@ use plimsoll_server::service::{NewObject, ObjectChange, ObjectInfo};
 use super::error::TransactionError;
 use super::garbage::discard_blob;
 use super::keys::BlobName;
+use super::placement::Placement;
 use super::retained::Removal;
 use super::row::{Body, Head, Piece, Properties};
 use super::version::ObjectAddress;
@@ -102,12 +105,42 @@ fn new_head(body: Body, size: u64, digests: &Digests, at: Timestamp) -> Head {
     }
 }
 
+/// Returns the error for a body that a tier has not taken.
 fn blob_error(error: &BlobError) -> ApiError {
     if error.is_full() {
         return ApiError::new(ErrorCode::InsufficientStorage);
     }
-    crate::log::warn(&format!("blobs: {error}"));
-    ApiError::new(ErrorCode::InternalError)
+    crate::log::warn(&error.to_string());
+    match error {
+        BlobError::Write { tier, .. } => {
+            let text = format!("The storage tier {tier} does not take new objects. Try again.");
+            ApiError::with(ErrorCode::ServiceUnavailable, text)
+        }
+        _ => ApiError::new(ErrorCode::InternalError),
+    }
+}
+
+/// Time that a write waits for the answer of its tier, if there is another one.
+const WRITE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Failed write of a blob.
+struct FailedWrite {
+    error: ApiError,
+    /// The body, if it is complete and in memory, so that it can be written to other tiers.
+    body: Option<KeptBody>,
+}
+
+impl From<ApiError> for FailedWrite {
+    fn from(error: ApiError) -> FailedWrite {
+        FailedWrite { error, body: None }
+    }
+}
+
+/// A verified body in memory.
+struct KeptBody {
+    pieces: Vec<Bytes>,
+    digests: Digests,
+    at: Timestamp,
 }
 
 /// Reads a version of an object as a condition sees it: a delete marker does not exist.
@@ -153,39 +186,72 @@ impl<C: Catalog> Store<C> {
     /// Reads a body to its end, verifies it, and stores it: in the catalog if it is small, else as a blob.
     pub(super) async fn store_body(
         &self,
+        placement: &Placement,
         body: &mut BodyReader<'_>,
         describe: Describe<'_>,
     ) -> Result<StoredBody, ApiError> {
-        if body.length().is_some_and(|length| length <= self.inline) {
+        if body.length().is_some_and(|length| length <= placement.inline) {
             let inline = body.collect(&self.memory).await?;
             return StoredBody::inline(inline, body);
         }
         let mut first = BytesMut::new();
-        while first.len() as u64 <= self.inline {
+        while first.len() as u64 <= placement.inline {
             match body.next().await? {
                 Some(piece) => first.extend_from_slice(&piece),
                 None => return StoredBody::inline(first.freeze(), body),
             }
         }
-        let (name, locations) = self.begin_blob().await?;
-        match self.store_blob(name, &locations, first.freeze(), body, describe).await {
+        let (name, locations) = self.begin_blob(&placement.usable(self.blobs.tiers())).await?;
+        let keeps = placement.fallback.is_some();
+        let failed = match self.store_blob(name, &locations, first.freeze(), body, describe, keeps).await {
             Ok((size, crcs, digests, at)) => {
+                let blob = Some(NewBlob::new(name, locations, &crcs));
+                return Ok(StoredBody { inline: Bytes::new(), blob, size, digests, at });
+            }
+            Err(failed) => failed,
+        };
+        self.abandon(&name).await;
+        match (failed.body, placement.after_failure(self.blobs.tiers())) {
+            (Some(kept), Some(tiers)) => self.store_kept(&tiers, kept, describe).await,
+            _ => Err(failed.error),
+        }
+    }
+
+    /// Writes a body to tiers that replace one that has failed.
+    async fn store_kept(
+        &self,
+        tiers: &[u16],
+        kept: KeptBody,
+        describe: Describe<'_>,
+    ) -> Result<StoredBody, ApiError> {
+        let KeptBody { pieces, digests, at } = kept;
+        let (name, locations) = self.begin_blob(tiers).await?;
+        let written = async {
+            let mut writer = self.blobs.create(&locations)?;
+            for piece in pieces {
+                writer.write(piece).await?;
+            }
+            let object = describe(name, writer.size(), &digests, at);
+            writer.finish(Some(&object)).await
+        };
+        match written.await {
+            Ok((size, crcs)) => {
                 let blob = Some(NewBlob::new(name, locations, &crcs));
                 Ok(StoredBody { inline: Bytes::new(), blob, size, digests, at })
             }
             Err(error) => {
                 self.abandon(&name).await;
-                Err(error)
+                Err(blob_error(&error))
             }
         }
     }
 
     /// Records a new blob before its first byte is written. Returns its name and its places.
-    async fn begin_blob(&self) -> Result<(BlobName, Vec<Location>), ApiError> {
+    async fn begin_blob(&self, tiers: &[u16]) -> Result<(BlobName, Vec<Location>), ApiError> {
         let name = new_name();
         let mut names = std::iter::once(name).chain(std::iter::repeat_with(new_name));
         let locate = |(tier, name)| Location::new(tier, name);
-        let locations: Vec<_> = self.write_tiers.iter().copied().zip(&mut names).map(locate).collect();
+        let locations: Vec<_> = tiers.iter().copied().zip(&mut names).map(locate).collect();
         let pending = BlobHead::pending(self.session(), locations.clone());
         let intent = head_only(pending.encode());
         self.transact(64, move |t| {
@@ -199,9 +265,10 @@ impl<C: Catalog> Store<C> {
     /// Writes a blob without a body, which only describes an object.
     pub(super) async fn store_description(
         &self,
+        placement: &Placement,
         describe: impl FnOnce(BlobName) -> Description,
     ) -> Result<NewBlob, ApiError> {
-        let (name, locations) = self.begin_blob().await?;
+        let (name, locations) = self.begin_blob(&placement.usable(self.blobs.tiers())).await?;
         let written = async { self.blobs.create(&locations)?.finish(Some(&describe(name))).await };
         match written.await {
             Ok((_, crcs)) => Ok(NewBlob::new(name, locations, &crcs)),
@@ -219,22 +286,26 @@ impl<C: Catalog> Store<C> {
         first: Bytes,
         body: &mut BodyReader<'_>,
         describe: Describe<'_>,
-    ) -> Result<(u64, Vec<u32>, Digests, Timestamp), ApiError> {
+        keeps: bool,
+    ) -> Result<(u64, Vec<u32>, Digests, Timestamp), FailedWrite> {
         let mut writer = self.blobs.create(locations).map_err(|e| blob_error(&e))?;
         let _buffers = self.memory.reserve(writer.memory())?;
-        let mut next = Ok(Some(first));
+        let mut kept = keeps.then(Vec::new);
+        let mut next: Result<_, ApiError> = Ok(Some(first));
         loop {
             match next {
                 Ok(Some(piece)) => {
+                    kept = kept.filter(|_| writer.is_one_request(piece.len()));
+                    kept.iter_mut().for_each(|pieces: &mut Vec<Bytes>| pieces.push(piece.clone()));
                     if let Err(error) = writer.write(piece).await {
                         writer.abort().await;
-                        return Err(blob_error(&error));
+                        return Err(blob_error(&error).into());
                     }
                 }
                 Ok(None) => break,
                 Err(error) => {
                     writer.abort().await;
-                    return Err(error);
+                    return Err(error.into());
                 }
             }
             next = body.next().await;
@@ -243,13 +314,20 @@ impl<C: Catalog> Store<C> {
             Ok(digests) => digests,
             Err(error) => {
                 writer.abort().await;
-                return Err(error);
+                return Err(error.into());
             }
         };
         let at = wall_now();
         let object = describe(name, writer.size(), &digests, at);
-        let (size, crcs) = writer.finish(Some(&object)).await.map_err(|e| blob_error(&e))?;
-        Ok((size, crcs, digests, at))
+        let patience = kept.as_ref().map(|_| WRITE_PATIENCE);
+        match writer.finish_within(patience, Some(&object)).await {
+            Ok((size, crcs)) => Ok((size, crcs, digests, at)),
+            Err(error) => {
+                let body = kept.filter(|_| error.is_unavailable());
+                let body = body.map(|pieces| KeptBody { pieces, digests, at });
+                Err(FailedWrite { error: blob_error(&error), body })
+            }
+        }
     }
 
     /// Gives up a blob after a failed transaction. If the transaction may be durable nevertheless, the blob stays: the
@@ -284,7 +362,8 @@ impl<C: Catalog> Store<C> {
         new: NewObject,
         body: &mut BodyReader<'_>,
     ) -> Result<ObjectInfo, ApiError> {
-        let NewObject { headers, tags, acl, conditions, .. } = new;
+        let NewObject { headers, tags, acl, conditions, storage_class, .. } = new;
+        let placement = self.placement(storage_class.as_deref())?;
         let properties = Properties { headers, tags, acl, ..Properties::default() };
         let encoded = properties.encode();
         let describe = |name: BlobName, size: u64, digests: &Digests, at: Timestamp| Description {
@@ -297,7 +376,7 @@ impl<C: Catalog> Store<C> {
             properties: encoded.clone(),
             inline: Bytes::new(),
         };
-        let stored = self.store_body(body, &describe).await?;
+        let stored = self.store_body(&placement, body, &describe).await?;
         let blob = stored.blob.as_ref().map(|blob| blob.name);
         let result = self.finish_put(target, properties, encoded, conditions, stored).await;
         if let (Err(error), Some(name)) = (&result, blob) {

@@ -19,6 +19,7 @@ use super::catalog::{KEEP_MS, SimulatedCatalog, User, object, rows};
 use super::history::History;
 use super::process::{SimulatedStore, background, read, work_once};
 use super::{Random, time};
+use crate::object::placement::Placement;
 use plimsoll_server::error::ErrorCode;
 
 use crate::background::{deletion, execute};
@@ -157,7 +158,14 @@ impl World {
         let cache = Cache::open(&CacheSettings { memory: 0, disk: None }).unwrap();
         let blobs = Blobs::new(Tiers::new(self.tiers.iter().map(tier).collect()), cache);
         let (classes, retain_ms) = (Default::default(), self.retain_ms);
-        let bodies = Bodies { blobs, write_tiers: vec![0], inline: 64, reads: None, classes, retain_ms };
+        let bodies = Bodies {
+            blobs,
+            write: Placement::one(0, 64),
+            class_names: Default::default(),
+            reads: None,
+            classes,
+            retain_ms,
+        };
         let catalog = Arc::new(SimulatedCatalog::new(&self.catalog, &self.shared, user));
         Arc::new(Store::open(catalog, bodies, Memory::new(u64::MAX)).unwrap())
     }
@@ -241,6 +249,8 @@ impl World {
         match self.backup.take_if(|backup| is_recent(backup)) {
             Some(backup) => {
                 self.gateways.clear();
+                // The older catalog may know only the place whose bytes the tier has lost.
+                self.repair();
                 self.catalog.restore(backup.rows);
                 *self.history.lock().unwrap() = backup.history;
                 self.is_restored = true;

@@ -27,6 +27,7 @@ use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
 use crate::catalog::memory::MemoryCatalog;
 use crate::catalog::{Catalog, Row};
+use crate::object::placement::Placement;
 use crate::object::{Bodies, Store};
 use crate::tier::{Backend, Tier, Tiers};
 
@@ -90,8 +91,14 @@ pub fn open_retaining(
     let tier = Tier::new("0", Backend { directory: Some(root.join("blobs")), ..backend });
     let cache = Cache::open(&CacheSettings::default()).unwrap();
     let blobs = Blobs::new(Tiers::new(BTreeMap::from([(0, tier)])), cache);
-    let bodies =
-        Bodies { blobs, write_tiers: vec![0], inline, reads: None, classes: BTreeMap::new(), retain_ms };
+    let bodies = Bodies {
+        blobs,
+        write: Placement::one(0, inline),
+        class_names: BTreeMap::new(),
+        reads: None,
+        classes: BTreeMap::new(),
+        retain_ms,
+    };
     Store::open(Arc::new(AnyCatalog::Embedded(catalog)), bodies, Memory::new(u64::MAX)).unwrap()
 }
 
@@ -103,6 +110,7 @@ pub fn new_object() -> NewObject {
         acl: CannedAcl::Private,
         checksum: None,
         conditions: WriteConditions::default(),
+        storage_class: None,
     }
 }
 
@@ -213,8 +221,14 @@ impl World {
         let blobs = Blobs::new(Tiers::new((0..).zip(&tiers).map(tier).collect()), cache);
         let class = |tier: u16| (format!("CLASS{tier}"), tier);
         let classes = (0..u16::try_from(tiers.len()).unwrap()).map(class).collect();
-        let bodies =
-            Bodies { blobs, write_tiers: vec![0], inline, reads: Some(Arc::default()), classes, retain_ms };
+        let bodies = Bodies {
+            blobs,
+            write: Placement::one(0, inline),
+            class_names: BTreeMap::new(),
+            reads: Some(Arc::default()),
+            classes,
+            retain_ms,
+        };
         World { store: Store::open(catalog, bodies, Memory::new(u64::MAX)).unwrap(), tiers }
     }
 

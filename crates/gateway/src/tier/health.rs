@@ -61,6 +61,16 @@ impl Health {
         self.failures.load(Ordering::Relaxed) >= FAILURES
     }
 
+    /// Returns true if the last request has failed.
+    pub fn last_failed(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) > 0
+    }
+
+    /// Records an answer to a write.
+    pub fn recover(&self) {
+        self.failures.store(0, Ordering::Relaxed);
+    }
+
     /// Records an answer, and the time to it.
     pub fn succeed(&self, time: Duration) {
         self.failures.store(0, Ordering::Relaxed);

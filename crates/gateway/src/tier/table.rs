@@ -23,7 +23,9 @@ pub struct TierTable {
     /// Offer of the price books by which the tier is billed, `NAME` or `NAME@REGION`, or `none`. `None` for the offer
     /// of the store's provider.
     pub offer: Option<String>,
-    /// Storage classes that lifecycle rules of buckets may name to move objects to this tier.
+    /// Storage class of the objects in this tier, as clients see it and may request it; `None` for the default class.
+    pub storage_class: Option<String>,
+    /// Other storage classes that lifecycle rules of buckets may name to move objects to this tier.
     #[serde(default)]
     pub lifecycle_classes: Vec<String>,
 }

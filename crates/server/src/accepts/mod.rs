@@ -37,8 +37,8 @@ fn not_implemented(feature: &str) -> ApiError {
     ApiError::with(ErrorCode::NotImplemented, format!("This server does not implement {feature}"))
 }
 
-/// Returns the storage class of every object in the request's bucket, which supports no other class.
-pub fn storage_class(route: &Route) -> &'static str {
+/// Returns the default storage class of the request's bucket.
+pub fn default_class(route: &Route) -> &'static str {
     if super::express::is_directory(&route.bucket) { "EXPRESS_ONEZONE" } else { "STANDARD" }
 }
 
@@ -61,7 +61,7 @@ pub fn check(parts: &Parts, route: &Route, owner: &str, features: &Features) -> 
             continue;
         }
         if name == "x-amz-storage-class" {
-            check_storage_class(parts, route)?;
+            check_storage_class(parts, route, features)?;
             continue;
         }
         if name == "x-amz-acl" && features.acls {
@@ -207,7 +207,7 @@ fn creates(operation: Operation) -> bool {
     matches!(operation, Operation::PutObject | Operation::CopyObject | Operation::CreateUpload)
 }
 
-fn check_storage_class(parts: &Parts, route: &Route) -> Result<(), ApiError> {
+fn check_storage_class(parts: &Parts, route: &Route, features: &Features) -> Result<(), ApiError> {
     const OTHERS: [&str; 8] = [
         "DEEP_ARCHIVE",
         "EXPRESS_ONEZONE",
@@ -225,7 +225,9 @@ fn check_storage_class(parts: &Parts, route: &Route) -> Result<(), ApiError> {
     let class = parts.headers.get("x-amz-storage-class").map_or(&b""[..], HeaderValue::as_bytes);
     let class = String::from_utf8_lossy(class);
     match class.as_ref() {
-        class if class == storage_class(route) => Ok(()),
+        class if class == default_class(route) => Ok(()),
+        // The service knows its classes.
+        _ if features.storage_classes => Ok(()),
         class if OTHERS.contains(&class) || class == "STANDARD" => {
             Err(not_implemented(&format!("the storage class {class}")))
         }

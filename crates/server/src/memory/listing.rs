@@ -23,6 +23,7 @@ fn listed(key: &str, object: &Object) -> Listed {
         version: "null".into(),
         latest: true,
         marker: false,
+        storage_class: None,
     }
 }
 

@@ -73,6 +73,7 @@ impl Object {
             tags: Tags::default(),
             acl: CannedAcl::default(),
             upload_id: None,
+            storage_class: None,
         };
         Ok(Object { pieces, info, _overhead: overhead })
     }

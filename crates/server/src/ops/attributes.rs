@@ -3,7 +3,7 @@
 use http::header::LAST_MODIFIED;
 
 use super::{Call, set_version};
-use crate::accepts::storage_class;
+use crate::accepts::default_class;
 use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, xml};
 use crate::service::{ObjectInfo, ObjectService};
@@ -56,7 +56,10 @@ pub async fn get<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse,
         parts(&mut writer, object, marker, most);
     }
     if has("StorageClass") {
-        writer.text("StorageClass", storage_class(call.route));
+        writer.text(
+            "StorageClass",
+            object.storage_class.as_deref().unwrap_or_else(|| default_class(call.route)),
+        );
     }
     if has("ObjectSize") {
         writer.text("ObjectSize", &object.size.to_string());

@@ -3,11 +3,12 @@
 use super::get::{ByteSelection, parse_range};
 use super::multipart::{part_number, upload_name};
 use super::{Call, existing, set_version};
+use crate::accepts::default_class;
 use crate::body::BodyReader;
 use crate::conditions::{WriteConditions, for_read};
 use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, iso_date, set, xml};
-use crate::service::{NewObject, ObjectService};
+use crate::service::{NewObject, ObjectInfo, ObjectService};
 use plimsoll_base::net::encode::{decode, hex};
 use plimsoll_s3::checksum::Algorithm;
 use plimsoll_s3::message::checksum_element;
@@ -58,6 +59,11 @@ async fn source<S: ObjectService>(call: &Call<'_, S>) -> Result<CopySource<S::Ob
     Ok(CopySource { object, bucket, key, has_version: version.is_some() })
 }
 
+/// Returns the storage class of an object.
+fn class_of<'a, S: ObjectService>(call: &Call<'_, S>, object: &'a ObjectInfo) -> &'a str {
+    object.storage_class.as_deref().unwrap_or_else(|| default_class(call.route))
+}
+
 /// Returns true if a directive header has the value `REPLACE`.
 fn replaces<S: ObjectService>(call: &Call<'_, S>, header: &str, what: &str) -> Result<bool, ApiError> {
     match call.header(header).unwrap_or("COPY") {
@@ -74,7 +80,9 @@ pub async fn object<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerRespon
     let from = source(call).await?;
     let object = from.object.as_ref();
     let itself = from.bucket == call.route.bucket && from.key == call.route.key && !from.has_version;
-    if itself && !replace && !(replace_tags && call.header("x-amz-tagging").is_some()) {
+    let changes_class = call.storage_class().is_some_and(|class| class != class_of(call, object));
+    let changes_tags = replace_tags && call.header("x-amz-tagging").is_some();
+    if itself && !replace && !changes_class && !changes_tags {
         return Err(ApiError::with(
             ErrorCode::InvalidRequest,
             "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes.",
@@ -92,6 +100,7 @@ pub async fn object<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerRespon
         acl: call.acl()?,
         checksum: algorithm,
         conditions: WriteConditions::of(&call.parts.headers),
+        storage_class: call.storage_class(),
     };
     let source_version = object.version.clone();
     let size = object.size;

@@ -4,6 +4,7 @@ use http::header::{CONTENT_LENGTH, ETAG, LAST_MODIFIED};
 use http::{HeaderMap, HeaderValue};
 
 use super::{Call, existing, set_expiry, set_version};
+use crate::accepts::default_class;
 use crate::conditions::{for_read, range_applies};
 use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, empty, set};
@@ -182,6 +183,9 @@ fn describe<S: ObjectService>(
     }
     if let (Some(parts), Some(_)) = (&object.parts, call.route.parameter("partNumber")) {
         set(headers, "x-amz-mp-parts-count", &parts.len().to_string());
+    }
+    if let Some(class) = object.storage_class.as_deref().filter(|class| *class != default_class(call.route)) {
+        set(headers, "x-amz-storage-class", class);
     }
     if !object.tags.is_empty() {
         headers.insert("x-amz-tagging-count", HeaderValue::from(object.tags.len()));

@@ -2,7 +2,7 @@
 
 use super::Call;
 use super::multipart::upload_name;
-use crate::accepts::storage_class;
+use crate::accepts::default_class;
 use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, iso_date, xml};
 use crate::service::{ListPage, ListQuery, Listed, ObjectService, UploadInfo, UploadName};
@@ -45,6 +45,11 @@ fn account<S: ObjectService>(call: &Call<'_, S>, writer: &mut XmlWriter, name: &
     writer.open(name).text("ID", call.owner()).text("DisplayName", call.owner()).close();
 }
 
+/// Returns the storage class of the object of an upload.
+fn class_of<'a, S: ObjectService>(call: &Call<'_, S>, upload: &'a UploadInfo) -> &'a str {
+    upload.object.storage_class.as_deref().unwrap_or_else(|| default_class(call.route))
+}
+
 /// Writes the algorithm and type of a checksum; writes nothing if there is none.
 fn checksum(writer: &mut XmlWriter, checksum: Option<(Algorithm, bool)>) {
     if let Some((algorithm, full_object)) = checksum {
@@ -63,7 +68,8 @@ pub(super) fn facts<S: ObjectService>(
     writer.text("LastModified", &iso_date(object.modified));
     if !object.marker {
         writer.text("ETag", &format!("\"{}\"", object.etag));
-        writer.text("Size", &object.size.to_string()).text("StorageClass", storage_class(call.route));
+        let class = object.storage_class.as_deref().unwrap_or_else(|| default_class(call.route));
+        writer.text("Size", &object.size.to_string()).text("StorageClass", class);
     }
     checksum(writer, object.checksum);
     if owner {
@@ -249,7 +255,7 @@ impl UploadPage {
             account(call, &mut writer, "Initiator");
             account(call, &mut writer, "Owner");
             writer
-                .text("StorageClass", storage_class(call.route))
+                .text("StorageClass", class_of(call, &upload))
                 .text("Initiated", &iso_date(upload.initiated));
             checksum(&mut writer, upload.checksum);
             writer.close();
@@ -273,7 +279,7 @@ pub async fn parts<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerRespons
     writer.text("Bucket", &call.route.bucket).text("Key", &call.route.key).text("UploadId", id);
     account(call, &mut writer, "Initiator");
     account(call, &mut writer, "Owner");
-    writer.text("StorageClass", storage_class(call.route)).text("PartNumberMarker", &marker.to_string());
+    writer.text("StorageClass", class_of(call, &upload)).text("PartNumberMarker", &marker.to_string());
     let last = page.last().map_or(0, |part| part.number);
     writer.text("NextPartNumberMarker", &last.to_string()).text("MaxParts", &most.to_string());
     writer.text("IsTruncated", if truncated { "true" } else { "false" });

@@ -134,7 +134,13 @@ impl<S: ObjectService> Call<'_, S> {
             acl: self.acl()?,
             checksum: Some(requested.unwrap_or(Algorithm::Crc64Nvme)),
             conditions: WriteConditions::of(&self.parts.headers),
+            storage_class: self.storage_class(),
         })
+    }
+
+    /// Returns the storage class in the headers of the request; `None` if there is none.
+    fn storage_class(&self) -> Option<String> {
+        self.header("x-amz-storage-class").map(str::to_string)
     }
 
     /// Returns the request headers that are stored with an object and sent back with it.

@@ -44,7 +44,7 @@ pub async fn object<S: ObjectService>(
             (0, u64::MAX)
         }
     };
-    let new = new_object(&fields)?;
+    let new = new_object(&fields, call.service.features().storage_classes)?;
     let limit = call.shared.settings.max_body.min(most);
     let mut body = BodyReader::of_form(file, limit, least);
     body.want(new.checksum);
@@ -54,7 +54,7 @@ pub async fn object<S: ObjectService>(
 }
 
 /// Returns the properties of the object in the fields of a form.
-fn new_object(fields: &Fields) -> Result<NewObject, ApiError> {
+fn new_object(fields: &Fields, has_classes: bool) -> Result<NewObject, ApiError> {
     const KEPT: [&str; 5] =
         ["content-type", "content-encoding", "content-disposition", "cache-control", "expires"];
     const OTHER: [&str; 6] = [
@@ -73,6 +73,8 @@ fn new_object(fields: &Fields) -> Result<NewObject, ApiError> {
             let name: HeaderName = name.parse().map_err(|_| invalid())?;
             let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| invalid())?;
             new.headers.push((name, value));
+        } else if name == "x-amz-storage-class" && has_classes {
+            new.storage_class = Some(value.to_string());
         } else if name.starts_with("x-amz-") && !OTHER.contains(&name) {
             let text = format!("This server does not implement the field {name} in a form");
             return Err(ApiError::with(ErrorCode::NotImplemented, text));

@@ -100,6 +100,11 @@ impl Catalog for PostgresCatalog {
         self.reader().read(async |session| rows::get(session, key).await)
     }
 
+    fn get_all(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Row>>, CatalogError> {
+        let mut found = self.reader().read(async |session| rows::get_all(session, keys).await)?;
+        Ok(keys.iter().map(|key| found.remove(key)).collect())
+    }
+
     fn properties(&self, key: &[u8], row: &Row) -> Result<Bytes, CatalogError> {
         Ok(self.value(key, row)?.properties)
     }

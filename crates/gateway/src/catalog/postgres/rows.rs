@@ -1,5 +1,7 @@
 //! Conversion between rows of the table and rows of the catalog.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use tokio_postgres::Row as TableRow;
 use tokio_postgres::error::Error;
@@ -49,6 +51,12 @@ pub fn row(row: &TableRow) -> Result<(Vec<u8>, Row), Error> {
 pub async fn get(session: &Session, key: &[u8]) -> Result<Option<Row>, Error> {
     let found = session.client.query_opt(&session.get, &[&key, &schema::SMALL]).await?;
     found.map(|found| row(&found).map(|(_, row)| row)).transpose()
+}
+
+/// Reads the rows of several keys, without their values.
+pub async fn get_all(session: &Session, keys: &[Vec<u8>]) -> Result<HashMap<Vec<u8>, Row>, Error> {
+    let found = session.client.query(schema::GET_ALL, &[&keys]).await?;
+    found.iter().map(row).collect()
 }
 
 /// Reads the value of a row; `None` if the row has changed.

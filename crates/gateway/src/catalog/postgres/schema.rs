@@ -36,6 +36,10 @@ pub const SMALL: i32 = 64 << 10;
 pub const GET: &str = "SELECT key, head, properties, octet_length(properties), octet_length(body), version, \
      CASE WHEN octet_length(body) <= $2 THEN body END FROM plimsoll_catalog WHERE key = $1";
 
+/// Reads rows by their keys, without their values.
+pub const GET_ALL: &str = "SELECT key, head, NULL::bytea, octet_length(properties), octet_length(body), version, \
+     NULL::bytea FROM plimsoll_catalog WHERE key = ANY($1::bytea[])";
+
 /// Reads the value of a row with a version.
 pub const VALUE: &str = "SELECT head, properties, body FROM plimsoll_catalog WHERE key = $1 AND version = $2";
 

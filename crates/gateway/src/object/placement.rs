@@ -1,0 +1,171 @@
+//! Places of new bodies: the tiers of the settings, or the tier of the storage class that a request names; and the
+//! storage classes that clients see.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use plimsoll_server::error::{ApiError, ErrorCode};
+use plimsoll_server::service::ListPage;
+
+use super::error::for_client;
+use super::row::{Body, Piece, Properties};
+use super::{Store, keys};
+use crate::body::location::{BlobHead, BlobName};
+use crate::catalog::{Catalog, CatalogError, Row, intact};
+use crate::tier::Tiers;
+
+/// Default storage class of S3.
+const STANDARD: &str = "STANDARD";
+
+/// Places of new bodies, as the settings select them.
+#[derive(Debug, Clone, Default)]
+pub struct Placement {
+    /// Numbers of the tiers that a new blob is written to before it is acknowledged.
+    pub tiers: Vec<u16>,
+    /// Number of the tier that replaces one of these tiers while it does not answer.
+    pub fallback: Option<u16>,
+    /// Largest body in bytes that is stored in the catalog; a larger one becomes a blob.
+    pub inline: u64,
+}
+
+impl Placement {
+    /// Selects one tier.
+    pub fn one(tier: u16, inline: u64) -> Placement {
+        Placement { tiers: vec![tier], fallback: None, inline }
+    }
+
+    /// Returns the tiers to write to now: those that answer, and the fallback in place of the others.
+    pub fn usable(&self, tiers: &Tiers) -> Vec<u16> {
+        let Some(fallback) = self.fallback else { return self.tiers.clone() };
+        let rests = |number: &u16| tiers.get(*number).is_some_and(|tier| tier.health.rests());
+        self.without(&self.tiers.iter().copied().filter(rests).collect(), fallback)
+    }
+
+    /// Returns the tiers without some of them, and the fallback in their place.
+    fn without(&self, failed: &BTreeSet<u16>, fallback: u16) -> Vec<u16> {
+        let mut used: Vec<u16> = self.tiers.iter().copied().filter(|tier| !failed.contains(tier)).collect();
+        if used.len() < self.tiers.len() && !used.contains(&fallback) {
+            used.push(fallback);
+        }
+        used
+    }
+
+    /// Returns the tiers to write to after a write to all of them has failed; `None` if there is no fallback.
+    pub fn after_failure(&self, tiers: &Tiers) -> Option<Vec<u16>> {
+        let fallback = self.fallback?;
+        let has_failed = |number: &u16| tiers.get(*number).is_some_and(|tier| tier.health.last_failed());
+        let used = self.without(&self.tiers.iter().copied().filter(has_failed).collect(), fallback);
+        (used != self.tiers).then_some(used)
+    }
+}
+
+/// Storage classes that clients see, by the numbers of their tiers.
+pub type ClassNames = BTreeMap<u16, Arc<str>>;
+
+impl<C: Catalog> Store<C> {
+    /// Returns the places of a new body. A storage class selects its tier; if the settings write to this tier, the body
+    /// is written to the others, too. A body with a class is not stored in the catalog, which has none.
+    pub(super) fn placement(&self, class: Option<&str>) -> Result<Placement, ApiError> {
+        let Some(class) = class else { return Ok(self.write.clone()) };
+        let named = self.class_names.iter().find(|(_, name)| ***name == *class);
+        match named {
+            Some((tier, _)) if self.write.tiers.contains(tier) => {
+                let others = self.write.tiers.iter().filter(|other| *other != tier);
+                let tiers = std::iter::once(tier).chain(others).copied().collect();
+                Ok(Placement { tiers, inline: 0, ..self.write })
+            }
+            Some((tier, _)) => Ok(Placement { tiers: vec![*tier], inline: 0, fallback: None }),
+            None if class == STANDARD => Ok(self.write.clone()),
+            None => {
+                let known: Vec<&str> = self.class_names.values().map(|name| &**name).collect();
+                let text =
+                    format!("No tier has the storage class {class}; the classes are {}", known.join(", "));
+                Err(ApiError::with(ErrorCode::InvalidStorageClass, text))
+            }
+        }
+    }
+
+    /// Returns the storage class of a body: the name of the tier from which it is read.
+    pub(super) fn class_of(&self, body: &Body, pieces: &[Piece]) -> Result<Option<Arc<str>>, CatalogError> {
+        if self.class_names.is_empty() {
+            return Ok(None);
+        }
+        let Some(blob) = blob_of(body, pieces) else { return Ok(None) };
+        let head = self.catalog.get(&keys::blob(&blob))?.and_then(|row| BlobHead::decode(&row.head));
+        let tier = head.and_then(|head| head.locations.first().map(|place| place.tier));
+        Ok(tier.and_then(|tier| self.class_names.get(&tier).cloned()))
+    }
+
+    /// Adds the storage classes of the objects of a page.
+    pub(super) fn add_classes(&self, page: &mut ListPage, bodies: &ListedBodies) -> Result<(), ApiError> {
+        let mut found = Vec::new();
+        for (index, object) in page.objects.iter().enumerate() {
+            let Some(body) = bodies.get(&(object.key.clone(), object.version.clone())) else { continue };
+            let pieces = match &body.body {
+                Body::Pieces => self.pieces_of(body).map_err(for_client)?,
+                _ => Vec::new(),
+            };
+            found.extend(blob_of(&body.body, &pieces).map(|blob| (index, blob)));
+        }
+        let names: BTreeSet<BlobName> = found.iter().map(|(_, blob)| *blob).collect();
+        let rows: Vec<Vec<u8>> = names.iter().map(|name| keys::blob(name).to_vec()).collect();
+        let rows = self.catalog.get_all(&rows).map_err(for_client)?;
+        let class = |row: &Option<Row>| {
+            let head = row.as_ref().and_then(|row| BlobHead::decode(&row.head))?;
+            self.class_names.get(&head.locations.first()?.tier).cloned()
+        };
+        let classes: BTreeMap<BlobName, Option<Arc<str>>> =
+            names.into_iter().zip(rows.iter().map(class)).collect();
+        for (index, blob) in found {
+            page.objects[index].storage_class = classes.get(&blob).cloned().flatten();
+        }
+        Ok(())
+    }
+
+    fn pieces_of(&self, body: &ListedBody) -> Result<Vec<Piece>, CatalogError> {
+        let properties = self.catalog.properties(&body.catalog_key, &body.row)?;
+        Ok(intact(Properties::decode(&properties))?.pieces)
+    }
+}
+
+/// Body of an object in a listing.
+pub struct ListedBody {
+    /// Key of the row.
+    pub catalog_key: Vec<u8>,
+    /// Row of the object.
+    pub row: Row,
+    /// Place of the body.
+    pub body: Body,
+}
+
+/// Bodies of the objects in a listing, by key and version id.
+pub type ListedBodies = BTreeMap<(String, String), ListedBody>;
+
+/// Returns the blob from which the first bytes of a body in a tier are read; `None` if the body is in the catalog.
+pub fn blob_of(body: &Body, pieces: &[Piece]) -> Option<BlobName> {
+    match body {
+        Body::Inline => None,
+        Body::Blob(name) => Some(*name),
+        Body::Slice(slice) => Some(slice.pack_file),
+        Body::Pieces => pieces.iter().find_map(|piece| match piece {
+            Piece::Blob(name, _) => Some(*name),
+            Piece::Inline(_) => None,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fallback_replaces_the_tiers_that_do_not_answer() {
+        let placement = |tiers: &[u16]| Placement { tiers: tiers.to_vec(), fallback: Some(9), inline: 0 };
+        let without =
+            |tiers: &[u16], failed: &[u16]| placement(tiers).without(&failed.iter().copied().collect(), 9);
+        assert_eq!(without(&[1], &[]), [1]);
+        assert_eq!(without(&[1], &[1]), [9]);
+        assert_eq!(without(&[1, 2], &[1]), [2, 9]);
+        assert_eq!(without(&[1, 9], &[1]), [9], "the fallback is one of them");
+    }
+}
