@@ -5,6 +5,7 @@ pub mod deletion;
 mod leadership;
 mod lifecycle;
 pub mod retention;
+pub mod scrubbing;
 pub mod witness;
 
 use std::path::PathBuf;
@@ -18,7 +19,9 @@ use plimsoll_cost::period::DAY_S;
 use tokio::sync::{Semaphore, watch};
 
 use self::leadership::Leadership;
+use self::scrubbing::ScrubRule;
 use crate::ambient::now_ms;
+use crate::backup;
 use crate::body::blob::text;
 use crate::catalog::{Catalog, CatalogError};
 use crate::mover::budget::Budget;
@@ -26,7 +29,7 @@ use crate::mover::pack::pack;
 use crate::mover::pass::{Batch, Pass};
 use crate::mover::rules::Rules;
 use crate::mover::scan::all_pack_files;
-use crate::mover::survey::{LatestSurvey, Survey};
+use crate::mover::survey::LatestSurvey;
 use crate::mover::{self, Move};
 use crate::object::Store;
 use crate::owner::keeper::Keeper;
@@ -46,16 +49,12 @@ pub struct BackgroundSettings {
     pub reads_file: Option<PathBuf>,
     /// True if nothing is moved and nothing is deleted, except by clients.
     pub is_idle: bool,
-    /// Receives the results of visits, for metrics; `None` if all objects need not be visited without rules.
-    pub survey: Option<Arc<LatestSurvey>>,
-}
-
-impl BackgroundSettings {
-    fn record(&self, survey: Option<Survey>) {
-        if let Some(latest) = &self.survey {
-            latest.set(survey);
-        }
-    }
+    /// Receives the results of visits.
+    pub survey: Arc<LatestSurvey>,
+    /// True to visit all objects for metrics even if no rule needs it.
+    pub always_visits: bool,
+    /// Rule of the verification of all objects; `None` for none.
+    pub scrub: Option<ScrubRule>,
 }
 
 /// Handle of the background thread.
@@ -114,7 +113,11 @@ async fn lead<C: Catalog>(
                 // Nothing is moved or deleted before the tiers have confirmed that they belong to the catalog.
                 keeper.claim(store).await;
                 tokio::select! {
-                    _ = async { tokio::join!(keep_up(store, settings), move_bodies(store, settings)) } => {}
+                    _ = async { tokio::join!(
+                        keep_up(store, settings),
+                        move_bodies(store, settings),
+                        scrubbing::keep_verified(store, settings.scrub),
+                    ) } => {}
                     () = keeper.renew(store) => {}
                 }
             }
@@ -123,7 +126,7 @@ async fn lead<C: Catalog>(
             () = work => false,
             ended = epoch.wait_for(|now| *now != leads) => ended.is_err(),
         };
-        settings.record(None);
+        settings.survey.set(None);
         if has_ended {
             return;
         }
@@ -176,16 +179,28 @@ async fn keep_up<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings) {
 /// Deletes what is due at a time in Unix milliseconds, and applies lifecycle rules if `day_ms` has the length of their
 /// day.
 async fn keep_up_at<C: Catalog>(store: &Store<C>, now_ms: u64, day_ms: Option<u64>) {
-    if let Err(error) = retention::let_go_due_at(store, now_ms).await {
-        crate::log::warn(&format!("versions that have left their buckets are kept for longer: {error}"));
+    let backup_ms = backup::last_ms(&*store.catalog).unwrap_or(None);
+    // A full disk needs the space of what is kept.
+    if backup::is_outdated(backup_ms, now_ms, store.retain_ms) && !store.catalog.is_full() {
+        // Lifecycle rules are due at least every hour.
+        if day_ms.is_some() {
+            crate::log::warn(
+                "nothing is deleted from the tiers: the last backup is older than retain.deleted",
+            );
+        }
+    } else {
+        if let Err(error) = retention::let_go_due_at(store, now_ms).await {
+            crate::log::warn(&format!("versions that have left their buckets are kept for longer: {error}"));
+        }
+        if let Err(error) = deletion::delete_due_at(store, now_ms).await {
+            crate::log::warn(&format!("discarded blobs were not deleted: {error}"));
+        }
     }
-    if let Err(error) = deletion::delete_due_at(store, now_ms).await {
-        crate::log::warn(&format!("discarded blobs were not deleted: {error}"));
-    }
-    if let Some(day_ms) = day_ms
-        && let Err(error) = lifecycle::apply(store, day_ms, now_ms).await
-    {
-        crate::log::warn(&format!("lifecycle rules were not applied: {error}"));
+    let Some(day_ms) = day_ms else { return };
+    match lifecycle::apply(store, day_ms, now_ms).await {
+        Ok(0) => {}
+        Ok(count) => crate::log::event(&format!("lifecycle rules have removed {count} versions and uploads")),
+        Err(error) => crate::log::warn(&format!("lifecycle rules were not applied: {error}")),
     }
 }
 
@@ -204,7 +219,7 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings
     }
     // Without rules, only existing pack files need work.
     let needs_nothing = settings.rules.is_empty() && store.classes.is_empty();
-    let is_alone = !store.catalog.is_shared() && settings.survey.is_none();
+    let is_alone = !store.catalog.is_shared() && !settings.always_visits;
     if needs_nothing && is_alone && all_pack_files(store).is_ok_and(|pack_files| pack_files.is_empty()) {
         return;
     }
@@ -226,9 +241,11 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings
         let ended = batch.ended;
         let batch = within_budget(store, &settings.rules, &mut budget, batch).await;
         let done = execute(store, batch).await;
-        is_useful |= done.moved > 0;
+        done.log();
+        let is_done = done.moved + done.packed > 0;
+        is_useful |= is_done;
         // A tier that fails is left alone for longer each time.
-        failures = if done.failed > 0 && done.moved == 0 { failures + 1 } else { 0 };
+        failures = if done.failed > 0 && !is_done { failures + 1 } else { 0 };
         if failures > 0 {
             pause(RETRY_MS << failures.min(MOST_DOUBLINGS)).await;
         }
@@ -237,7 +254,7 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings
         }
         // Bodies that cannot be moved stay candidates, so a visit without a move is followed by a pause, too.
         let least_ms = if is_useful { 0 } else { pause_ms };
-        settings.record(Some(pass.take_survey()));
+        settings.survey.set(Some(pass.take_survey()));
         pause(least_ms.max(visited_ns * PAUSES / 1_000_000)).await;
         (visited_ns, is_useful) = (0, false);
     }
@@ -271,10 +288,22 @@ async fn within_budget<C: Catalog>(
 /// Result of a batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Blobs that were moved, and pack files that were written.
+    /// Blobs that were moved.
     pub moved: u64,
+    /// Pack files that were written.
+    pub packed: u64,
     /// Blobs and pack files for which a tier or the catalog has failed.
     pub failed: u64,
+}
+
+impl Done {
+    /// Logs what a batch has done.
+    fn log(&self) {
+        let Done { moved, packed, failed } = self;
+        if moved + packed + failed > 0 {
+            crate::log::event(&format!("moved {moved} blobs, wrote {packed} pack files, {failed} failed"));
+        }
+    }
 }
 
 /// Executes the work of a batch.
@@ -303,7 +332,7 @@ pub async fn execute<C: Catalog>(store: &Store<C>, batch: Batch) -> Done {
     }
     for job in &batch.packs {
         match pack(store, job).await {
-            Ok(packed) => done.moved += u64::from(packed.objects > 0),
+            Ok(packed) => done.packed += u64::from(packed.objects > 0),
             Err(error) => {
                 done.failed += 1;
                 crate::log::warn(&format!("a pack file was not written: {error}"));

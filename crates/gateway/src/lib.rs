@@ -4,6 +4,7 @@
 pub mod adoption;
 pub mod ambient;
 pub mod background;
+pub mod backup;
 pub mod blocking;
 pub mod body;
 pub mod catalog;
@@ -18,6 +19,7 @@ pub mod log;
 pub mod metrics;
 pub mod mover;
 pub mod object;
+pub mod overview;
 pub mod owner;
 pub mod plan;
 pub mod pricing;
@@ -27,6 +29,7 @@ pub mod scrub;
 pub mod sweep;
 pub mod threads;
 pub mod tier;
+pub mod whereabouts;
 
 #[cfg(test)]
 mod simulation;

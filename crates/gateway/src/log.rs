@@ -24,6 +24,15 @@ pub fn warn(text: &str) {
     note(text);
 }
 
+/// Writes a line about work in the background to standard error.
+pub fn event(text: &str) {
+    #[cfg(test)]
+    if crate::simulation::time::now().is_some() {
+        return;
+    }
+    note(text);
+}
+
 /// Writes a line to standard error; an error is ignored, because nothing else could report it.
 pub fn note(text: &str) {
     let line = format!("plimsoll-gateway: {text}\n");

@@ -127,13 +127,19 @@ pub async fn delete_due<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
 pub async fn delete_due_at<C: Catalog>(store: &Store<C>, now_ms: u64) -> Result<(), ApiError> {
     let mut failed_tiers = BTreeSet::new();
     let mut from = Bound::Included(keys::GARBAGE.to_vec());
+    let mut count = 0;
     loop {
         let page = due(store, from.as_ref().map(Vec::as_slice), now_ms).map_err(|e| unavailable(&e))?;
-        let Some(last) = page.last() else { return Ok(()) };
+        let Some(last) = page.last() else {
+            if count > 0 {
+                crate::log::event(&format!("deleted {count} blobs from the tiers"));
+            }
+            return Ok(());
+        };
         from = Bound::Excluded(last.key.clone());
         let page = with_copies(store, page, now_ms, &mut failed_tiers).await?;
         let free = take_free(store, page, now_ms).await?;
-        delete(store, free, now_ms, &mut failed_tiers).await?;
+        count += delete(store, free, now_ms, &mut failed_tiers).await?;
     }
 }
 
@@ -259,13 +265,14 @@ async fn take_free<C: Catalog>(
 }
 
 /// Deletes the bytes of these entries, and then the entries, in one transaction. Entries of a tier that fails stay, and
-/// the tier is added to `failed_tiers`.
+/// the tier is added to `failed_tiers`. Returns the number of deleted blobs.
 async fn delete<C: Catalog>(
     store: &Store<C>,
     entries: Vec<Entry>,
     now_ms: u64,
     failed_tiers: &mut BTreeSet<u16>,
-) -> Result<(), ApiError> {
+) -> Result<usize, ApiError> {
+    let mut count = 0;
     let mut by_tier: BTreeMap<u16, Vec<Entry>> = BTreeMap::new();
     for entry in entries {
         by_tier.entry(entry.location.tier).or_default().push(entry);
@@ -273,6 +280,7 @@ async fn delete<C: Catalog>(
     for (number, entries) in by_tier {
         let places: Vec<Location> = entries.iter().map(|entry| entry.location.clone()).collect();
         let (deleted, error) = store.blobs.delete_all(number, &places).await;
+        count += deleted.len();
         if let Some(error) = error {
             let tier = store.blobs.tiers().get(number).map_or("?", |tier| &tier.name);
             crate::log::warn(&format!("tier {tier}: blobs were not deleted: {error}"));
@@ -296,7 +304,7 @@ async fn delete<C: Catalog>(
         });
         done.await?;
     }
-    Ok(())
+    Ok(count)
 }
 
 /// Gives up the blobs that processes began and did not finish, if their sessions have ended.

@@ -73,7 +73,11 @@ async fn keep<C: Catalog>(store: &Store<C>, leads: &watch::Sender<Option<u64>>, 
                 renewed_ns = asked_ns;
                 cleanup_due |= renewed.has_ended_sessions;
                 store.lead(renewed.epoch);
-                leads.send_if_modified(|known| std::mem::replace(known, renewed.epoch) != renewed.epoch);
+                let has_changed =
+                    leads.send_if_modified(|known| std::mem::replace(known, renewed.epoch) != renewed.epoch);
+                if has_changed {
+                    log_change(session, renewed.epoch);
+                }
             }
             Err(error) => {
                 has_failed = true;
@@ -82,7 +86,9 @@ async fn keep<C: Catalog>(store: &Store<C>, leads: &watch::Sender<Option<u64>>, 
         }
         if Duration::from_nanos(now_ns() - renewed_ns) >= Duration::from_millis(SESSION_MS) {
             store.lead(None);
-            leads.send_if_modified(|known| known.take().is_some());
+            if leads.send_if_modified(|known| known.take().is_some()) {
+                log_change(session, None);
+            }
         }
         if cleanup_due {
             match deletion::discard_unfinished(store).await {
@@ -97,6 +103,14 @@ async fn keep<C: Catalog>(store: &Store<C>, leads: &watch::Sender<Option<u64>>, 
             std::future::pending::<()>().await;
         }
     }
+}
+
+/// Logs that this process has become the leader, or is it no more.
+fn log_change(session: Session, epoch: Option<u64>) {
+    crate::log::event(&match epoch {
+        Some(epoch) => format!("session {session} is the leader of epoch {epoch}: it moves and deletes"),
+        None => format!("session {session} is not the leader any more: it moves and deletes nothing"),
+    });
 }
 
 /// Renews the session by the shared clock. A process whose own clock is wrong does not lead.

@@ -44,16 +44,19 @@ struct Versions {
 
 /// Applies the rules of all buckets once, at a time in Unix milliseconds. A day of the rules has `day_ms` milliseconds.
 ///
+/// Returns the number of versions and uploads that were removed.
+///
 /// # Errors
 /// Returns the error of the catalog.
-pub async fn apply<C: Catalog>(store: &Store<C>, day_ms: u64, now_ms: u64) -> Result<(), ApiError> {
+pub async fn apply<C: Catalog>(store: &Store<C>, day_ms: u64, now_ms: u64) -> Result<u64, ApiError> {
     let now = Now { ms: now_ms.cast_signed(), day_ms };
+    let mut count = 0;
     for (_, bucket) in store.all_buckets().map_err(for_client)? {
         let Some(rules) = bucket.info.lifecycle.clone() else { continue };
-        expire(store, &bucket, &rules, now).await?;
-        abort_uploads(store, &bucket, &rules, now).await?;
+        count += expire(store, &bucket, &rules, now).await?;
+        count += abort_uploads(store, &bucket, &rules, now).await?;
     }
-    Ok(())
+    Ok(count)
 }
 
 fn enabled(rules: &Lifecycle) -> impl Iterator<Item = &Rule> {
@@ -65,11 +68,12 @@ async fn expire<C: Catalog>(
     bucket: &Arc<Bucket>,
     rules: &Lifecycle,
     now: Now,
-) -> Result<(), ApiError> {
+) -> Result<u64, ApiError> {
     /// Number of versions that are examined before the due ones are removed.
     const BATCH: usize = 10_000;
     let prefix = keys::objects(bucket.number, "");
     let mut from = Bound::Included(prefix.clone());
+    let mut count = 0;
     loop {
         let mut due = Vec::new();
         let mut examined = 0;
@@ -105,18 +109,19 @@ async fn expire<C: Catalog>(
             }
         }
         for one in due {
-            remove(store, bucket, one).await?;
+            count += u64::from(remove(store, bucket, one).await?);
         }
         if at_end {
-            return Ok(());
+            return Ok(count);
         }
     }
 }
 
-async fn remove<C: Catalog>(store: &Store<C>, bucket: &Arc<Bucket>, due: Due) -> Result<(), ApiError> {
+/// Removes a version. Returns false if a client has changed the object meanwhile.
+async fn remove<C: Catalog>(store: &Store<C>, bucket: &Arc<Bucket>, due: Due) -> Result<bool, ApiError> {
     let target = ObjectAddress { bucket: Arc::clone(bucket), key: due.key };
     let (key, generation, expires) = (due.catalog_key, due.generation, due.expires);
-    let removed = store
+    store
         .transact(0, move |t| {
             t.use_reserve();
             let done = if expires {
@@ -126,10 +131,7 @@ async fn remove<C: Catalog>(store: &Store<C>, bucket: &Arc<Bucket>, due: Due) ->
             };
             Ok(Ok(done))
         })
-        .await?;
-    // False means that a client has changed the object meanwhile.
-    let _ = removed;
-    Ok(())
+        .await
 }
 
 /// Adds the versions of a key that are due.
@@ -194,7 +196,7 @@ async fn abort_uploads<C: Catalog>(
     bucket: &Arc<Bucket>,
     rules: &Lifecycle,
     now: Now,
-) -> Result<(), ApiError> {
+) -> Result<u64, ApiError> {
     let mut due = Vec::new();
     store.visit_uploads(bucket, "", &mut |key, id, upload| {
         let is_due = enabled(rules).any(|rule| {
@@ -206,9 +208,10 @@ async fn abort_uploads<C: Catalog>(
         }
         true
     })?;
+    let mut count = 0;
     for (key, id) in due {
         // The client may have ended the upload meanwhile.
-        let _ = store.end_upload(bucket, &key, id).await;
+        count += u64::from(store.end_upload(bucket, &key, id).await.is_ok());
     }
-    Ok(())
+    Ok(count)
 }

@@ -21,6 +21,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "plimsoll-gateway undelete --data /var/lib/plimsoll --bucket photos --prefix 2026/ --at 2h --dry-run",
         ],
     ),
+    (
+        "backup",
+        &[
+            "plimsoll-gateway backup --data /var/lib/plimsoll --to /backup/catalog-2026-01-02",
+            "plimsoll-gateway backup gateway.toml --done 10m",
+        ],
+    ),
+    ("where", &["plimsoll-gateway where gateway.toml --object photos/2026/a.jpg"]),
     ("recover", &["plimsoll-gateway recover gateway.toml --from-tiers --dry-run"]),
     ("reconcile", &["plimsoll-gateway reconcile gateway.toml"]),
     ("sweep", &["plimsoll-gateway sweep gateway.toml"]),

@@ -1,6 +1,9 @@
 //! Commands of `plimsoll-gateway`.
 
+mod admin;
 mod adopt;
+mod backup;
+mod command;
 mod examples;
 pub mod out;
 mod ownership;
@@ -15,9 +18,11 @@ mod scrub;
 mod status;
 mod sweep;
 mod undelete;
+mod whereis;
 
 use std::process::ExitCode;
 
+use self::command::Administrative;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// A durable S3 object store over one directory or several tiers.
@@ -46,6 +51,10 @@ enum Command {
     Rollback(rollback::Arguments),
     /// Bring objects back that were deleted or replaced, while they are kept
     Undelete(undelete::Arguments),
+    /// Copy the catalog while the gateway runs, or record the backup of a database
+    Backup(backup::Arguments),
+    /// Show where the bytes of an object are, and what the rules will do with it
+    Where(whereis::Arguments),
     /// Build a catalog that was lost from the tiers
     Recover(reattach::RecoverArguments),
     /// Complete a catalog that was restored from a backup with the newer objects in the tiers
@@ -96,16 +105,14 @@ pub fn main() -> ExitCode {
     let result = match &arguments.command {
         Command::Run(arguments) => run::run(arguments),
         Command::Status(arguments) => status::status(arguments),
-        Command::Scrub(arguments) => scrub::scrub(arguments),
         Command::Plan(arguments) => plan::plan(arguments),
         Command::Adopt(arguments) => adopt::adopt(arguments),
         Command::Release(arguments) => release::release(arguments),
-        Command::Rollback(arguments) => rollback::rollback(arguments),
-        Command::Undelete(arguments) => undelete::undelete(arguments),
         Command::Recover(arguments) => reattach::recover(arguments),
         Command::Reconcile(arguments) => reattach::reconcile(arguments),
         Command::Sweep(arguments) => sweep::sweep(arguments),
         Command::RebuildIndex(arguments) => rebuild::rebuild(arguments),
+        command => Administrative::of(command).map_or(Ok(()), |command| command.run()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -19,3 +19,21 @@ pub fn say(text: &str) -> Result<(), Exit> {
         _ => Ok(()),
     }
 }
+
+/// Receiver of the output of a command: standard output, or an administrator who is connected to the gateway.
+pub trait Output {
+    /// Writes text.
+    ///
+    /// # Errors
+    /// If it cannot be written, so that the command ends.
+    fn say(&self, text: &str) -> Result<(), Exit>;
+}
+
+/// Standard output of this process.
+pub struct Standard;
+
+impl Output for Standard {
+    fn say(&self, text: &str) -> Result<(), Exit> {
+        say(text)
+    }
+}

@@ -13,6 +13,7 @@ use plimsoll_cost::period::DAY_S;
 use plimsoll_cost::tariff::Tariff;
 
 use super::Exit;
+use crate::background::scrubbing::ScrubRule;
 use crate::body::blob::{Blobs, part_bytes};
 use crate::body::cache::{Cache, CacheSettings};
 use crate::catalog::any::AnyCatalog;
@@ -59,6 +60,8 @@ pub struct Opened {
     pub backends: BTreeMap<String, Backend>,
     /// Settings of the tiers by name.
     pub tables: BTreeMap<String, TierTable>,
+    /// Rule of the verification in the background; `None` for none.
+    pub scrub: Option<ScrubRule>,
     /// Findings of the start.
     pub recovery: Recovery,
 }
@@ -126,6 +129,17 @@ impl StoreArguments {
                 Ok((CatalogPlace::Directory(data.clone().unwrap_or_default().join("catalog")), None))
             }
         }
+    }
+
+    /// Returns the directory of the catalog; `None` if it is in a database.
+    ///
+    /// # Errors
+    /// If the settings cannot be read or are invalid.
+    pub fn directory(&self) -> Result<Option<PathBuf>, Exit> {
+        Ok(match self.settings()?.0 {
+            CatalogPlace::Directory(directory) => Some(directory),
+            CatalogPlace::Database(_) => None,
+        })
     }
 
     /// Returns an error if there is no catalog, instead of creating one.
@@ -283,8 +297,8 @@ impl StoreArguments {
             classes,
             retain_ms: config.retain_ms,
         };
-        let (catalog, tables) = (Arc::new(catalog), config.tiers);
-        Ok(Opened { catalog, bodies, rules, reads_file, backends: stores, tables, recovery })
+        let (catalog, tables, scrub) = (Arc::new(catalog), config.tiers, config.scrub);
+        Ok(Opened { catalog, bodies, rules, reads_file, backends: stores, tables, scrub, recovery })
     }
 }
 
@@ -412,6 +426,7 @@ fn of_directory(catalog: &CatalogPlace) -> Config {
         prices: Vec::new(),
         budget: DayLimits::default(),
         retain_ms: RETAIN_MS,
+        scrub: None,
     }
 }
 

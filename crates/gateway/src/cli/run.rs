@@ -17,11 +17,15 @@ use plimsoll_server::{Parts, ServerSettings, Shared};
 use tokio::sync::watch;
 
 use super::Exit;
+use super::admin::server::Server;
+use super::command::Target;
 use super::out::say;
 use super::ownership::{self, Older};
 use super::place::{Opened, StoreArguments};
+use crate::background::scrubbing::ScrubRule;
 use crate::background::{self, Background};
 use crate::catalog::Catalog;
+use crate::catalog::any::AnyCatalog;
 use crate::catalog::committer::Durability;
 use crate::catalog::embedded::catalog::CatalogSettings;
 use crate::catalog::embedded::recovery::Recovery;
@@ -240,6 +244,7 @@ fn work_settings(
     arguments: &Arguments,
     rules: Rules,
     reads_file: Option<PathBuf>,
+    scrub: Option<ScrubRule>,
 ) -> Result<background::BackgroundSettings, Exit> {
     let ms = |flag: &str, text: &str| {
         let ns = parse_duration(text).map_err(|e| Exit::input(format!("{flag}: {e}")))?;
@@ -252,7 +257,9 @@ fn work_settings(
         move_every_ms: ms("--move-every", &arguments.move_every)?,
         reads_file,
         is_idle: arguments.no_deletes,
-        survey: arguments.metrics_listen.is_some().then(Arc::default),
+        survey: Arc::default(),
+        always_visits: arguments.metrics_listen.is_some(),
+        scrub,
     })
 }
 
@@ -264,6 +271,34 @@ fn is_older(arguments: &Arguments, opened: &Opened) -> Result<bool, Exit> {
         note(&format!("moves and deletes nothing: {error}"));
     }
     Ok(found.is_some())
+}
+
+/// Listens for administrators in the directory of the catalog; `None` if it is in a database, which their commands can
+/// use beside this process.
+fn listen_for_administrators(
+    place: &StoreArguments,
+    store: &Arc<Store<AnyCatalog>>,
+    work: &background::BackgroundSettings,
+    recovery: Recovery,
+) -> Result<Option<Server>, Exit> {
+    let Some(directory) = place.directory()? else { return Ok(None) };
+    let target = Target {
+        name: place.name(),
+        has_file: place.has_file(),
+        directory: Some(directory.clone()),
+        store: Arc::clone(store),
+        rules: work.rules.clone(),
+        survey: Arc::clone(&work.survey),
+        recovery,
+        is_served: true,
+    };
+    match Server::start(&directory, target) {
+        Ok(server) => Ok(Some(server)),
+        Err(error) => {
+            note(&format!("commands cannot reach this gateway: {}: {error}", directory.display()));
+            Ok(None)
+        }
+    }
 }
 
 /// Serves until SIGINT or SIGTERM.
@@ -293,13 +328,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let opened = place.open(catalog_settings)?;
     let is_older = is_older(arguments, &opened)?;
     let reload_tiers = opened.reload_tiers();
-    let Opened { catalog, mut bodies, rules, reads_file, recovery, .. } = opened;
+    let Opened { catalog, mut bodies, rules, reads_file, scrub, recovery, .. } = opened;
     if let Some(retain_ms) = retain_ms {
         bodies.retain_ms = retain_ms;
     }
     report(&recovery);
     let tariffs = rules.tariffs.clone();
-    let mut work = work_settings(arguments, rules, reads_file.clone())?;
+    let mut work = work_settings(arguments, rules, reads_file.clone(), scrub)?;
     work.is_idle |= is_older;
     let requests = Arc::new(RequestMetrics::default());
     let observers = observers(arguments, &requests)?;
@@ -311,8 +346,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     if arguments.accept_clock {
         store.witnesses.accept();
     }
-    if let (Some(address), Some(survey)) = (&arguments.metrics_listen, &work.survey) {
-        let bound = metrics::serve(address, &requests, &store, survey, tariffs).map_err(|e| {
+    if let Some(address) = &arguments.metrics_listen {
+        let bound = metrics::serve(address, &requests, &store, &work.survey, tariffs).map_err(|e| {
             Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
         })?;
         say(&format!("metrics on http://{bound}/metrics\n"))?;
@@ -325,11 +360,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         Ok(_) => {}
     }
     check::start(store.blobs.tiers().clone());
+    let admin = listen_for_administrators(place, &store, &work, recovery)?;
     let background = Background::start(Arc::clone(&store), work).map_err(Exit::store)?;
     let (stop, shutdown) = watch::channel(false);
     watch_for_end(stop, arguments.until_stdin_closes);
     say(&format!("listening on {scheme}://{address}\n"))?;
     let served = plimsoll_server::run(listener, &shared, &store, &shutdown);
+    admin.into_iter().for_each(Server::stop);
     background.stop();
     if let (Some(reads), Some(path)) = (reads, reads_file)
         && let Err(error) = reads.save(&path)

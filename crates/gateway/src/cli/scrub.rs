@@ -1,21 +1,30 @@
-//! `plimsoll-gateway scrub`: verifies a store that no gateway uses.
+//! `plimsoll-gateway scrub`: verifies every stored byte.
 
 use clap::Args;
+use plimsoll_base::units::parse_size;
 
 use super::Exit;
-use super::out::say;
-use super::place::{Opened, StoreArguments};
-use crate::config::CatalogPlace;
-use crate::scrub;
+use super::command::Target;
+use super::out::Output;
+use super::place::StoreArguments;
+use crate::catalog::Catalog;
+use crate::scrub::pace::Pace;
+use crate::scrub::{self, Scrub};
+
+/// Maximum rate while a gateway serves the store, in bytes per second.
+const SERVED_RATE: u64 = 64 << 20;
 
 /// Arguments of `plimsoll-gateway scrub`.
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
-    place: StoreArguments,
+    pub place: StoreArguments,
     /// Accept that objects older than damage whose keys are unknown may be outdated or missing, and serve them again
     #[arg(long)]
     accept: bool,
+    /// Maximum rate of reads per second [default: 64 MiB while a gateway runs, else none]
+    #[arg(long, value_name = "SIZE")]
+    rate: Option<String>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -25,43 +34,27 @@ pub struct Arguments {
 ///
 /// # Errors
 /// Exit code 1 if something is damaged, 2 for invalid settings, 3 if the catalog cannot be used.
-pub fn scrub(arguments: &Arguments) -> Result<(), Exit> {
-    arguments.place.must_exist()?;
-    let is_database = matches!(arguments.place.settings()?.0, CatalogPlace::Database(_));
-    if arguments.accept && is_database {
+pub fn scrub(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result<(), Exit> {
+    let Target { store, recovery, is_served, .. } = target;
+    if arguments.accept && store.catalog.is_shared() {
         return Err(Exit::input("--accept: only a catalog in a directory can have such damage"));
     }
-    let Opened { catalog, bodies, recovery, .. } = arguments.place.open(Default::default())?;
+    if arguments.accept && *is_served {
+        return Err(Exit::input("--accept: stop the gateway first, because this changes the catalog"));
+    }
+    let rate = arguments.rate.as_ref().map(|text| parse_size(text)).transpose();
+    let rate = rate.map_err(|e| Exit::input(format!("--rate: {e}")))?;
+    let rate = rate.or((*is_served || store.catalog.is_shared()).then_some(SERVED_RATE));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
-    let mut result = runtime.block_on(scrub::scrub(&catalog, &bodies.blobs));
+    let mut result = runtime.block_on(scrub::scrub(store, *is_served, &mut Pace::new(rate)));
     if let Some(reason) = &recovery.rebuilt {
         result.damage.push(format!("the index was built again from the log: {reason}"));
     }
     result.damage.extend(recovery.repaired.iter().cloned());
-    if let Some(engine) = catalog.engine().filter(|_| arguments.accept) {
+    if let Some(engine) = store.catalog.engine().filter(|_| arguments.accept) {
         engine.accept_unknown_damage().map_err(Exit::store)?;
     }
-    catalog.close().map_err(Exit::store)?;
-    if arguments.json {
-        let text = serde_json::to_string_pretty(&result).map_err(Exit::store)?;
-        say(&format!("{text}\n"))?;
-    } else {
-        for place in &result.damage {
-            say(&format!("damaged: {place}\n"))?;
-        }
-        for object in &result.objects_damaged {
-            let (bucket, key) = (&object.bucket, &object.key);
-            say(&format!(
-                "damaged object: {bucket}/{key} (version {}): {}\n",
-                object.version, object.problem
-            ))?;
-        }
-        for object in &result.objects_unverified {
-            let (bucket, key) = (&object.bucket, &object.key);
-            say(&format!("not verified: {bucket}/{key} (version {}): {}\n", object.version, object.problem))?;
-        }
-        say(&format!("{} objects and versions with {} bytes verified\n", result.objects, result.bytes))?;
-    }
+    print(arguments, &result, out)?;
     let (count, unverified) = (result.objects_damaged.len(), result.objects_unverified.len());
     match (count, result.damage.len()) {
         (0, 0) if unverified > 0 => Err(Exit::check(format!(
@@ -75,4 +68,31 @@ pub fn scrub(arguments: &Arguments) -> Result<(), Exit> {
             Err(Exit::check(format!("damaged objects: {count}; restore them from a copy, or delete them")))
         }
     }
+}
+
+fn print(arguments: &Arguments, result: &Scrub, out: &dyn Output) -> Result<(), Exit> {
+    if arguments.json {
+        let text = serde_json::to_string_pretty(result).map_err(Exit::store)?;
+        out.say(&format!("{text}\n"))?;
+    } else {
+        for place in &result.damage {
+            out.say(&format!("damaged: {place}\n"))?;
+        }
+        for object in &result.objects_damaged {
+            let (bucket, key) = (&object.bucket, &object.key);
+            out.say(&format!(
+                "damaged object: {bucket}/{key} (version {}): {}\n",
+                object.version, object.problem
+            ))?;
+        }
+        for object in &result.objects_unverified {
+            let (bucket, key) = (&object.bucket, &object.key);
+            out.say(&format!(
+                "not verified: {bucket}/{key} (version {}): {}\n",
+                object.version, object.problem
+            ))?;
+        }
+        out.say(&format!("{} objects and versions with {} bytes verified\n", result.objects, result.bytes))?;
+    }
+    Ok(())
 }

@@ -2,10 +2,15 @@
 
 use clap::Args;
 
+use std::time::Duration;
+
 use super::Exit;
-use super::out::say;
+use super::admin::client;
+use super::command::Target;
+use super::out::{Output, say};
 use super::place::StoreArguments;
-use crate::ambient::now_ms;
+use crate::ambient::{now_ms, shared_now_ms};
+use crate::backup;
 use crate::catalog::embedded::document;
 use crate::catalog::embedded::manifest::Manifest;
 use crate::catalog::embedded::segment::HEADER;
@@ -14,25 +19,51 @@ use crate::catalog::postgres::{Access, Database, PostgresCatalog};
 use crate::config::CatalogPlace;
 use crate::disk::real::RealDisk;
 use crate::lease;
+use crate::mover::condition::show_time_ms;
+use crate::overview::{Counts, Overview, overview};
+use crate::scrub::progress::{self, Progress};
 
 /// Arguments of `plimsoll-gateway status`.
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
-    place: StoreArguments,
+    pub place: StoreArguments,
+    /// Print the state again every two seconds
+    #[arg(long)]
+    watch: bool,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Prints the state as of the last write of the index.
+/// Prints the state: that of the running gateway, or what the files say if no gateway uses the directory.
 ///
 /// # Errors
 /// Exit code 1 if the log is damaged, 3 if the directory cannot be read.
 pub fn status(arguments: &Arguments) -> Result<(), Exit> {
+    /// Time between two states.
+    const EVERY: Duration = Duration::from_secs(2);
+    loop {
+        let printed = status_once(arguments);
+        if !arguments.watch || printed.as_ref().is_err_and(|exit| exit.code != 1) {
+            return printed;
+        }
+        #[allow(clippy::disallowed_methods)]
+        std::thread::sleep(EVERY);
+        say(if arguments.json { "" } else { "\n" })?;
+    }
+}
+
+fn status_once(arguments: &Arguments) -> Result<(), Exit> {
     let place = &arguments.place;
     place.must_exist()?;
-    let catalog = match place.settings()?.0 {
+    let place_of_catalog = place.settings()?.0;
+    if let CatalogPlace::Directory(catalog) = &place_of_catalog
+        && let Some(stream) = client::connect(catalog)?
+    {
+        return client::execute(stream, client::own_arguments());
+    }
+    let catalog = match place_of_catalog {
         CatalogPlace::Directory(catalog) => catalog,
         CatalogPlace::Database(database) => return of_database(arguments, &database),
     };
@@ -59,7 +90,7 @@ pub fn status(arguments: &Arguments) -> Result<(), Exit> {
         say(&format!("{}\n", text.map_err(Exit::store)?))?;
     } else {
         let as_of = written.map_or_else(|| "unknown".to_string(), |time| format!("{time:.0}"));
-        say(&overview(is_known.then_some(&manifest), &list, &as_of))?;
+        say(&describe_files(is_known.then_some(&manifest), &list, &as_of))?;
         say(&format!("damage     {}\n", list.damage.len() + problems.len()))?;
         for problem in &problems {
             say(&format!("damaged: {problem}; the next start builds it again\n"))?;
@@ -75,7 +106,7 @@ pub fn status(arguments: &Arguments) -> Result<(), Exit> {
 }
 
 /// Describes the log and the index. Without an intact manifest, only the number of segments is known.
-fn overview(manifest: Option<&Manifest>, list: &SegmentList, as_of: &str) -> String {
+fn describe_files(manifest: Option<&Manifest>, list: &SegmentList, as_of: &str) -> String {
     let segments = list.segments.len();
     let Some(manifest) = manifest else {
         return format!("state      unknown\nsegments   {segments}\n");
@@ -104,5 +135,119 @@ fn of_database(arguments: &Arguments, database: &Database) -> Result<(), Exit> {
     let leader = found.leader.map_or("none".to_string(), |leader| leader.to_string());
     let sessions: Vec<String> = found.sessions.iter().map(u64::to_string).collect();
     let (sessions, epoch) = (sessions.join(", "), found.epoch);
-    say(&format!("sessions   {sessions}\nleader     {leader}, epoch {epoch}\n"))
+    let backup = backup::last_ms(&catalog).map_err(|e| place.fail(&e))?;
+    let scrub = progress::load(&catalog).map_err(|e| place.fail(&e))?;
+    say(&format!("sessions   {sessions}\nleader     {leader}, epoch {epoch}\n"))?;
+    say(&format!("verified   {}\nbackup     {}\n", verified(&scrub), backup_age(backup, now_ms())))
+}
+
+/// Prints the state of the store of a running gateway.
+///
+/// # Errors
+/// Exit code 1 if the log is damaged or nothing can be written, 3 if the catalog fails.
+pub fn served(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result<(), Exit> {
+    let found = overview(&target.store, &target.survey, &target.rules.tariffs);
+    let found = found.map_err(|e| target.fail(&e))?;
+    if arguments.json {
+        out.say(&format!("{}\n", serde_json::to_string_pretty(&found).map_err(Exit::store)?))?;
+    } else {
+        out.say(&text(&found, shared_now_ms()))?;
+    }
+    match (&found.problem, &found.log) {
+        (Some(problem), _) => Err(Exit::check(problem)),
+        (None, Some(log)) if !log.damage.is_empty() => {
+            Err(Exit::check("the log is damaged; run `plimsoll-gateway scrub` to list the affected objects"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Describes the state of a running gateway. The first line says whether it works.
+fn text(found: &Overview, now_ms: u64) -> String {
+    let mut lines = vec![format!("state      {}", state(found))];
+    let leader = found.leader.map_or("none".into(), |leader| format!("session {leader}"));
+    let (sessions, epoch, own) = (found.sessions.len(), found.epoch, found.own_session);
+    lines.push(format!("gateways   {sessions}, this one is session {own}; leader: {leader}, epoch {epoch}"));
+    for (name, tier) in &found.tiers {
+        let answers = if tier.answers { "" } else { "; does not answer" };
+        let cost = tier.dollars_per_month.map_or(String::new(), |usd| format!(", ${usd:.2} a month"));
+        let kept = match (tier.kept_bytes, tier.kept_dollars_per_month) {
+            (0, _) => String::new(),
+            (bytes, None) => format!(", {bytes} bytes of them deleted and kept"),
+            (bytes, Some(usd)) => format!(", {bytes} bytes of them deleted and kept (${usd:.2})"),
+        };
+        lines.push(format!(
+            "tier       {name}: {} blobs, {} bytes{cost}{kept}{answers}",
+            tier.blobs, tier.bytes
+        ));
+    }
+    if let Some(counts) = &found.counts {
+        let Counts { objects, bytes, inline_objects, inline_bytes, kept_objects, kept_bytes, .. } = counts;
+        lines.push(format!(
+            "objects    {objects} with {bytes} bytes; {inline_objects} with {inline_bytes} bytes are in the catalog"
+        ));
+        lines.push(format!(
+            "kept       {kept_objects} deleted or replaced objects with {kept_bytes} bytes, for {}",
+            show_time_ms(found.retain_ms)
+        ));
+        lines.push(format!(
+            "waiting    {} moves of {} bytes, {} bodies to pack",
+            counts.waiting_moves, counts.waiting_move_bytes, counts.waiting_packs
+        ));
+        lines.push(format!("counted    {:.0} s ago", counts.age_seconds));
+    }
+    if let Some(log) = &found.log {
+        let garbage = 100 * (log.bytes - log.live_bytes.min(log.bytes)) / log.bytes.max(1);
+        let free = log.free_bytes.map_or(String::new(), |bytes| format!(", {bytes} bytes of the disk free"));
+        let (segments, bytes) = (log.segments, log.bytes);
+        lines.push(format!("log        {segments} segments, {bytes} bytes, {garbage}% garbage{free}"));
+        lines.extend(log.damage.iter().map(|damage| format!("damaged    {damage}")));
+    }
+    lines.push(format!("verified   {}", verified(&found.scrub)));
+    lines.push(format!("backup     {}", backup_age(found.last_backup_ms, now_ms)));
+    lines.join("\n") + "\n"
+}
+
+/// Returns the most important fact about a running gateway.
+fn state(found: &Overview) -> String {
+    let silent: Vec<&str> =
+        found.tiers.iter().filter(|(_, tier)| !tier.answers).map(|(name, _)| name.as_str()).collect();
+    if let Some(problem) = &found.problem {
+        return format!("running, but writes fail: {problem}");
+    }
+    if !found.owns_tiers {
+        return "running, but moves and deletes nothing: a tier has seen a later catalog, or another one"
+            .into();
+    }
+    if found.has_wrong_clock {
+        let seconds = found.clock_ahead_seconds;
+        return format!("running, but moves and deletes nothing: its clock is in doubt ({seconds:+.1} s)");
+    }
+    if !silent.is_empty() {
+        return format!("running, but these tiers do not answer: {}", silent.join(", "));
+    }
+    let leads = found.leader == Some(found.own_session);
+    if leads { "running".into() } else { "running; does not move and delete".into() }
+}
+
+/// Describes the verification of all objects.
+fn verified(scrub: &Progress) -> String {
+    let last = scrub.last.as_ref().map(|last| {
+        let progress::Counts { objects, damaged, unverified, .. } = last.counts;
+        let ended = jiff::Timestamp::from_millisecond(last.ended_ms.cast_signed()).unwrap_or_default();
+        format!("{objects} objects until {ended:.0}: {damaged} damaged, {unverified} not verified")
+    });
+    let current = scrub.current.as_ref().map(|current| {
+        let progress::Counts { objects, damaged, .. } = current.counts;
+        format!("{objects} objects so far, {damaged} damaged")
+    });
+    let all: Vec<String> = last.into_iter().chain(current).collect();
+    if all.is_empty() { "never".into() } else { all.join("; ") }
+}
+
+fn backup_age(last_ms: Option<u64>, now_ms: u64) -> String {
+    let Some(at_ms) = last_ms else { return "none recorded".into() };
+    let at = jiff::Timestamp::from_millisecond(at_ms.cast_signed()).unwrap_or_default();
+    let hours = now_ms.saturating_sub(at_ms) as f64 / 3_600_000.0;
+    format!("{at:.0}, {hours:.1} hours ago")
 }

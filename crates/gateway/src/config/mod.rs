@@ -9,9 +9,12 @@ use plimsoll_base::units::parse_size;
 use plimsoll_cost::money::Usd;
 use toml::Value;
 
-use self::tables::{BudgetTable, CacheTable, CatalogTable, File, MoveTable, OneOrMany, PackTable};
+use self::tables::{
+    BudgetTable, CacheTable, CatalogTable, File, MoveTable, OneOrMany, PackTable, ScrubTable,
+};
 use crate::tier::TierTable;
 
+use crate::background::scrubbing::ScrubRule;
 use crate::body::cache::CacheSettings;
 use crate::catalog::postgres::Database;
 use crate::mover::condition::{Condition, parse_time_ms};
@@ -117,6 +120,8 @@ pub struct Config {
     pub budget: DayLimits,
     /// Time in milliseconds for which bytes are kept after they have become garbage.
     pub retain_ms: u64,
+    /// Rule of the verification in the background; `None` for none.
+    pub scrub: Option<ScrubRule>,
 }
 
 impl Config {
@@ -238,23 +243,8 @@ fn resolve(file: File) -> Result<Config, String> {
     if inline > MAX_INLINE {
         return Err("write.inline: at most 1 MiB".into());
     }
-    let mut moves = Vec::new();
-    for (index, rule) in file.moves.into_iter().enumerate() {
-        let place = format!("move {}", index + 1);
-        check(&format!("{place}, from"), &rule.from)?;
-        check(&format!("{place}, to"), &rule.to)?;
-        if rule.from == rule.to {
-            return Err(format!("{place}: from and to are the same tier"));
-        }
-        let when = Condition::parse(&rule.when).map_err(|e| format!("{place}, when: {e}"))?;
-        let keep_source_ms =
-            parse_time_ms(&rule.keep_source).map_err(|e| format!("{place}, keep_source: {e}"))?;
-        let payback_days = payback_days(&place, rule.only_if_cheaper, &rule.payback_period)?;
-        let min_stay_ms = rule.min_stay.as_ref().map_or(Ok(0), |text| parse_time_ms(text));
-        let min_stay_ms = min_stay_ms.map_err(|e| format!("{place}, min_stay: {e}"))?;
-        let MoveTable { from, to, when: text, .. } = rule;
-        moves.push(MoveRule { from, to, text, when, keep_source_ms, min_stay_ms, payback_days });
-    }
+    let moves = file.moves.into_iter().enumerate();
+    let moves = moves.map(|(index, rule)| move_rule(index, rule, &check)).collect::<Result<Vec<_>, _>>()?;
     if let Some(pack) = &file.pack {
         check("pack.tier", &pack.tier)?;
     }
@@ -267,7 +257,43 @@ fn resolve(file: File) -> Result<Config, String> {
         return Err("reads_per_day needs a catalog in a directory".into());
     }
     let retain_ms = parse_time_ms(&file.retain.deleted).map_err(|e| format!("retain.deleted: {e}"))?;
-    Ok(Config { catalog, tiers, write, fallback, inline, moves, pack, cache, prices, budget, retain_ms })
+    let scrub = file.scrub.map(scrub).transpose()?;
+    Ok(Config {
+        catalog,
+        tiers,
+        write,
+        fallback,
+        inline,
+        moves,
+        pack,
+        cache,
+        prices,
+        budget,
+        retain_ms,
+        scrub,
+    })
+}
+
+/// Returns a rule of moves. `check` returns an error if there is no tier with a name.
+fn move_rule(
+    index: usize,
+    rule: MoveTable,
+    check: &dyn Fn(&str, &String) -> Result<(), String>,
+) -> Result<MoveRule, String> {
+    let place = format!("move {}", index + 1);
+    check(&format!("{place}, from"), &rule.from)?;
+    check(&format!("{place}, to"), &rule.to)?;
+    if rule.from == rule.to {
+        return Err(format!("{place}: from and to are the same tier"));
+    }
+    let when = Condition::parse(&rule.when).map_err(|e| format!("{place}, when: {e}"))?;
+    let keep_source_ms =
+        parse_time_ms(&rule.keep_source).map_err(|e| format!("{place}, keep_source: {e}"))?;
+    let payback_days = payback_days(&place, rule.only_if_cheaper, &rule.payback_period)?;
+    let min_stay_ms = rule.min_stay.as_ref().map_or(Ok(0), |text| parse_time_ms(text));
+    let min_stay_ms = min_stay_ms.map_err(|e| format!("{place}, min_stay: {e}"))?;
+    let MoveTable { from, to, when: text, .. } = rule;
+    Ok(MoveRule { from, to, text, when, keep_source_ms, min_stay_ms, payback_days })
 }
 
 /// Returns an error if a storage class of a tier also belongs to another one, or is not the name of a class.
@@ -319,6 +345,16 @@ fn payback_days(place: &str, only_if_cheaper: bool, text: &str) -> Result<Option
 
 fn size(name: &str, text: &str) -> Result<u64, String> {
     parse_size(text).map_err(|e| format!("{name}: {e}"))
+}
+
+fn scrub(table: ScrubTable) -> Result<ScrubRule, String> {
+    let every_ms = parse_time_ms(&table.every).map_err(|e| format!("scrub.every: {e}"))?;
+    let bytes_per_s = size("scrub.rate", &table.rate)?;
+    match (every_ms, bytes_per_s) {
+        (0, _) => Err("scrub.every: write a time such as 30d".into()),
+        (_, 0) => Err("scrub.rate: at least 1 byte per second".into()),
+        _ => Ok(ScrubRule { every_ms, bytes_per_s }),
+    }
 }
 
 fn pack(table: PackTable) -> Result<PackRule, String> {

@@ -25,6 +25,19 @@ pub struct File {
     pub budget: BudgetTable,
     #[serde(default)]
     pub retain: RetainTable,
+    pub scrub: Option<ScrubTable>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScrubTable {
+    pub every: String,
+    #[serde(default = "default_scrub_rate")]
+    pub rate: String,
+}
+
+fn default_scrub_rate() -> String {
+    "16 MiB".into()
 }
 
 #[derive(Debug, Deserialize)]

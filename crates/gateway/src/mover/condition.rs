@@ -149,6 +149,16 @@ impl Condition {
         }
     }
 
+    /// Returns the ages in milliseconds that the condition compares with.
+    pub fn ages(&self) -> Vec<u64> {
+        match self {
+            Condition::All(list) | Condition::Any(list) => list.iter().flat_map(Condition::ages).collect(),
+            Condition::Not(one) => one.ages(),
+            Condition::Age(_, ms) => vec![*ms],
+            _ => Vec::new(),
+        }
+    }
+
     /// Returns true if an object satisfies the condition.
     pub fn is_true(&self, facts: &Facts<'_>) -> bool {
         match self {

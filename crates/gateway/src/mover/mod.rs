@@ -11,6 +11,7 @@ pub mod budget;
 pub mod candidate;
 pub mod condition;
 mod describe;
+pub mod kept;
 pub mod pack;
 pub mod pack_reader;
 #[cfg(test)]
@@ -25,7 +26,7 @@ pub mod survey;
 mod switch;
 #[cfg(test)]
 mod tests;
-mod transition;
+pub mod transition;
 mod verify;
 
 pub use self::blob_move::{execute, give_up_unfinished};

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::candidate::Candidate;
+use super::kept::count_kept;
 use super::pack::PackJob;
 use super::planned_move::Move;
 use super::rewrite::{MAX_RECORDS, PackFile, count_blob, load_pack_files};
@@ -130,6 +131,7 @@ impl Pass {
             Ok(false)
         })?;
         if ended {
+            self.survey.kept = count_kept(store)?;
             self.end(&mut batch);
         }
         Ok(batch)

@@ -31,8 +31,12 @@ pub struct Rule {
 impl Rule {
     /// Returns true if the blob may leave its place, and this pays.
     pub fn allows(&self, place: &Location, size: u64) -> bool {
-        let has_stayed = lived_ms(place).is_none_or(|ms| ms >= self.min_stay_ms);
-        has_stayed && self.gate.as_ref().is_none_or(|gate| gate.pays(size, size, lived_days(place)))
+        lived_ms(place).is_none_or(|ms| ms >= self.min_stay_ms) && self.pays(place, size)
+    }
+
+    /// Returns true if the move of a blob pays, or need not.
+    pub fn pays(&self, place: &Location, size: u64) -> bool {
+        self.gate.as_ref().is_none_or(|gate| gate.pays(size, size, lived_days(place)))
     }
 }
 

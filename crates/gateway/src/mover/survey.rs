@@ -17,6 +17,8 @@ pub struct Survey {
     pub objects: BTreeMap<(Arc<str>, Where), Stock>,
     /// Blobs and pack files at all their places, by tier.
     pub blobs: BTreeMap<u16, Stock>,
+    /// Versions that have left their buckets and are kept, by the place of their bodies.
+    pub kept: BTreeMap<Where, Stock>,
     /// Blobs that the rules move, and that have not been moved yet.
     pub moves: Stock,
     /// Bodies that the rules pack, and that have not been packed yet.

@@ -16,6 +16,7 @@ use crate::blocking::block_on;
 use crate::body::pack_file::Slice;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::{Catalog, Value};
+use crate::scrub::pace::Pace;
 use crate::scrub::scrub;
 use crate::simulation::time::Replaced;
 use crate::testing::{
@@ -75,7 +76,7 @@ fn a_damaged_bucket_fails_alone_and_is_named() {
         assert_eq!(error.code, ErrorCode::InternalError);
         assert_eq!(get_from(&store, "second", "key", None).await.unwrap().1, b"second");
         put_in(&store, "second", "other", b"new").await.unwrap();
-        let result = scrub(&store.catalog, &store.blobs).await;
+        let result = scrub(&store, false, &mut Pace::new(None)).await;
         let named = |damage: &String| damage.contains("bucket first");
         assert!(result.damage.iter().any(named), "{:?}", result.damage);
         assert_eq!((result.objects, result.objects_damaged.len()), (3, 0));

@@ -16,6 +16,8 @@
 //! c                                 id and position of the catalog
 //! d                                 budget of the day for moves
 //! v                                 largest generation of a version that was deleted
+//! q                                 progress of the verification in the background
+//! w                                 time of the last backup
 //! l                                 leader and epoch of the background work
 //! l SESSION                         session of a process
 //! ```
@@ -35,6 +37,10 @@ pub const NEXT_BUCKET: &[u8] = b"n";
 pub const DELETED_GENERATION: &[u8] = b"v";
 /// Key of the id and the position of the catalog.
 pub const IDENTITY: &[u8] = b"c";
+/// Key of the progress of the verification in the background.
+pub const SCRUB: &[u8] = b"q";
+/// Key of the time of the last backup of the catalog.
+pub const BACKUP: &[u8] = b"w";
 /// Key of what the moves of the day have cost.
 pub const BUDGET: &[u8] = b"d";
 /// Key of the leader, and prefix of the keys of sessions.

@@ -171,6 +171,12 @@ impl<C: Catalog> Store<C> {
         self.leads.load(Ordering::Acquire)
     }
 
+    /// Returns the name of a tier, or its number if it is not in the settings.
+    pub fn tier_name(&self, number: u16) -> String {
+        let tier = self.blobs.tiers().get(number);
+        tier.map_or_else(|| format!("number {number}"), |tier| tier.name.clone())
+    }
+
     /// Returns the numbers of the tiers that receive new blobs.
     pub fn write_tiers(&self) -> &[u16] {
         &self.write.tiers

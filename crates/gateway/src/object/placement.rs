@@ -86,7 +86,7 @@ impl<C: Catalog> Store<C> {
     }
 
     /// Returns the storage class of a body: the name of the tier from which it is read.
-    pub(super) fn class_of(&self, body: &Body, pieces: &[Piece]) -> Result<Option<Arc<str>>, CatalogError> {
+    pub fn class_of(&self, body: &Body, pieces: &[Piece]) -> Result<Option<Arc<str>>, CatalogError> {
         if self.class_names.is_empty() {
             return Ok(None);
         }

@@ -16,7 +16,7 @@ use super::error::report;
 use super::row::{Body, Head, Piece, Properties, parse_version_id};
 use super::version::{ObjectAddress, head_of};
 use super::version::{hidden, no_key, no_version};
-use super::{Store, keys};
+use super::{Bucket, Store, keys};
 use crate::ambient::wall_now;
 use crate::body::blob::text;
 use crate::catalog::intact;
@@ -150,11 +150,7 @@ impl<C: Catalog> Store<C> {
         target: &ObjectAddress,
         version: Option<&str>,
     ) -> Result<Object, ApiError> {
-        let number = target.bucket.number;
-        let found = match version {
-            None => self.lookup(keys::current(number, &target.key))?,
-            Some(version) => self.lookup_version(target, version)?,
-        };
+        let found = self.find_row(&target.bucket, &target.key, version)?;
         let (catalog_key, row, head) =
             found.ok_or_else(|| if version.is_some() { no_version() } else { no_key() })?;
         if head.marker {
@@ -174,6 +170,22 @@ impl<C: Catalog> Store<C> {
         Ok(Object { info, found, body, pieces, inline })
     }
 
+    /// Finds the row of the current version of an object, or of a given one: its key, the row and its head.
+    ///
+    /// # Errors
+    /// The error of the catalog.
+    pub fn find_row(
+        &self,
+        bucket: &Bucket,
+        key: &str,
+        version: Option<&str>,
+    ) -> Result<Option<(Vec<u8>, Row, Head)>, ApiError> {
+        match version {
+            None => self.lookup(keys::current(bucket.number, key)),
+            Some(version) => self.lookup_version(bucket, key, version),
+        }
+    }
+
     fn lookup(&self, key: Vec<u8>) -> Result<Option<(Vec<u8>, Row, Head)>, ApiError> {
         let Some(row) = self.catalog.get(&key).map_err(for_client)? else { return Ok(None) };
         let head = head_of(&row).map_err(for_client)?;
@@ -182,23 +194,24 @@ impl<C: Catalog> Store<C> {
 
     fn lookup_version(
         &self,
-        target: &ObjectAddress,
+        bucket: &Bucket,
+        key: &str,
         version: &str,
     ) -> Result<Option<(Vec<u8>, Row, Head)>, ApiError> {
-        let number = target.bucket.number;
-        if let Some(found) = self.lookup(keys::current(number, &target.key))?
+        let number = bucket.number;
+        if let Some(found) = self.lookup(keys::current(number, key))?
             && found.2.version() == version
         {
             return Ok(Some(found));
         }
         if let Some(generation) = parse_version_id(version) {
-            let found = self.lookup(keys::version(number, &target.key, generation))?;
+            let found = self.lookup(keys::version(number, key, generation))?;
             return Ok(found.filter(|(_, _, head)| !head.null));
         }
         if version != "null" {
             return Ok(None);
         }
-        let prefix = keys::noncurrent(number, &target.key);
+        let prefix = keys::noncurrent(number, key);
         let mut scan = self.catalog.scan();
         scan.seek(std::ops::Bound::Included(&prefix)).map_err(for_client)?;
         while let Some((key, row)) = scan.next().map_err(for_client)? {

@@ -1,0 +1,143 @@
+//! Executes the commands of administrators in the gateway.
+
+use std::io::{self, BufReader, ErrorKind};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::geteuid;
+use tokio::net::UnixListener;
+use tokio::sync::watch;
+
+use super::{Answer, Request, SOCKET, SocketPlace, receive, send};
+use crate::cli::Exit;
+use crate::cli::command::{self, Target};
+use crate::cli::out::Output;
+use crate::log::{note, warn};
+use crate::threads;
+
+/// Maximum number of commands at a time.
+const MOST: usize = 8;
+/// Time in which a client must send its request.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Output of a command to a client.
+struct Connection(Mutex<UnixStream>);
+
+impl Connection {
+    fn send(&self, answer: &Answer) -> io::Result<()> {
+        send(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner), answer)
+    }
+}
+
+impl Output for Connection {
+    fn say(&self, text: &str) -> Result<(), Exit> {
+        let sent = self.send(&Answer::Output(text.into()));
+        sent.map_err(|error| Exit::store(format!("the connection of the administrator: {error}")))
+    }
+}
+
+/// Thread that listens for administrators.
+pub struct Server {
+    stop: watch::Sender<bool>,
+    thread: std::thread::JoinHandle<()>,
+    socket: PathBuf,
+}
+
+impl Server {
+    /// Starts to listen in the directory of the catalog, which this process uses alone.
+    ///
+    /// # Errors
+    /// If the socket cannot be created.
+    pub fn start(catalog: &Path, target: Target) -> io::Result<Server> {
+        let place = SocketPlace::of(catalog)?;
+        let socket = catalog.join(SOCKET);
+        match std::fs::remove_file(&socket) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = runtime.block_on(async { UnixListener::bind(&place.path) })?;
+        std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600))?;
+        let (stop, mut stopped) = watch::channel(false);
+        let target = Arc::new(target);
+        let thread = threads::spawn("admin", move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = listen(&listener, &target) => {}
+                    _ = stopped.wait_for(|stop| *stop) => {}
+                }
+            });
+        })?;
+        Ok(Server { stop, thread, socket })
+    }
+
+    /// Ends the thread and removes the socket. Commands that are being executed end with the process.
+    pub fn stop(self) {
+        let _ = self.stop.send(true);
+        let _ = self.thread.join();
+        let _ = std::fs::remove_file(self.socket);
+    }
+}
+
+/// Accepts connections, and executes the command of each on its own thread.
+async fn listen(listener: &UnixListener, target: &Arc<Target>) {
+    let running = Arc::new(AtomicUsize::new(0));
+    loop {
+        let accepted = listener.accept().await;
+        let Ok((stream, _)) = accepted else {
+            crate::background::pause(100).await;
+            continue;
+        };
+        // The file is for its owner only; this also holds if somebody has changed its permissions.
+        let own = geteuid().as_raw();
+        let Some(user) =
+            stream.peer_cred().ok().map(|peer| peer.uid()).filter(|user| [0, own].contains(user))
+        else {
+            continue;
+        };
+        let Ok(stream) = stream.into_std() else { continue };
+        if running.fetch_add(1, Ordering::Relaxed) >= MOST {
+            running.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        let (target, running) = (Arc::clone(target), Arc::clone(&running));
+        let started = threads::spawn("command", move || {
+            if let Err(error) = serve(stream, &target, user) {
+                warn(&format!("an administrator's connection failed: {error}"));
+            }
+            running.fetch_sub(1, Ordering::Relaxed);
+        });
+        if let Err(error) = started {
+            warn(&format!("an administrator's command was not executed: {error}"));
+        }
+    }
+}
+
+/// Executes the command of a connection.
+fn serve(mut stream: UnixStream, target: &Target, user: u32) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let Some(request) = receive::<Request>(&mut BufReader::new(stream.try_clone()?))? else { return Ok(()) };
+    let own = env!("CARGO_PKG_VERSION");
+    if request.version != own {
+        let version = request.version;
+        let message =
+            format!("the running gateway is version {own}; use its command line, not version {version}");
+        return send(&mut stream, &Answer::Exit(2, Some(message)));
+    }
+    let words = request.arguments.join(" ");
+    note(&format!("user {user} runs the command: {words}"));
+    let connection = Connection(Mutex::new(stream));
+    let result = command::parse(&request.arguments, &request.directory)
+        .and_then(|command| command::execute(&command, target, &connection));
+    let answer = match result {
+        Ok(()) => Answer::Exit(0, None),
+        Err(Exit { code, message }) => Answer::Exit(code, Some(message)),
+    };
+    note(&format!("the command of user {user} has ended: {words}"));
+    connection.send(&answer)
+}

@@ -1,0 +1,168 @@
+//! Administrative commands: they work on the store of a running gateway, or on a store that no gateway uses.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{CommandFactory, FromArgMatches};
+use plimsoll_server::reserve::Memory;
+
+use super::admin::client;
+use super::out::{Output, Standard};
+use super::ownership::{self, Older};
+use super::place::{Opened, StoreArguments};
+use super::{Arguments, Command, Exit, backup, rollback, scrub, status, undelete, whereis};
+use crate::catalog::any::AnyCatalog;
+use crate::catalog::embedded::recovery::Recovery;
+use crate::mover::rules::Rules;
+use crate::mover::survey::LatestSurvey;
+use crate::object::{Bucket, Store};
+
+/// A command that works on an open store.
+pub enum Administrative<'a> {
+    Status(&'a status::Arguments),
+    Backup(&'a backup::Arguments),
+    Scrub(&'a scrub::Arguments),
+    Rollback(&'a rollback::Arguments),
+    Undelete(&'a undelete::Arguments),
+    Where(&'a whereis::Arguments),
+}
+
+/// An open store that a command works on.
+pub struct Target {
+    /// The argument that selects the store, for messages.
+    pub name: String,
+    /// True if a file has the settings.
+    pub has_file: bool,
+    /// Directory of the catalog; `None` if it is in a database.
+    pub directory: Option<PathBuf>,
+    /// The store.
+    pub store: Arc<Store<AnyCatalog>>,
+    /// Rules of moves.
+    pub rules: Rules,
+    /// Result of the last visit of all objects.
+    pub survey: Arc<LatestSurvey>,
+    /// Findings of the start.
+    pub recovery: Recovery,
+    /// True if a gateway serves the store in this process.
+    pub is_served: bool,
+}
+
+impl Target {
+    /// Opens a store for one command.
+    fn open(place: &StoreArguments) -> Result<Target, Exit> {
+        let opened = place.open(Default::default())?;
+        ownership::check(place, &opened, Older::Refused)?;
+        let Opened { catalog, bodies, rules, recovery, .. } = opened;
+        let store = Store::open(catalog, bodies, Memory::new(u64::MAX)).map_err(|e| place.fail(&e))?;
+        let (name, has_file, directory) = (place.name(), place.has_file(), place.directory()?);
+        Ok(Target {
+            name,
+            has_file,
+            directory,
+            store: Arc::new(store),
+            rules,
+            survey: Arc::default(),
+            recovery,
+            is_served: false,
+        })
+    }
+
+    /// Converts an error of the store.
+    pub fn fail(&self, error: &dyn std::fmt::Display) -> Exit {
+        Exit::store(format!("{}: {error}", self.name))
+    }
+
+    /// Returns a bucket.
+    ///
+    /// # Errors
+    /// Exit code 2 if there is none, 3 if the catalog fails.
+    pub fn bucket(&self, name: &str) -> Result<Arc<Bucket>, Exit> {
+        let buckets = self.store.all_buckets().map_err(|e| self.fail(&e))?;
+        let found = buckets.into_iter().find(|(other, _)| other == name).map(|(_, bucket)| bucket);
+        found.ok_or_else(|| Exit::input(format!("there is no bucket {name}")))
+    }
+}
+
+impl<'a> Administrative<'a> {
+    /// Returns the administrative command of a command line; `None` if it is another one.
+    pub fn of(command: &'a Command) -> Option<Administrative<'a>> {
+        match command {
+            Command::Status(arguments) => Some(Administrative::Status(arguments)),
+            Command::Backup(arguments) => Some(Administrative::Backup(arguments)),
+            Command::Scrub(arguments) => Some(Administrative::Scrub(arguments)),
+            Command::Rollback(arguments) => Some(Administrative::Rollback(arguments)),
+            Command::Undelete(arguments) => Some(Administrative::Undelete(arguments)),
+            Command::Where(arguments) => Some(Administrative::Where(arguments)),
+            _ => None,
+        }
+    }
+
+    fn place(&self) -> &StoreArguments {
+        match self {
+            Administrative::Status(arguments) => &arguments.place,
+            Administrative::Backup(arguments) => &arguments.place,
+            Administrative::Scrub(arguments) => &arguments.place,
+            Administrative::Rollback(arguments) => &arguments.place,
+            Administrative::Undelete(arguments) => &arguments.place,
+            Administrative::Where(arguments) => &arguments.place,
+        }
+    }
+
+    /// Executes the command on an open store.
+    ///
+    /// # Errors
+    /// The error of the command.
+    pub fn execute(&self, target: &Target, out: &dyn Output) -> Result<(), Exit> {
+        match self {
+            Administrative::Status(arguments) => status::served(arguments, target, out),
+            Administrative::Backup(arguments) => backup::backup(arguments, target, out),
+            Administrative::Scrub(arguments) => scrub::scrub(arguments, target, out),
+            Administrative::Rollback(arguments) => rollback::rollback(arguments, target, out),
+            Administrative::Undelete(arguments) => undelete::undelete(arguments, target, out),
+            Administrative::Where(arguments) => whereis::whereis(arguments, target, out),
+        }
+    }
+
+    /// Executes the command: in the gateway that uses the catalog, if it is in a directory, else in this process.
+    ///
+    /// # Errors
+    /// The error of the command.
+    pub fn run(&self) -> Result<(), Exit> {
+        let place = self.place();
+        place.must_exist()?;
+        if let Some(catalog) = place.directory()?
+            && let Some(stream) = client::connect(&catalog)?
+        {
+            return client::execute(stream, client::own_arguments());
+        }
+        let target = Target::open(place)?;
+        let executed = self.execute(&target, &Standard);
+        let closed = target.store.catalog.close().map_err(|e| target.fail(&e));
+        executed.and(closed)
+    }
+}
+
+/// Parses the arguments of an administrative command, whose paths are relative to a directory.
+///
+/// # Errors
+/// Exit code 2 if they are invalid.
+pub fn parse(words: &[String], directory: &Path) -> Result<Command, Exit> {
+    let program = PathBuf::from("plimsoll-gateway");
+    let all = std::iter::once(program.into_os_string()).chain(words.iter().map(Into::into));
+    let parsed = Arguments::command().try_get_matches_from(all);
+    let parsed = parsed.and_then(|matches| Arguments::from_arg_matches(&matches));
+    let mut command = parsed.map_err(|error| Exit::input(error.to_string()))?.command;
+    if let Command::Backup(backup::Arguments { to: Some(to), .. }) = &mut command {
+        *to = directory.join(&*to);
+    }
+    Ok(command)
+}
+
+/// Executes a command on the store of this process.
+///
+/// # Errors
+/// The error of the command, or exit code 2 if it does not work on an open store.
+pub fn execute(command: &Command, target: &Target, out: &dyn Output) -> Result<(), Exit> {
+    let refused = || Exit::input("a running gateway does not execute this command");
+    Administrative::of(command).ok_or_else(refused)?.execute(target, out)
+}

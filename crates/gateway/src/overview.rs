@@ -1,0 +1,193 @@
+//! The state of an open store: what `status` shows of a running gateway.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use plimsoll_cost::tariff::Tariff;
+use serde::Serialize;
+
+use crate::ambient::shared_now_ms;
+use crate::backup;
+use crate::catalog::CatalogError;
+use crate::catalog::any::AnyCatalog;
+use crate::lease;
+use crate::mover::survey::{LatestSurvey, Survey};
+use crate::object::Store;
+use crate::pricing::Stock;
+use crate::scrub::progress::{self, Progress};
+
+/// State of an open store.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Overview {
+    /// Sessions of the gateways that use the catalog.
+    pub sessions: Vec<u64>,
+    /// Session that moves and deletes; `None` if there is none.
+    pub leader: Option<u64>,
+    /// Number of leaders so far.
+    pub epoch: u64,
+    /// Session of this gateway; 0 if no gateway runs in this process.
+    pub own_session: u64,
+    /// Seconds by which the clock of this machine is ahead of its witnesses.
+    pub clock_ahead_seconds: f64,
+    /// True if the clock is in doubt.
+    pub has_wrong_clock: bool,
+    /// False if a tier belongs to another catalog, or has seen a later state of this one.
+    pub owns_tiers: bool,
+    /// Tiers by name.
+    pub tiers: BTreeMap<String, TierState>,
+    /// Counts of objects; `None` before all of them were visited.
+    pub counts: Option<Counts>,
+    /// Time for which garbage is kept, in milliseconds.
+    pub retain_ms: u64,
+    /// Log of a catalog in a directory.
+    pub log: Option<LogState>,
+    /// Verification of all objects.
+    pub scrub: Progress,
+    /// Unix time in milliseconds of the last recorded backup of the catalog.
+    pub last_backup_ms: Option<u64>,
+    /// Problem because of which nothing can be written; `None` if there is none.
+    pub problem: Option<String>,
+}
+
+/// State of a tier.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct TierState {
+    /// False if the last requests have failed.
+    pub answers: bool,
+    /// Blobs and pack files, with everything that is kept.
+    pub blobs: u64,
+    /// Bytes of these blobs.
+    pub bytes: u64,
+    /// Bytes of deleted and replaced objects that are kept.
+    pub kept_bytes: u64,
+    /// Cost of a month of storage at list prices; `None` if the tier has no known price.
+    pub dollars_per_month: Option<f64>,
+    /// Part of this cost for what is kept.
+    pub kept_dollars_per_month: Option<f64>,
+}
+
+/// Counts of objects.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Counts {
+    /// Seconds since all objects were visited.
+    pub age_seconds: f64,
+    /// Objects and versions.
+    pub objects: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Bodies in the catalog.
+    pub inline_objects: u64,
+    /// Bytes of these bodies.
+    pub inline_bytes: u64,
+    /// Deleted and replaced objects that are kept.
+    pub kept_objects: u64,
+    /// Bytes of these objects.
+    pub kept_bytes: u64,
+    /// Blobs that the rules move, and that have not been moved yet.
+    pub waiting_moves: u64,
+    /// Bytes of these blobs.
+    pub waiting_move_bytes: u64,
+    /// Bodies that the rules pack, and that have not been packed yet.
+    pub waiting_packs: u64,
+}
+
+/// State of the log of a catalog in a directory.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LogState {
+    /// Number of segments.
+    pub segments: u64,
+    /// Bytes of the segments.
+    pub bytes: u64,
+    /// Bytes that are in use.
+    pub live_bytes: u64,
+    /// Known damage.
+    pub damage: Vec<String>,
+    /// Free bytes of the disk; `None` if they are unknown.
+    pub free_bytes: Option<u64>,
+}
+
+/// Reads the state of a store.
+///
+/// # Errors
+/// If the catalog cannot be read.
+pub fn overview(
+    store: &Store<AnyCatalog>,
+    survey: &LatestSurvey,
+    tariffs: &BTreeMap<u16, Tariff>,
+) -> Result<Overview, CatalogError> {
+    let sessions = lease::status(&*store.catalog, shared_now_ms())?;
+    let survey = survey.get();
+    let dollars = |number: u16, stock: &Stock| Some(stock.month(tariffs.get(&number)?).ok()?.dollars());
+    let tier = |number: u16, answers: bool| {
+        let stock =
+            |of: &dyn Fn(&Survey) -> Option<Stock>| survey.as_deref().and_then(of).unwrap_or_default();
+        let all = stock(&|survey| survey.blobs.get(&number).copied());
+        let kept = stock(&|survey| survey.kept.get(&Some(number)).copied());
+        TierState {
+            answers,
+            blobs: all.blobs,
+            bytes: all.bytes,
+            kept_bytes: kept.bytes,
+            dollars_per_month: dollars(number, &all),
+            kept_dollars_per_month: dollars(number, &kept),
+        }
+    };
+    let tiers = store.blobs.tiers().iter();
+    let tiers =
+        tiers.map(|(number, one)| (one.name.clone(), tier(number, !one.health.has_failed()))).collect();
+    Ok(Overview {
+        sessions: sessions.sessions,
+        leader: sessions.leader,
+        epoch: sessions.epoch,
+        own_session: store.session(),
+        clock_ahead_seconds: store.clock_ahead_ms.load(Ordering::Relaxed) as f64 / 1000.0,
+        has_wrong_clock: store.has_wrong_clock.load(Ordering::Relaxed),
+        owns_tiers: store.owns_tiers.load(Ordering::Relaxed),
+        tiers,
+        counts: survey.map(|survey| counts(&survey)),
+        retain_ms: store.retain_ms,
+        log: log_state(&store.catalog),
+        scrub: progress::load(&*store.catalog)?,
+        last_backup_ms: backup::last_ms(&*store.catalog)?,
+        problem: store.catalog.check().err().map(|error| error.to_string()),
+    })
+}
+
+fn counts(survey: &Survey) -> Counts {
+    let all = survey.all();
+    let inline = survey.objects.iter().filter(|((_, place), _)| place.is_none());
+    let (mut inline_objects, mut inline_bytes) = (0, 0);
+    for (_, stock) in inline {
+        inline_objects += stock.blobs;
+        inline_bytes += stock.bytes;
+    }
+    Counts {
+        age_seconds: crate::ambient::now_ms().saturating_sub(survey.at_ms) as f64 / 1000.0,
+        objects: all.blobs,
+        bytes: all.bytes,
+        inline_objects,
+        inline_bytes,
+        kept_objects: survey.kept.values().map(|stock| stock.blobs).sum(),
+        kept_bytes: survey.kept.values().map(|stock| stock.bytes).sum(),
+        waiting_moves: survey.moves.blobs,
+        waiting_move_bytes: survey.moves.bytes,
+        waiting_packs: survey.packs.blobs,
+    }
+}
+
+fn log_state(catalog: &Arc<AnyCatalog>) -> Option<LogState> {
+    let engine = catalog.engine()?;
+    let segments = engine.segments();
+    let damage = engine.damage();
+    let describe = |damage: &crate::catalog::embedded::segment_list::Damage| {
+        format!("{} at offset {}: {}", damage.file, damage.offset, damage.problem)
+    };
+    Some(LogState {
+        segments: segments.len() as u64,
+        bytes: segments.iter().map(|segment| segment.bytes.load(Ordering::Relaxed)).sum(),
+        live_bytes: segments.iter().map(|s| s.live.load(Ordering::Relaxed).max(0) as u64).sum(),
+        damage: damage.iter().map(describe).collect(),
+        free_bytes: engine.free_bytes().ok(),
+    })
+}

@@ -1,0 +1,89 @@
+//! Verifies every stored byte.
+
+mod log;
+pub mod objects;
+pub mod pace;
+pub mod progress;
+
+use std::sync::Arc;
+
+use self::objects::{ObjectScrub, Problem};
+use self::pace::Pace;
+use crate::catalog::any::AnyCatalog;
+use crate::catalog::{Catalog, CatalogError};
+use crate::object::Store;
+
+/// Result of a verification.
+#[derive(Debug, Default, serde::Serialize)]
+pub struct Scrub {
+    /// Number of objects and versions verified.
+    pub objects: u64,
+    /// Bytes of bodies verified.
+    pub bytes: u64,
+    /// Damaged places in files, in use or not.
+    pub damage: Vec<String>,
+    /// Objects whose bytes are damaged.
+    pub objects_damaged: Vec<FaultyObject>,
+    /// Objects that could not be verified, because a tier did not answer or is not in the settings.
+    pub objects_unverified: Vec<FaultyObject>,
+}
+
+/// An object with a problem.
+#[derive(Debug, serde::Serialize)]
+pub struct FaultyObject {
+    /// Name of the bucket.
+    pub bucket: String,
+    /// Key of the object.
+    pub key: String,
+    /// Id of the version.
+    pub version: String,
+    /// Property of the object that is wrong, or the reason why it is not known.
+    pub problem: String,
+}
+
+impl Scrub {
+    /// Adds the result of one object.
+    fn add(&mut self, verified: objects::Verified) {
+        let objects::Verified { bytes, problem, .. } = verified;
+        match problem {
+            None => {
+                self.objects += 1;
+                self.bytes += bytes;
+            }
+            Some((object, Problem::Damaged(_))) => self.objects_damaged.push(object),
+            Some((object, Problem::Unverified(_))) => self.objects_unverified.push(object),
+        }
+    }
+}
+
+/// Verifies the log, the index and the blobs. If `is_served`, requests may change the store meanwhile.
+pub async fn scrub(store: &Store<AnyCatalog>, is_served: bool, pace: &mut Pace) -> Scrub {
+    let mut result = Scrub::default();
+    let catalog: &Arc<AnyCatalog> = &store.catalog;
+    if let Some(engine) = catalog.engine() {
+        log::verify(engine, &mut result.damage);
+    }
+    if let Err(error) = verify_objects(store, is_served, pace, &mut result).await {
+        result.damage.push(error.to_string());
+    }
+    result
+}
+
+async fn verify_objects<C: Catalog>(
+    store: &Store<C>,
+    is_served: bool,
+    pace: &mut Pace,
+    result: &mut Scrub,
+) -> Result<(), CatalogError> {
+    let (mut objects, damage) = ObjectScrub::new(store, None)?;
+    result.damage.extend(damage);
+    while let Some(verified) = objects.next(store).await? {
+        pace.wait(verified.bytes).await;
+        result.add(verified);
+    }
+    // Counts that change meanwhile cannot be compared.
+    if !is_served && !store.catalog.is_shared() {
+        result.damage.extend(objects.compare_counts(store)?);
+    }
+    Ok(())
+}

@@ -1,0 +1,259 @@
+//! Verifies objects, their versions, and the versions that are kept, one after the other.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::FaultyObject;
+use crate::body::blob::text;
+use crate::body::error::BlobError;
+use crate::body::location::BlobName;
+use crate::body::pack_file::Slice;
+use crate::catalog::{Catalog, CatalogError, Row};
+use crate::object::body::find_blob;
+use crate::object::live::Live;
+use crate::object::retained::Retained;
+use crate::object::row::{Body, Head, Piece, Properties};
+use crate::object::{Document, Store, keys};
+
+/// Problem of an object.
+#[derive(Debug, Clone)]
+pub enum Problem {
+    /// It is damaged.
+    Damaged(String),
+    /// It could not be verified.
+    Unverified(String),
+}
+
+impl Problem {
+    fn damaged(problem: impl ToString) -> Problem {
+        Problem::Damaged(problem.to_string())
+    }
+}
+
+impl From<BlobError> for Problem {
+    fn from(error: BlobError) -> Problem {
+        if error.is_unavailable() { Problem::Unverified(error.to_string()) } else { Problem::damaged(error) }
+    }
+}
+
+/// Result of one object.
+pub struct Verified {
+    /// Key of the row.
+    pub catalog_key: Vec<u8>,
+    /// Bytes of the body.
+    pub bytes: u64,
+    /// What is wrong; `None` if the object is intact.
+    pub problem: Option<(FaultyObject, Problem)>,
+}
+
+/// A verification of all objects, which can be continued.
+pub struct ObjectScrub {
+    /// Key after which the next rows are read; `None` at the start.
+    after: Option<Vec<u8>>,
+    rows: VecDeque<(Vec<u8>, Row)>,
+    /// Names of the buckets by number.
+    names: BTreeMap<u32, String>,
+    pack_files: PackFiles,
+}
+
+/// Pack files that were verified: the number of objects that refer to each, and what is wrong with it.
+type PackFiles = BTreeMap<BlobName, (u64, Result<(), Problem>)>;
+
+impl ObjectScrub {
+    /// Begins a verification behind a key of the catalog, or at the start. Returns it, and the buckets whose settings
+    /// are damaged.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    pub fn new<C: Catalog>(
+        store: &Store<C>,
+        after: Option<Vec<u8>>,
+    ) -> Result<(ObjectScrub, Vec<String>), CatalogError> {
+        let (names, damage) = bucket_names(&*store.catalog)?;
+        let scrub = ObjectScrub { after, rows: VecDeque::new(), names, pack_files: PackFiles::new() };
+        Ok((scrub, damage))
+    }
+
+    /// Reads the next rows: those of objects, then those of kept versions.
+    fn read_rows(&mut self, catalog: &impl Catalog) -> Result<(), CatalogError> {
+        /// Number of rows that are read at a time. A scan keeps old files of the index.
+        const PAGE: usize = 1000;
+        let mut scan = catalog.scan();
+        for prefix in [keys::OBJECTS, keys::RETAINED] {
+            match &self.after {
+                Some(after) if after.as_slice() >= prefix => scan.seek(Bound::Excluded(after))?,
+                _ => scan.seek(Bound::Included(prefix))?,
+            }
+            while let Some((key, row)) = scan.next()?
+                && key.starts_with(prefix)
+            {
+                self.rows.push_back((key, row));
+                if self.rows.len() == PAGE {
+                    return Ok(());
+                }
+            }
+            if !self.rows.is_empty() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Verifies the next object; `None` at the end.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    pub async fn next<C: Catalog>(&mut self, store: &Store<C>) -> Result<Option<Verified>, CatalogError> {
+        if self.rows.is_empty() {
+            self.read_rows(&*store.catalog)?;
+        }
+        let Some((catalog_key, row)) = self.rows.pop_front() else { return Ok(None) };
+        self.after = Some(catalog_key.clone());
+        let head = head_of(&catalog_key, &row);
+        let bytes = head.as_ref().map_or(0, |head| head.size);
+        let mut problem = self.verify(store, &catalog_key, &row).await.err();
+        if problem.is_some() {
+            // The object or its blobs may have changed during the verification.
+            if let Ok(found) = store.catalog.get(&catalog_key) {
+                let is_same = found.is_some_and(|now| now.head == row.head);
+                problem = if is_same { self.verify(store, &catalog_key, &row).await.err() } else { None };
+            }
+        }
+        if let Some(Body::Slice(slice)) = head.as_ref().map(|head| &head.body)
+            && catalog_key.starts_with(keys::OBJECTS)
+            && let Some((objects, _)) = self.pack_files.get_mut(&slice.pack_file)
+        {
+            *objects += 1;
+        }
+        let problem = problem.map(|problem| (self.name(&catalog_key, head.as_ref(), &problem), problem));
+        Ok(Some(Verified { catalog_key, bytes, problem }))
+    }
+
+    /// Names an object with a problem.
+    fn name(&self, catalog_key: &[u8], head: Option<&Head>, problem: &Problem) -> FaultyObject {
+        let object = catalog_key.starts_with(keys::OBJECTS);
+        let (number, key) = if object {
+            let key = keys::parse_object(catalog_key).map_or(String::new(), |(key, _)| key);
+            (keys::bucket_number(catalog_key).unwrap_or(0), key)
+        } else {
+            keys::parse_retained(catalog_key).map_or((0, String::new()), |(_, number, key)| (number, key))
+        };
+        let bucket = self.names.get(&number).cloned().unwrap_or_else(|| format!("number {number}"));
+        let version = head.map_or(String::new(), Head::version);
+        let version = if object { version } else { format!("{version}, deleted and kept") };
+        let (Problem::Damaged(problem) | Problem::Unverified(problem)) = problem.clone();
+        FaultyObject { bucket, key, version, problem }
+    }
+
+    /// Reads an object completely.
+    async fn verify<C: Catalog>(&mut self, store: &Store<C>, key: &[u8], row: &Row) -> Result<(), Problem> {
+        store.catalog.get(key).map_err(Problem::damaged)?;
+        let value = store.catalog.value(key, row).map_err(Problem::damaged)?;
+        let head = head_of(key, row).ok_or_else(|| Problem::damaged("the row has an unknown encoding"))?;
+        if head.marker {
+            return Ok(());
+        }
+        let properties = Properties::decode(&value.properties);
+        let properties =
+            properties.ok_or_else(|| Problem::damaged("the properties have an unknown encoding"))?;
+        match &head.body {
+            Body::Inline => Ok(()),
+            Body::Blob(name) => verify_blob(store, name, head.size).await,
+            Body::Slice(slice) => verify_slice(store, slice, &mut self.pack_files).await,
+            Body::Pieces => {
+                for piece in &properties.pieces {
+                    let Piece::Blob(name, size) = piece else { continue };
+                    verify_blob(store, name, *size).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Compares the numbers of objects in pack files with those in the catalog, after all objects were verified.
+    /// Returns the differences.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    pub fn compare_counts<C: Catalog>(&self, store: &Store<C>) -> Result<Vec<String>, CatalogError> {
+        let mut damage = Vec::new();
+        let mut scan = store.catalog.scan();
+        scan.seek(Bound::Included(keys::PACK_FILES))?;
+        while let Some((key, row)) = scan.next()?
+            && let Some(name) = key.strip_prefix(keys::PACK_FILES)
+        {
+            let count = Live::decode(&row.head).map_or(0, |live| live.live);
+            let name = BlobName::try_from(name).unwrap_or_default();
+            let found = self.pack_files.get(&name).map_or(0, |(objects, _)| *objects);
+            if count != found {
+                let name = text(&name);
+                damage.push(format!("pack file {name} counts {count} objects instead of {found}"));
+            }
+        }
+        Ok(damage)
+    }
+}
+
+/// Returns the head of an object or of a kept version.
+fn head_of(catalog_key: &[u8], row: &Row) -> Option<Head> {
+    if catalog_key.starts_with(keys::OBJECTS) {
+        return Head::decode(&row.head);
+    }
+    Retained::decode(&row.head).map(|retained| retained.head)
+}
+
+/// Returns the names of the buckets by number, and what is wrong with their settings.
+fn bucket_names(catalog: &impl Catalog) -> Result<(BTreeMap<u32, String>, Vec<String>), CatalogError> {
+    let (mut names, mut damage) = (BTreeMap::new(), Vec::new());
+    let mut scan = catalog.scan();
+    scan.seek(Bound::Included(keys::BUCKETS))?;
+    while let Some((key, row)) = scan.next()? {
+        let Some(name) = key.strip_prefix(keys::BUCKETS) else { break };
+        let name = String::from_utf8_lossy(name).into_owned();
+        let document = catalog.value(&key, &row).map_err(|error| error.to_string());
+        match document.and_then(|value| {
+            serde_json::from_slice::<Document>(&value.properties).map_err(|error| error.to_string())
+        }) {
+            Ok(document) => drop(names.insert(document.number, name)),
+            Err(error) => damage.push(format!("the settings of bucket {name}: {error}")),
+        }
+    }
+    Ok((names, damage))
+}
+
+/// Verifies all bytes of a blob at all its places.
+async fn verify_blob<C: Catalog>(store: &Store<C>, name: &BlobName, size: u64) -> Result<(), Problem> {
+    let (head, crcs) = find_blob(&*store.catalog, name).map_err(Problem::damaged)?;
+    for location in &head.locations {
+        let mut reader = store.blobs.open(location, size, Arc::clone(&crcs), 0..size).await?;
+        while reader.next().await?.is_some() {}
+    }
+    Ok(())
+}
+
+/// Verifies a body in a pack file. All bytes of the pack file are verified once; if some are damaged, each body is
+/// read.
+async fn verify_slice<C: Catalog>(
+    store: &Store<C>,
+    slice: &Slice,
+    pack_files: &mut PackFiles,
+) -> Result<(), Problem> {
+    let live = store.catalog.get(&keys::pack_file(&slice.pack_file)).ok().flatten();
+    let Some(live) = live.and_then(|row| Live::decode(&row.head)) else {
+        let name = text(&slice.pack_file);
+        return Err(Problem::Damaged(format!("pack file {name} is not in the catalog")));
+    };
+    if let Entry::Vacant(entry) = pack_files.entry(slice.pack_file) {
+        entry.insert((0, verify_blob(store, &slice.pack_file, live.size).await));
+    }
+    if pack_files.get(&slice.pack_file).is_none_or(|(_, verified)| verified.is_ok()) {
+        return Ok(());
+    }
+    let head = find_blob(&*store.catalog, &slice.pack_file).map(|(head, _)| head);
+    for location in head.map(|head| head.locations).unwrap_or_default() {
+        store.blobs.read_slice(&location, live.size, slice).await?;
+    }
+    Ok(())
+}
