@@ -23,6 +23,11 @@ impl Rights {
         Rights { buckets: vec!["*".into()], write: true }
     }
 
+    /// Returns true if the rights are those of an administrator: all operations on all buckets.
+    pub fn are_unlimited(&self) -> bool {
+        self.write && self.buckets.iter().any(|bucket| bucket == "*")
+    }
+
     /// Returns true if the rights include this bucket.
     pub fn cover(&self, bucket: &str) -> bool {
         self.buckets.iter().any(|pattern| match pattern.strip_suffix('*') {

@@ -150,6 +150,7 @@ fn needs(operation: Operation) -> Needs {
         | O::DeleteBucketLifecycle
         | O::GetBucketAcl
         | O::PutBucketAcl
+        | O::GetUnconfigured
         | O::PutObjectAcl
         | O::CopyObject
         | O::UploadPartCopy => Needs::Account,

@@ -54,6 +54,7 @@ pub enum Operation {
     GetObjectTags,
     PutObjectTags,
     DeleteObjectTags,
+    GetUnconfigured,
 }
 
 impl Operation {
@@ -81,6 +82,7 @@ impl Operation {
                 | O::GetBucketAcl
                 | O::GetObjectAcl
                 | O::GetObjectTags
+                | O::GetUnconfigured
         )
     }
 
@@ -98,7 +100,8 @@ impl Operation {
             | O::DeleteBucketCors
             | O::GetBucketLifecycle
             | O::PutBucketLifecycle
-            | O::DeleteBucketLifecycle => features.bucket_configuration,
+            | O::DeleteBucketLifecycle
+            | O::GetUnconfigured => features.bucket_configuration,
             O::GetBucketAcl | O::PutBucketAcl | O::GetObjectAcl | O::PutObjectAcl => features.acls,
             O::GetBucketVersioning | O::PutBucketVersioning => features.versions,
             O::GetObjectTags | O::PutObjectTags | O::DeleteObjectTags => features.tags,
@@ -137,6 +140,32 @@ impl Route {
         self.query.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
     }
 }
+
+/// Answer to a request for a setting that no bucket has.
+#[derive(Debug, Clone, Copy)]
+pub enum Unconfigured {
+    /// An error.
+    Error(ErrorCode),
+    /// A document: its root, and an element with its text.
+    Document(&'static str, Option<(&'static str, &'static str)>),
+}
+
+/// Query parameters of the settings that no bucket has, and the answers of S3 for a bucket without them. Clients such
+/// as Terraform read them all.
+pub const UNCONFIGURED: [(&str, Unconfigured); 12] = [
+    ("policy", Unconfigured::Error(ErrorCode::NoSuchBucketPolicy)),
+    ("policyStatus", Unconfigured::Error(ErrorCode::NoSuchBucketPolicy)),
+    ("encryption", Unconfigured::Error(ErrorCode::ServerSideEncryptionConfigurationNotFoundError)),
+    ("website", Unconfigured::Error(ErrorCode::NoSuchWebsiteConfiguration)),
+    ("replication", Unconfigured::Error(ErrorCode::ReplicationConfigurationNotFoundError)),
+    ("object-lock", Unconfigured::Error(ErrorCode::ObjectLockConfigurationNotFoundError)),
+    ("publicAccessBlock", Unconfigured::Error(ErrorCode::NoSuchPublicAccessBlockConfiguration)),
+    ("ownershipControls", Unconfigured::Error(ErrorCode::OwnershipControlsNotFoundError)),
+    ("logging", Unconfigured::Document("BucketLoggingStatus", None)),
+    ("notification", Unconfigured::Document("NotificationConfiguration", None)),
+    ("accelerate", Unconfigured::Document("AccelerateConfiguration", None)),
+    ("requestPayment", Unconfigured::Document("RequestPaymentConfiguration", Some(("Payer", "BucketOwner")))),
+];
 
 /// Maximum length of a key in bytes (S3: 1,024 bytes).
 const KEY_LIMIT: usize = 1024;
@@ -245,6 +274,9 @@ fn configuration(
         (false, true) => &OF_BUCKET,
         (false, false) => &OF_OBJECT,
     };
+    if *method == Method::GET && no_key && !no_bucket && UNCONFIGURED.iter().any(|(name, _)| has(name)) {
+        return Some(O::GetUnconfigured);
+    }
     let (_, get, put, delete) = all.iter().find(|(name, ..)| has(name))?;
     match *method {
         Method::GET => Some(*get),

@@ -347,6 +347,12 @@ pub trait ObjectService: Send + Sync + 'static {
         version: Option<&str>,
     ) -> Result<Self::Object, ApiError>;
 
+    /// Returns the name of the place from which an object is read, for administrators; `None` if the service has only
+    /// one place.
+    fn place(&self, _object: &Self::Object) -> Option<String> {
+        None
+    }
+
     /// Returns a byte range of an object, which lies within the object.
     async fn read(&self, object: Self::Object, range: Range<u64>) -> Result<ResponseBody, ApiError>;
 

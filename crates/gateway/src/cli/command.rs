@@ -97,6 +97,11 @@ impl<'a> Administrative<'a> {
         }
     }
 
+    /// Returns true if the command changes nothing.
+    pub fn only_reads(&self) -> bool {
+        matches!(self, Administrative::Status(_) | Administrative::Where(_))
+    }
+
     fn place(&self) -> &StoreArguments {
         match self {
             Administrative::Status(arguments) => &arguments.place,

@@ -102,6 +102,7 @@ fn compute_bill(arguments: &Arguments, changes: &[String], date: Date) -> Result
         return existing.bill();
     }
     place.must_exist()?;
+    config.small_bodies_that_stay().into_iter().for_each(|text| note(&text));
     let (_snapshot, opened) = place.open_copy(config.clone())?;
     let (plan, tiers) = plan_of(&place, &config, opened, date)?;
     bill(&plan, &tiers).map_err(|e| place.fail(&e))

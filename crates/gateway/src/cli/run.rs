@@ -333,6 +333,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         bodies.retain_ms = retain_ms;
     }
     report(&recovery);
+    place.config()?.small_bodies_that_stay().into_iter().for_each(|text| note(&text));
     let tariffs = rules.tariffs.clone();
     let mut work = work_settings(arguments, rules, reads_file.clone(), scrub)?;
     work.is_idle |= is_older;

@@ -1,4 +1,4 @@
-//! `plimsoll-gateway where`: the place of an object, and what the rules will do with it.
+//! `plimsoll-gateway where`: the place of an object, and what the rules will do with it; or the objects of a tier.
 
 use clap::Args;
 use plimsoll_server::error::ErrorCode;
@@ -7,6 +7,7 @@ use super::Exit;
 use super::command::Target;
 use super::out::Output;
 use super::place::StoreArguments;
+use crate::object::Bucket;
 use crate::whereabouts::{self, Next, PiecePlace, Whereabouts};
 
 /// Arguments of `plimsoll-gateway where`.
@@ -15,11 +16,21 @@ pub struct Arguments {
     #[command(flatten)]
     pub place: StoreArguments,
     /// Bucket and key of the object
-    #[arg(long, value_name = "BUCKET/KEY")]
-    object: String,
+    #[arg(long, value_name = "BUCKET/KEY", conflicts_with_all = ["tier", "bucket"], required_unless_present = "tier")]
+    object: Option<String>,
     /// Only this version
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", requires = "object")]
     version: Option<String>,
+    /// List the objects that are read from this tier, or from `catalog`: each with its key, a tab and its size, as
+    /// `keys` of an experiment
+    #[arg(long, value_name = "NAME", requires = "bucket")]
+    tier: Option<String>,
+    /// Bucket of the listed objects
+    #[arg(long)]
+    bucket: Option<String>,
+    /// Only objects whose keys start with this text
+    #[arg(long, default_value = "")]
+    prefix: String,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -30,10 +41,13 @@ pub struct Arguments {
 /// # Errors
 /// Exit code 1 if there is no such object, 2 for invalid arguments, 3 if the catalog fails.
 pub fn whereis(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result<(), Exit> {
-    let named =
-        arguments.object.split_once('/').filter(|(bucket, key)| !bucket.is_empty() && !key.is_empty());
+    if let (Some(tier), Some(bucket)) = (&arguments.tier, &arguments.bucket) {
+        return list(arguments, tier, &*target.bucket(bucket)?, target, out);
+    }
+    let object = arguments.object.as_deref().unwrap_or("");
+    let named = object.split_once('/').filter(|(bucket, key)| !bucket.is_empty() && !key.is_empty());
     let (bucket, key) = named.ok_or_else(|| {
-        Exit::input(format!("--object {}: write BUCKET/KEY, such as photos/2026/a.jpg", arguments.object))
+        Exit::input(format!("--object {object}: write BUCKET/KEY, such as photos/2026/a.jpg"))
     })?;
     let found_bucket = target.bucket(bucket)?;
     let found =
@@ -48,6 +62,45 @@ pub fn whereis(arguments: &Arguments, target: &Target, out: &dyn Output) -> Resu
         return out.say(&format!("{}\n", serde_json::to_string_pretty(&found).map_err(Exit::store)?));
     }
     out.say(&text(&found))
+}
+
+/// Lists the objects of a bucket that are read from a tier.
+fn list(
+    arguments: &Arguments,
+    tier: &str,
+    bucket: &Bucket,
+    target: &Target,
+    out: &dyn Output,
+) -> Result<(), Exit> {
+    /// Length of a piece of the output in bytes.
+    const PIECE: usize = 64 * 1024;
+    let number = match tier {
+        "catalog" => None,
+        name => Some(target.store.blobs.tiers().number(name).ok_or_else(|| {
+            let known: Vec<&str> =
+                target.store.blobs.tiers().iter().map(|(_, tier)| tier.name.as_str()).collect();
+            Exit::input(format!(
+                "--tier {name}: the tiers are {}; small bodies are in catalog",
+                known.join(", ")
+            ))
+        })?),
+    };
+    let (mut text, mut result) = (String::new(), Ok(()));
+    let mut add = |key: &str, size: u64| {
+        if arguments.json {
+            text.push_str(&format!("{}\n", serde_json::json!({ "key": key, "size": size })));
+        } else if !key.contains(['\t', '\n', '\r']) {
+            text.push_str(&format!("{key}\t{size}\n"));
+        }
+        if text.len() >= PIECE {
+            result = out.say(&std::mem::take(&mut text));
+        }
+        result.is_ok()
+    };
+    let listed = whereabouts::list(&*target.store, bucket, &arguments.prefix, number, &mut add);
+    listed.map_err(|e| target.fail(&e))?;
+    result?;
+    out.say(&text)
 }
 
 /// Describes an object. The first line says where it is read from.

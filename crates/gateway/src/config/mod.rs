@@ -274,6 +274,20 @@ fn resolve(file: File) -> Result<Config, String> {
     })
 }
 
+impl Config {
+    /// Returns a warning if objects that the rules should move stay in the catalog: only `[pack]` moves small bodies.
+    pub fn small_bodies_that_stay(&self) -> Option<String> {
+        let stay = self.inline > 0 && self.pack.is_none() && !self.moves.is_empty();
+        stay.then(|| {
+            let inline = self.inline;
+            format!(
+                "objects of at most {inline} bytes stay in the catalog, whatever the rules of moves say: use [pack] \
+                 to move them, or write.inline = \"0\""
+            )
+        })
+    }
+}
+
 /// Returns a rule of moves. `check` returns an error if there is no tier with a name.
 fn move_rule(
     index: usize,

@@ -8,6 +8,7 @@ mod tiers;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use plimsoll_base::metrics::{Pages, listen};
 use plimsoll_cost::tariff::Tariff;
@@ -20,6 +21,37 @@ use self::tiers::TierMetrics;
 use crate::catalog::any::AnyCatalog;
 use crate::mover::survey::LatestSurvey;
 use crate::object::Store;
+
+/// Returns the status and the text of `/readyz`: 503 if writes fail, because the catalog or all tiers of a write do not
+/// answer. The text also names what else does not work.
+fn ready(store: &Store<AnyCatalog>) -> (u16, String) {
+    if let Err(problem) = store.catalog.check() {
+        return (503, format!("{problem}\n"));
+    }
+    let silent: Vec<(u16, &str)> = store
+        .blobs
+        .tiers()
+        .iter()
+        .filter(|(_, tier)| tier.health.has_failed())
+        .map(|(number, tier)| (number, tier.name.as_str()))
+        .collect();
+    let names: Vec<&str> = silent.iter().map(|(_, name)| *name).collect();
+    let mut notes = Vec::new();
+    if !names.is_empty() {
+        notes.push(format!("tiers that do not answer: {}", names.join(", ")));
+    }
+    if store.has_wrong_clock.load(Ordering::Relaxed) {
+        notes.push("the clock is in doubt: nothing moves and expires".into());
+    }
+    if !store.owns_tiers.load(Ordering::Relaxed) {
+        notes.push("a tier has seen a later catalog, or another one: nothing moves and expires".into());
+    }
+    let text: String = notes.iter().map(|note| format!("{note}\n")).collect();
+    if store.writes_need(&silent.iter().map(|(number, _)| *number).collect()) {
+        return (503, text);
+    }
+    (200, format!("ready\n{text}"))
+}
 
 /// Serves metrics and health pages on an address until the process ends. Returns the bound address.
 ///
@@ -44,13 +76,10 @@ pub fn serve(
         survey: Arc::clone(survey),
         tariffs,
     }));
-    let catalog = Arc::clone(&store.catalog);
+    let of_pages = Arc::clone(store);
     let pages: Pages = Arc::new(move |path| match path {
         "/healthz" => Some((200, "ok\n".into())),
-        "/readyz" => Some(match catalog.check() {
-            Ok(()) => (200, "ready\n".into()),
-            Err(problem) => (503, format!("{problem}\n")),
-        }),
+        "/readyz" => Some(ready(&of_pages)),
         _ => None,
     });
     listen(address, Arc::new(registry), Some(pages))

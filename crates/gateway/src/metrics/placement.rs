@@ -11,12 +11,14 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetri
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::ambient::now_ms;
+use crate::ambient::{now_ms, shared_now_ms};
+use crate::backup;
 use crate::body::location::Location;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::{Catalog, CatalogError};
 use crate::mover::survey::{LatestSurvey, Survey, Where};
 use crate::object::{Store, keys};
+use crate::scrub::progress;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByPlace {
@@ -132,7 +134,59 @@ impl PlacementMetrics {
         Ok(())
     }
 
+    /// Encodes the age of the last backup, and the results of the verification in the background.
+    fn encode_safety(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
+        let age_s = |at_ms: u64| shared_now_ms().saturating_sub(at_ms) as f64 / 1000.0;
+        let backup_ms = backup::last_ms(&*self.store.catalog).unwrap_or(None);
+        if let Some(at_ms) = backup_ms {
+            gauge(
+                encoder,
+                "backup_age_seconds",
+                "Age of the last recorded backup of the catalog",
+                age_s(at_ms),
+            )?;
+        }
+        let stopped = backup::is_outdated(backup_ms, shared_now_ms(), self.store.retain_ms);
+        let help = "1 if nothing is deleted because the last backup is older than retain.deleted";
+        gauge(encoder, "deletions_stopped", help, f64::from(stopped))?;
+        let Ok(progress) = progress::load(&*self.store.catalog) else { return Ok(()) };
+        if let Some(last) = &progress.last {
+            let help = "Time since the last verification of all objects has ended";
+            gauge(encoder, "scrub_age_seconds", help, age_s(last.ended_ms))?;
+        }
+        let mut counts: Vec<_> = progress.last.iter().map(|last| last.counts).collect();
+        counts.extend(progress.current.iter().map(|current| current.counts));
+        let most = |of: fn(&progress::Counts) -> u64| counts.iter().map(of).max().unwrap_or(0) as f64;
+        let help = "Objects that the last verification or the current one has found damaged";
+        gauge(encoder, "scrub_damaged_objects", help, most(|counts| counts.damaged))?;
+        let help = "Objects that could not be verified, because a tier did not answer";
+        gauge(encoder, "scrub_unverified_objects", help, most(|counts| counts.unverified))?;
+        let done = progress.current.map_or(0, |current| current.counts.objects);
+        gauge(encoder, "scrub_objects", "Objects that the current verification has verified", done as f64)
+    }
+
+    /// Encodes what is kept of deleted and replaced objects.
+    fn encode_kept(&self, encoder: &mut DescriptorEncoder<'_>, survey: &Survey) -> std::fmt::Result {
+        let kept = || survey.kept.iter().filter_map(|(place, stock)| place.map(|number| (number, stock)));
+        self.by_tier(
+            encoder,
+            "plimsoll_gateway_kept_bytes",
+            "Bytes of deleted and replaced objects that are kept in a tier",
+            kept().map(|(number, stock)| (number, stock.bytes as f64)),
+        )?;
+        let priced = kept().filter_map(|(number, stock)| {
+            Some((number, stock.month(self.tariffs.get(&number)?).ok()?.dollars()))
+        });
+        self.by_tier(
+            encoder,
+            "plimsoll_gateway_kept_month_dollars",
+            "Cost at list prices of a month of storage of these bytes",
+            priced,
+        )
+    }
+
     fn encode_survey(&self, encoder: &mut DescriptorEncoder<'_>, survey: &Survey) -> std::fmt::Result {
+        self.encode_kept(encoder, survey)?;
         let age_s = now_ms().saturating_sub(survey.at_ms) as f64 / 1000.0;
         gauge(encoder, "survey_age_seconds", "Time since the last visit of all objects", age_s)?;
         let counts = survey.objects.iter().map(|(place, stock)| (place.clone(), stock.blobs));
@@ -208,6 +262,7 @@ impl Collector for PlacementMetrics {
             let help = "Age of the oldest unfinished move";
             gauge(encoder, "oldest_move_seconds", help, queues.oldest_move_ms as f64 / 1000.0)?;
         }
+        self.encode_safety(encoder)?;
         match self.survey.get() {
             Some(survey) => self.encode_survey(encoder, &survey),
             None => Ok(()),

@@ -63,6 +63,12 @@ impl Placement {
 pub type ClassNames = BTreeMap<u16, Arc<str>>;
 
 impl<C: Catalog> Store<C> {
+    /// Returns true if writes need one of these tiers, because no fallback replaces it.
+    pub fn writes_need(&self, tiers: &BTreeSet<u16>) -> bool {
+        let is_needed = self.write.tiers.iter().any(|tier| tiers.contains(tier));
+        is_needed && self.write.fallback.is_none_or(|fallback| tiers.contains(&fallback))
+    }
+
     /// Returns the places of a new body. A storage class selects its tier; if the settings write to this tier, the body
     /// is written to the others, too. A body with a class is not stored in the catalog, which has none.
     pub(super) fn placement(&self, class: Option<&str>) -> Result<Placement, ApiError> {

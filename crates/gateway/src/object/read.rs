@@ -13,6 +13,7 @@ use plimsoll_server::service::ObjectInfo;
 use super::body::{BodyError, BodySource, InlineBody, Part, find_blob};
 use super::error::for_client;
 use super::error::report;
+use super::placement::blob_of;
 use super::row::{Body, Head, Piece, Properties, parse_version_id};
 use super::version::{ObjectAddress, head_of};
 use super::version::{hidden, no_key, no_version};
@@ -168,6 +169,13 @@ impl<C: Catalog> Store<C> {
         info.storage_class = self.class_of(&body, &pieces).map_err(for_client)?;
         let found = Found { bucket: Arc::clone(&target.bucket.name), catalog_key, row };
         Ok(Object { info, found, body, pieces, inline })
+    }
+
+    /// Returns the name of the tier from which an object is read, or `catalog`; `None` if it is unknown.
+    pub(super) fn place_of(&self, object: &Object) -> Option<String> {
+        let Some(blob) = blob_of(&object.body, &object.pieces) else { return Some("catalog".into()) };
+        let (head, _) = find_blob(&*self.catalog, &blob).ok()?;
+        head.locations.first().map(|place| self.tier_name(place.tier))
     }
 
     /// Finds the row of the current version of an object, or of a given one: its key, the row and its head.

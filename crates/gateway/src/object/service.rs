@@ -78,6 +78,10 @@ impl<C: Catalog> ObjectService for Store<C> {
         self.find_object(&bucket.target(key), version).await
     }
 
+    fn place(&self, object: &Object) -> Option<String> {
+        self.place_of(object)
+    }
+
     async fn read(&self, object: Object, range: Range<u64>) -> Result<ResponseBody, ApiError> {
         self.read_object(object, range).await
     }

@@ -10,6 +10,8 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::prefix::PrefixStore;
 use object_store::{ClientOptions, ObjectStore, RetryConfig, StaticCredentialProvider};
+use plimsoll_base::clock::SECOND;
+use plimsoll_base::units::parse_duration;
 use plimsoll_s3::credentials::{Credentials, from_file};
 use plimsoll_s3::endpoint::Style;
 use plimsoll_s3::url::{GcsUrl, PayloadSigning, S3Url, StoreUrl, UrlError, parse};
@@ -21,14 +23,27 @@ use crate::tier::Backend;
 use crate::tier::TierTable;
 use crate::tier::odd_keys::ListsOddKeys;
 
-/// Timeouts of requests to a tier. A request that takes longer is repeated or fails, and the read continues at another
-/// place of the blob.
-fn client_options(allow_http: bool) -> ClientOptions {
-    ClientOptions::new()
+/// Longest time of a request to a tier by default.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Returns the longest time of a request to a tier. A request that takes longer is repeated or fails, and the read
+/// continues at another place of the blob.
+fn timeout(table: &TierTable) -> Result<Duration, String> {
+    let Some(text) = &table.timeout else { return Ok(TIMEOUT) };
+    match parse_duration(text) {
+        Ok(ns) if ns >= SECOND => Ok(Duration::from_nanos(ns)),
+        Ok(_) => Err(format!("timeout: {text} is less than a second")),
+        Err(error) => Err(format!("timeout: {error}")),
+    }
+}
+
+fn client_options(table: &TierTable, allow_http: bool) -> Result<ClientOptions, String> {
+    let options = ClientOptions::new()
         .with_allow_http(allow_http)
         .with_connect_timeout(Duration::from_secs(3))
-        .with_timeout(Duration::from_secs(60))
-        .with_pool_max_idle_per_host(256)
+        .with_timeout(timeout(table)?)
+        .with_pool_max_idle_per_host(256);
+    Ok(options)
 }
 
 fn retries() -> RetryConfig {
@@ -81,7 +96,7 @@ fn s3(table: &TierTable, url: &S3Url) -> Result<Backend, String> {
         .with_s3_express(url.zone.is_some())
         .with_unsigned_payload(url.payload == PayloadSigning::Unsigned)
         .with_skip_signature(!url.sign)
-        .with_client_options(client_options(!endpoint.tls))
+        .with_client_options(client_options(table, !endpoint.tls)?)
         .with_retry(retries());
     if let Some(found) = credentials(table)? {
         // Keys given one by one would be used with a session token of the environment.
@@ -102,13 +117,13 @@ fn s3(table: &TierTable, url: &S3Url) -> Result<Backend, String> {
     })
 }
 
-fn gcs(url: &GcsUrl) -> Result<Backend, String> {
+fn gcs(table: &TierTable, url: &GcsUrl) -> Result<Backend, String> {
     let endpoint = &url.endpoint;
     let builder = GoogleCloudStorageBuilder::from_env()
         .with_bucket_name(&endpoint.bucket)
         .with_base_url(&endpoint.url())
         .with_skip_signature(!url.sign)
-        .with_client_options(client_options(!endpoint.tls))
+        .with_client_options(client_options(table, !endpoint.tls)?)
         .with_retry(retries());
     let store = under(ListsOddKeys::new(builder.build().map_err(|e| e.to_string())?), &url.prefix);
     Ok(Backend {
@@ -120,11 +135,11 @@ fn gcs(url: &GcsUrl) -> Result<Backend, String> {
 }
 
 /// Opens a container of Azure Blob Storage, `az://CONTAINER/PREFIX`. Azure's environment variables select the account.
-fn azure(place: &str) -> Result<Backend, String> {
+fn azure(table: &TierTable, place: &str) -> Result<Backend, String> {
     let (container, prefix) = place.split_once('/').unwrap_or((place, ""));
     let builder = MicrosoftAzureBuilder::from_env()
         .with_container_name(container)
-        .with_client_options(client_options(false))
+        .with_client_options(client_options(table, false)?)
         .with_retry(retries());
     let store = under(ListsOddKeys::new(builder.build().map_err(|e| e.to_string())?), prefix);
     Ok(Backend { root: root("az:", &[place]), ..Backend::new(store) })
@@ -145,7 +160,7 @@ fn directory(path: &Path) -> Result<Backend, String> {
 /// A message for the user if the URL is invalid or credentials are missing. It contains no secret.
 pub fn open(table: &TierTable) -> Result<Backend, String> {
     if let Some(place) = table.url.strip_prefix("az://") {
-        return azure(place);
+        return azure(table, place);
     }
     const SCHEMES: &str =
         "use s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///DIRECTORY";
@@ -155,7 +170,7 @@ pub fn open(table: &TierTable) -> Result<Backend, String> {
     });
     match parsed? {
         StoreUrl::S3(url) => s3(table, &url),
-        StoreUrl::Gcs(url) => gcs(&url),
+        StoreUrl::Gcs(url) => gcs(table, &url),
         StoreUrl::File(path, _) => directory(&path),
         _ => Err(format!("this store is not a tier; {SCHEMES}")),
     }

@@ -20,6 +20,8 @@ pub struct TierTable {
     pub credentials_file: Option<PathBuf>,
     /// Profile in the file; `None` for `default`.
     pub profile: Option<String>,
+    /// Longest time of a request to the tier, such as `30s`; `None` for a minute.
+    pub timeout: Option<String>,
     /// Offer of the price books by which the tier is billed, `NAME` or `NAME@REGION`, or `none`. `None` for the offer
     /// of the store's provider.
     pub offer: Option<String>,

@@ -16,6 +16,7 @@ use crate::catalog::{Catalog, CatalogError, Row, intact};
 use crate::mover::rules::Rules;
 use crate::object::error::for_client;
 use crate::object::live::Live;
+use crate::object::placement::blob_of;
 use crate::object::row::{Body, Head, Piece, Properties};
 use crate::object::version::{hidden, no_key, no_version};
 use crate::object::{Bucket, Store, keys};
@@ -170,6 +171,47 @@ fn describe<C: Catalog>(
         pieces,
         next,
     })
+}
+
+/// Calls `visit` with the keys and sizes of the current objects of a bucket that are read from a tier, or from the
+/// catalog, until it returns false.
+///
+/// # Errors
+/// If the catalog cannot be read.
+pub fn list<C: Catalog>(
+    store: &Store<C>,
+    bucket: &Bucket,
+    prefix: &str,
+    tier: Option<u16>,
+    visit: &mut dyn FnMut(&str, u64) -> bool,
+) -> Result<(), CatalogError> {
+    let prefix = keys::objects(bucket.number, prefix);
+    let mut scan = store.catalog.scan();
+    scan.seek(Bound::Included(&prefix))?;
+    while let Some((catalog_key, row)) = scan.next()?.filter(|(key, _)| key.starts_with(&prefix)) {
+        let Some((key, true)) = keys::parse_object(&catalog_key) else { continue };
+        let Some(head) = Head::decode(&row.head).filter(|head| !head.marker) else { continue };
+        let pieces = match &head.body {
+            Body::Pieces => {
+                let properties = store.catalog.properties(&catalog_key, &row)?;
+                intact(Properties::decode(&properties))?.pieces
+            }
+            _ => Vec::new(),
+        };
+        let place = match blob_of(&head.body, &pieces) {
+            None => None,
+            Some(blob) => {
+                let row = store.catalog.get(&keys::blob(&blob))?;
+                let head = row.and_then(|row| BlobHead::decode(&row.head));
+                let Some(first) = head.and_then(|head| head.locations.into_iter().next()) else { continue };
+                Some(first.tier)
+            }
+        };
+        if place == tier && !visit(&key, head.size) {
+            return Ok(());
+        }
+    }
+    Ok(())
 }
 
 fn at(ms: u64) -> Option<Timestamp> {

@@ -72,6 +72,13 @@ pub async fn configurations(opened: &Opened, findings: &mut Findings) {
                     })
                 }
                 Ok(_) => Err("the answer is not that setting".into()),
+                // Servers without these settings answer like buckets without them.
+                Err(failure)
+                    if failure.is_code(missing) && ["policy", "object-lock"].contains(&parameter) =>
+                {
+                    findings.add(check, "unknown", "not configured for this bucket");
+                    continue;
+                }
                 Err(failure) if !missing.is_empty() && failure.is_code(missing) => {
                     Ok("can be configured; not configured for this bucket".into())
                 }

@@ -1,6 +1,6 @@
 //! The table: headers and query parameters by operation.
 
-use crate::route::Operation;
+use crate::route::{Operation, UNCONFIGURED};
 
 /// Accepted values of a header.
 pub enum Values {
@@ -149,6 +149,7 @@ pub fn headers(operation: Operation) -> &'static [&'static [Header]] {
         | O::GetBucketAcl
         | O::GetObjectAcl
         | O::GetObjectTags
+        | O::GetUnconfigured
         | O::DeleteObjectTags => &[],
         O::PutBucketAcl | O::PutObjectAcl => &[CHECKSUM, ACL],
         O::PutBucketVersioning
@@ -158,6 +159,17 @@ pub fn headers(operation: Operation) -> &'static [&'static [Header]] {
         | O::PutObjectTags => &[CHECKSUM],
     }
 }
+
+/// Query parameters of the settings that no bucket has.
+const UNCONFIGURED_NAMES: [&str; UNCONFIGURED.len()] = {
+    let mut names = [""; UNCONFIGURED.len()];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = UNCONFIGURED[index].0;
+        index += 1;
+    }
+    names
+};
 
 /// Returns the query parameters that an operation accepts in addition to those of a presigned URL.
 pub fn parameters(operation: Operation) -> &'static [&'static str] {
@@ -223,6 +235,7 @@ pub fn parameters(operation: Operation) -> &'static [&'static str] {
         O::GetBucketLifecycle | O::PutBucketLifecycle | O::DeleteBucketLifecycle => &["lifecycle"],
         O::GetBucketAcl | O::PutBucketAcl => &["acl"],
         O::GetObjectAcl | O::PutObjectAcl => &["acl", "versionId"],
+        O::GetUnconfigured => &UNCONFIGURED_NAMES,
         O::GetObjectTags | O::PutObjectTags | O::DeleteObjectTags => &["tagging", "versionId"],
     }
 }

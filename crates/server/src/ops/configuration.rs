@@ -8,7 +8,7 @@ use crate::config::lifecycle::Lifecycle;
 use crate::config::tags::Tags;
 use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, empty, xml};
-use crate::route::Operation;
+use crate::route::{Operation, UNCONFIGURED, Unconfigured};
 use crate::service::{BucketChange, ObjectChange, ObjectService, Versioning};
 use plimsoll_s3::xml::{Element, XmlWriter};
 
@@ -33,6 +33,7 @@ pub async fn dispatch<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResp
             let rules = info.lifecycle.as_ref().map(Lifecycle::to_xml);
             return document(rules, ErrorCode::NoSuchLifecycleConfiguration);
         }
+        Operation::GetUnconfigured => return unconfigured(call),
         Operation::GetBucketAcl => return Ok(xml(info.acl.to_xml(&info.owner))),
         Operation::GetObjectAcl => {
             let object = call.service.open(&bucket, &call.route.key, call.version()).await?;
@@ -57,6 +58,22 @@ pub async fn dispatch<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResp
     };
     call.service.configure_bucket(&call.route.bucket, change).await?;
     Ok(empty(status))
+}
+
+/// Answers a request for a setting that no bucket has, as S3 does for a bucket without it.
+fn unconfigured<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+    let named = UNCONFIGURED.iter().find(|(name, _)| call.route.parameter(name).is_some());
+    match named.map(|(_, answer)| *answer) {
+        Some(Unconfigured::Error(code)) => Err(ApiError::new(code)),
+        Some(Unconfigured::Document(root, element)) => {
+            let mut writer = XmlWriter::new(root);
+            if let Some((name, text)) = element {
+                writer.text(name, text);
+            }
+            Ok(xml(writer.finish()))
+        }
+        None => Err(ApiError::new(ErrorCode::NotImplemented)),
+    }
 }
 
 /// Returns the access control list in a header or in the body of a request.

@@ -11,6 +11,9 @@ use crate::response::{ServerResponse, empty, set};
 use crate::service::{ObjectInfo, ObjectService};
 use plimsoll_s3::number::decimal;
 
+/// Header with which an administrator asks for the place of an object, and that has it in the response.
+const WHERE: &str = "x-plimsoll-where";
+
 /// Byte range of an object that a request selects.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ByteSelection {
@@ -94,6 +97,12 @@ async fn answer<S: ObjectService>(call: &Call<'_, S>, with_body: bool) -> Result
         *answer.status_mut() = http::StatusCode::PARTIAL_CONTENT;
         let last = end.saturating_sub(1);
         set(answer.headers_mut(), "content-range", &format!("bytes {start}-{last}/{}", object.size));
+    }
+    if call.header(WHERE).is_some()
+        && call.rights.are_unlimited()
+        && let Some(place) = call.service.place(&handle)
+    {
+        set(answer.headers_mut(), WHERE, &place);
     }
     if with_body {
         *answer.body_mut() = call.service.read(handle, start..end).await?;

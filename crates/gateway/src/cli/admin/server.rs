@@ -13,9 +13,9 @@ use tokio::net::UnixListener;
 use tokio::sync::watch;
 
 use super::{Answer, Request, SOCKET, SocketPlace, receive, send};
-use crate::cli::Exit;
-use crate::cli::command::{self, Target};
+use crate::cli::command::{self, Administrative, Target};
 use crate::cli::out::Output;
+use crate::cli::{Command, Exit};
 use crate::log::{note, warn};
 use crate::threads;
 
@@ -129,15 +129,33 @@ fn serve(mut stream: UnixStream, target: &Target, user: u32) -> io::Result<()> {
             format!("the running gateway is version {own}; use its command line, not version {version}");
         return send(&mut stream, &Answer::Exit(2, Some(message)));
     }
-    let words = request.arguments.join(" ");
-    note(&format!("user {user} runs the command: {words}"));
     let connection = Connection(Mutex::new(stream));
     let result = command::parse(&request.arguments, &request.directory)
-        .and_then(|command| command::execute(&command, target, &connection));
+        .and_then(|command| audited(&command, user, &request, target, &connection));
     let answer = match result {
         Ok(()) => Answer::Exit(0, None),
         Err(Exit { code, message }) => Answer::Exit(code, Some(message)),
     };
-    note(&format!("the command of user {user} has ended: {words}"));
     connection.send(&answer)
+}
+
+/// Executes a command. One that changes something is logged, with its user and its result.
+fn audited(
+    command: &Command,
+    user: u32,
+    request: &Request,
+    target: &Target,
+    connection: &Connection,
+) -> Result<(), Exit> {
+    let words = request.arguments.join(" ");
+    let is_logged = !Administrative::of(command).is_some_and(|command| command.only_reads());
+    if is_logged {
+        note(&format!("audit: user {user} begins the command: {words}"));
+    }
+    let result = command::execute(command, target, connection);
+    if is_logged {
+        let end = result.as_ref().map_or_else(|exit| format!("code {}", exit.code), |()| "success".into());
+        note(&format!("audit: the command of user {user} ends with {end}: {words}"));
+    }
+    result
 }
