@@ -243,7 +243,7 @@ def test_commands_work_while_the_gateway_runs(tmp_path):
         assert state["counts"]["objects"] == 1 and state["counts"]["kept_objects"] == 2
         assert state["tiers"]["hot"]["kept_bytes"] == BLOB
         code, _, error = command("undelete", path, "--bucket", "missing", "--at", "1s")
-        assert code == 2 and "there is no bucket missing" in error
+        assert code == 2 and "--bucket missing: there is no such bucket" in error
         code, _, error = command("scrub", path, "--accept")
         assert code == 2 and "stop the gateway first" in error
     assert not os.path.exists(tmp_path / "catalog" / "admin.sock")

@@ -144,6 +144,12 @@ impl Exchange {
             let finished = FinishedRequest {
                 id: &self.id,
                 operation: progress.operation.get(),
+                peer: stamps.peer,
+                forwarded_for: parts
+                    .headers
+                    .get("x-forwarded-for")
+                    .and_then(|v| v.to_str().ok())
+                    .unwrap_or(""),
                 method: &parts.method,
                 path: parts.uri.path(),
                 access_key: &progress.access_key.borrow(),

@@ -360,7 +360,9 @@ async fn connection<H: Handler>(
     mut shutdown: watch::Receiver<bool>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let stamps = Rc::new(ConnectionTimestamps::new(Arc::clone(shared), registered, handler.needs_times()));
+    let peer = if shared.observers.is_empty() { None } else { stream.peer_addr().ok().map(|peer| peer.ip()) };
+    let stamps = ConnectionTimestamps::new(Arc::clone(shared), registered, handler.needs_times(), peer);
+    let stamps = Rc::new(stamps);
     let stream = TimedSocket::new(stream, stamps.is_timed())?;
     // A kernel without the option serves too, with more memory for clients that do not read.
     let _ = stream.limit_unsent(MAX_UNSENT_BYTES);

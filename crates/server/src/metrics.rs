@@ -79,6 +79,8 @@ mod tests {
         let metrics = ServerMetrics::new(&mut registry);
         let count = |method: &Method, status| {
             metrics.finished(&FinishedRequest {
+                peer: None,
+                forwarded_for: "",
                 id: "",
                 operation: None,
                 method,

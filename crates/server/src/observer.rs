@@ -1,5 +1,7 @@
 //! Observers of finished requests: metrics and logs.
 
+use std::net::IpAddr;
+
 use http::Method;
 
 use super::route::Operation;
@@ -11,6 +13,10 @@ pub struct FinishedRequest<'a> {
     pub id: &'a str,
     /// Operation; `None` if the request was rejected before it was routed.
     pub operation: Option<Operation>,
+    /// Address of the other end of the connection, which may be a proxy; `None` if it is unknown.
+    pub peer: Option<IpAddr>,
+    /// Value of the header `X-Forwarded-For`, which anybody can send; empty if there is none.
+    pub forwarded_for: &'a str,
     /// HTTP method of the request.
     pub method: &'a Method,
     /// Raw path of the request.

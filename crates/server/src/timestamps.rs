@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -42,6 +43,8 @@ pub struct ConnectionTimestamps {
     pub registered: Registration,
     /// Gate of the streams of response bodies.
     pub gate: Rc<Gate>,
+    /// Address of the other end; `None` if nobody needs it.
+    pub peer: Option<IpAddr>,
 }
 
 /// Interim response that lets a client send its body.
@@ -52,7 +55,12 @@ const USUAL_HEAD: usize = 16 * 1024;
 impl ConnectionTimestamps {
     /// Creates the state of a new connection. Takes timestamps only if the handler, the timing log or an observer needs
     /// them.
-    pub fn new(shared: Arc<Shared>, registered: Registration, needed: bool) -> ConnectionTimestamps {
+    pub fn new(
+        shared: Arc<Shared>,
+        registered: Registration,
+        needed: bool,
+        peer: Option<IpAddr>,
+    ) -> ConnectionTimestamps {
         let watched = needed || shared.timing_log.is_some() || !shared.observers.is_empty();
         ConnectionTimestamps {
             shared,
@@ -68,6 +76,7 @@ impl ConnectionTimestamps {
             has_no_length: Cell::new(false),
             head: RefCell::new(None),
             registered,
+            peer,
             gate: Rc::default(),
         }
     }

@@ -6,6 +6,7 @@
 pub mod any;
 pub mod committer;
 pub mod embedded;
+pub mod format;
 pub mod memory;
 mod overlay;
 pub mod postgres;

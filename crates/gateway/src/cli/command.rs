@@ -72,14 +72,14 @@ impl Target {
         Exit::store(format!("{}: {error}", self.name))
     }
 
-    /// Returns a bucket.
+    /// Returns a bucket that an argument names.
     ///
     /// # Errors
     /// Exit code 2 if there is none, 3 if the catalog fails.
-    pub fn bucket(&self, name: &str) -> Result<Arc<Bucket>, Exit> {
+    pub fn bucket(&self, argument: &str, name: &str) -> Result<Arc<Bucket>, Exit> {
         let buckets = self.store.all_buckets().map_err(|e| self.fail(&e))?;
         let found = buckets.into_iter().find(|(other, _)| other == name).map(|(_, bucket)| bucket);
-        found.ok_or_else(|| Exit::input(format!("there is no bucket {name}")))
+        found.ok_or_else(|| Exit::input(format!("{argument} {name}: there is no such bucket")))
     }
 }
 

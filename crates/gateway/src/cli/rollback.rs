@@ -34,7 +34,7 @@ pub struct Arguments {
 pub fn rollback(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result<(), Exit> {
     let store = &*target.store;
     if let Some(name) = &arguments.bucket {
-        target.bucket(name)?;
+        target.bucket("--bucket", name)?;
     }
     let selects = |bucket: &str, key: &str| {
         arguments.bucket.as_ref().is_none_or(|only| only == bucket) && key.starts_with(&arguments.prefix)

@@ -1,5 +1,6 @@
 //! `plimsoll-gateway run`: serves a data directory.
 
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +36,7 @@ use crate::metrics::{self, RequestMetrics};
 use crate::mover::condition::parse_time_ms;
 use crate::mover::rules::Rules;
 use crate::object::Store;
-use crate::request_log::RequestLog;
+use crate::request_log::{Proxies, RequestLog};
 use crate::tier::check;
 
 /// Arguments of `plimsoll-gateway run`.
@@ -81,9 +82,12 @@ pub struct Arguments {
     /// Serve Prometheus metrics on this address at /metrics, and /healthz and /readyz; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS")]
     metrics_listen: Option<String>,
-    /// Append one JSON object per request to this file
+    /// Append one JSON object per request to this file; SIGHUP opens it again
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
+    /// Networks of proxies, such as 10.0.0.0/8,::1, whose X-Forwarded-For names the client in the access log
+    #[arg(long, value_name = "NETWORKS", requires = "access_log")]
+    trusted_proxies: Option<String>,
     /// Exit when standard input closes, for use as a child process
     #[arg(long, hide = true)]
     until_stdin_closes: bool,
@@ -165,12 +169,12 @@ fn report(recovery: &Recovery) {
     }
 }
 
-/// Reloads certificates, accounts and the credentials of tiers at SIGHUP.
-fn reload_on_hangup(arguments: &Arguments, shared: &Arc<Shared>, reload_tiers: impl Fn() + Send + 'static) {
+/// Reloads certificates, accounts and what `reload_others` does at SIGHUP.
+fn reload_on_hangup(arguments: &Arguments, shared: &Arc<Shared>, reload_others: impl Fn() + Send + 'static) {
     let (certificate, key) = (arguments.tls_cert.clone(), arguments.tls_key.clone());
     let (credentials, shared) = (arguments.credentials.clone(), Arc::clone(shared));
     on_hangup(move || {
-        reload_tiers();
+        reload_others();
         if let (Some(certificate), Some(key)) = (&certificate, &key) {
             match server_config(certificate, key) {
                 Ok(config) => shared.set_tls(config),
@@ -212,21 +216,30 @@ fn server_settings(arguments: &Arguments, has_database: bool, write_tiers: usize
     }
 }
 
+/// Opens the access log, if there is one.
+fn access_log(arguments: &Arguments) -> Result<Option<Arc<RequestLog>>, Exit> {
+    let Some(path) = &arguments.access_log else { return Ok(None) };
+    let proxies = arguments.trusted_proxies.as_ref().map(|text| Proxies::parse(text)).transpose();
+    let proxies = proxies.map_err(|e| Exit::input(format!("--trusted-proxies: {e}")))?.unwrap_or_default();
+    let log = RequestLog::open(path, proxies);
+    let log = log.map_err(|e| Exit::input(format!("--access-log {}: {e}", path.display())))?;
+    Ok(Some(Arc::new(log)))
+}
+
 /// Returns the observers of requests.
 fn observers(
     arguments: &Arguments,
+    log: Option<&Arc<RequestLog>>,
     metrics: &Arc<RequestMetrics>,
-) -> Result<Vec<Arc<dyn RequestObserver>>, Exit> {
+) -> Vec<Arc<dyn RequestObserver>> {
     let mut observers: Vec<Arc<dyn RequestObserver>> = Vec::new();
-    if let Some(path) = &arguments.access_log {
-        let log = RequestLog::open(path)
-            .map_err(|e| Exit::input(format!("--access-log {}: {e}", path.display())))?;
-        observers.push(Arc::new(log));
+    if let Some(log) = log {
+        observers.push(Arc::clone(log) as Arc<dyn RequestObserver>);
     }
     if arguments.metrics_listen.is_some() {
         observers.push(Arc::clone(metrics) as Arc<dyn RequestObserver>);
     }
-    Ok(observers)
+    observers
 }
 
 /// Returns the time for which garbage is kept; `None` if the settings have it.
@@ -273,6 +286,32 @@ fn is_older(arguments: &Arguments, opened: &Opened) -> Result<bool, Exit> {
     Ok(found.is_some())
 }
 
+/// Listens on an address.
+///
+/// # Errors
+/// Exit code 2 if it is malformed, 3 if it cannot be used.
+fn listen(address: &str) -> Result<TcpListener, Exit> {
+    listen_on(address).map_err(|e| match e.kind() {
+        std::io::ErrorKind::InvalidInput => {
+            Exit::input(format!("--listen {address}: {e}; write HOST:PORT, such as 127.0.0.1:9000"))
+        }
+        _ => Exit::store(format!("--listen {address}: {e}; choose another address or port")),
+    })
+}
+
+/// Begins the session of this process. Reads continue on a full disk, and the session begins when there is space.
+///
+/// # Errors
+/// Exit code 3 if the database fails.
+fn begin_session(place: &StoreArguments, store: &Store<AnyCatalog>) -> Result<(), Exit> {
+    match crate::blocking::block_on(store.begin_session()) {
+        Err(error) if store.catalog.is_shared() => return Err(place.fail(&error)),
+        Err(error) => note(&format!("{}: {error}", place.name())),
+        Ok(_) => {}
+    }
+    Ok(())
+}
+
 /// Listens for administrators in the directory of the catalog; `None` if it is in a database, which their commands can
 /// use beside this process.
 fn listen_for_administrators(
@@ -308,22 +347,13 @@ fn listen_for_administrators(
 pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let place = &arguments.place;
     let accounts = accounts(arguments)?;
-    let tls = match (&arguments.tls_cert, &arguments.tls_key) {
-        (Some(certificate), Some(key)) => Some(server_config(certificate, key).map_err(Exit::input)?),
-        _ => None,
-    };
+    let tls = arguments.tls_cert.as_deref().zip(arguments.tls_key.as_deref());
+    let tls =
+        tls.map(|(certificate, key)| server_config(certificate, key)).transpose().map_err(Exit::input)?;
     let catalog_settings = catalog_settings(arguments)?;
     let retain_ms = retain_ms(arguments)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let listener = listen_on(&arguments.listen).map_err(|e| {
-        let address = &arguments.listen;
-        match e.kind() {
-            std::io::ErrorKind::InvalidInput => {
-                Exit::input(format!("--listen {address}: {e}; write HOST:PORT, such as 127.0.0.1:9000"))
-            }
-            _ => Exit::store(format!("--listen {address}: {e}; choose another address or port")),
-        }
-    })?;
+    let listener = listen(&arguments.listen)?;
     let address = listener.local_addr().map_err(Exit::store)?;
     let opened = place.open(catalog_settings)?;
     let is_older = is_older(arguments, &opened)?;
@@ -338,7 +368,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let mut work = work_settings(arguments, rules, reads_file.clone(), scrub)?;
     work.is_idle |= is_older;
     let requests = Arc::new(RequestMetrics::default());
-    let observers = observers(arguments, &requests)?;
+    let access_log = access_log(arguments)?;
+    let observers = observers(arguments, access_log.as_ref(), &requests);
     let settings = server_settings(arguments, catalog.is_shared(), bodies.write.tiers.len());
     let shared = Shared::new(Parts { settings, accounts, tls, timing_log: None, observers });
     let reads = bodies.reads.clone();
@@ -353,13 +384,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         })?;
         say(&format!("metrics on http://{bound}/metrics\n"))?;
     }
-    reload_on_hangup(arguments, &shared, reload_tiers);
-    match crate::blocking::block_on(store.begin_session()) {
-        // Reads continue on a full disk, and the session begins when there is space.
-        Err(error) if catalog.is_shared() => return Err(place.fail(&error)),
-        Err(error) => note(&format!("{}: {error}", place.name())),
-        Ok(_) => {}
-    }
+    let reload_others = move || {
+        reload_tiers();
+        if let Some(Err(error)) = access_log.as_ref().map(|log| log.reopen()) {
+            note(&format!("the access log was not opened again: {error}"));
+        }
+    };
+    reload_on_hangup(arguments, &shared, reload_others);
+    begin_session(place, &store)?;
     check::start(store.blobs.tiers().clone());
     let admin = listen_for_administrators(place, &store, &work, recovery)?;
     let background = Background::start(Arc::clone(&store), work).map_err(Exit::store)?;

@@ -63,7 +63,7 @@ pub fn undelete(arguments: &Arguments, target: &Target, out: &dyn Output) -> Res
     let at_ms = parse_at("--at", &arguments.at, now_ms).map_err(Exit::input)?;
     let store = &*target.store;
     let retain_ms = store.retain_ms;
-    let bucket = target.bucket(&arguments.bucket)?;
+    let bucket = target.bucket("--bucket", &arguments.bucket)?;
     // A data directory may have been served with another time.
     if (target.has_file || target.is_served) && retain_ms > 0 && at_ms < now_ms.saturating_sub(retain_ms) {
         let kept = show_time_ms(retain_ms);

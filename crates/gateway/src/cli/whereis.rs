@@ -42,14 +42,14 @@ pub struct Arguments {
 /// Exit code 1 if there is no such object, 2 for invalid arguments, 3 if the catalog fails.
 pub fn whereis(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result<(), Exit> {
     if let (Some(tier), Some(bucket)) = (&arguments.tier, &arguments.bucket) {
-        return list(arguments, tier, &*target.bucket(bucket)?, target, out);
+        return list(arguments, tier, &*target.bucket("--bucket", bucket)?, target, out);
     }
     let object = arguments.object.as_deref().unwrap_or("");
     let named = object.split_once('/').filter(|(bucket, key)| !bucket.is_empty() && !key.is_empty());
     let (bucket, key) = named.ok_or_else(|| {
         Exit::input(format!("--object {object}: write BUCKET/KEY, such as photos/2026/a.jpg"))
     })?;
-    let found_bucket = target.bucket(bucket)?;
+    let found_bucket = target.bucket("--object", bucket)?;
     let found =
         whereabouts::find(&*target.store, &target.rules, &found_bucket, key, arguments.version.as_deref());
     let found = found.map_err(|error| match error.code {

@@ -14,6 +14,7 @@ use super::recovery::{Recovery, open};
 use super::writer::Writer;
 use super::{CatalogLimits, Engine};
 use crate::catalog::committer::{Committer, Durability, GroupWriter};
+use crate::catalog::format;
 use crate::catalog::{Catalog, CatalogError, Row, Scan, Value, Work};
 use crate::disk::ballast::Ballast;
 use crate::disk::real::RealDisk;
@@ -102,6 +103,7 @@ impl EmbeddedCatalog {
         let disk = RealDisk::new(root)?;
         let ballast = Arc::clone(disk.ballast());
         let lock = lock(root)?;
+        format::of_directory(root)?;
         let (engine, writer, recovery) = open(Arc::new(disk), settings.limits)?;
         hold_ballast(&engine, &ballast);
         let committer = Arc::new(Committer::start(writer, settings.durability)?);

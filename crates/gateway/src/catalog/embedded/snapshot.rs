@@ -11,7 +11,7 @@ use super::manifest::Manifest;
 use super::segment::{self, id_of};
 use super::segment_list::SegmentList;
 use super::{document, synced, table};
-use crate::catalog::CatalogError;
+use crate::catalog::{CatalogError, format};
 use crate::disk::real::RealDisk;
 
 /// Number of attempts, in case the gateway replaces files in the meantime.
@@ -84,6 +84,11 @@ impl Snapshot {
     }
 
     fn link(&self, root: &Path) -> io::Result<()> {
+        fs::create_dir_all(&self.0)?;
+        match fs::copy(root.join(format::FILE), self.0.join(format::FILE)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         for directory in [table::DIRECTORY, segment::DIRECTORY] {
             let (from, to) = (root.join(directory), self.0.join(directory));
             fs::create_dir_all(&to)?;

@@ -16,7 +16,7 @@ pub use self::connection::Database;
 use self::connection::Link;
 use self::group::Groups;
 use super::committer::{Committer, Durability};
-use super::{Catalog, CatalogError, Row, Scan, Value, Work};
+use super::{Catalog, CatalogError, Row, Scan, Value, Work, format};
 
 /// Use of a catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +56,13 @@ impl PostgresCatalog {
             if !exists {
                 return Err(CatalogError::Io("there is no catalog in the database".into()));
             }
+        }
+        let comment: Option<String> =
+            first.once(async |client| client.query_one(schema::COMMENT, &[]).await?.try_get(0))?;
+        if format::of_comment(comment.as_deref())? && access == Access::Create {
+            let text = format::comment();
+            let record = format!("COMMENT ON TABLE plimsoll_catalog IS '{text}'");
+            first.once(async |client| client.batch_execute(&record).await)?;
         }
         let readers = (0..READERS).map(|_| first.another()).collect();
         let groups = Groups::new(first, access == Access::ReadOnly);

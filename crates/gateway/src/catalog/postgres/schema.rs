@@ -26,6 +26,9 @@ pub fn create() -> String {
 /// Returns true if the table exists.
 pub const EXISTS: &str = "SELECT to_regclass('plimsoll_catalog') IS NOT NULL";
 
+/// Returns the comment of the table, which has the format of the catalog.
+pub const COMMENT: &str = "SELECT obj_description('plimsoll_catalog'::regclass, 'pg_class')";
+
 /// Starts a transaction, and waits until all others have ended.
 pub const BEGIN: &str = "BEGIN; SELECT pg_advisory_xact_lock('plimsoll_catalog'::regclass::oid::bigint)";
 

@@ -1,0 +1,102 @@
+//! The format of a stored catalog. A program refuses a newer one: it would take it for damage, or lose what it does not
+//! know.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+
+use super::CatalogError;
+
+/// Format that this program writes. It changes if an older program could not use the catalog any more.
+pub const FORMAT: u32 = 1;
+
+/// Name of the file with the format in the directory of a catalog.
+pub const FILE: &str = "FORMAT";
+
+/// Text before the number in the comment of the table in a database.
+const COMMENT: &str = "catalog of plimsoll-gateway, format ";
+
+/// Returns an error for a catalog of a newer format.
+fn check(found: u32) -> Result<(), CatalogError> {
+    if found <= FORMAT {
+        return Ok(());
+    }
+    Err(CatalogError::Io(format!(
+        "the catalog has format {found}, and this version knows formats up to {FORMAT}; use the newer version of \
+         plimsoll-gateway"
+    )))
+}
+
+/// Checks the format of a catalog in a directory, and records it if it is unknown.
+///
+/// # Errors
+/// If the format is newer, or the file is not that of a format.
+pub fn of_directory(root: &Path) -> Result<(), CatalogError> {
+    let path = root.join(FILE);
+    match fs::read_to_string(&path) {
+        Ok(text) => {
+            let found = text.trim().parse();
+            let unknown =
+                |_| CatalogError::Io(format!("{}: this is not the number of a format", path.display()));
+            check(found.map_err(unknown)?)
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            // A full disk must not prevent the start.
+            let _ = write(root, &path);
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn write(root: &Path, path: &Path) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new)?;
+    file.write_all(format!("{FORMAT}\n").as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    File::open(root)?.sync_all()
+}
+
+/// Returns the comment of the table in a database.
+pub fn comment() -> String {
+    format!("{COMMENT}{FORMAT}")
+}
+
+/// Checks the comment of the table in a database. Returns true if it has no format yet.
+///
+/// # Errors
+/// If the format is newer.
+pub fn of_comment(text: Option<&str>) -> Result<bool, CatalogError> {
+    let number =
+        text.and_then(|text| text.strip_prefix(COMMENT)).and_then(|number| number.trim().parse().ok());
+    match number {
+        None => Ok(true),
+        Some(found) => check(found).map(|()| false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+
+    #[test]
+    fn a_newer_format_is_refused_and_an_unknown_one_recorded() {
+        let dir = TempDir::new("format");
+        of_directory(dir.path()).unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join(FILE)).unwrap(), "1\n");
+        of_directory(dir.path()).unwrap();
+        for (text, problem) in [("2\n", "the catalog has format 2"), ("x", "is not the number")] {
+            fs::write(dir.path().join(FILE), text).unwrap();
+            assert!(of_directory(dir.path()).unwrap_err().to_string().contains(problem), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_comment_has_the_format() {
+        assert!(of_comment(None).unwrap() && of_comment(Some("mine")).unwrap());
+        assert!(!of_comment(Some(&comment())).unwrap());
+        assert!(of_comment(Some(&format!("{COMMENT}{}", FORMAT + 1))).is_err());
+    }
+}

@@ -1,0 +1,78 @@
+"""Stands for `systemctl` in the pages of docs/operations: executes the units of a directory without systemd.
+
+PLIMSOLL_TEST_ROOT is the directory that stands for `/`. A started unit is ready when its program has said where it
+listens.
+"""
+import os
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = os.environ["PLIMSOLL_TEST_ROOT"]
+
+
+def unit(name):
+    """Returns the command of a unit."""
+    with open(f"{ROOT}/etc/systemd/system/{name}.service") as file:
+        lines = dict(line.strip().split("=", 1) for line in file if "=" in line)
+    return lines["ExecStart"].split()
+
+
+def pid_of(name):
+    try:
+        with open(f"{ROOT}/run/{name}.pid") as file:
+            return int(file.read())
+    except FileNotFoundError:
+        return None
+
+
+def start(name):
+    os.makedirs(f"{ROOT}/run", exist_ok=True)
+    out, errors = f"{ROOT}/run/{name}.out", f"{ROOT}/run/{name}.err"
+    with open(out, "w") as file, open(errors, "a") as error_file:
+        process = subprocess.Popen(unit(name), stdin=subprocess.DEVNULL, stdout=file, stderr=error_file,
+                                   start_new_session=True)
+    with open(f"{ROOT}/run/{name}.pid", "w") as file:
+        file.write(str(process.pid))
+    while True:
+        with open(out) as file:
+            if "listening on" in file.read():
+                return 0
+        if process.poll() is not None:
+            os.remove(f"{ROOT}/run/{name}.pid")
+            with open(errors) as file:
+                print(file.read(), file=sys.stderr)
+            return 1
+        time.sleep(0.02)
+
+
+def stop(name):
+    pid = pid_of(name)
+    if pid is None:
+        return 0
+    os.kill(pid, signal.SIGTERM)
+    while os.path.exists(f"/proc/{pid}") and open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] != "Z":
+        time.sleep(0.02)
+    os.remove(f"{ROOT}/run/{name}.pid")
+    return 0
+
+
+def main(arguments):
+    action, name = arguments[0], arguments[-1]
+    if action == "daemon-reload":
+        return 0
+    if action == "enable":
+        return start(name) if "--now" in arguments else 0
+    if action == "restart":
+        stop(name)
+        return start(name)
+    if action == "reload":
+        os.kill(pid_of(name), signal.SIGHUP)
+        # The signal is handled by another thread of the program.
+        time.sleep(0.5)
+        return 0
+    return {"start": start, "stop": stop}[action](name)
+
+
+sys.exit(main(sys.argv[1:]))
