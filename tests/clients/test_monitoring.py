@@ -1,6 +1,7 @@
 """The dashboard and the alert rules of the gateway, with a real Prometheus."""
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -100,6 +101,63 @@ def test_every_panel_shows_something_and_no_alert_fires(tmp_path):
             assert costs == {"tiers", "(background)"}
             assert {one["health"] for one in prometheus.rules()} == {"ok"}
             assert {one["state"] for one in prometheus.rules()} == {"inactive"}
+
+
+PAGE = os.path.join(ROOT, "docs", "operations", "monitoring.md")
+
+
+def metrics_of(text):
+    """Returns the labels and the help of all metrics of a scrape, by name."""
+    found = {}
+    for name, meaning in re.findall(r"^# HELP plimsoll_gateway_(\w+) (.*)$", text, re.M):
+        samples = re.findall(rf"^plimsoll_gateway_{name}(?:_total|_count)?(?:{{([^}}]*)}})? ", text, re.M)
+        assert samples, f"{name} has no value"
+        labels = ", ".join(f"`{label}`" for label in re.findall(r'(\w+)="', samples[0])) or "-"
+        found[name] = (labels, meaning.rstrip(".").replace("|", "/"))
+    return found
+
+
+def test_the_page_has_every_metric_and_every_alert(tmp_path):
+    """With UPDATE_METRICS=1, the labels and meanings of the page are written again."""
+    path = settings(tmp_path, moves=PACK + rule(when="suffix = 'c'") + '[scrub]\nevery = "1d"\n', retain="1h")
+    with open(path) as file:
+        text = file.read()
+    for tier, offer in (("hot", "aws-s3-express@us-east-1"), ("cold", "cloudflare-r2")):
+        text = text.replace(f"[tier.{tier}]\n", f'[tier.{tier}]\noffer = "{offer}"\n')
+    with open(path, "w") as file:
+        file.write(text)
+    with Server(path, "--move-every", "50ms", "--metrics-listen", "127.0.0.1:0", command=(GATEWAY, "run")) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="tiers")
+        for key in ("ac", "b"):
+            s3.put_object(Bucket="tiers", Key=key, Body=b"x" * BLOB)
+            s3.get_object(Bucket="tiers", Key=key)["Body"].read()
+        s3.delete_object(Bucket="tiers", Key="b")
+        subprocess.run([GATEWAY, "backup", path, "--done", "1m"], check=True, capture_output=True)
+        scrape = lambda: urllib.request.urlopen(server.metrics).read().decode()
+        needed = ['kept_bytes{tier="hot"}', 'tier_blobs{tier="cold"}', "scrub_age_seconds ", "waiting_moves ",
+                  'tier_request_dollars_total{tier="cold"']
+        wait(lambda: all(f"plimsoll_gateway_{one}" in scrape() for one in needed), "all metrics have a value")
+        found = metrics_of(scrape().replace("plimsoll_gateway_tier_errors_total 0", ""))
+    with open(PAGE) as file:
+        page = file.read()
+    before, table = page.split("| --- | --- | --- | --- | --- |\n")
+    rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in table.strip().splitlines()]
+    if os.environ.get("UPDATE_METRICS"):
+        kept = {row[0].strip("` "): row[3:] for row in rows}
+        lines = ["| " + " | ".join([f"`{name}`", *found[name], *kept.get(name, ("", ""))]).strip() + " |\n" for name in found]
+        with open(PAGE, "w") as file:
+            file.write(before + "| --- | --- | --- | --- | --- |\n" + "".join(lines))
+        return
+    shown = {row[0].strip("` "): (row[1].strip(), row[2].strip()) for row in rows}
+    assert shown == found
+    assert all(len(row) == 5 and row[3].strip() and row[4].strip() for row in rows), "a metric has no healthy value"
+    with open(os.path.join(MONITORING, "alerts.yml")) as file:
+        alerts = re.findall(r"- alert: (\w+)", file.read())
+    assert sorted(alerts) == sorted(re.findall(r"^### (\w+)$", page, re.M))
+    with open(os.path.join(ROOT, "tests", "clients", "alerts_test.yml")) as file:
+        tested = file.read()
+    assert all(f"alertname: {alert}\n" in tested for alert in alerts)
 
 
 def test_the_alerts_fire(tmp_path):

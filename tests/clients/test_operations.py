@@ -13,6 +13,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from postgres import Postgres, programs
 from support import GATEWAY, ROOT
 from test_postgres import FAKE_TIME
 from test_tiers import wait
@@ -254,6 +255,33 @@ def test_a_damaged_disk(machine):
     assert [one["key"] for one in scrub["objects_damaged"]] == ["inline/1"]
     del bodies["inline/1"]
     assert readable(machine, bodies)
+
+
+@pytest.mark.skipif(not programs(), reason="PostgreSQL is missing")
+def test_a_lost_database(machine):
+    with Postgres() as database:
+        machine.stop()
+        machine.environment["DATABASE"] = database.url
+        machine.run('rm -rf /var/lib/plimsoll/* /mnt/archive/plimsoll/*\n'
+                    'sed -i "s|^url = .dir:.*|url = \\"$DATABASE\\"|" /etc/plimsoll/gateway.toml\n'
+                    'systemctl start plimsoll-gateway\naws s3 mb s3://photos')
+        bodies = fill(machine)
+        machine.follow("backup.md", "Back up a catalog in PostgreSQL")
+        newer = os.urandom(LARGE)
+        machine.client().put_object(Bucket="photos", Key="old/newer", Body=newer)
+        wait(lambda: machine.where("old/newer")["pieces"][0]["copies"][0]["tier"] == "cold", "the object is moved")
+        machine.run("systemctl stop plimsoll-gateway")
+        database.query("DROP TABLE plimsoll_catalog")
+        with pytest.raises(AssertionError, match="belongs to another catalog"):
+            machine.run("systemctl start plimsoll-gateway")
+        machine.follow("disaster-recovery.md", "The database of the catalog is lost")
+        assert readable(machine, {**bodies, "old/newer": newer})
+        machine.stop()
+
+
+def test_the_state_is_shown(machine):
+    machine.follow("monitoring.md", "Metrics and log")
+    assert "plimsoll_gateway_leader 1" in machine.run("cat /tmp/metrics")
 
 
 @pytest.mark.skipif(not FAKE_TIME, reason="faketime is missing")

@@ -69,8 +69,8 @@ pub fn serve(
     if let Some(engine) = store.catalog.engine() {
         registry.register_collector(Box::new(EngineMetrics(Arc::clone(engine))));
     }
-    let tiers = store.blobs.tiers().clone();
-    registry.register_collector(Box::new(TierMetrics { tiers, tariffs: tariffs.clone() }));
+    let (tiers, home) = (store.blobs.tiers().clone(), store.write_tiers().first().copied());
+    registry.register_collector(Box::new(TierMetrics { tiers, tariffs: tariffs.clone(), home }));
     registry.register_collector(Box::new(PlacementMetrics {
         store: Arc::clone(store),
         survey: Arc::clone(survey),

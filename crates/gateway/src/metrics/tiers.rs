@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_base::provider::calls::{Call, Calls};
 use plimsoll_cost::tariff::Tariff;
+use plimsoll_cost::tiering::crosses;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -45,9 +46,22 @@ pub struct TierMetrics {
     pub tiers: Tiers,
     /// Tariffs of the tiers with prices.
     pub tariffs: BTreeMap<u16, Tariff>,
+    /// Number of the tier in whose network the gateway runs.
+    pub home: Option<u16>,
 }
 
 impl TierMetrics {
+    /// Returns the cost of the bytes that cross the internet between a tier and the gateway, which plans compute in the
+    /// same way: what is read from the tier leaves its provider, and what is written to it leaves that of the gateway.
+    fn egress_usd(&self, tariff: Option<&Tariff>, usage: &OriginUsage) -> Option<f64> {
+        let (tariff, home) = (tariff?, self.tariffs.get(&self.home?)?);
+        let leaves = |from: &Tariff, to: &Tariff, bytes: u64| {
+            let egress = if crosses(from, to) { bytes } else { 0 };
+            Work { egress, ..Work::default() }.cost(from).ok().map(|usd| usd.dollars())
+        };
+        Some(leaves(tariff, home, usage.downloaded())? + leaves(home, tariff, usage.uploaded())?)
+    }
+
     /// Encodes a metric of each kind of request that a tier has received.
     fn by_call<M: EncodeMetric>(
         &self,
@@ -176,6 +190,10 @@ impl Collector for TierMetrics {
         self.request_costs(&mut encoder)?;
         let help = "Cost at list prices of the bytes written to and read from a tier, without egress";
         self.by_bucket(&mut encoder, "plimsoll_gateway_tier_transfer_dollars", help, transfer_usd)?;
+        let help =
+            "Cost at list prices of the bytes that leave a provider between a tier and the first write tier";
+        let name = "plimsoll_gateway_tier_egress_dollars";
+        self.by_bucket(&mut encoder, name, help, |tariff, usage| self.egress_usd(tariff, usage))?;
         let help = "Bytes of blobs read from a tier by bucket";
         let name = "plimsoll_gateway_tier_bucket_downloaded_bytes";
         self.by_bucket(&mut encoder, name, help, |_, usage| Some(usage.downloaded() as f64))
