@@ -15,7 +15,8 @@ ROOT = os.environ["PLIMSOLL_TEST_ROOT"]
 def unit(name):
     """Returns the command of a unit."""
     with open(f"{ROOT}/etc/systemd/system/{name}.service") as file:
-        lines = dict(line.strip().split("=", 1) for line in file if "=" in line)
+        text = file.read().replace("\\\n", " ")
+    lines = dict(line.strip().split("=", 1) for line in text.splitlines() if "=" in line)
     return lines["ExecStart"].split()
 
 

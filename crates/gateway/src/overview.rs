@@ -101,7 +101,7 @@ pub struct LogState {
     pub bytes: u64,
     /// Bytes that are in use.
     pub live_bytes: u64,
-    /// Known damage.
+    /// Damage that is known, by file and offset.
     pub damage: Vec<String>,
     /// Free bytes of the disk; `None` if they are unknown.
     pub free_bytes: Option<u64>,

@@ -144,7 +144,7 @@ impl Route {
 /// Answer to a request for a setting that no bucket has.
 #[derive(Debug, Clone, Copy)]
 pub enum Unconfigured {
-    /// An error.
+    /// Error with this code.
     Error(ErrorCode),
     /// A document: its root, and an element with its text.
     Document(&'static str, Option<(&'static str, &'static str)>),

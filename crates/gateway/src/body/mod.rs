@@ -10,3 +10,4 @@ pub mod read_memory;
 pub mod reader;
 pub mod slices;
 pub mod trailer;
+pub mod writer;

@@ -35,7 +35,7 @@ pub struct Target {
     pub has_file: bool,
     /// Directory of the catalog; `None` if it is in a database.
     pub directory: Option<PathBuf>,
-    /// The store.
+    /// Store with the catalog and the tiers.
     pub store: Arc<Store<AnyCatalog>>,
     /// Rules of moves.
     pub rules: Rules,

@@ -44,7 +44,7 @@ pub struct Verified {
     pub catalog_key: Vec<u8>,
     /// Bytes of the body.
     pub bytes: u64,
-    /// What is wrong; `None` if the object is intact.
+    /// Object with its problem; `None` if it is intact.
     pub problem: Option<(FaultyObject, Problem)>,
 }
 

@@ -32,7 +32,7 @@ pub struct Finished {
     pub began_ms: u64,
     /// End in Unix milliseconds.
     pub ended_ms: u64,
-    /// Results.
+    /// Results of all its objects.
     pub counts: Counts,
 }
 

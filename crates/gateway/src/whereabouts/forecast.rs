@@ -1,21 +1,22 @@
-//! What the rules will do with an object, and when: the conditions are evaluated at the ages at which they can change.
+//! The next action of the rules for an object, and its time: the conditions are evaluated at the ages at which they can
+//! change.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{age_ms, at};
+use super::{Found, age_ms, at};
 use crate::body::location::BlobHead;
-use crate::catalog::{Catalog, CatalogError, Row};
+use crate::catalog::{Catalog, CatalogError};
 use crate::mover::rules::{Rule, Rules};
 use crate::mover::scan::Visited;
 use crate::mover::transition::bucket_rules;
 use crate::object::placement::blob_of;
-use crate::object::row::{Body, Head, Properties};
+use crate::object::row::{Body, Properties};
 use crate::object::{Bucket, Store, keys};
 
-/// What the rules will do next with an object, if its reads and tags stay as they are.
+/// Next action of the rules for an object, if its reads and tags stay as they are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub enum Next {
@@ -35,7 +36,7 @@ pub enum Next {
     Packs {
         /// Name of the tier of the pack file.
         to: String,
-        /// Earliest time.
+        /// Earliest time of the packing.
         #[serde(serialize_with = "super::as_text")]
         from: Timestamp,
     },
@@ -61,14 +62,18 @@ fn first_age<'r>(
     ages.into_iter().find_map(|age_ms| selected(age_ms).map(|(index, rule)| (age_ms, *index, *rule)))
 }
 
-/// Returns what the rules will do with the object of a row: its key, the key of its row, the row and its head.
+/// Returns what the rules will do with an object.
+///
+/// # Errors
+/// If the catalog cannot be read.
 pub fn next<C: Catalog>(
     store: &Store<C>,
     rules: &Rules,
     bucket: &Bucket,
-    object: (&str, &[u8], &Row, &Head),
+    key: &str,
+    found: &Found,
 ) -> Result<Next, CatalogError> {
-    let (key, catalog_key, row, head) = object;
+    let Found { catalog_key, row, head } = found;
     if head.size == 0 {
         return Ok(Next::Stays);
     }

@@ -1,4 +1,4 @@
-//! Where the bytes of one object are, and what the rules will do with it.
+//! The places of the bytes of one object, and its future according to the rules.
 
 mod forecast;
 
@@ -21,7 +21,7 @@ use crate::object::row::{Body, Head, Piece, Properties};
 use crate::object::version::{hidden, no_key, no_version};
 use crate::object::{Bucket, Store, keys};
 
-/// Where the bytes of an object are.
+/// Places of the bytes of an object.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Whereabouts {
     /// Name of the bucket.
@@ -43,7 +43,7 @@ pub struct Whereabouts {
     pub storage_class: String,
     /// Pieces of the body in their order.
     pub pieces: Vec<PiecePlace>,
-    /// What the rules will do next.
+    /// Next action of the rules.
     pub next: Next,
 }
 
@@ -156,7 +156,7 @@ fn describe<C: Catalog>(
             properties.pieces.iter().map(place).collect::<Result<_, CatalogError>>()?
         }
     };
-    let next = forecast::next(store, rules, bucket, (key, catalog_key, row, head))?;
+    let next = forecast::next(store, rules, bucket, key, found)?;
     let class = store.class_of(&head.body, &properties.pieces)?;
     let info = head.clone().info(properties, true);
     Ok(Whereabouts {
