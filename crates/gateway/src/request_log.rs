@@ -83,7 +83,7 @@ impl Network {
         let address: IpAddr = address.trim().parse().ok()?;
         let most = if address.is_ipv4() { 32 } else { 128 };
         let bits = bits.map_or(Some(most), |bits| bits.trim().parse().ok().filter(|bits| *bits <= most))?;
-        Some(Network { address, bits: bits + 128 - most })
+        Some(Network { address, bits: bits + (128 - most) })
     }
 
     fn contains(&self, address: IpAddr) -> bool {

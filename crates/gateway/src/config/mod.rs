@@ -306,6 +306,6 @@ when = "age > 7d"
             assert_eq!(with, without, "{}", claim.line);
             checked += 1;
         }
-        assert_eq!(checked, 11);
+        assert_eq!(checked, 13);
     }
 }
