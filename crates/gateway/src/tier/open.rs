@@ -29,7 +29,10 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Returns the longest time of a request to a tier. A request that takes longer is repeated or fails, and the read
 /// continues at another place of the blob.
 fn timeout(table: &TierTable) -> Result<Duration, String> {
-    let Some(text) = &table.timeout else { return Ok(TIMEOUT) };
+    let text = &table.timeout;
+    if text.is_empty() {
+        return Ok(TIMEOUT);
+    }
     match parse_duration(text) {
         Ok(ns) if ns >= SECOND => Ok(Duration::from_nanos(ns)),
         Ok(_) => Err(format!("timeout: {text} is less than a second")),

@@ -20,8 +20,9 @@ pub struct TierTable {
     pub credentials_file: Option<PathBuf>,
     /// Profile in the file; `None` for `default`.
     pub profile: Option<String>,
-    /// Longest time of a request to the tier, such as `30s`; `None` for a minute.
-    pub timeout: Option<String>,
+    /// Longest time of a request to the tier, such as `30s`; empty for a minute.
+    #[serde(default = "default_timeout")]
+    pub timeout: String,
     /// Offer of the price books by which the tier is billed, `NAME` or `NAME@REGION`, or `none`. `None` for the offer
     /// of the store's provider.
     pub offer: Option<String>,
@@ -30,4 +31,8 @@ pub struct TierTable {
     /// Other storage classes that lifecycle rules of buckets may name to move objects to this tier.
     #[serde(default)]
     pub lifecycle_classes: Vec<String>,
+}
+
+fn default_timeout() -> String {
+    "60s".into()
 }
