@@ -28,12 +28,20 @@ fn monotonic_ms() -> i64 {
 
 /// Records the Unix time in milliseconds of the clock that all gateways share.
 pub fn set_shared_ms(shared_ms: u64) {
+    #[cfg(test)]
+    if crate::simulation::time::now().is_some() {
+        return;
+    }
     SHARED_OFFSET_MS.store(shared_ms.cast_signed() - monotonic_ms(), Ordering::Relaxed);
 }
 
 /// Returns the Unix time in milliseconds of the clock that all gateways share. A wrong clock of this machine has no
 /// effect on it. Without a shared clock, this is the clock of this machine.
 pub fn shared_now_ms() -> u64 {
+    #[cfg(test)]
+    if crate::simulation::time::now().is_some() {
+        return crate::simulation::time::now_ms();
+    }
     match SHARED_OFFSET_MS.load(Ordering::Relaxed) {
         i64::MIN => now_ms(),
         offset_ms => (monotonic_ms() + offset_ms).max(0).cast_unsigned(),

@@ -17,6 +17,10 @@ pub enum Guard {
     Retention,
     /// A source is deleted only if its copy exists.
     Copy,
+    /// Nothing is moved or deleted while a tier has seen a later state of the catalog.
+    Owner,
+    /// Nothing is moved or deleted by a clock that differs from its witnesses.
+    Clock,
 }
 
 /// Returns true if a check is made, which is always so outside simulations.

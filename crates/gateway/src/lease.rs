@@ -128,7 +128,8 @@ pub fn keep(t: &mut dyn Transaction, session: Session, now_ms: u64) -> Result<Re
     Ok(Renewed { epoch: Some(leads.epoch), has_ended_sessions })
 }
 
-/// Renews a session without leading: if it is the leader, another session can take over.
+/// Renews a session without leading: if it is the leader, another session can take over, and what it is still doing in
+/// the background has no effect.
 ///
 /// # Errors
 /// If the catalog cannot be read.
@@ -136,7 +137,7 @@ pub fn follow(t: &mut dyn Transaction, session: Session, now_ms: u64) -> Result<
     renew(t, session, now_ms);
     let leads = leader(t)?;
     if leads.session == session {
-        put_leader(t, Leader { session: 0, ..leads });
+        put_leader(t, Leader { session: 0, epoch: leads.epoch + 1, ..leads });
     }
     Ok(Renewed { epoch: None, has_ended_sessions: false })
 }
@@ -244,7 +245,8 @@ mod tests {
         // With a wrong clock, it steps down.
         assert_eq!(run(&catalog, move |t| follow(t, a, 2003 + SESSION_MS)).epoch, None);
         let c = run(&catalog, |t| begin(t, 2004 + SESSION_MS));
-        assert_eq!(renew(c, 2005 + SESSION_MS).epoch, Some(4));
+        // The former leader has ended its epoch.
+        assert_eq!(renew(c, 2005 + SESSION_MS).epoch, Some(5));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::Identity;
 use super::record::{Found, OwnerRecord, RecordError, read, write};
 use crate::ambient::wall_now;
+use crate::guard::{self, Guard};
 use crate::tier::Tier;
 
 /// Relation of a tier to a catalog.
@@ -94,6 +95,7 @@ pub enum ClaimError {
 pub fn refused(tier: &Tier, identity: &Identity, claim: &Claim) -> Option<ClaimError> {
     let tier = tier.name.clone();
     match claim {
+        _ if !guard::is_made(Guard::Owner) => None,
         Claim::Free | Claim::Own(_) => None,
         Claim::Foreign(record) => Some(ClaimError::Foreign {
             tier,

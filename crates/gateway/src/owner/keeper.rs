@@ -58,7 +58,7 @@ async fn ask_the_time<C: Catalog>(store: &Store<C>, written: Range<u64>) {
 
 /// Reason why a position was not announced.
 #[derive(Debug, thiserror::Error)]
-enum KeepError {
+pub(crate) enum KeepError {
     /// The catalog has failed, or another process works in the background.
     #[error("{0}")]
     Catalog(ApiError),
@@ -69,7 +69,7 @@ enum KeepError {
 
 impl KeepError {
     /// Returns true if the tiers may have bytes that the catalog does not know.
-    fn is_loss(&self) -> bool {
+    pub(crate) fn is_loss(&self) -> bool {
         matches!(self, KeepError::Claim(error) if !matches!(error, ClaimError::Unknown { .. }))
     }
 }
@@ -108,7 +108,7 @@ impl Keeper {
 
     /// Advances the catalog, and announces its position to all tiers. A catalog that is older than its tiers stays at
     /// its position, so it never catches up with them.
-    async fn announce<C: Catalog>(&mut self, store: &Store<C>) -> Result<(), KeepError> {
+    pub(crate) async fn announce<C: Catalog>(&mut self, store: &Store<C>) -> Result<(), KeepError> {
         let known = store.transact_in(store.epoch(), 64, |t| {
             if let Some(known) = of_transaction(t)? {
                 return Ok(Ok(known));

@@ -8,6 +8,7 @@ use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutPayload, Upda
 use serde::{Deserialize, Serialize};
 
 use super::Identity;
+use crate::ambient;
 
 /// Name of the record in its tier.
 pub const NAME: &str = "plimsoll-owner.json";
@@ -67,8 +68,7 @@ pub enum RecordError {
 
 /// Waits for an answer of a tier.
 pub(super) async fn in_time<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, RecordError> {
-    let answer = tokio::time::timeout(WAIT, request).await;
-    Ok(answer.map_err(|_| RecordError::Silent)??)
+    Ok(ambient::in_time(WAIT, request).await.ok_or(RecordError::Silent)??)
 }
 
 /// Reads the record of a tier; `None` if it has none.

@@ -19,6 +19,7 @@ use object_store::{
 
 use super::{Random, time};
 use crate::blocking::block_on;
+use crate::owner::{buckets, record};
 
 /// Rates of faults in percent.
 #[derive(Debug, Clone, Copy, Default)]
@@ -107,10 +108,11 @@ impl SimulatedTier {
         SimulatedTier { number, objects: Arc::default(), shared: Arc::clone(shared) }
     }
 
-    /// Returns the names of all objects.
+    /// Returns the names of all blobs.
     pub fn names(&self) -> BTreeSet<String> {
         let listed = self.objects.list(None).map(|object| object.unwrap().location.to_string());
-        block_on(listed.collect::<BTreeSet<_>>())
+        let names = block_on(listed.collect::<BTreeSet<_>>());
+        names.into_iter().filter(|name| !is_record(name)).collect()
     }
 
     /// Loses an object. Returns its bytes.
@@ -167,6 +169,11 @@ impl SimulatedTier {
     }
 }
 
+/// Returns true if an object is about the catalog, and not a blob.
+fn is_record(name: &str) -> bool {
+    [record::NAME, buckets::NAME].contains(&name)
+}
+
 /// Lets late writes take effect whose time has come.
 pub fn land(shared: &Mutex<Shared>, tiers: &[SimulatedTier]) {
     let now_ms = time::now_ms();
@@ -194,9 +201,15 @@ impl Display for SimulatedTier {
 
 #[async_trait]
 impl ObjectStore for SimulatedTier {
-    async fn put_opts(&self, path: &Path, payload: PutPayload, _: PutOptions) -> Result<PutResult> {
+    async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         pause().await;
         self.admit()?;
+        if is_record(path.as_ref()) {
+            let written = self.objects.put_opts(path, payload, options).await?;
+            pause().await;
+            self.answer()?;
+            return Ok(written);
+        }
         let bytes = self.write(path, payload.into())?;
         self.store(path, bytes);
         pause().await;

@@ -143,4 +143,8 @@ impl Catalog for SimulatedCatalog {
     fn is_shared(&self) -> bool {
         true
     }
+
+    fn clock_ms(&self) -> Result<Option<u64>, CatalogError> {
+        Ok(Some(time::now_ms()))
+    }
 }

@@ -26,8 +26,8 @@ use crate::background::{deletion, execute};
 use crate::body::blob::Blobs;
 use crate::body::cache::{Cache, CacheSettings};
 use crate::body::location::{BlobHead, Location, State};
-use crate::catalog::Value;
 use crate::catalog::memory::MemoryCatalog;
+use crate::catalog::{Catalog, Transaction, Value};
 use crate::guard::Guard;
 use crate::mover::condition::Condition;
 use crate::mover::pass::Pass;
@@ -35,6 +35,7 @@ use crate::mover::rules::{Packing, Rule, Rules};
 use crate::mover::{Outcome, give_up_unfinished, reversible, roll_back};
 use crate::object::live::Live;
 use crate::object::{Bodies, Store, keys};
+use crate::owner::{self, Identity, record};
 use crate::testing::{BUCKET, delete, put};
 use crate::tier::{Backend, Tier, Tiers};
 
@@ -46,6 +47,8 @@ struct Gateway {
     tasks: Vec<Task>,
     /// True while the process does not run.
     is_silent: bool,
+    /// Milliseconds by which the clock of its machine is ahead.
+    ahead_ms: i64,
 }
 
 /// A copy of the catalog, and the requests until then.
@@ -69,6 +72,8 @@ pub(super) struct World {
     retain_ms: u64,
     backup: Option<Backup>,
     is_restored: bool,
+    /// Places that a later state of the catalog reads, while an older one is in use without them.
+    newer: Option<BTreeSet<(usize, String)>>,
     /// Copies of blobs that a tier has lost, with their bytes.
     pub(super) lost: Vec<(Location, Bytes)>,
 }
@@ -124,7 +129,7 @@ impl World {
         let (history, step) = Default::default();
         let catalog = Arc::new(MemoryCatalog::shared());
         let retain_ms = if random.chance(50) { 2 * KEEP_MS } else { 0 };
-        let (gateways, backup, is_restored, lost) = Default::default();
+        let (gateways, backup, is_restored, newer, lost) = Default::default();
         let mut world = World {
             random,
             shared,
@@ -137,6 +142,7 @@ impl World {
             retain_ms,
             backup,
             is_restored,
+            newer,
             lost,
         };
         let operator = world.store(User::Operator);
@@ -175,7 +181,7 @@ impl World {
         let store = self.store(User::Gateway);
         let (of_task, rules) = (Arc::clone(&store), self.rules.clone());
         let task = Box::pin(async move { background(&of_task, &rules).await });
-        Gateway { store, tasks: vec![task], is_silent: false }
+        Gateway { store, tasks: vec![task], is_silent: false, ahead_ms: 0 }
     }
 
     fn now(&self) -> u64 {
@@ -218,6 +224,16 @@ impl World {
 
     /// Lets something happen to the processes, the tiers or the clock.
     fn disturb(&mut self) {
+        if self.newer.is_some() {
+            match self.random.below(100) {
+                0..3 => self.reconcile(),
+                3..13 => self.wait(),
+                _ => {}
+            }
+        }
+        if self.random.chance(4) {
+            self.set_clock();
+        }
         if self.retain_ms > 0 && self.random.chance(5) {
             self.back_up_or_restore();
         }
@@ -251,11 +267,18 @@ impl World {
                 self.gateways.clear();
                 // The older catalog may know only the place whose bytes the tier has lost.
                 self.repair();
+                let newer = self.places_in_use();
                 self.catalog.restore(backup.rows);
+                // A position that nobody has announced cannot be missed.
+                let known = owner::read(&*self.catalog).unwrap().map_or(0, |known| known.position);
+                self.newer = self.seen_position().is_some_and(|seen| seen > known).then_some(newer);
                 *self.history.lock().unwrap() = backup.history;
                 self.is_restored = true;
                 let gateway = self.start();
                 self.gateways.push(gateway);
+                if self.random.chance(70) {
+                    self.reconcile();
+                }
             }
             None => {
                 let history = self.history.lock().unwrap().clone();
@@ -264,9 +287,57 @@ impl World {
         }
     }
 
+    /// Returns the places of complete blobs from which they are read, and that exist.
+    fn places_in_use(&self) -> BTreeSet<(usize, String)> {
+        let rows = rows(&*self.catalog, keys::BLOBS);
+        let heads = rows.iter().filter_map(|(_, row)| BlobHead::decode(&row.head));
+        let complete = heads.filter(|head| head.state == State::Complete);
+        let places: BTreeSet<_> = complete.map(|head| object(&head.locations[0])).collect();
+        let names = self.tiers.each_ref().map(SimulatedTier::names);
+        places.into_iter().filter(|(tier, name)| names[*tier].contains(name)).collect()
+    }
+
+    /// Returns the latest position that a tier has seen.
+    fn seen_position(&self) -> Option<u64> {
+        let record = |tier: &SimulatedTier| run(record::read(&*tier.objects)).ok().flatten();
+        self.tiers.iter().filter_map(record).map(|found| found.record.position).max()
+    }
+
+    /// Makes an older catalog the owner of its tiers, as the command does after it has attached the newer blobs. Until
+    /// then, nothing that the newer state reads may be deleted.
+    fn reconcile(&mut self) {
+        let lost: BTreeSet<_> = self.lost.iter().map(|(place, _)| object(place)).collect();
+        for (tier, name) in self.newer.take().unwrap_or_default() {
+            if !self.tiers[tier].names().contains(&name) && !lost.contains(&(tier, name.clone())) {
+                let text = format!("tier {tier}: {name} was deleted, which a newer catalog reads");
+                lock(&self.shared).violate(text);
+            }
+        }
+        let seen = self.seen_position();
+        let rows = rows(&*self.catalog, keys::IDENTITY);
+        if let (Some(seen), [_]) = (seen, rows.as_slice()) {
+            let known = owner::read(&*self.catalog).unwrap();
+            let next = known.map(|known| Identity { position: seen.max(known.position) + 1, ..known });
+            let work = Box::new(move |t: &mut dyn Transaction| {
+                next.into_iter().for_each(|next| owner::put(t, next));
+                Ok(true)
+            });
+            run(self.catalog.commit(work, 64)).unwrap();
+        }
+    }
+
+    /// Sets the clock of a gateway: right, or wrong by a minute up to ten years.
+    fn set_clock(&mut self) {
+        const DAY_MS: i64 = 86_400_000;
+        const AHEAD_MS: [i64; 6] = [0, 0, 60_000, -DAY_MS, 40 * DAY_MS, 3650 * DAY_MS];
+        let index = self.random.below(self.gateways.len() as u64) as usize;
+        self.gateways[index].ahead_ms = AHEAD_MS[self.random.below(6) as usize];
+    }
+
     /// Starts the work of a leader, or of a former one, a second time.
     fn duplicate(&mut self, index: usize) {
-        if self.gateways[index].store.epoch() == 0 {
+        // All work begins after the tiers have confirmed their owner.
+        if self.gateways[index].store.epoch() == 0 || self.newer.is_some() {
             return;
         }
         let (store, rules) = (Arc::clone(&self.gateways[index].store), self.rules.clone());
@@ -324,11 +395,13 @@ impl World {
     /// Lets a task of a process work until it waits.
     fn poll(&mut self, index: usize, task: usize) {
         *self.step.lock().unwrap() += 1;
+        time::set_ahead_ms(self.gateways[index].ahead_ms);
         let tasks = &mut self.gateways[index].tasks;
         let mut context = Context::from_waker(Waker::noop());
         if tasks[task].as_mut().poll(&mut context).is_ready() {
             drop(tasks.swap_remove(task));
         }
+        time::set_ahead_ms(0);
     }
 
     fn violation(&self) -> Option<String> {
@@ -338,6 +411,9 @@ impl World {
     /// Ends all processes and faults, lets one process do what is due, and checks the result.
     fn settle(&mut self) -> Result<(), String> {
         self.gateways.clear();
+        if self.newer.is_some() {
+            self.reconcile();
+        }
         lock(&self.shared).faults = Faults::default();
         self.repair();
         let quiet = Rules { packing: Packing { file_size: 500, ..Packing::default() }, ..Rules::default() };
@@ -488,6 +564,8 @@ fn every_guard_is_needed() {
         Guard::SecondDelete,
         Guard::Retention,
         Guard::Copy,
+        Guard::Owner,
+        Guard::Clock,
     ] {
         let found = first_violation(10_000, Some(guard));
         let (seed, violation) =

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use super::backend::pause;
 use super::catalog::SimulatedCatalog;
-use crate::ambient::now_ms;
-use crate::background::{deletion, execute, retention};
+use crate::ambient::shared_now_ms;
+use crate::background::{clock, deletion, execute, retention};
 use crate::lease;
 use crate::mover::give_up_unfinished;
 use crate::mover::pass::Pass;
 use crate::mover::rules::Rules;
 use crate::object::Store;
+use crate::owner::keeper::Keeper;
 use crate::testing::get;
 use plimsoll_server::error::ErrorCode;
 
@@ -33,7 +34,9 @@ async fn renew(store: &SimulatedStore, epoch: &mut Option<u64>) -> bool {
     }
     let session = store.session();
     *store.catalog.session.lock().unwrap() = session;
-    let renewed = store.transact(0, move |t| Ok(Ok(lease::keep(t, session, now_ms())?))).await;
+    let Ok(clock) = clock::read(&**store) else { return false };
+    let renewal = if clock.is_right { lease::keep } else { lease::follow };
+    let renewed = store.transact(0, move |t| Ok(Ok(renewal(t, session, clock.now_ms)?))).await;
     let Ok(renewed) = renewed else { return false };
     if renewed.has_ended_sessions {
         let _ = deletion::discard_unfinished(&**store).await;
@@ -46,14 +49,31 @@ async fn renew(store: &SimulatedStore, epoch: &mut Option<u64>) -> bool {
 
 /// Works in the background as a gateway does.
 pub async fn background(store: &SimulatedStore, rules: &Rules) {
+    /// Time between two announcements to the tiers.
+    const ANNOUNCE_MS: u64 = 10_000;
     let (mut epoch, mut pass) = (None, Pass::default());
+    let (mut keeper, mut announced_ms) = (Keeper::default(), None::<u64>);
     loop {
         if renew(store, &mut epoch).await {
-            let _ = give_up_unfinished(&**store).await;
+            (keeper, announced_ms) = (Keeper::default(), None);
         }
-        if epoch.is_some() {
-            let _ = retention::let_go_due(&**store).await;
-            let _ = deletion::delete_due(&**store).await;
+        let is_due = announced_ms.is_none_or(|ms| shared_now_ms() >= ms + ANNOUNCE_MS);
+        if epoch.is_some() && is_due {
+            let is_first = announced_ms.is_none();
+            match keeper.announce(&**store).await {
+                Ok(()) => announced_ms = Some(shared_now_ms()),
+                Err(error) if error.is_loss() => (keeper, announced_ms) = (Keeper::default(), None),
+                Err(_) => {}
+            }
+            if is_first && announced_ms.is_some() {
+                let _ = give_up_unfinished(&**store).await;
+            }
+        }
+        if let (Some(_), Some(_), Ok(clock)) = (epoch, announced_ms, clock::read(&**store))
+            && clock.is_right
+        {
+            let _ = retention::let_go_due_at(&**store, clock.now_ms).await;
+            let _ = deletion::delete_due_at(&**store, clock.now_ms).await;
             if let Ok(batch) = pass.next(&**store, rules) {
                 execute(&**store, batch).await;
             }

@@ -9,17 +9,24 @@ use crate::guard::Guard;
 
 thread_local! {
     static NOW_MS: Cell<Option<u64>> = const { Cell::new(None) };
+    static AHEAD_MS: Cell<i64> = const { Cell::new(0) };
     static CALLS: Cell<u64> = const { Cell::new(0) };
     static NUMBERS: RefCell<Option<Random>> = const { RefCell::new(None) };
     static REMOVED: Cell<Option<Guard>> = const { Cell::new(None) };
 }
 
-/// Returns the simulated time; `None` outside simulations.
+/// Sets the milliseconds by which the clock of the process that works now is ahead.
+pub fn set_ahead_ms(ms: i64) {
+    AHEAD_MS.set(ms);
+}
+
+/// Returns the simulated time of the process that works now; `None` outside simulations.
 pub fn now() -> Option<Timestamp> {
     // Generations of objects need a clock that differs at each call.
     CALLS.set(CALLS.get() + 1);
     let ns = |ms| i128::from(ms) * 1_000_000 + i128::from(CALLS.get() % 1_000_000);
-    NOW_MS.get().map(|ms| Timestamp::from_nanosecond(ns(ms)).unwrap_or_default())
+    let now_ms = NOW_MS.get().map(|ms| ms.saturating_add_signed(AHEAD_MS.get()));
+    now_ms.map(|ms| Timestamp::from_nanosecond(ns(ms)).unwrap_or_default())
 }
 
 /// Returns a random number of the simulation; `None` outside simulations.
@@ -40,6 +47,7 @@ impl Replaced {
     pub fn start(seed: u64, now_ms: u64, without: Option<Guard>) -> Replaced {
         NOW_MS.set(Some(now_ms));
         CALLS.set(0);
+        AHEAD_MS.set(0);
         NUMBERS.set(Some(Random(seed)));
         REMOVED.set(without);
         Replaced
@@ -54,7 +62,7 @@ impl Drop for Replaced {
     }
 }
 
-/// Returns the simulated time in Unix milliseconds.
+/// Returns the simulated time in Unix milliseconds, which is that of the catalog's clock.
 pub fn now_ms() -> u64 {
     NOW_MS.get().unwrap_or(0)
 }
