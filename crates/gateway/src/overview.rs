@@ -55,15 +55,15 @@ pub struct Overview {
 pub struct TierState {
     /// False if the last requests have failed.
     pub answers: bool,
-    /// Blobs and pack files, with everything that is kept.
+    /// Blobs and pack files of objects, with the sources that moves keep.
     pub blobs: u64,
     /// Bytes of these blobs.
     pub bytes: u64,
-    /// Bytes of deleted and replaced objects that are kept.
+    /// Bytes of deleted and replaced objects that are kept in addition.
     pub kept_bytes: u64,
     /// Cost of a month of storage at list prices; `None` if the tier has no known price.
     pub dollars_per_month: Option<f64>,
-    /// Part of this cost for what is kept.
+    /// Cost of a month of storage of what is kept in addition.
     pub kept_dollars_per_month: Option<f64>,
 }
 

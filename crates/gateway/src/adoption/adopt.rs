@@ -61,7 +61,8 @@ async fn row(
     let head = Head {
         marker: false,
         null: true,
-        body: if meta.size == 0 { Body::Inline } else { Body::Blob(name) },
+        // An empty object has a blob, too: its deletion must reach the tier, or it would be adopted again.
+        body: Body::Blob(name),
         generation: wall_now().as_nanosecond() as u64,
         size: meta.size,
         modified_ms: meta.last_modified.timestamp_millis(),
@@ -91,10 +92,8 @@ fn write(t: &mut dyn Transaction, bucket: &Bucket, found: Vec<Found>) -> Result<
             adopted.existing += 1;
             continue;
         }
-        if size > 0 {
-            let head = BlobHead::complete(vec![location]);
-            t.put(keys::blob(&blob), Value { head: head.encode(), ..Value::default() });
-        }
+        let head = BlobHead::complete(vec![location]);
+        t.put(keys::blob(&blob), Value { head: head.encode(), ..Value::default() });
         t.put(catalog_key, value);
         adopted.objects += 1;
         adopted.bytes += size;

@@ -72,8 +72,11 @@ async fn adopted_objects_are_read_where_they_are() {
     world.delete("logs/2026/k9").await;
     assert_eq!(adopt_all(&world, "", false).await.objects, 0, "a deleted object does not return");
     assert!(world.get("logs/2026/k9").await.is_err());
+    // Regression test: an empty object had no blob, so its deletion did not reach the tier, and it returned.
+    world.delete("logs/2026/k0").await;
+    assert_eq!(adopt_all(&world, "", false).await.objects, 0, "a deleted empty object does not return");
     delete_due_at(&world.store, u64::MAX / 2).await.unwrap();
-    assert_eq!(world.count(0).await, 10);
+    assert_eq!(world.count(0).await, 9);
 }
 
 #[tokio::test]

@@ -46,7 +46,10 @@ pub fn scrub(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result
     let rate = rate.map_err(|e| Exit::input(format!("--rate: {e}")))?;
     let rate = rate.or((*is_served || store.catalog.is_shared()).then_some(SERVED_RATE));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
-    let mut result = runtime.block_on(scrub::scrub(store, *is_served, &mut Pace::new(rate)));
+    // An administrator who has gone away ends the command.
+    let goes_on = || out.say("").is_ok();
+    let mut result = runtime.block_on(scrub::scrub(store, *is_served, &mut Pace::new(rate), &goes_on));
+    out.say("")?;
     if let Some(reason) = &recovery.rebuilt {
         result.damage.push(format!("the index was built again from the log: {reason}"));
     }

@@ -173,8 +173,10 @@ fn text(found: &Overview, now_ms: u64) -> String {
         let cost = tier.dollars_per_month.map_or(String::new(), |usd| format!(", ${usd:.2} a month"));
         let kept = match (tier.kept_bytes, tier.kept_dollars_per_month) {
             (0, _) => String::new(),
-            (bytes, None) => format!(", {bytes} bytes of them deleted and kept"),
-            (bytes, Some(usd)) => format!(", {bytes} bytes of them deleted and kept (${usd:.2})"),
+            (bytes, None) => format!("; {bytes} bytes more of deleted objects are kept"),
+            (bytes, Some(usd)) => {
+                format!("; {bytes} bytes more of deleted objects are kept (${usd:.2} a month)")
+            }
         };
         lines.push(format!(
             "tier       {name}: {} blobs, {} bytes{cost}{kept}{answers}",

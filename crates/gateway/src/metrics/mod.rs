@@ -22,8 +22,8 @@ use crate::catalog::any::AnyCatalog;
 use crate::mover::survey::LatestSurvey;
 use crate::object::Store;
 
-/// Returns the status and the text of `/readyz`: 503 if writes fail, because the catalog or all tiers of a write do not
-/// answer. The text also names what else does not work.
+/// Returns the status and the text of `/readyz`: 503 if the catalog fails. The text also names what else does not work; a
+/// tier is the same for all gateways, and a load balancer must not leave out all of them.
 fn ready(store: &Store<AnyCatalog>) -> (u16, String) {
     if let Err(problem) = store.catalog.check() {
         return (503, format!("{problem}\n"));
@@ -40,6 +40,9 @@ fn ready(store: &Store<AnyCatalog>) -> (u16, String) {
     if !names.is_empty() {
         notes.push(format!("tiers that do not answer: {}", names.join(", ")));
     }
+    if store.writes_need(&silent.iter().map(|(number, _)| *number).collect()) {
+        notes.push("writes of blobs fail".into());
+    }
     if store.has_wrong_clock.load(Ordering::Relaxed) {
         notes.push("the clock is in doubt: nothing moves and expires".into());
     }
@@ -47,9 +50,6 @@ fn ready(store: &Store<AnyCatalog>) -> (u16, String) {
         notes.push("a tier has seen a later catalog, or another one: nothing moves and expires".into());
     }
     let text: String = notes.iter().map(|note| format!("{note}\n")).collect();
-    if store.writes_need(&silent.iter().map(|(number, _)| *number).collect()) {
-        return (503, text);
-    }
     (200, format!("ready\n{text}"))
 }
 

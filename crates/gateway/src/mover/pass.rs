@@ -89,6 +89,12 @@ impl Pass {
         &self.survey.blobs
     }
 
+    /// Returns the deleted and replaced objects that are kept, by tier, after the end of the visit.
+    pub fn kept(&self) -> BTreeMap<u16, Stock> {
+        let in_tiers = self.survey.kept.iter();
+        in_tiers.filter_map(|(place, stock)| place.map(|tier| (tier, *stock))).collect()
+    }
+
     /// Takes the result of a visit that has ended.
     pub fn take_survey(&mut self) -> Survey {
         Survey { at_ms: now_ms(), ..std::mem::take(&mut self.survey) }

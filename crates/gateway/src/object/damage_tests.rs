@@ -76,7 +76,7 @@ fn a_damaged_bucket_fails_alone_and_is_named() {
         assert_eq!(error.code, ErrorCode::InternalError);
         assert_eq!(get_from(&store, "second", "key", None).await.unwrap().1, b"second");
         put_in(&store, "second", "other", b"new").await.unwrap();
-        let result = scrub(&store, false, &mut Pace::new(None)).await;
+        let result = scrub(&store, false, &mut Pace::new(None), &|| true).await;
         let named = |damage: &String| damage.contains("bucket first");
         assert!(result.damage.iter().any(named), "{:?}", result.damage);
         assert_eq!((result.objects, result.objects_damaged.len()), (3, 0));

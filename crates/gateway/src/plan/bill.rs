@@ -109,6 +109,17 @@ fn tier_bill(plan: &Plan, number: u16, tier: &PricedTier) -> Result<TierBill, Bi
     Ok(bill)
 }
 
+/// Says what a tier keeps of deleted and replaced objects, in addition to the storage before and after the moves.
+fn kept_note(tier: &PricedTier, kept: &Stock) -> Result<String, BillError> {
+    let Stock { blobs, bytes } = kept;
+    let name = &tier.name;
+    let cost = match &tier.prices {
+        None => String::new(),
+        Some(prices) => format!(", ${:.2} a month", kept.month(&prices.tariff)?.dollars()),
+    };
+    Ok(format!("in addition, tier {name} keeps {blobs} deleted or replaced objects with {bytes} bytes{cost}"))
+}
+
 /// Computes the costs of a plan.
 ///
 /// # Errors
@@ -126,6 +137,9 @@ pub fn bill(plan: &Plan, tiers: &BTreeMap<u16, PricedTier>) -> Result<Bill, Bill
                 }
                 notes.extend(prices.note.iter().map(|note| format!("tier {}: {note}", tier.name)));
             }
+        }
+        if let Some(kept) = plan.kept.get(number) {
+            notes.push(kept_note(tier, kept)?);
         }
         bills.push(bill);
     }

@@ -71,6 +71,8 @@ pub struct Plan {
     pub alone: BTreeMap<u16, Work>,
     /// Blobs in each tier before the moves.
     pub before: BTreeMap<u16, Stock>,
+    /// Deleted and replaced objects that each tier keeps.
+    pub kept: BTreeMap<u16, Stock>,
     /// Blobs that each tier receives.
     pub added: BTreeMap<u16, Stock>,
     /// Blobs that leave each tier after the moves.
@@ -293,5 +295,6 @@ fn visit<C: Catalog>(
     let mut plan = planner.plan;
     plan.objects = pass.objects();
     plan.before = pass.stock().clone();
+    plan.kept = pass.kept();
     Ok(plan)
 }

@@ -7,6 +7,8 @@ pub mod progress;
 
 use std::sync::Arc;
 
+use plimsoll_base::clock::{SECOND, now_ns};
+
 use self::objects::{ObjectScrub, Problem};
 use self::pace::Pace;
 use crate::catalog::any::AnyCatalog;
@@ -56,14 +58,20 @@ impl Scrub {
     }
 }
 
-/// Verifies the log, the index and the blobs. If `is_served`, requests may change the store meanwhile.
-pub async fn scrub(store: &Store<AnyCatalog>, is_served: bool, pace: &mut Pace) -> Scrub {
+/// Verifies the log, the index and the blobs, until `goes_on` returns false. If `is_served`, requests may change the store
+/// meanwhile.
+pub async fn scrub(
+    store: &Store<AnyCatalog>,
+    is_served: bool,
+    pace: &mut Pace,
+    goes_on: &dyn Fn() -> bool,
+) -> Scrub {
     let mut result = Scrub::default();
     let catalog: &Arc<AnyCatalog> = &store.catalog;
     if let Some(engine) = catalog.engine() {
         log::verify(engine, &mut result.damage);
     }
-    if let Err(error) = verify_objects(store, is_served, pace, &mut result).await {
+    if let Err(error) = verify_objects(store, is_served, pace, goes_on, &mut result).await {
         result.damage.push(error.to_string());
     }
     result
@@ -73,13 +81,21 @@ async fn verify_objects<C: Catalog>(
     store: &Store<C>,
     is_served: bool,
     pace: &mut Pace,
+    goes_on: &dyn Fn() -> bool,
     result: &mut Scrub,
 ) -> Result<(), CatalogError> {
     let (mut objects, damage) = ObjectScrub::new(store, None)?;
     result.damage.extend(damage);
+    let mut asked_ns = now_ns();
     while let Some(verified) = objects.next(store).await? {
         pace.wait(verified.bytes).await;
         result.add(verified);
+        if now_ns() - asked_ns >= SECOND {
+            asked_ns = now_ns();
+            if !goes_on() {
+                return Ok(());
+            }
+        }
     }
     // Counts that change meanwhile cannot be compared.
     if !is_served && !store.catalog.is_shared() {

@@ -100,20 +100,35 @@ async fn listen(listener: &UnixListener, target: &Arc<Target>) {
             continue;
         };
         let Ok(stream) = stream.into_std() else { continue };
-        if running.fetch_add(1, Ordering::Relaxed) >= MOST {
-            running.fetch_sub(1, Ordering::Relaxed);
-            continue;
-        }
-        let (target, running) = (Arc::clone(target), Arc::clone(&running));
-        let started = threads::spawn("command", move || {
+        let Some(running) = Running::begin(&running) else { continue };
+        let target = Arc::clone(target);
+        // A panic ends only the command: transactions are executed by another thread.
+        let started = std::thread::Builder::new().name("command".into()).spawn(move || {
+            let _running = running;
             if let Err(error) = serve(stream, &target, user) {
                 warn(&format!("an administrator's connection failed: {error}"));
             }
-            running.fetch_sub(1, Ordering::Relaxed);
         });
         if let Err(error) = started {
             warn(&format!("an administrator's command was not executed: {error}"));
         }
+    }
+}
+
+/// A command that is being executed.
+struct Running(Arc<AtomicUsize>);
+
+impl Running {
+    /// Counts a command; `None` if there are too many.
+    fn begin(count: &Arc<AtomicUsize>) -> Option<Running> {
+        let one = Running(Arc::clone(count));
+        (count.fetch_add(1, Ordering::Relaxed) < MOST).then_some(one)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
