@@ -37,7 +37,7 @@ def metric(server, name):
 def start(path, clock=None):
     """Starts a gateway whose clock is that of a file, if one is given."""
     faked = [] if clock is None else ["env", f"LD_PRELOAD={FAKE_TIME[0]}", f"FAKETIME_TIMESTAMP_FILE={clock}",
-                                      "FAKETIME_NO_CACHE=1"]
+                                      "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1"]
     return Server(path, "--move-every", "50ms", "--metrics-listen", "127.0.0.1:0", command=(*faked, GATEWAY, "run"))
 
 
@@ -55,7 +55,12 @@ def case(directory, database, offset, steps):
         Path(path).write_text(text.replace(f"dir:{directory}/catalog", database.url))
         database.query("DROP TABLE IF EXISTS plimsoll_catalog")
     clock = directory / "clock"
-    clock.write_text("+0\n" if steps else f"{offset:+d}\n")
+
+    def set_clock(ahead):
+        (directory / "clock.new").write_text(f"{ahead:+d}\n")
+        (directory / "clock.new").rename(clock)
+
+    set_clock(0 if steps else offset)
     errors = []
     with start(path) as right:
         s3 = client(right)
@@ -88,7 +93,7 @@ def case(directory, database, offset, steps):
                 right.process.wait()
                 right = None
             wait(lambda: metric(wrong, "leader") == 1, "the gateway does not lead")
-            clock.write_text(f"{offset:+d}\n")
+            set_clock(offset)
         wait(lambda: is_wrong(wrong), "the clock is trusted")
         end = time.monotonic() + 1.5
         while time.monotonic() < end:

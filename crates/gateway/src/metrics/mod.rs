@@ -22,8 +22,8 @@ use crate::catalog::any::AnyCatalog;
 use crate::mover::survey::LatestSurvey;
 use crate::object::Store;
 
-/// Returns the status and the text of `/readyz`: 503 if the catalog fails. The text also names what else does not work; a
-/// tier is the same for all gateways, and a load balancer must not leave out all of them.
+/// Returns the status and the text of `/readyz`: 503 if the catalog fails. The text also names what else does not work;
+/// a tier is the same for all gateways, and a load balancer must not leave out all of them.
 fn ready(store: &Store<AnyCatalog>) -> (u16, String) {
     if let Err(problem) = store.catalog.check() {
         return (503, format!("{problem}\n"));

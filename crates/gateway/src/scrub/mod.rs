@@ -58,8 +58,8 @@ impl Scrub {
     }
 }
 
-/// Verifies the log, the index and the blobs, until `goes_on` returns false. If `is_served`, requests may change the store
-/// meanwhile.
+/// Verifies the log, the index and the blobs, until `goes_on` returns false. If `is_served`, requests may change the
+/// store meanwhile.
 pub async fn scrub(
     store: &Store<AnyCatalog>,
     is_served: bool,

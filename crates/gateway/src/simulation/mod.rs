@@ -14,6 +14,7 @@ mod losses;
 mod moves;
 mod power_loss;
 mod process;
+mod restores;
 pub mod time;
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //! and write, objects move, and small ones are packed. Each seed ends with a check of
 //! the invariants in `docs/tiers.md`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
@@ -18,6 +18,7 @@ use super::backend::{Faults, Shared, SimulatedTier, land, lock};
 use super::catalog::{KEEP_MS, SimulatedCatalog, User, object, rows};
 use super::history::History;
 use super::process::{SimulatedStore, background, read, work_once};
+use super::restores::Backup;
 use super::{Random, time};
 use crate::object::placement::Placement;
 use plimsoll_server::error::ErrorCode;
@@ -27,7 +28,6 @@ use crate::body::blob::Blobs;
 use crate::body::cache::{Cache, CacheSettings};
 use crate::body::location::{BlobHead, Location, State};
 use crate::catalog::memory::MemoryCatalog;
-use crate::catalog::{Catalog, Transaction, Value};
 use crate::guard::Guard;
 use crate::mover::condition::Condition;
 use crate::mover::pass::Pass;
@@ -35,14 +35,13 @@ use crate::mover::rules::{Packing, Rule, Rules};
 use crate::mover::{Outcome, give_up_unfinished, reversible, roll_back};
 use crate::object::live::Live;
 use crate::object::{Bodies, Store, keys};
-use crate::owner::{self, Identity, record};
 use crate::testing::{BUCKET, delete, put};
 use crate::tier::{Backend, Tier, Tiers};
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// A process. When it is killed, its tasks are dropped.
-struct Gateway {
+pub(super) struct Gateway {
     store: SimulatedStore,
     tasks: Vec<Task>,
     /// True while the process does not run.
@@ -51,35 +50,28 @@ struct Gateway {
     ahead_ms: i64,
 }
 
-/// A copy of the catalog, and the requests until then.
-struct Backup {
-    rows: BTreeMap<Vec<u8>, Value>,
-    history: History,
-    at_ms: u64,
-}
-
 /// Gateways, tiers and clients of one seed.
 pub(super) struct World {
     pub(super) random: Random,
     pub(super) shared: Arc<Mutex<Shared>>,
-    history: Arc<Mutex<History>>,
+    pub(super) history: Arc<Mutex<History>>,
     pub(super) catalog: Arc<MemoryCatalog>,
     pub(super) tiers: [SimulatedTier; 2],
-    gateways: Vec<Gateway>,
+    pub(super) gateways: Vec<Gateway>,
     rules: Rules,
     step: Arc<Mutex<u64>>,
     /// Time for which garbage is kept. A catalog that is not older may be restored.
-    retain_ms: u64,
-    backup: Option<Backup>,
-    is_restored: bool,
+    pub(super) retain_ms: u64,
+    pub(super) backup: Option<Backup>,
+    pub(super) is_restored: bool,
     /// Places that a later state of the catalog reads, while an older one is in use without them.
-    newer: Option<BTreeSet<(usize, String)>>,
+    pub(super) newer: Option<BTreeSet<(usize, String)>>,
     /// Copies of blobs that a tier has lost, with their bytes.
     pub(super) lost: Vec<(Location, Bytes)>,
 }
 
 /// Executes a future to its end, while nothing else works.
-fn run<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn run<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
     loop {
@@ -177,7 +169,7 @@ impl World {
     }
 
     /// Starts a process, which works in the background while it is the leader.
-    fn start(&self) -> Gateway {
+    pub(super) fn start(&self) -> Gateway {
         let store = self.store(User::Gateway);
         let (of_task, rules) = (Arc::clone(&store), self.rules.clone());
         let task = Box::pin(async move { background(&of_task, &rules).await });
@@ -256,74 +248,6 @@ impl World {
             _ => self.wait(),
         }
         land(&self.shared, &self.tiers);
-    }
-
-    /// Copies the catalog, or kills all processes and replaces it with its copy, if what that needs is still kept.
-    fn back_up_or_restore(&mut self) {
-        let now_ms = time::now_ms();
-        let is_recent = |backup: &Backup| now_ms < backup.at_ms + self.retain_ms;
-        match self.backup.take_if(|backup| is_recent(backup)) {
-            Some(backup) => {
-                self.gateways.clear();
-                // The older catalog may know only the place whose bytes the tier has lost.
-                self.repair();
-                let newer = self.places_in_use();
-                self.catalog.restore(backup.rows);
-                // A position that nobody has announced cannot be missed.
-                let known = owner::read(&*self.catalog).unwrap().map_or(0, |known| known.position);
-                self.newer = self.seen_position().is_some_and(|seen| seen > known).then_some(newer);
-                *self.history.lock().unwrap() = backup.history;
-                self.is_restored = true;
-                let gateway = self.start();
-                self.gateways.push(gateway);
-                if self.random.chance(70) {
-                    self.reconcile();
-                }
-            }
-            None => {
-                let history = self.history.lock().unwrap().clone();
-                self.backup = Some(Backup { rows: self.catalog.back_up(), history, at_ms: now_ms });
-            }
-        }
-    }
-
-    /// Returns the places of complete blobs from which they are read, and that exist.
-    fn places_in_use(&self) -> BTreeSet<(usize, String)> {
-        let rows = rows(&*self.catalog, keys::BLOBS);
-        let heads = rows.iter().filter_map(|(_, row)| BlobHead::decode(&row.head));
-        let complete = heads.filter(|head| head.state == State::Complete);
-        let places: BTreeSet<_> = complete.map(|head| object(&head.locations[0])).collect();
-        let names = self.tiers.each_ref().map(SimulatedTier::names);
-        places.into_iter().filter(|(tier, name)| names[*tier].contains(name)).collect()
-    }
-
-    /// Returns the latest position that a tier has seen.
-    fn seen_position(&self) -> Option<u64> {
-        let record = |tier: &SimulatedTier| run(record::read(&*tier.objects)).ok().flatten();
-        self.tiers.iter().filter_map(record).map(|found| found.record.position).max()
-    }
-
-    /// Makes an older catalog the owner of its tiers, as the command does after it has attached the newer blobs. Until
-    /// then, nothing that the newer state reads may be deleted.
-    fn reconcile(&mut self) {
-        let lost: BTreeSet<_> = self.lost.iter().map(|(place, _)| object(place)).collect();
-        for (tier, name) in self.newer.take().unwrap_or_default() {
-            if !self.tiers[tier].names().contains(&name) && !lost.contains(&(tier, name.clone())) {
-                let text = format!("tier {tier}: {name} was deleted, which a newer catalog reads");
-                lock(&self.shared).violate(text);
-            }
-        }
-        let seen = self.seen_position();
-        let rows = rows(&*self.catalog, keys::IDENTITY);
-        if let (Some(seen), [_]) = (seen, rows.as_slice()) {
-            let known = owner::read(&*self.catalog).unwrap();
-            let next = known.map(|known| Identity { position: seen.max(known.position) + 1, ..known });
-            let work = Box::new(move |t: &mut dyn Transaction| {
-                next.into_iter().for_each(|next| owner::put(t, next));
-                Ok(true)
-            });
-            run(self.catalog.commit(work, 64)).unwrap();
-        }
     }
 
     /// Sets the clock of a gateway: right, or wrong by a minute up to ten years.
