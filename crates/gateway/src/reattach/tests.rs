@@ -14,7 +14,7 @@ use crate::ambient::now_ms;
 use crate::background::deletion::delete_due_at;
 use crate::catalog::memory::MemoryCatalog;
 use crate::mover::condition::Condition;
-use crate::mover::execute;
+use crate::mover::{execute, reversible, roll_back};
 use crate::mover::pack::pack;
 use crate::mover::pass::Pass;
 use crate::mover::rules::{Packing, Rule, Rules};
@@ -104,7 +104,17 @@ impl RandomStore {
             }
             13..15 => self.move_bodies(true, false).await,
             15..17 => self.move_bodies(false, true).await,
+            17 => self.roll_back().await,
             _ => delete_due_at(&self.world.store, now_ms() + DAY_MS / 2).await.unwrap(),
+        }
+    }
+
+    /// Returns some moved blobs to their sources.
+    async fn roll_back(&mut self) {
+        for one in reversible(&self.world.store, &|_, _| true).unwrap() {
+            if self.below(2) == 0 {
+                roll_back(&self.world.store, one).await.unwrap();
+            }
         }
     }
 
