@@ -69,3 +69,9 @@ pub async fn in_time<T>(time: Duration, future: impl Future<Output = T>) -> Opti
         Err(_) => Some(future.await),
     }
 }
+
+/// Waits. The error of up to a millisecond does not matter here.
+pub async fn pause(ms: u64) {
+    #[allow(clippy::disallowed_methods)]
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+}

@@ -10,7 +10,6 @@ pub mod witness;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -19,8 +18,7 @@ use plimsoll_cost::period::DAY_S;
 use tokio::sync::{Semaphore, watch};
 
 use self::leadership::Leadership;
-use self::scrubbing::ScrubRule;
-use crate::ambient::now_ms;
+use crate::ambient::{now_ms, pause};
 use crate::backup;
 use crate::body::blob::text;
 use crate::catalog::{Catalog, CatalogError};
@@ -34,6 +32,7 @@ use crate::mover::{self, Move};
 use crate::object::Store;
 use crate::owner::keeper::Keeper;
 use crate::plan::{self, Plan, Terms};
+use crate::scrub::ScrubRule;
 use crate::threads;
 
 /// Settings of the background work.
@@ -145,12 +144,6 @@ async fn save_reads<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings)
             crate::log::warn(&format!("{}: {error}", path.display()));
         }
     }
-}
-
-/// Waits. The error of up to a millisecond does not matter here.
-pub async fn pause(ms: u64) {
-    #[allow(clippy::disallowed_methods)]
-    tokio::time::sleep(Duration::from_millis(ms)).await;
 }
 
 /// Deletes discarded bytes, and applies lifecycle rules.

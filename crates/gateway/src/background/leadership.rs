@@ -8,8 +8,8 @@ use plimsoll_base::clock::now_ns;
 use plimsoll_server::error::ApiError;
 use tokio::sync::watch;
 
-use super::pause;
 use super::{clock, deletion};
+use crate::ambient::pause;
 use crate::catalog::Catalog;
 use crate::lease::{self, RENEW_MS, Renewed, SESSION_MS, Session};
 use crate::object::Store;

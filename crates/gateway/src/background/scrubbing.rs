@@ -3,34 +3,16 @@
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_server::error::ApiError;
 
-use super::{clock, pause};
-use crate::ambient::shared_now_ms;
+use super::clock;
+use crate::ambient::{pause, shared_now_ms};
 use crate::catalog::Catalog;
 use crate::log::{note, warn};
 use crate::object::Store;
 use crate::object::error::unavailable;
+use crate::scrub::ScrubRule;
 use crate::scrub::objects::{ObjectScrub, Problem, Verified};
 use crate::scrub::pace::Pace;
 use crate::scrub::progress::{self, Counts, Current, Finished, Progress};
-
-/// Rule of the verification in the background.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScrubRule {
-    /// Time from the start of one verification to that of the next, in milliseconds.
-    pub every_ms: u64,
-    /// Maximum rate in bytes per second.
-    pub bytes_per_s: u64,
-}
-
-impl ScrubRule {
-    /// Returns the milliseconds until the next verification begins or continues; 0 if it is due.
-    fn due_in_ms(&self, progress: &Progress, now_ms: u64) -> u64 {
-        match (&progress.current, &progress.last) {
-            (Some(_), _) | (None, None) => 0,
-            (None, Some(last)) => (last.began_ms + self.every_ms).saturating_sub(now_ms),
-        }
-    }
-}
 
 /// Verifies all objects whenever it is due.
 pub async fn keep_verified<C: Catalog>(store: &Store<C>, rule: Option<ScrubRule>) {
@@ -123,20 +105,6 @@ mod tests {
     use crate::testing::{BUCKET, TempDir, open_directory, put};
     use plimsoll_server::config::acl::CannedAcl;
     use plimsoll_server::service::{NewBucket, ObjectService};
-
-    #[test]
-    fn a_verification_is_due_after_its_time_and_continues_at_once() {
-        let rule = ScrubRule { every_ms: 1000, bytes_per_s: 1 };
-        let finished = |began_ms| Finished { began_ms, ended_ms: began_ms + 500, counts: Counts::default() };
-        let progress = |current: bool, last: Option<u64>| Progress {
-            current: current.then(Current::default),
-            last: last.map(finished),
-        };
-        assert_eq!(rule.due_in_ms(&progress(false, None), 5000), 0);
-        assert_eq!(rule.due_in_ms(&progress(false, Some(4500)), 5000), 500);
-        assert_eq!(rule.due_in_ms(&progress(false, Some(4000)), 5000), 0);
-        assert_eq!(rule.due_in_ms(&progress(true, Some(4900)), 5000), 0, "it was interrupted");
-    }
 
     #[tokio::test]
     async fn an_interrupted_verification_continues_behind_the_last_object() {

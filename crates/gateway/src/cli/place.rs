@@ -13,7 +13,6 @@ use plimsoll_cost::period::DAY_S;
 use plimsoll_cost::tariff::Tariff;
 
 use super::Exit;
-use crate::background::scrubbing::ScrubRule;
 use crate::body::blob::{Blobs, part_bytes};
 use crate::body::cache::{Cache, CacheSettings};
 use crate::catalog::any::AnyCatalog;
@@ -28,6 +27,7 @@ use crate::object::Bodies;
 use crate::object::placement::Placement;
 use crate::object::reads::Reads;
 use crate::pricing::{Gate, TierPrices, of_tier};
+use crate::scrub::ScrubRule;
 use crate::tier::TierTable;
 use crate::tier::{Backend, Tier, Tiers, numbers, open};
 

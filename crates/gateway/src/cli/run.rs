@@ -23,7 +23,6 @@ use super::command::Target;
 use super::out::say;
 use super::ownership::{self, Older};
 use super::place::{Opened, StoreArguments};
-use crate::background::scrubbing::ScrubRule;
 use crate::background::{self, Background};
 use crate::catalog::Catalog;
 use crate::catalog::any::AnyCatalog;
@@ -37,6 +36,7 @@ use crate::mover::condition::parse_time_ms;
 use crate::mover::rules::Rules;
 use crate::object::Store;
 use crate::request_log::{Proxies, RequestLog};
+use crate::scrub::ScrubRule;
 use crate::tier::check;
 
 /// Arguments of `plimsoll-gateway run`.

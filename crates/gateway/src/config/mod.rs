@@ -13,10 +13,10 @@ use self::resolve::resolve;
 use self::tables::File;
 use crate::tier::TierTable;
 
-use crate::background::scrubbing::ScrubRule;
 use crate::body::cache::CacheSettings;
 use crate::catalog::postgres::Database;
 use crate::mover::condition::Condition;
+use crate::scrub::ScrubRule;
 
 /// Place of the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]

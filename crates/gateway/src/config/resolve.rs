@@ -9,10 +9,10 @@ use super::tables::{
     BudgetTable, CacheTable, CatalogTable, File, MoveTable, OneOrMany, PackTable, ScrubTable,
 };
 use super::{CatalogPlace, Config, DayLimits, MAX_INLINE, MoveRule, PackRule};
-use crate::background::scrubbing::ScrubRule;
 use crate::body::cache::CacheSettings;
 use crate::catalog::postgres::Database;
 use crate::mover::condition::{Condition, parse_time_ms};
+use crate::scrub::ScrubRule;
 use crate::tier::TierTable;
 
 /// Largest body in a pack file in bytes. It is read with one request, and is in memory as a whole.

@@ -14,10 +14,10 @@ use crate::ambient::now_ms;
 use crate::background::deletion::delete_due_at;
 use crate::catalog::memory::MemoryCatalog;
 use crate::mover::condition::Condition;
-use crate::mover::{execute, reversible, roll_back};
 use crate::mover::pack::pack;
 use crate::mover::pass::Pass;
 use crate::mover::rules::{Packing, Rule, Rules};
+use crate::mover::{execute, reversible, roll_back};
 use crate::owner::buckets::BucketDocuments;
 use crate::testing::{BUCKET, World, get_from, put_in};
 

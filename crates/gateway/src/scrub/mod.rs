@@ -4,6 +4,7 @@ mod log;
 pub mod objects;
 pub mod pace;
 pub mod progress;
+mod rule;
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use plimsoll_base::clock::{SECOND, now_ns};
 
 use self::objects::{ObjectScrub, Problem};
 use self::pace::Pace;
+pub use self::rule::ScrubRule;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::Store;

@@ -2,7 +2,7 @@
 
 use plimsoll_base::clock::{SECOND, now_ns};
 
-use crate::background::pause;
+use crate::ambient::pause;
 
 /// A rate in bytes per second.
 #[derive(Debug)]

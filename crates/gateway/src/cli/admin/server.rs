@@ -89,7 +89,7 @@ async fn listen(listener: &UnixListener, target: &Arc<Target>) {
     loop {
         let accepted = listener.accept().await;
         let Ok((stream, _)) = accepted else {
-            crate::background::pause(100).await;
+            crate::ambient::pause(100).await;
             continue;
         };
         // The file is for its owner only; this also holds if somebody has changed its permissions.
