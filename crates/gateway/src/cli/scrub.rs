@@ -44,6 +44,9 @@ pub fn scrub(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result
     }
     let rate = arguments.rate.as_ref().map(|text| parse_size(text)).transpose();
     let rate = rate.map_err(|e| Exit::input(format!("--rate: {e}")))?;
+    if rate == Some(0) {
+        return Err(Exit::input("--rate 0: use a size per second, such as 64 MiB"));
+    }
     let rate = rate.or((*is_served || store.catalog.is_shared()).then_some(SERVED_RATE));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
     // An administrator who has gone away ends the command.

@@ -162,6 +162,7 @@ fn directory(path: &Path) -> Result<Backend, String> {
 /// # Errors
 /// A message for the user if the URL is invalid or credentials are missing. It contains no secret.
 pub fn open(table: &TierTable) -> Result<Backend, String> {
+    timeout(table)?;
     if let Some(place) = table.url.strip_prefix("az://") {
         return azure(table, place);
     }
