@@ -172,14 +172,19 @@ async fn keep_up<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings) {
 /// Deletes what is due at a time in Unix milliseconds, and applies lifecycle rules if `day_ms` has the length of their
 /// day.
 async fn keep_up_at<C: Catalog>(store: &Store<C>, now_ms: u64, day_ms: Option<u64>) {
-    let backup_ms = backup::last_ms(&*store.catalog).unwrap_or(None);
+    let backup_ms = backup::last_ms(&*store.catalog);
     // A full disk needs the space of what is kept.
-    if backup::is_outdated(backup_ms, now_ms, store.retain_ms) && !store.catalog.is_full() {
+    if backup::is_outdated(&backup_ms, now_ms, store.retain_ms) && !store.catalog.is_full() {
         // Lifecycle rules are due at least every hour.
         if day_ms.is_some() {
-            crate::log::warn(
-                "nothing is deleted from the tiers: the last backup is older than retain.deleted",
-            );
+            crate::log::warn(&match backup_ms {
+                Ok(_) => {
+                    "nothing is deleted from the tiers: the last backup is older than retain.deleted".into()
+                }
+                Err(error) => {
+                    format!("nothing is deleted from the tiers: the time of the last backup: {error}")
+                }
+            });
         }
     } else {
         if let Err(error) = retention::let_go_due_at(store, now_ms).await {

@@ -2,7 +2,7 @@
 //! deleted, because the catalog could be restored from it.
 
 use crate::catalog::embedded::head_only;
-use crate::catalog::{Catalog, CatalogError, unless_in_doubt};
+use crate::catalog::{Catalog, CatalogError, intact};
 use crate::object::codec::{Reader, put_number};
 use crate::object::{Store, keys};
 use plimsoll_server::error::ApiError;
@@ -10,10 +10,10 @@ use plimsoll_server::error::ApiError;
 /// Returns the Unix time in milliseconds of the last backup; `None` if none was recorded.
 ///
 /// # Errors
-/// If the catalog cannot be read.
+/// If the catalog cannot be read, or the record is in doubt.
 pub fn last_ms(catalog: &impl Catalog) -> Result<Option<u64>, CatalogError> {
-    let row = unless_in_doubt(catalog.get(keys::BACKUP))?;
-    Ok(row.and_then(|row| Reader(&row.head).number()))
+    let row = catalog.get(keys::BACKUP)?;
+    row.map(|row| intact(Reader(&row.head).number())).transpose()
 }
 
 /// Records a backup of the catalog as it was at a Unix time in milliseconds.
@@ -44,9 +44,13 @@ pub async fn forget<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
 }
 
 /// Returns true if the last backup may need bytes that would be deleted now: it is older than the time for which
-/// garbage is kept.
-pub fn is_outdated(last_ms: Option<u64>, now_ms: u64, retain_ms: u64) -> bool {
-    retain_ms > 0 && last_ms.is_some_and(|at_ms| now_ms > at_ms.saturating_add(retain_ms))
+/// garbage is kept, or its time is not known.
+pub fn is_outdated(last_ms: &Result<Option<u64>, CatalogError>, now_ms: u64, retain_ms: u64) -> bool {
+    let is_old = match last_ms {
+        Ok(last_ms) => last_ms.is_some_and(|at_ms| now_ms > at_ms.saturating_add(retain_ms)),
+        Err(_) => true,
+    };
+    retain_ms > 0 && is_old
 }
 
 #[cfg(test)]
@@ -55,8 +59,11 @@ mod tests {
 
     #[test]
     fn a_backup_that_is_older_than_the_garbage_stops_deletions() {
-        assert!(!is_outdated(None, 5000, 100), "no backup was recorded");
-        assert!(!is_outdated(Some(4900), 5000, 100) && is_outdated(Some(4899), 5000, 100));
-        assert!(!is_outdated(Some(1), 5000, 0), "nothing is kept, so no backup can be restored");
+        let is_outdated = |at_ms: Option<u64>, retain_ms| is_outdated(&Ok(at_ms), 5000, retain_ms);
+        assert!(!is_outdated(None, 100), "no backup was recorded");
+        assert!(!is_outdated(Some(4900), 100) && is_outdated(Some(4899), 100));
+        assert!(!is_outdated(Some(1), 0), "nothing is kept, so no backup can be restored");
+        let unknown = Err(CatalogError::Unavailable("it does not answer".into()));
+        assert!(super::is_outdated(&unknown, 5000, 100), "an unknown time may be old");
     }
 }

@@ -134,8 +134,7 @@ pub fn overview(
         }
     };
     let tiers = store.blobs.tiers().iter();
-    let tiers =
-        tiers.map(|(number, one)| (one.name.clone(), tier(number, !one.health.has_failed()))).collect();
+    let tiers = tiers.map(|(number, one)| (one.name.clone(), tier(number, one.answers()))).collect();
     Ok(Overview {
         sessions: sessions.sessions,
         leader: sessions.leader,

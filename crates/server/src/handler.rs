@@ -145,11 +145,7 @@ impl Exchange {
                 id: &self.id,
                 operation: progress.operation.get(),
                 peer: stamps.peer,
-                forwarded_for: parts
-                    .headers
-                    .get("x-forwarded-for")
-                    .and_then(|v| v.to_str().ok())
-                    .unwrap_or(""),
+                forwarded_for: &forwarded_for(parts),
                 method: &parts.method,
                 path: parts.uri.path(),
                 access_key: &progress.access_key.borrow(),
@@ -171,6 +167,12 @@ impl Exchange {
         });
         stamps.answered(entry);
     }
+}
+
+/// Returns the values of all lines of `X-Forwarded-For`, in their order: a proxy may add a line of its own.
+fn forwarded_for(parts: &Parts) -> String {
+    let lines = parts.headers.get_all("x-forwarded-for").iter();
+    lines.filter_map(|line| line.to_str().ok()).collect::<Vec<_>>().join(",")
 }
 
 /// Returns true if the length of the body of a request may be declared twice.

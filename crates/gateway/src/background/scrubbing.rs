@@ -53,7 +53,11 @@ fn count(counts: &mut Counts, verified: Verified) {
                     counts.damaged += 1;
                     note(&format!("damaged object: {name}: {}", object.problem));
                 }
-                Problem::Unverified(_) => {
+                Problem::Copy(_) => {
+                    counts.copies += 1;
+                    note(&format!("a copy of a readable object is damaged: {name}: {}", object.problem));
+                }
+                Problem::Unverified(_) | Problem::Catalog(_) => {
                     counts.unverified += 1;
                     warn(&format!("not verified: {name}: {}", object.problem));
                 }
@@ -83,9 +87,10 @@ async fn verify<C: Catalog>(store: &Store<C>, rule: ScrubRule, before: Progress)
             save(store, Progress { current: Some(current.clone()), ..progress.clone() }).await?;
         }
     }
-    let Counts { objects, bytes, damaged, unverified } = current.counts;
+    let Counts { objects, bytes, damaged, copies, unverified } = current.counts;
     note(&format!(
-        "verified {objects} objects and versions with {bytes} bytes: {damaged} damaged, {unverified} not verified"
+        "verified {objects} objects and versions with {bytes} bytes: {damaged} damaged, {copies} with a damaged copy, \
+         {unverified} not verified"
     ));
     let (began_ms, ended_ms, counts) = (current.began_ms, shared_now_ms(), current.counts);
     save(store, Progress { current: None, last: Some(Finished { began_ms, ended_ms, counts }) }).await

@@ -33,21 +33,20 @@ impl BlobCopy {
         BlobCopy { tier, path, attributes, upload: None, in_flight: None }
     }
 
-    /// Returns the result of a request, and records whether the tier has taken it.
+    /// Returns the result of a request that has sent bytes, and records whether the tier has taken them.
     fn checked<T>(&self, result: object_store::Result<T>) -> Result<T, BlobError> {
-        match result {
-            Ok(answer) => {
-                self.tier.health.recover();
-                Ok(answer)
-            }
-            Err(error) => {
-                let error = BlobError::Write { tier: self.tier.name.clone(), error };
-                if !error.is_full() {
-                    self.tier.health.fail();
-                }
-                Err(error)
-            }
+        let answer = result.map_err(|error| self.failed(error))?;
+        self.tier.writes.recover();
+        Ok(answer)
+    }
+
+    /// Records that the tier has not taken the bytes of a request.
+    fn failed(&self, error: object_store::Error) -> BlobError {
+        let error = BlobError::Write { tier: self.tier.name.clone(), error };
+        if !error.is_full() {
+            self.tier.writes.fail();
         }
+        error
     }
 }
 
@@ -111,7 +110,7 @@ impl BlobWriter {
 
     /// Returns true if the blob with this many more bytes is written with one request to each place.
     pub fn is_one_request(&self, more: usize) -> bool {
-        self.size + more as u64 <= self.part as u64
+        self.size + (more as u64) < self.part as u64
     }
 
     /// Finishes the blob like [`BlobWriter::finish`]. A tier that does not take a small blob in time has failed.
@@ -139,7 +138,7 @@ impl BlobWriter {
             if target.upload.is_none() {
                 let options = target.attributes.clone().into();
                 let begun = target.tier.store.put_multipart_opts(&target.path, options).await;
-                target.upload = Some(target.checked(begun)?);
+                target.upload = Some(begun.map_err(|error| target.failed(error))?);
             }
             let part = target.upload.as_mut().map(|upload| upload.put_part(payload.clone()));
             target.in_flight = part.map(tokio::task::spawn);

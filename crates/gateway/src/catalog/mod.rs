@@ -202,12 +202,12 @@ pub trait Catalog: Send + Sync + 'static {
     /// If the catalog cannot be read.
     fn get(&self, key: &[u8]) -> Result<Option<Row>, CatalogError>;
 
-    /// Returns the rows of several keys, in their order.
+    /// Returns the rows of several keys, in their order; `None` also for a row that is in doubt.
     ///
     /// # Errors
     /// If the catalog cannot be read.
     fn get_all(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Row>>, CatalogError> {
-        keys.iter().map(|key| self.get(key)).collect()
+        keys.iter().map(|key| unless_in_doubt(self.get(key))).collect()
     }
 
     /// Returns the properties of a row.

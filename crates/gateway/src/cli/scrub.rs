@@ -62,9 +62,13 @@ pub fn scrub(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result
     }
     print(arguments, &result, out)?;
     let (count, unverified) = (result.objects_damaged.len(), result.objects_unverified.len());
+    let copies = result.copies_damaged.len();
     match (count, result.damage.len()) {
         (0, 0) if unverified > 0 => Err(Exit::check(format!(
             "{unverified} objects were not verified, because their tiers do not answer; repeat the command later"
+        ))),
+        (0, 0) if copies > 0 => Err(Exit::check(format!(
+            "{copies} objects are readable, but have a damaged or missing copy in another tier"
         ))),
         (0, 0) => Ok(()),
         (0, places) => {
@@ -88,6 +92,13 @@ fn print(arguments: &Arguments, result: &Scrub, out: &dyn Output) -> Result<(), 
             let (bucket, key) = (&object.bucket, &object.key);
             out.say(&format!(
                 "damaged object: {bucket}/{key} (version {}): {}\n",
+                object.version, object.problem
+            ))?;
+        }
+        for object in &result.copies_damaged {
+            let (bucket, key) = (&object.bucket, &object.key);
+            out.say(&format!(
+                "readable, but a copy is damaged: {bucket}/{key} (version {}): {}\n",
                 object.version, object.problem
             ))?;
         }

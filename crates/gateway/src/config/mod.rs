@@ -278,6 +278,12 @@ when = "age > 7d"
                 "write.tier: there is no tier warm; the tiers are cold, hot",
             ),
             ("[\"hot\", \"cold\"]", "[]", None, "write.tier: name one tier"),
+            (
+                "inline",
+                "fallback = \"cold\"\ninline",
+                None,
+                "write.fallback: name a tier that is not in write.tier",
+            ),
             ("[\"hot\", \"cold\"]", "[\"hot\", \"hot\"]", None, "several different ones"),
             ("4 KiB", "2 MiB", None, "write.inline: at most 1 MiB"),
             ("4 KiB", "much", None, "write.inline: "),

@@ -53,8 +53,9 @@ pub fn resolve(file: File) -> Result<Config, String> {
     let fallback = file.write.fallback;
     if let Some(name) = &fallback {
         check("write.fallback", name)?;
-        if write == [name.clone()] {
-            return Err("write.fallback: name another tier than write.tier".into());
+        // Else a write would be acknowledged with fewer copies than the settings ask for.
+        if write.contains(name) {
+            return Err("write.fallback: name a tier that is not in write.tier".into());
         }
     }
     let inline = parse_size(&file.write.inline).map_err(|e| format!("write.inline: {e}"))?;

@@ -32,7 +32,7 @@ fn ready(store: &Store<AnyCatalog>) -> (u16, String) {
         .blobs
         .tiers()
         .iter()
-        .filter(|(_, tier)| tier.health.has_failed())
+        .filter(|(_, tier)| !tier.answers())
         .map(|(number, tier)| (number, tier.name.as_str()))
         .collect();
     let names: Vec<&str> = silent.iter().map(|(_, name)| *name).collect();

@@ -137,8 +137,8 @@ impl PlacementMetrics {
     /// Encodes the age of the last backup, and the results of the verification in the background.
     fn encode_safety(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
         let age_s = |at_ms: u64| shared_now_ms().saturating_sub(at_ms) as f64 / 1000.0;
-        let backup_ms = backup::last_ms(&*self.store.catalog).unwrap_or(None);
-        if let Some(at_ms) = backup_ms {
+        let backup_ms = backup::last_ms(&*self.store.catalog);
+        if let Ok(Some(at_ms)) = backup_ms {
             gauge(
                 encoder,
                 "backup_age_seconds",
@@ -146,19 +146,23 @@ impl PlacementMetrics {
                 age_s(at_ms),
             )?;
         }
-        let stopped = backup::is_outdated(backup_ms, shared_now_ms(), self.store.retain_ms);
+        let stopped = backup::is_outdated(&backup_ms, shared_now_ms(), self.store.retain_ms);
         let help = "1 if nothing is deleted because the last backup is older than retain.deleted";
         gauge(encoder, "deletions_stopped", help, f64::from(stopped))?;
         let Ok(progress) = progress::load(&*self.store.catalog) else { return Ok(()) };
-        if let Some(last) = &progress.last {
-            let help = "Time since the last verification of all objects has ended";
-            gauge(encoder, "scrub_age_seconds", help, age_s(last.ended_ms))?;
+        let began_ms = progress.current.as_ref().map(|current| current.began_ms);
+        if let Some(at_ms) = progress.last.as_ref().map(|last| last.ended_ms).or(began_ms) {
+            let help =
+                "Time since the last verification of all objects has ended, or the first one has begun";
+            gauge(encoder, "scrub_age_seconds", help, age_s(at_ms))?;
         }
         let mut counts: Vec<_> = progress.last.iter().map(|last| last.counts).collect();
         counts.extend(progress.current.iter().map(|current| current.counts));
         let most = |of: fn(&progress::Counts) -> u64| counts.iter().map(of).max().unwrap_or(0) as f64;
         let help = "Objects that the last verification or the current one has found damaged";
         gauge(encoder, "scrub_damaged_objects", help, most(|counts| counts.damaged))?;
+        let help = "Readable objects of which another copy is damaged or missing";
+        gauge(encoder, "scrub_damaged_copies", help, most(|counts| counts.copies))?;
         let help = "Objects that could not be verified, because a tier did not answer";
         gauge(encoder, "scrub_unverified_objects", help, most(|counts| counts.unverified))?;
         let done = progress.current.map_or(0, |current| current.counts.objects);
@@ -250,8 +254,8 @@ impl Collector for PlacementMetrics {
         self.by_tier(
             encoder,
             "plimsoll_gateway_tier_answers",
-            "0 if the last reads of a tier have failed, and reads use other places",
-            tiers.map(|(number, tier)| (number, f64::from(!tier.health.has_failed()))),
+            "0 if the last reads or writes of a tier have failed, and others are used",
+            tiers.map(|(number, tier)| (number, f64::from(tier.answers()))),
         )?;
         // A catalog that does not answer has no queues; /readyz reports it.
         if let Ok(queues) = queues(&*self.store.catalog, now_ms(), self.store.retain_ms) {

@@ -266,7 +266,7 @@ impl<C: Catalog> Store<C> {
             false => {
                 let upload =
                     self.find_upload(&target.bucket, UploadName { key: &target.key, id: upload_id })?;
-                self.placement(upload.object.storage_class.as_deref())?
+                self.placement_of_upload(&upload)
             }
         };
         let stored = self.store_body(&placement, body, &describe).await?;
@@ -394,7 +394,7 @@ impl<C: Catalog> Store<C> {
         if !joined.has_blobs() {
             return Ok(None);
         }
-        let placement = self.placement(upload.object.storage_class.as_deref())?;
+        let placement = self.placement_of_upload(&upload);
         let described = self.store_description(&placement, |blob| {
             let mut pieces = joined.pieces;
             pieces.push(Piece::Blob(blob, 0));

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use plimsoll_server::error::{ApiError, ErrorCode};
-use plimsoll_server::service::ListPage;
+use plimsoll_server::service::{ListPage, UploadInfo};
 
 use super::error::for_client;
 use super::row::{Body, Piece, Properties};
 use super::{Store, keys};
 use crate::body::location::{BlobHead, BlobName};
-use crate::catalog::{Catalog, CatalogError, Row, intact};
+use crate::catalog::{Catalog, CatalogError, Row, unless_in_doubt};
 use crate::tier::Tiers;
 
 /// Default storage class of S3.
@@ -37,7 +37,7 @@ impl Placement {
     /// Returns the tiers to write to now: those that answer, and the fallback in place of the others.
     pub fn usable(&self, tiers: &Tiers) -> Vec<u16> {
         let Some(fallback) = self.fallback else { return self.tiers.clone() };
-        let rests = |number: &u16| tiers.get(*number).is_some_and(|tier| tier.health.rests());
+        let rests = |number: &u16| tiers.get(*number).is_some_and(|tier| tier.writes.rests());
         self.without(&self.tiers.iter().copied().filter(rests).collect(), fallback)
     }
 
@@ -50,11 +50,9 @@ impl Placement {
         used
     }
 
-    /// Returns the tiers to write to after a write to all of them has failed; `None` if there is no fallback.
-    pub fn after_failure(&self, tiers: &Tiers) -> Option<Vec<u16>> {
-        let fallback = self.fallback?;
-        let has_failed = |number: &u16| tiers.get(*number).is_some_and(|tier| tier.health.last_failed());
-        let used = self.without(&self.tiers.iter().copied().filter(has_failed).collect(), fallback);
+    /// Returns the tiers to write to after one of them has not taken a blob; `None` if no other one replaces it.
+    pub fn after_failure(&self, failed: u16) -> Option<Vec<u16>> {
+        let used = self.without(&BTreeSet::from([failed]), self.fallback?);
         (used != self.tiers).then_some(used)
     }
 }
@@ -91,13 +89,21 @@ impl<C: Catalog> Store<C> {
         }
     }
 
+    /// Returns the places of the parts of an upload. If the settings have no tier with its class any more, it ends
+    /// where other objects are written.
+    pub(super) fn placement_of_upload(&self, upload: &UploadInfo) -> Placement {
+        self.placement(upload.object.storage_class.as_deref()).unwrap_or_else(|_| self.write.clone())
+    }
+
     /// Returns the storage class of a body: the name of the tier from which it is read.
     pub fn class_of(&self, body: &Body, pieces: &[Piece]) -> Result<Option<Arc<str>>, CatalogError> {
         if self.class_names.is_empty() {
             return Ok(None);
         }
         let Some(blob) = blob_of(body, pieces) else { return Ok(None) };
-        let head = self.catalog.get(&keys::blob(&blob))?.and_then(|row| BlobHead::decode(&row.head));
+        // Without its row, the class is not known, and the read of the body has the error.
+        let row = unless_in_doubt(self.catalog.get(&keys::blob(&blob)))?;
+        let head = row.and_then(|row| BlobHead::decode(&row.head));
         let tier = head.and_then(|head| head.locations.first().map(|place| place.tier));
         Ok(tier.and_then(|tier| self.class_names.get(&tier).cloned()))
     }
@@ -108,7 +114,7 @@ impl<C: Catalog> Store<C> {
         for (index, object) in page.objects.iter().enumerate() {
             let Some(body) = bodies.get(&(object.key.clone(), object.version.clone())) else { continue };
             let pieces = match &body.body {
-                Body::Pieces => self.pieces_of(body).map_err(for_client)?,
+                Body::Pieces => self.pieces_of(body).map_err(for_client)?.unwrap_or_default(),
                 _ => Vec::new(),
             };
             found.extend(blob_of(&body.body, &pieces).map(|blob| (index, blob)));
@@ -128,9 +134,11 @@ impl<C: Catalog> Store<C> {
         Ok(())
     }
 
-    fn pieces_of(&self, body: &ListedBody) -> Result<Vec<Piece>, CatalogError> {
-        let properties = self.catalog.properties(&body.catalog_key, &body.row)?;
-        Ok(intact(Properties::decode(&properties))?.pieces)
+    /// Returns the pieces of a body; `None` if their record is damaged, which does not concern the rest of a page.
+    fn pieces_of(&self, body: &ListedBody) -> Result<Option<Vec<Piece>>, CatalogError> {
+        let properties = self.catalog.properties(&body.catalog_key, &body.row);
+        let properties = unless_in_doubt(properties.map(Some))?;
+        Ok(properties.and_then(|properties| Properties::decode(&properties)).map(|found| found.pieces))
     }
 }
 

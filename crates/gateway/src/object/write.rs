@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use plimsoll_server::body::{BodyReader, Digests};
 use plimsoll_server::conditions::{Existing, WriteConditions};
 use plimsoll_server::error::{ApiError, ErrorCode};
+use plimsoll_server::reserve::Reservation;
 use plimsoll_server::service::{NewObject, ObjectChange, ObjectInfo};
 
 use super::error::TransactionError;
@@ -128,17 +129,21 @@ struct FailedWrite {
     error: ApiError,
     /// The body, if it is complete and in memory, so that it can be written to other tiers.
     body: Option<KeptBody>,
+    /// Number of the tier that has not taken it.
+    tier: Option<u16>,
 }
 
 impl From<ApiError> for FailedWrite {
     fn from(error: ApiError) -> FailedWrite {
-        FailedWrite { error, body: None }
+        FailedWrite { error, body: None, tier: None }
     }
 }
 
 /// A verified body in memory.
 struct KeptBody {
     pieces: Vec<Bytes>,
+    /// Memory of the pieces and of a writer.
+    _memory: Reservation,
     digests: Digests,
     at: Timestamp,
 }
@@ -211,7 +216,7 @@ impl<C: Catalog> Store<C> {
             Err(failed) => failed,
         };
         self.abandon(&name).await;
-        match (failed.body, placement.after_failure(self.blobs.tiers())) {
+        match (failed.body, failed.tier.and_then(|tier| placement.after_failure(tier))) {
             (Some(kept), Some(tiers)) => self.store_kept(&tiers, kept, describe).await,
             _ => Err(failed.error),
         }
@@ -224,7 +229,7 @@ impl<C: Catalog> Store<C> {
         kept: KeptBody,
         describe: Describe<'_>,
     ) -> Result<StoredBody, ApiError> {
-        let KeptBody { pieces, digests, at } = kept;
+        let KeptBody { pieces, _memory, digests, at } = kept;
         let (name, locations) = self.begin_blob(tiers).await?;
         let written = async {
             let mut writer = self.blobs.create(&locations)?;
@@ -232,7 +237,7 @@ impl<C: Catalog> Store<C> {
                 writer.write(piece).await?;
             }
             let object = describe(name, writer.size(), &digests, at);
-            writer.finish(Some(&object)).await
+            writer.finish_within(Some(WRITE_PATIENCE), Some(&object)).await
         };
         match written.await {
             Ok((size, crcs)) => {
@@ -289,7 +294,7 @@ impl<C: Catalog> Store<C> {
         keeps: bool,
     ) -> Result<(u64, Vec<u32>, Digests, Timestamp), FailedWrite> {
         let mut writer = self.blobs.create(locations).map_err(|e| blob_error(&e))?;
-        let _buffers = self.memory.reserve(writer.memory())?;
+        let memory = self.memory.reserve(writer.memory())?;
         let mut kept = keeps.then(Vec::new);
         let mut next: Result<_, ApiError> = Ok(Some(first));
         loop {
@@ -324,8 +329,12 @@ impl<C: Catalog> Store<C> {
             Ok((size, crcs)) => Ok((size, crcs, digests, at)),
             Err(error) => {
                 let body = kept.filter(|_| error.is_unavailable());
-                let body = body.map(|pieces| KeptBody { pieces, digests, at });
-                Err(FailedWrite { error: blob_error(&error), body })
+                let body = body.map(|pieces| KeptBody { pieces, _memory: memory, digests, at });
+                let tier = match &error {
+                    BlobError::Write { tier, .. } => self.blobs.tiers().number(tier),
+                    _ => None,
+                };
+                Err(FailedWrite { error: blob_error(&error), body, tier })
             }
         }
     }

@@ -28,6 +28,8 @@ pub struct Scrub {
     pub damage: Vec<String>,
     /// Objects whose bytes are damaged.
     pub objects_damaged: Vec<FaultyObject>,
+    /// Objects that are readable, and of which another copy is damaged or missing.
+    pub copies_damaged: Vec<FaultyObject>,
     /// Objects that could not be verified, because a tier did not answer or is not in the settings.
     pub objects_unverified: Vec<FaultyObject>,
 }
@@ -55,7 +57,10 @@ impl Scrub {
                 self.bytes += bytes;
             }
             Some((object, Problem::Damaged(_))) => self.objects_damaged.push(object),
-            Some((object, Problem::Unverified(_))) => self.objects_unverified.push(object),
+            Some((object, Problem::Copy(_))) => self.copies_damaged.push(object),
+            Some((object, Problem::Unverified(_) | Problem::Catalog(_))) => {
+                self.objects_unverified.push(object)
+            }
         }
     }
 }

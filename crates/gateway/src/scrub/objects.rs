@@ -8,10 +8,10 @@ use std::sync::Arc;
 use super::FaultyObject;
 use crate::body::blob::text;
 use crate::body::error::BlobError;
-use crate::body::location::BlobName;
+use crate::body::location::{BlobHead, BlobName, Location};
 use crate::body::pack_file::Slice;
 use crate::catalog::{Catalog, CatalogError, Row};
-use crate::object::body::find_blob;
+use crate::object::body::{BodyError, find_blob};
 use crate::object::live::Live;
 use crate::object::retained::Retained;
 use crate::object::row::{Body, Head, Piece, Properties};
@@ -20,23 +20,32 @@ use crate::object::{Document, Store, keys};
 /// Problem of an object.
 #[derive(Debug, Clone)]
 pub enum Problem {
-    /// It is damaged.
+    /// No place has its bytes.
     Damaged(String),
-    /// It could not be verified.
+    /// It is readable, but a copy of it is damaged or missing.
+    Copy(String),
+    /// It could not be verified, because a tier does not answer.
     Unverified(String),
+    /// The catalog does not answer.
+    Catalog(CatalogError),
 }
 
 impl Problem {
     fn damaged(problem: impl ToString) -> Problem {
         Problem::Damaged(problem.to_string())
     }
-}
 
-impl From<BlobError> for Problem {
-    fn from(error: BlobError) -> Problem {
-        if error.is_unavailable() { Problem::Unverified(error.to_string()) } else { Problem::damaged(error) }
+    /// Returns the problem for an error of the catalog: only damage concerns the object.
+    fn of_catalog(error: CatalogError) -> Problem {
+        match error {
+            CatalogError::Damaged { .. } | CatalogError::Changed => Problem::damaged(error),
+            other => Problem::Catalog(other),
+        }
     }
 }
+
+/// Result of the verification of some bytes.
+type Verdict = Result<(), Problem>;
 
 /// Result of one object.
 pub struct Verified {
@@ -110,16 +119,23 @@ impl ObjectScrub {
             self.read_rows(&*store.catalog)?;
         }
         let Some((catalog_key, row)) = self.rows.pop_front() else { return Ok(None) };
-        self.after = Some(catalog_key.clone());
+        let before = self.after.replace(catalog_key.clone());
         let head = head_of(&catalog_key, &row);
         let bytes = head.as_ref().map_or(0, |head| head.size);
         let mut problem = self.verify(store, &catalog_key, &row).await.err();
         if problem.is_some() {
             // The object or its blobs may have changed during the verification.
-            if let Ok(found) = store.catalog.get(&catalog_key) {
-                let is_same = found.is_some_and(|now| now.head == row.head);
-                problem = if is_same { self.verify(store, &catalog_key, &row).await.err() } else { None };
-            }
+            let is_other = match store.catalog.get(&catalog_key) {
+                Ok(found) => found.is_none_or(|now| now.head != row.head),
+                Err(_) => false,
+            };
+            problem = if is_other { None } else { self.verify(store, &catalog_key, &row).await.err() };
+        }
+        if let Some(Problem::Catalog(error)) = problem {
+            // The object is verified when the verification continues.
+            self.rows.clear();
+            self.after = before;
+            return Err(error);
         }
         if let Some(Body::Slice(slice)) = head.as_ref().map(|head| &head.body)
             && catalog_key.starts_with(keys::OBJECTS)
@@ -143,14 +159,19 @@ impl ObjectScrub {
         let bucket = self.names.get(&number).cloned().unwrap_or_else(|| format!("number {number}"));
         let version = head.map_or(String::new(), Head::version);
         let version = if object { version } else { format!("{version}, deleted and kept") };
-        let (Problem::Damaged(problem) | Problem::Unverified(problem)) = problem.clone();
+        let problem = match problem {
+            Problem::Damaged(problem) | Problem::Copy(problem) | Problem::Unverified(problem) => {
+                problem.clone()
+            }
+            Problem::Catalog(error) => error.to_string(),
+        };
         FaultyObject { bucket, key, version, problem }
     }
 
     /// Reads an object completely.
     async fn verify<C: Catalog>(&mut self, store: &Store<C>, key: &[u8], row: &Row) -> Result<(), Problem> {
-        store.catalog.get(key).map_err(Problem::damaged)?;
-        let value = store.catalog.value(key, row).map_err(Problem::damaged)?;
+        store.catalog.get(key).map_err(Problem::of_catalog)?;
+        let value = store.catalog.value(key, row).map_err(Problem::of_catalog)?;
         let head = head_of(key, row).ok_or_else(|| Problem::damaged("the row has an unknown encoding"))?;
         if head.marker {
             return Ok(());
@@ -223,24 +244,53 @@ fn bucket_names(catalog: &impl Catalog) -> Result<(BTreeMap<u32, String>, Vec<St
     Ok((names, damage))
 }
 
-/// Verifies all bytes of a blob at all its places.
-async fn verify_blob<C: Catalog>(store: &Store<C>, name: &BlobName, size: u64) -> Result<(), Problem> {
-    let (head, crcs) = find_blob(&*store.catalog, name).map_err(Problem::damaged)?;
+/// Verifies all copies of some bytes. The bytes are damaged if no copy is intact; else the others are named.
+///
+/// # Errors
+/// If the catalog does not answer.
+async fn verify_copies<'a, C: Catalog, F: Future<Output = Result<(), BlobError>>>(
+    store: &Store<C>,
+    head: &'a BlobHead,
+    verify: impl Fn(&'a Location) -> F,
+) -> Verdict {
+    let (mut intact, mut damaged, mut silent) = (0, Vec::new(), None);
     for location in &head.locations {
-        let mut reader = store.blobs.open(location, size, Arc::clone(&crcs), 0..size).await?;
-        while reader.next().await?.is_some() {}
+        let tier = store.tier_name(location.tier);
+        match verify(location).await {
+            Ok(()) => intact += 1,
+            Err(error) if error.is_unavailable() => silent = silent.or(Some(format!("tier {tier}: {error}"))),
+            Err(error) => damaged.push(format!("tier {tier}: {error}")),
+        }
     }
-    Ok(())
+    match (intact, silent, damaged.is_empty()) {
+        (_, Some(problem), _) => Err(Problem::Unverified(problem)),
+        (_, None, true) => Ok(()),
+        (0, None, false) => Err(Problem::Damaged(damaged.join("; "))),
+        (_, None, false) => Err(Problem::Copy(damaged.join("; "))),
+    }
+}
+
+/// Verifies all bytes of a blob at all its places.
+async fn verify_blob<C: Catalog>(store: &Store<C>, name: &BlobName, size: u64) -> Verdict {
+    let (head, crcs) = find_blob(&*store.catalog, name).map_err(|error| match error {
+        BodyError::Catalog(error) => Problem::of_catalog(error),
+        other => Problem::damaged(other),
+    })?;
+    let verify = |location| {
+        let crcs = Arc::clone(&crcs);
+        async move {
+            let mut reader = store.blobs.open(location, size, crcs, 0..size).await?;
+            while reader.next().await?.is_some() {}
+            Ok(())
+        }
+    };
+    verify_copies(store, &head, verify).await
 }
 
 /// Verifies a body in a pack file. All bytes of the pack file are verified once; if some are damaged, each body is
 /// read.
-async fn verify_slice<C: Catalog>(
-    store: &Store<C>,
-    slice: &Slice,
-    pack_files: &mut PackFiles,
-) -> Result<(), Problem> {
-    let live = store.catalog.get(&keys::pack_file(&slice.pack_file)).ok().flatten();
+async fn verify_slice<C: Catalog>(store: &Store<C>, slice: &Slice, pack_files: &mut PackFiles) -> Verdict {
+    let live = store.catalog.get(&keys::pack_file(&slice.pack_file)).map_err(Problem::of_catalog)?;
     let Some(live) = live.and_then(|row| Live::decode(&row.head)) else {
         let name = text(&slice.pack_file);
         return Err(Problem::Damaged(format!("pack file {name} is not in the catalog")));
@@ -251,9 +301,9 @@ async fn verify_slice<C: Catalog>(
     if pack_files.get(&slice.pack_file).is_none_or(|(_, verified)| verified.is_ok()) {
         return Ok(());
     }
-    let head = find_blob(&*store.catalog, &slice.pack_file).map(|(head, _)| head);
-    for location in head.map(|head| head.locations).unwrap_or_default() {
-        store.blobs.read_slice(&location, live.size, slice).await?;
-    }
-    Ok(())
+    let row = store.catalog.get(&keys::blob(&slice.pack_file)).map_err(Problem::of_catalog)?;
+    let Some(head) = row.and_then(|row| BlobHead::decode(&row.head)) else { return Ok(()) };
+    let verify =
+        |location| async move { store.blobs.read_slice(location, live.size, slice).await.map(|_| ()) };
+    verify_copies(store, &head, verify).await
 }

@@ -1,4 +1,4 @@
-//! State of a tier as its reads find it, and the time that a read waits for it if another place has the same bytes.
+//! State of a tier as its requests find it, and the time that a read waits for it if another place has the same bytes.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,6 +19,8 @@ const FIRST_US: u64 = 500_000;
 pub struct Health {
     /// Failures since the last success.
     failures: AtomicU32,
+    /// Monotonic time of the last failure.
+    failed_ns: AtomicU64,
     /// Monotonic time until which the tier is left out.
     rests_until_ns: AtomicU64,
     /// Smoothed time to an answer, and its smoothed deviation, in microseconds; 0 before the first answer. The
@@ -56,14 +58,14 @@ impl Health {
         !takes_turn
     }
 
+    /// Returns true if the last requests have failed, not longer than a minute ago: nothing may have asked since.
+    pub fn has_just_failed(&self) -> bool {
+        self.has_failed() && now_ns() - self.failed_ns.load(Ordering::Relaxed) < 60 * SECOND
+    }
+
     /// Returns true if the last reads have failed.
     pub fn has_failed(&self) -> bool {
         self.failures.load(Ordering::Relaxed) >= FAILURES
-    }
-
-    /// Returns true if the last request has failed.
-    pub fn last_failed(&self) -> bool {
-        self.failures.load(Ordering::Relaxed) > 0
     }
 
     /// Records an answer to a write.
@@ -91,6 +93,7 @@ impl Health {
     }
 
     fn fail_at(&self, now_ns: u64) {
+        self.failed_ns.store(now_ns, Ordering::Relaxed);
         if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= FAILURES {
             self.rests_until_ns.store(now_ns + REST_NS, Ordering::Relaxed);
         }

@@ -37,6 +37,8 @@ pub struct Tier {
     pub usage: Arc<TierUsage>,
     /// State of the tier as its reads find it.
     pub health: Arc<Health>,
+    /// State of the tier as writes of blobs find it: a tier may answer reads and refuse writes.
+    pub writes: Arc<Health>,
     counted: Arc<Counted>,
 }
 
@@ -84,8 +86,14 @@ impl Tier {
             storage_class,
             usage,
             health: Arc::default(),
+            writes: Arc::default(),
             counted,
         }
+    }
+
+    /// Returns true if neither the last reads nor the last writes have failed.
+    pub fn answers(&self) -> bool {
+        !self.health.has_failed() && !self.writes.has_just_failed()
     }
 
     /// Uses another client of the same backend from the next request on.

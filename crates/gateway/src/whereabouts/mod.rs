@@ -12,7 +12,7 @@ pub use self::forecast::Next;
 use crate::ambient::now_ms;
 use crate::body::blob::text;
 use crate::body::location::{BlobHead, BlobName, Garbage, Location, State};
-use crate::catalog::{Catalog, CatalogError, Row, intact};
+use crate::catalog::{Catalog, CatalogError, Row, intact, unless_in_doubt};
 use crate::mover::rules::Rules;
 use crate::object::error::for_client;
 use crate::object::live::Live;
@@ -185,33 +185,54 @@ pub fn list<C: Catalog>(
     tier: Option<u16>,
     visit: &mut dyn FnMut(&str, u64) -> bool,
 ) -> Result<(), CatalogError> {
+    /// Number of rows that are read at a time. A scan keeps old files of the index.
+    const PAGE: usize = 1000;
     let prefix = keys::objects(bucket.number, prefix);
-    let mut scan = store.catalog.scan();
-    scan.seek(Bound::Included(&prefix))?;
-    while let Some((catalog_key, row)) = scan.next()?.filter(|(key, _)| key.starts_with(&prefix)) {
-        let Some((key, true)) = keys::parse_object(&catalog_key) else { continue };
-        let Some(head) = Head::decode(&row.head).filter(|head| !head.marker) else { continue };
-        let pieces = match &head.body {
-            Body::Pieces => {
-                let properties = store.catalog.properties(&catalog_key, &row)?;
-                intact(Properties::decode(&properties))?.pieces
+    let mut from = Bound::Included(prefix.clone());
+    loop {
+        let mut page = Vec::new();
+        {
+            let mut scan = store.catalog.scan();
+            scan.seek(from.as_ref().map(Vec::as_slice))?;
+            while page.len() < PAGE
+                && let Some(found) = scan.next()?.filter(|(key, _)| key.starts_with(&prefix))
+            {
+                page.push(found);
             }
-            _ => Vec::new(),
-        };
-        let place = match blob_of(&head.body, &pieces) {
-            None => None,
-            Some(blob) => {
-                let row = store.catalog.get(&keys::blob(&blob))?;
-                let head = row.and_then(|row| BlobHead::decode(&row.head));
-                let Some(first) = head.and_then(|head| head.locations.into_iter().next()) else { continue };
-                Some(first.tier)
+        }
+        let Some((last, _)) = page.last() else { return Ok(()) };
+        from = Bound::Excluded(last.clone());
+        for (catalog_key, row) in page {
+            let Some((key, true)) = keys::parse_object(&catalog_key) else { continue };
+            let Some(head) = Head::decode(&row.head).filter(|head| !head.marker) else { continue };
+            if place_of(store, &catalog_key, &row, &head)? == Some(tier) && !visit(&key, head.size) {
+                return Ok(());
             }
-        };
-        if place == tier && !visit(&key, head.size) {
-            return Ok(());
         }
     }
-    Ok(())
+}
+
+/// Returns the tier from which an object is read, or `Some(None)` for the catalog; `None` if its rows are damaged.
+fn place_of<C: Catalog>(
+    store: &Store<C>,
+    catalog_key: &[u8],
+    row: &Row,
+    head: &Head,
+) -> Result<Option<Option<u16>>, CatalogError> {
+    let pieces = match &head.body {
+        Body::Pieces => {
+            let properties = unless_in_doubt(store.catalog.properties(catalog_key, row).map(Some))?;
+            match properties.and_then(|properties| Properties::decode(&properties)) {
+                Some(properties) => properties.pieces,
+                None => return Ok(None),
+            }
+        }
+        _ => Vec::new(),
+    };
+    let Some(blob) = blob_of(&head.body, &pieces) else { return Ok(Some(None)) };
+    let row = unless_in_doubt(store.catalog.get(&keys::blob(&blob)))?;
+    let head = row.and_then(|row| BlobHead::decode(&row.head));
+    Ok(head.and_then(|head| head.locations.first().map(|first| Some(first.tier))))
 }
 
 fn at(ms: u64) -> Option<Timestamp> {

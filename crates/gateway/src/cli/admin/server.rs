@@ -23,6 +23,8 @@ use crate::threads;
 const MOST: usize = 8;
 /// Time in which a client must send its request.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Time in which a client must read a piece of the output.
+const READ_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Output of a command to a client.
 struct Connection(Mutex<UnixStream>);
@@ -35,9 +37,23 @@ impl Connection {
 
 impl Output for Connection {
     fn say(&self, text: &str) -> Result<(), Exit> {
-        let sent = self.send(&Answer::Output(text.into()));
+        let sent = pieces(text).try_for_each(|piece| self.send(&Answer::Output(piece.into())));
         sent.map_err(|error| Exit::store(format!("the connection of the administrator: {error}")))
     }
+}
+
+/// Returns the pieces of a text, each in a message; an empty text is one piece.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    /// Longest piece in bytes. Its message is at most six times as long.
+    const PIECE: usize = 64 * 1024;
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest.take()?;
+        let end = text.floor_char_boundary(PIECE);
+        let (piece, left) = text.split_at(end);
+        rest = Some(left).filter(|left| !left.is_empty());
+        Some(piece)
+    })
 }
 
 /// Thread that listens for administrators.
@@ -100,7 +116,11 @@ async fn listen(listener: &UnixListener, target: &Arc<Target>) {
             continue;
         };
         let Ok(stream) = stream.into_std() else { continue };
-        let Some(running) = Running::begin(&running) else { continue };
+        let Some(running) = Running::begin(&running) else {
+            let message = format!("the gateway executes {MOST} commands already; repeat this one later");
+            let _ = send(&mut { stream }, &Answer::Exit(3, Some(message)));
+            continue;
+        };
         let target = Arc::clone(target);
         // A panic ends only the command: transactions are executed by another thread.
         let started = std::thread::Builder::new().name("command".into()).spawn(move || {
@@ -136,6 +156,7 @@ impl Drop for Running {
 fn serve(mut stream: UnixStream, target: &Target, user: u32) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(READ_PATIENCE))?;
     let Some(request) = receive::<Request>(&mut BufReader::new(stream.try_clone()?))? else { return Ok(()) };
     let own = env!("CARGO_PKG_VERSION");
     if request.version != own {
@@ -173,4 +194,19 @@ fn audited(
         note(&format!("audit: the command of user {user} ends with {end}: {words}"));
     }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression test: a result of more than 1 MiB was one message, which the client does not read.
+    #[test]
+    fn a_long_text_is_sent_in_pieces() {
+        let text = "é".repeat(1 << 20);
+        let sent: Vec<&str> = pieces(&text).collect();
+        assert!(sent.len() > 30 && sent.iter().all(|piece| piece.len() <= 64 * 1024));
+        assert_eq!(sent.concat(), text);
+        assert_eq!(pieces("").collect::<Vec<_>>(), [""]);
+    }
 }
