@@ -1,8 +1,8 @@
 //! Simulations of the catalog on a disk that loses power, fails, fills up and decays, and of gateways that move
 //! objects. Every run follows from its seed.
 //!
-//! `PLIMSOLL_SEEDS` sets the number of seeds of each simulation; `make bench-simulation` uses 20,000, and a million of
-//! those of gateways.
+//! `PLIMSOLL_SEEDS` sets the number of seeds of each simulation, and `PLIMSOLL_FIRST_SEED` the first seed of those of
+//! gateways; `make bench-simulation` uses 20,000, and a million of those of gateways.
 
 mod backend;
 mod catalog;
@@ -30,6 +30,11 @@ use crate::catalog::{CatalogError, Scan, Value};
 /// Returns the number of seeds to simulate.
 fn seeds(default: u64) -> u64 {
     std::env::var("PLIMSOLL_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Returns the first seed to simulate.
+fn first_seed() -> u64 {
+    std::env::var("PLIMSOLL_FIRST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 /// A sequence of pseudo-random numbers.

@@ -16,6 +16,8 @@ use crate::owner::{self, Identity, record};
 pub(super) struct Backup {
     rows: BTreeMap<Vec<u8>, Value>,
     history: History,
+    /// Times before which the sources of its moves must not be deleted.
+    kept_until_ms: BTreeMap<(usize, String), u64>,
     at_ms: u64,
 }
 
@@ -35,6 +37,7 @@ impl World {
                 let known = owner::read(&*self.catalog).unwrap().map_or(0, |known| known.position);
                 self.newer = self.seen_position().is_some_and(|seen| seen > known).then_some(newer);
                 *self.history.lock().unwrap() = backup.history;
+                lock(&self.shared).kept_until_ms = backup.kept_until_ms;
                 self.is_restored = true;
                 let gateway = self.start();
                 self.gateways.push(gateway);
@@ -44,7 +47,9 @@ impl World {
             }
             None => {
                 let history = self.history.lock().unwrap().clone();
-                self.backup = Some(Backup { rows: self.catalog.back_up(), history, at_ms: now_ms });
+                let kept_until_ms = lock(&self.shared).kept_until_ms.clone();
+                let rows = self.catalog.back_up();
+                self.backup = Some(Backup { rows, history, kept_until_ms, at_ms: now_ms });
             }
         }
     }
