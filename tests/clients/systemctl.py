@@ -59,6 +59,12 @@ def stop(name):
     return 0
 
 
+def reloads(name):
+    """Returns how often the program has said that it has loaded its files again."""
+    with open(f"{ROOT}/run/{name}.err") as file:
+        return file.read().count("SIGHUP: ")
+
+
 def main(arguments):
     action, name = arguments[0], arguments[-1]
     if action == "daemon-reload":
@@ -69,9 +75,10 @@ def main(arguments):
         stop(name)
         return start(name)
     if action == "reload":
+        before = reloads(name)
         os.kill(pid_of(name), signal.SIGHUP)
-        # The signal is handled by another thread of the program.
-        time.sleep(0.5)
+        while reloads(name) == before:
+            time.sleep(0.02)
         return 0
     return {"start": start, "stop": stop}[action](name)
 

@@ -66,14 +66,18 @@ def queries():
             yield panel["title"], target["expr"].replace("$__rate_interval", "20s").replace("$bucket", ".*")
 
 
-def test_every_panel_shows_something_and_no_alert_fires(tmp_path):
-    path = settings(tmp_path, moves=PACK + rule(when="suffix = 'c'"))
+def add_prices(path):
     with open(path) as file:
         text = file.read()
     for tier, offer in (("hot", "aws-s3-express@us-east-1"), ("cold", "cloudflare-r2")):
         text = text.replace(f"[tier.{tier}]\n", f'[tier.{tier}]\noffer = "{offer}"\n')
     with open(path, "w") as file:
         file.write(text)
+
+
+def test_every_panel_shows_something_and_no_alert_fires(tmp_path):
+    path = settings(tmp_path, moves=PACK + rule(when="suffix = 'c'"))
+    add_prices(path)
     with Server(path, "--move-every", "200ms", "--metrics-listen", "127.0.0.1:0", command=(GATEWAY, "run")) as server:
         s3 = client(server)
         s3.create_bucket(Bucket="tiers")
@@ -120,12 +124,7 @@ def metrics_of(text):
 def test_the_page_has_every_metric_and_every_alert(tmp_path):
     """With UPDATE_METRICS=1, the labels and meanings of the page are written again."""
     path = settings(tmp_path, moves=PACK + rule(when="suffix = 'c'") + '[scrub]\nevery = "1d"\n', retain="1h")
-    with open(path) as file:
-        text = file.read()
-    for tier, offer in (("hot", "aws-s3-express@us-east-1"), ("cold", "cloudflare-r2")):
-        text = text.replace(f"[tier.{tier}]\n", f'[tier.{tier}]\noffer = "{offer}"\n')
-    with open(path, "w") as file:
-        file.write(text)
+    add_prices(path)
     with Server(path, "--move-every", "50ms", "--metrics-listen", "127.0.0.1:0", command=(GATEWAY, "run")) as server:
         s3 = client(server)
         s3.create_bucket(Bucket="tiers")

@@ -187,6 +187,7 @@ fn reload_on_hangup(arguments: &Arguments, shared: &Arc<Shared>, reload_others: 
                 Err(error) => note(&format!("the accounts were not reloaded: {error}")),
             }
         }
+        note("SIGHUP: accounts, certificate, keys of tiers and access log are loaded again");
     });
 }
 

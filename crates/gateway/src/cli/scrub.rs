@@ -9,7 +9,7 @@ use super::out::Output;
 use super::place::StoreArguments;
 use crate::catalog::Catalog;
 use crate::scrub::pace::Pace;
-use crate::scrub::{self, Scrub};
+use crate::scrub::{self, FaultyObject, Scrub};
 
 /// Maximum rate while a gateway serves the store, in bytes per second.
 const SERVED_RATE: u64 = 64 << 20;
@@ -88,26 +88,15 @@ fn print(arguments: &Arguments, result: &Scrub, out: &dyn Output) -> Result<(), 
         for place in &result.damage {
             out.say(&format!("damaged: {place}\n"))?;
         }
-        for object in &result.objects_damaged {
-            let (bucket, key) = (&object.bucket, &object.key);
-            out.say(&format!(
-                "damaged object: {bucket}/{key} (version {}): {}\n",
-                object.version, object.problem
-            ))?;
-        }
-        for object in &result.copies_damaged {
-            let (bucket, key) = (&object.bucket, &object.key);
-            out.say(&format!(
-                "readable, but a copy is damaged: {bucket}/{key} (version {}): {}\n",
-                object.version, object.problem
-            ))?;
-        }
-        for object in &result.objects_unverified {
-            let (bucket, key) = (&object.bucket, &object.key);
-            out.say(&format!(
-                "not verified: {bucket}/{key} (version {}): {}\n",
-                object.version, object.problem
-            ))?;
+        let lists = [
+            ("damaged object", &result.objects_damaged),
+            ("readable, but a copy is damaged", &result.copies_damaged),
+            ("not verified", &result.objects_unverified),
+        ];
+        for (label, objects) in lists {
+            for FaultyObject { bucket, key, version, problem } in objects {
+                out.say(&format!("{label}: {bucket}/{key} (version {version}): {problem}\n"))?;
+            }
         }
         out.say(&format!("{} objects and versions with {} bytes verified\n", result.objects, result.bytes))?;
     }
