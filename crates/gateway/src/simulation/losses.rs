@@ -33,6 +33,13 @@ impl World {
         self.lost.push((copy.clone(), bytes));
     }
 
+    /// Brings back the bytes of all lost copies, also of those that only an older catalog knows.
+    pub(super) fn repair_all(&mut self) {
+        for (copy, bytes) in std::mem::take(&mut self.lost) {
+            self.tiers[object(&copy).0].store(&copy.path(), bytes);
+        }
+    }
+
     /// Copies the bytes of lost copies from the other places of their blobs, as an operator does.
     pub(super) fn repair(&mut self) {
         let heads: Vec<BlobHead> = rows(&*self.catalog, keys::BLOBS)

@@ -30,7 +30,7 @@ impl World {
             Some(backup) => {
                 self.gateways.clear();
                 // The older catalog may know only the place whose bytes the tier has lost.
-                self.repair();
+                self.repair_all();
                 let newer = self.places_in_use();
                 self.catalog.restore(backup.rows);
                 // A position that nobody has announced cannot be missed.
