@@ -40,21 +40,28 @@ pub fn rollback(arguments: &Arguments, target: &Target, out: &dyn Output) -> Res
         arguments.bucket.as_ref().is_none_or(|only| only == bucket) && key.starts_with(&arguments.prefix)
     };
     let moves = reversible(store, &selects).map_err(|e| target.fail(&e))?;
-    let (mut count, mut bytes) = (0u64, 0u64);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
+    let (mut count, mut bytes, mut missing) = (0u64, 0u64, 0u64);
     for one in moves {
         let size = one.size;
-        let is_done = arguments.dry_run
-            || crate::blocking::block_on(roll_back(store, one)).map_err(|e| target.fail(&e))?
-                == Outcome::Moved;
-        if is_done {
-            count += 1;
-            bytes += size;
-        }
+        let outcome = match arguments.dry_run {
+            true => Outcome::Moved,
+            false => runtime.block_on(roll_back(store, one)).map_err(|e| target.fail(&e))?,
+        };
+        count += u64::from(outcome == Outcome::Moved);
+        bytes += if outcome == Outcome::Moved { size } else { 0 };
+        missing += u64::from(outcome == Outcome::SourceMissing);
     }
     if arguments.json {
-        let value = serde_json::json!({ "moves": count, "bytes": bytes, "dry_run": arguments.dry_run });
+        let dry_run = arguments.dry_run;
+        let value =
+            serde_json::json!({ "moves": count, "bytes": bytes, "missing": missing, "dry_run": dry_run });
         return out.say(&format!("{value}\n"));
     }
     let verb = if arguments.dry_run { "can be rolled back" } else { "rolled back" };
-    out.say(&format!("{count} moves with {bytes} bytes {verb}\n"))
+    out.say(&format!("{count} moves with {bytes} bytes {verb}\n"))?;
+    match missing {
+        0 => Ok(()),
+        missing => out.say(&format!("{missing} moves have no source any more\n")),
+    }
 }

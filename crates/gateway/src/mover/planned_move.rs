@@ -56,6 +56,8 @@ pub enum Outcome {
     Moved,
     /// The blob has changed since the move was planned; the destination will be deleted.
     Changed,
+    /// The source of a rollback does not exist any more, so reads stay with the copy.
+    SourceMissing,
 }
 
 /// Reason why a move has failed. The source stays as it is, and the destination will be deleted.

@@ -64,14 +64,18 @@ pub fn reversible<C: Catalog>(
     Ok(found)
 }
 
-/// Makes the source the first place of the blob again, and puts the destination on the list of bytes to delete.
+/// Makes the source the first place of the blob again, and puts the destination on the list of bytes to delete. A catalog
+/// that was restored may list a source that a later state has deleted, so the tier is asked first.
 ///
 /// # Errors
-/// If the catalog fails.
+/// If the catalog or the tier of the source fails.
 pub async fn roll_back<C: Catalog>(store: &Store<C>, one: Reversible) -> Result<Outcome, MoveError> {
     let Reversible { planned, source, entry, .. } = one;
     let is_listed = keys::parse_garbage(&entry).is_some_and(|(_, location)| location == source);
     assert!(is_listed, "a rollback to {source} would cancel the deletion of other bytes");
+    if !store.blobs.exists(&source).await? {
+        return Ok(Outcome::SourceMissing);
+    }
     let rolled_back = store.transact(256, move |t| {
         // Without its entry, the source is being deleted.
         let is_kept = t.get(&entry)?.is_some();

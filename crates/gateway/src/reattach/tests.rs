@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures_util::StreamExt;
+use object_store::{ObjectStore, ObjectStoreExt};
 use plimsoll_base::rng::Stream;
 use plimsoll_server::conditions::DeleteConditions;
 use plimsoll_server::config::acl::CannedAcl;
@@ -17,7 +19,7 @@ use crate::mover::condition::Condition;
 use crate::mover::pack::pack;
 use crate::mover::pass::Pass;
 use crate::mover::rules::{Packing, Rule, Rules};
-use crate::mover::{execute, reversible, roll_back};
+use crate::mover::{Outcome, execute, reversible, roll_back};
 use crate::owner::buckets::BucketDocuments;
 use crate::testing::{BUCKET, World, get_from, put_in};
 
@@ -203,4 +205,23 @@ async fn two_hundred_restored_catalogs_lose_nothing_and_find_what_is_newer() {
         let again = reattach_with(&restored, &store.documents()).await;
         assert_eq!((again.objects, again.moved), (0, 0), "seed {seed}");
     }
+}
+
+/// Regression test: in a restored catalog, a rollback led reads to a source that a later state had deleted.
+#[tokio::test]
+async fn a_rollback_needs_its_source() {
+    let mut store = RandomStore::new(1).await;
+    let body = vec![7; 2000];
+    put_in(&store.world.store, BUCKET, "logs/1", &body).await.unwrap();
+    store.move_bodies(true, false).await;
+    let found = reversible(&store.world.store, &|_, _| true).unwrap();
+    assert_eq!(found.len(), 1);
+    let sources: Vec<_> = store.world.tiers[0].list(None).collect().await;
+    for source in sources {
+        store.world.tiers[0].delete(&source.unwrap().location).await.unwrap();
+    }
+    for one in found {
+        assert_eq!(roll_back(&store.world.store, one).await.unwrap(), Outcome::SourceMissing);
+    }
+    assert_eq!(get_from(&store.world.store, BUCKET, "logs/1", None).await.unwrap().1, body);
 }
