@@ -346,7 +346,7 @@ impl World {
         for _ in 0..4 {
             time::advance(2 * KEEP_MS);
             land(&self.shared, &self.tiers);
-            run(work_once(&store, &quiet));
+            run(work_once(&store, &quiet)).map_err(|error| format!("work at rest failed: {error}"))?;
         }
         self.check(&store)?;
         let before = rows(&*self.catalog, b"");

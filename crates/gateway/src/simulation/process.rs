@@ -83,23 +83,27 @@ pub async fn background(store: &SimulatedStore, rules: &Rules) {
 }
 
 /// Does everything that is due.
-pub async fn work_once(store: &SimulatedStore, rules: &Rules) {
+///
+/// # Errors
+/// The error of a step.
+pub async fn work_once(store: &SimulatedStore, rules: &Rules) -> Result<(), String> {
     let mut epoch = None;
     for _ in 0..3 {
         if renew(store, &mut epoch).await {
-            give_up_unfinished(&**store).await.unwrap();
+            give_up_unfinished(&**store).await.map_err(|e| e.to_string())?;
         }
-        deletion::discard_unfinished(&**store).await.unwrap();
+        deletion::discard_unfinished(&**store).await.map_err(|e| e.to_string())?;
         let mut pass = Pass::default();
         loop {
-            let batch = pass.next(&**store, rules).unwrap();
+            let batch = pass.next(&**store, rules).map_err(|e| e.to_string())?;
             let ended = batch.ended;
             execute(&**store, batch).await;
             if ended {
                 break;
             }
         }
-        retention::let_go_due(&**store).await.unwrap();
-        deletion::delete_due(&**store).await.unwrap();
+        retention::let_go_due(&**store).await.map_err(|e| e.to_string())?;
+        deletion::delete_due(&**store).await.map_err(|e| e.to_string())?;
     }
+    Ok(())
 }
