@@ -30,7 +30,7 @@ def start(data, *options):
 
 def files(data):
     found = (os.path.join(folder, name) for folder, _, names in os.walk(data) for name in names)
-    return sorted(os.path.relpath(path, data) for path in found)
+    return sorted(os.path.relpath(path, data) for path in found if os.path.isfile(path))
 
 
 def read(path):
@@ -49,7 +49,7 @@ class Store:
             server = start(self.data)
             self.write(server, process)
             if process == 2:
-                shutil.copytree(self.data, self.old)
+                shutil.copytree(self.data, self.old, ignore=shutil.ignore_patterns("*.sock"))
             server.process.send_signal(signal.SIGTERM if is_clean or process < 3 else signal.SIGKILL)
             server.process.wait()
 

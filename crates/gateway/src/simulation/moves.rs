@@ -477,21 +477,22 @@ fn gateways_that_fail_lose_nothing_and_leave_nothing_behind() {
     }
 }
 
-/// Proof of the simulation: without one of the guards, it must find damage.
+/// Proof of the simulation: without one of the guards, it must find damage. The search begins shortly before the first
+/// seed that shows it, to save time.
 #[test]
 fn every_guard_is_needed() {
-    for guard in [
-        Guard::Intent,
-        Guard::Epoch,
-        Guard::Verification,
-        Guard::RollbackWindow,
-        Guard::SecondDelete,
-        Guard::Retention,
-        Guard::Copy,
-        Guard::Owner,
-        Guard::Clock,
+    for (guard, first) in [
+        (Guard::Intent, 2100),
+        (Guard::Epoch, 0),
+        (Guard::Verification, 330),
+        (Guard::RollbackWindow, 0),
+        (Guard::SecondDelete, 140),
+        (Guard::Retention, 0),
+        (Guard::Copy, 110),
+        (Guard::Owner, 1160),
+        (Guard::Clock, 0),
     ] {
-        let found = first_violation(0, 10_000, Some(guard));
+        let found = first_violation(first, 10_000 - first, Some(guard));
         let (seed, violation) =
             found.unwrap_or_else(|| panic!("10,000 seeds without {guard:?} show nothing"));
         println!("{guard:?}: seed {seed}: {violation}");
