@@ -138,6 +138,8 @@ def test_an_older_catalog_is_refused_until_it_is_reconciled(tmp_path):
     refused(path, "this catalog is older than tier", "reconcile", "--restored")
     code, _, error = command("sweep", path, "--delete")
     assert code == 3 and "older" in error, error
+    code, _, error = command("scrub", path)
+    assert code == 0 and "older" in error, error
     kept = {tier: files(tmp_path, tier) for tier in ("hot", "cold")}
     with run(settings(tmp_path, retain="1h", moves=moves), "--restored") as server:
         assert everything(client(server), ["plain"]) == old

@@ -33,12 +33,16 @@ fn check(found: u32) -> Result<(), CatalogError> {
 /// If the format is newer, or the file is not that of a format.
 pub fn of_directory(root: &Path) -> Result<(), CatalogError> {
     let path = root.join(FILE);
-    match fs::read_to_string(&path) {
-        Ok(text) => {
-            let found = text.trim().parse();
-            let unknown =
-                |_| CatalogError::Io(format!("{}: this is not the number of a format", path.display()));
-            check(found.map_err(unknown)?)
+    match fs::read(&path) {
+        Ok(bytes) => {
+            let unknown = |_| {
+                CatalogError::Io(format!(
+                    "{}: this is not the number of a format; if this version of plimsoll-gateway has used the catalog, \
+                     remove the file",
+                    path.display()
+                ))
+            };
+            check(String::from_utf8_lossy(&bytes).trim().parse().map_err(unknown)?)
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             // A full disk must not prevent the start.
@@ -87,9 +91,15 @@ mod tests {
         of_directory(dir.path()).unwrap();
         assert_eq!(fs::read_to_string(dir.path().join(FILE)).unwrap(), "1\n");
         of_directory(dir.path()).unwrap();
-        for (text, problem) in [("2\n", "the catalog has format 2"), ("x", "is not the number")] {
+        let wrong: [(&[u8], _); 4] = [
+            (b"2\n", "the catalog has format 2"),
+            (b"x", "remove the file"),
+            (b"\xff", "remove the file"),
+            (b"", "remove the file"),
+        ];
+        for (text, problem) in wrong {
             fs::write(dir.path().join(FILE), text).unwrap();
-            assert!(of_directory(dir.path()).unwrap_err().to_string().contains(problem), "{text}");
+            assert!(of_directory(dir.path()).unwrap_err().to_string().contains(problem), "{text:?}");
         }
     }
 

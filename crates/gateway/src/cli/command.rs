@@ -13,6 +13,7 @@ use super::place::{Opened, StoreArguments};
 use super::{Arguments, Command, Exit, backup, rollback, scrub, status, undelete, whereis};
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::recovery::Recovery;
+use crate::log::note;
 use crate::mover::rules::Rules;
 use crate::mover::survey::LatestSurvey;
 use crate::object::{Bucket, Store};
@@ -49,9 +50,11 @@ pub struct Target {
 
 impl Target {
     /// Opens a store for one command.
-    fn open(place: &StoreArguments) -> Result<Target, Exit> {
+    fn open(place: &StoreArguments, older: Older) -> Result<Target, Exit> {
         let opened = place.open(Default::default())?;
-        ownership::check(place, &opened, Older::Refused)?;
+        if let Some(found) = ownership::check(place, &opened, older)? {
+            note(&found);
+        }
         let Opened { catalog, bodies, rules, recovery, .. } = opened;
         let store = Store::open(catalog, bodies, Memory::new(u64::MAX)).map_err(|e| place.fail(&e))?;
         let (name, has_file, directory) = (place.name(), place.has_file(), place.directory()?);
@@ -102,6 +105,15 @@ impl<'a> Administrative<'a> {
         matches!(self, Administrative::Status(_) | Administrative::Where(_))
     }
 
+    /// Returns what the command does with a catalog that is older than its tiers. Those that only read use it.
+    fn older(&self) -> Older {
+        match self {
+            Administrative::Scrub(_) => Older::Accepted,
+            other if other.only_reads() => Older::Accepted,
+            _ => Older::Refused,
+        }
+    }
+
     fn place(&self) -> &StoreArguments {
         match self {
             Administrative::Status(arguments) => &arguments.place,
@@ -140,7 +152,7 @@ impl<'a> Administrative<'a> {
         {
             return client::execute(stream, client::own_arguments());
         }
-        let target = Target::open(place)?;
+        let target = Target::open(place, self.older())?;
         let executed = self.execute(&target, &Standard);
         let closed = target.store.catalog.close().map_err(|e| target.fail(&e));
         executed.and(closed)

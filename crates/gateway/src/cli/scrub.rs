@@ -62,10 +62,13 @@ pub fn scrub(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result
     }
     print(arguments, &result, out)?;
     let (count, unverified) = (result.objects_damaged.len(), result.objects_unverified.len());
-    let copies = result.copies_damaged.len();
+    let (kept, copies) = (result.kept_damaged.len(), result.copies_damaged.len());
     match (count, result.damage.len()) {
         (0, 0) if unverified > 0 => Err(Exit::check(format!(
             "{unverified} objects were not verified, because their tiers do not answer; repeat the command later"
+        ))),
+        (0, _) if kept > 0 => Err(Exit::check(format!(
+            "damaged: {kept} deleted or overwritten objects that are kept; no other object is affected as far as known"
         ))),
         (0, 0) if copies > 0 => Err(Exit::check(format!(
             "{copies} objects are readable, but have a damaged or missing copy in another tier"
@@ -90,6 +93,7 @@ fn print(arguments: &Arguments, result: &Scrub, out: &dyn Output) -> Result<(), 
         }
         let lists = [
             ("damaged object", &result.objects_damaged),
+            ("damaged, but deleted or overwritten", &result.kept_damaged),
             ("readable, but a copy is damaged", &result.copies_damaged),
             ("not verified", &result.objects_unverified),
         ];

@@ -15,7 +15,7 @@ use self::pace::Pace;
 pub use self::rule::ScrubRule;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::{Catalog, CatalogError};
-use crate::object::Store;
+use crate::object::{Store, keys};
 
 /// Result of a verification.
 #[derive(Debug, Default, serde::Serialize)]
@@ -28,6 +28,8 @@ pub struct Scrub {
     pub damage: Vec<String>,
     /// Objects whose bytes are damaged.
     pub objects_damaged: Vec<FaultyObject>,
+    /// Deleted and overwritten objects that are kept, and whose bytes are damaged: `undelete` cannot return them.
+    pub kept_damaged: Vec<FaultyObject>,
     /// Objects that are readable, and of which another copy is damaged or missing.
     pub copies_damaged: Vec<FaultyObject>,
     /// Objects that could not be verified, because a tier did not answer or is not in the settings.
@@ -50,12 +52,14 @@ pub struct FaultyObject {
 impl Scrub {
     /// Adds the result of one object.
     fn add(&mut self, verified: objects::Verified) {
-        let objects::Verified { bytes, problem, .. } = verified;
+        let objects::Verified { catalog_key, bytes, problem } = verified;
+        let is_kept = catalog_key.starts_with(keys::RETAINED);
         match problem {
             None => {
                 self.objects += 1;
                 self.bytes += bytes;
             }
+            Some((object, Problem::Damaged(_))) if is_kept => self.kept_damaged.push(object),
             Some((object, Problem::Damaged(_))) => self.objects_damaged.push(object),
             Some((object, Problem::Copy(_))) => self.copies_damaged.push(object),
             Some((object, Problem::Unverified(_) | Problem::Catalog(_))) => {

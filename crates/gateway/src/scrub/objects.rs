@@ -158,7 +158,6 @@ impl ObjectScrub {
         };
         let bucket = self.names.get(&number).cloned().unwrap_or_else(|| format!("number {number}"));
         let version = head.map_or(String::new(), Head::version);
-        let version = if object { version } else { format!("{version}, deleted and kept") };
         let problem = match problem {
             Problem::Damaged(problem) | Problem::Copy(problem) | Problem::Unverified(problem) => {
                 problem.clone()
