@@ -64,8 +64,8 @@ pub fn reversible<C: Catalog>(
     Ok(found)
 }
 
-/// Makes the source the first place of the blob again, and puts the destination on the list of bytes to delete. A catalog
-/// that was restored may list a source that a later state has deleted, so the tier is asked first.
+/// Makes the source the first place of the blob again, and puts the destination on the list of bytes to delete. A
+/// catalog that was restored may list a source that a later state has deleted, so the tier is asked first.
 ///
 /// # Errors
 /// If the catalog or the tier of the source fails.
