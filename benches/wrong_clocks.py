@@ -122,7 +122,7 @@ def main():
         for number in range(cases):
             kind, offset, steps = kinds[number % len(kinds)]
             # A directory that was used an hour ago says nothing about an hour or a minute at a start.
-            if kind == "directory" and not steps and 0 < abs(offset) < DAY and offset > 0:
+            if kind == "directory" and not steps and 0 < offset < DAY:
                 offset = 40 * DAY + random.randrange(DAY)
             jitter = random.randrange(5) if offset > 0 else 0
             with tempfile.TemporaryDirectory() as directory:

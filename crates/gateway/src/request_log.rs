@@ -68,7 +68,7 @@ struct Network {
     bits: u8,
 }
 
-/// Returns an address as 128 bits. An IPv4 address is in its place among IPv6 addresses (RFC 4291, 2.5.5.2).
+/// Returns an address as 128 bits. An IPv4 address becomes an IPv4-mapped IPv6 address (RFC 4291, 2.5.5.2).
 fn number(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
@@ -108,8 +108,8 @@ impl Proxies {
         self.0.iter().any(|network| network.contains(address))
     }
 
-    /// Returns the address of the client of a request: the last one that is not that of a proxy. Everything to the left
-    /// of it may be forged.
+    /// Returns the address of the client of a request: the last address that does not belong to a proxy. The addresses
+    /// to the left of it may be forged.
     fn client(&self, peer: IpAddr, forwarded_for: &str) -> IpAddr {
         let mut client = peer.to_canonical();
         for text in forwarded_for.rsplit(',') {

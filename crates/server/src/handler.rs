@@ -169,7 +169,7 @@ impl Exchange {
     }
 }
 
-/// Returns the values of all lines of `X-Forwarded-For`, in their order: a proxy may add a line of its own.
+/// Returns the values of all `X-Forwarded-For` headers of a request, in their order. A proxy may add another header.
 fn forwarded_for(parts: &Parts) -> String {
     let lines = parts.headers.get_all("x-forwarded-for").iter();
     lines.filter_map(|line| line.to_str().ok()).collect::<Vec<_>>().join(",")

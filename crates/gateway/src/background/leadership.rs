@@ -105,10 +105,10 @@ async fn keep<C: Catalog>(store: &Store<C>, leads: &watch::Sender<Option<u64>>, 
     }
 }
 
-/// Logs that this process has become the leader, or is it no more.
+/// Logs that this process has become the leader, or has stopped being the leader.
 fn log_change(session: Session, epoch: Option<u64>) {
     crate::log::event(&match epoch {
-        Some(epoch) => format!("session {session} is the leader of epoch {epoch}: it moves and deletes"),
+        Some(epoch) => format!("session {session} is the leader of epoch {epoch}"),
         None => format!("session {session} is not the leader any more: it moves and deletes nothing"),
     });
 }

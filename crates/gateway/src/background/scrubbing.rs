@@ -53,6 +53,13 @@ fn count(counts: &mut Counts, verified: Verified) {
                     counts.damaged += 1;
                     note(&format!("damaged object: {name}: {}", object.problem));
                 }
+                Problem::Kept(_) => {
+                    counts.kept += 1;
+                    note(&format!(
+                        "a deleted or replaced object that is kept is damaged: {name}: {}",
+                        object.problem
+                    ));
+                }
                 Problem::Copy(_) => {
                     counts.copies += 1;
                     note(&format!("a copy of a readable object is damaged: {name}: {}", object.problem));
@@ -87,10 +94,10 @@ async fn verify<C: Catalog>(store: &Store<C>, rule: ScrubRule, before: Progress)
             save(store, Progress { current: Some(current.clone()), ..progress.clone() }).await?;
         }
     }
-    let Counts { objects, bytes, damaged, copies, unverified } = current.counts;
+    let Counts { objects, bytes, damaged, kept, copies, unverified } = current.counts;
     note(&format!(
         "verified {objects} objects and versions with {bytes} bytes: {damaged} damaged, {copies} with a damaged copy, \
-         {unverified} not verified"
+         {kept} damaged after they were deleted or replaced, {unverified} not verified"
     ));
     let (began_ms, ended_ms, counts) = (current.began_ms, shared_now_ms(), current.counts);
     save(store, Progress { current: None, last: Some(Finished { began_ms, ended_ms, counts }) }).await

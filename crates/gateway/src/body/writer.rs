@@ -28,7 +28,7 @@ pub struct BlobCopy {
 }
 
 impl BlobCopy {
-    /// Creates a place in a tier.
+    /// Selects a path in a tier, before anything is written there.
     pub fn new(tier: Tier, path: Path, attributes: Attributes) -> BlobCopy {
         BlobCopy { tier, path, attributes, upload: None, in_flight: None }
     }

@@ -1,5 +1,5 @@
-//! The format of a stored catalog. A program refuses a newer one: it would take it for damage, or lose what it does not
-//! know.
+//! The format of a stored catalog. A program refuses a newer format: it would report damage, or lose rows of unknown
+//! kinds.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -30,7 +30,7 @@ fn check(found: u32) -> Result<(), CatalogError> {
 /// Checks the format of a catalog in a directory, and records it if it is unknown.
 ///
 /// # Errors
-/// If the format is newer, or the file is not that of a format.
+/// If the format is newer, or the file does not contain the number of a format.
 pub fn of_directory(root: &Path) -> Result<(), CatalogError> {
     let path = root.join(FILE);
     match fs::read(&path) {

@@ -105,12 +105,15 @@ impl<'a> Administrative<'a> {
         matches!(self, Administrative::Status(_) | Administrative::Where(_))
     }
 
-    /// Returns what the command does with a catalog that is older than its tiers. Those that only read use it.
+    /// Returns the treatment of a catalog that is older than its tiers. Commands that examine the store accept it.
     fn older(&self) -> Older {
         match self {
-            Administrative::Scrub(_) => Older::Accepted,
-            other if other.only_reads() => Older::Accepted,
-            _ => Older::Refused,
+            Administrative::Status(_) | Administrative::Scrub(_) | Administrative::Where(_) => {
+                Older::Accepted
+            }
+            Administrative::Backup(_) | Administrative::Rollback(_) | Administrative::Undelete(_) => {
+                Older::Refused
+            }
         }
     }
 

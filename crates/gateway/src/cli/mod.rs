@@ -112,7 +112,11 @@ pub fn main() -> ExitCode {
         Command::Reconcile(arguments) => reattach::reconcile(arguments),
         Command::Sweep(arguments) => sweep::sweep(arguments),
         Command::RebuildIndex(arguments) => rebuild::rebuild(arguments),
-        command => Administrative::of(command).map_or(Ok(()), |command| command.run()),
+        command @ (Command::Scrub(_)
+        | Command::Rollback(_)
+        | Command::Undelete(_)
+        | Command::Backup(_)
+        | Command::Where(_)) => Administrative::of(command).map_or(Ok(()), |command| command.run()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

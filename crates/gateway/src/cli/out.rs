@@ -22,10 +22,10 @@ pub fn say(text: &str) -> Result<(), Exit> {
 
 /// Receiver of the output of a command: standard output, or an administrator who is connected to the gateway.
 pub trait Output {
-    /// Writes text.
+    /// Sends text to the receiver.
     ///
     /// # Errors
-    /// If it cannot be written, so that the command ends.
+    /// If the receiver does not take the text. The command then ends.
     fn say(&self, text: &str) -> Result<(), Exit>;
 }
 

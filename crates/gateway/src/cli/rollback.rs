@@ -44,10 +44,14 @@ pub fn rollback(arguments: &Arguments, target: &Target, out: &dyn Output) -> Res
     let (mut count, mut bytes, mut missing) = (0u64, 0u64, 0u64);
     for one in moves {
         let size = one.size;
-        let outcome = match arguments.dry_run {
-            true => Outcome::Moved,
-            false => runtime.block_on(roll_back(store, one)).map_err(|e| target.fail(&e))?,
-        };
+        let outcome = runtime.block_on(async {
+            match (arguments.dry_run, arguments.dry_run && one.has_source(store).await?) {
+                (false, _) => roll_back(store, one).await,
+                (true, true) => Ok(Outcome::Moved),
+                (true, false) => Ok(Outcome::SourceMissing),
+            }
+        });
+        let outcome = outcome.map_err(|e| target.fail(&e))?;
         count += u64::from(outcome == Outcome::Moved);
         bytes += if outcome == Outcome::Moved { size } else { 0 };
         missing += u64::from(outcome == Outcome::SourceMissing);

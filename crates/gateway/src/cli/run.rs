@@ -169,7 +169,7 @@ fn report(recovery: &Recovery) {
     }
 }
 
-/// Reloads certificates, accounts and what `reload_others` does at SIGHUP.
+/// Reloads certificates and accounts at SIGHUP, and calls `reload_others`.
 fn reload_on_hangup(arguments: &Arguments, shared: &Arc<Shared>, reload_others: impl Fn() + Send + 'static) {
     let (certificate, key) = (arguments.tls_cert.clone(), arguments.tls_key.clone());
     let (credentials, shared) = (arguments.credentials.clone(), Arc::clone(shared));
@@ -187,7 +187,7 @@ fn reload_on_hangup(arguments: &Arguments, shared: &Arc<Shared>, reload_others: 
                 Err(error) => note(&format!("the accounts were not reloaded: {error}")),
             }
         }
-        note("SIGHUP: accounts, certificate, keys of tiers and access log are loaded again");
+        note("SIGHUP: the reload of accounts, certificate, keys of tiers and access log has ended");
     });
 }
 

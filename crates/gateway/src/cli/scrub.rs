@@ -68,7 +68,7 @@ pub fn scrub(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result
             "{unverified} objects were not verified, because their tiers do not answer; repeat the command later"
         ))),
         (0, _) if kept > 0 => Err(Exit::check(format!(
-            "damaged: {kept} deleted or overwritten objects that are kept; no other object is affected as far as known"
+            "damaged: {kept} deleted or replaced objects that are kept; no other object is affected as far as known"
         ))),
         (0, 0) if copies > 0 => Err(Exit::check(format!(
             "{copies} objects are readable, but have a damaged or missing copy in another tier"
@@ -93,7 +93,7 @@ fn print(arguments: &Arguments, result: &Scrub, out: &dyn Output) -> Result<(), 
         }
         let lists = [
             ("damaged object", &result.objects_damaged),
-            ("damaged, but deleted or overwritten", &result.kept_damaged),
+            ("damaged, but deleted or replaced", &result.kept_damaged),
             ("readable, but a copy is damaged", &result.copies_damaged),
             ("not verified", &result.objects_unverified),
         ];

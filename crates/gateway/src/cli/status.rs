@@ -1,8 +1,8 @@
 //! `plimsoll-gateway status`: the state of a store.
 
-use clap::Args;
-
 use std::time::Duration;
+
+use clap::Args;
 
 use super::Exit;
 use super::admin::client;
@@ -36,7 +36,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Prints the state: that of the running gateway, or what the files say if no gateway uses the directory.
+/// Prints the state of the running gateway. If no gateway uses the directory, prints the state in its files.
 ///
 /// # Errors
 /// Exit code 1 if the log is damaged, 3 if the directory cannot be read.

@@ -167,6 +167,18 @@ impl Config {
         })?;
         resolve(file).map_err(|problem| (None, problem))
     }
+
+    /// Returns a warning if objects that the rules should move stay in the catalog: only `[pack]` moves small bodies.
+    pub fn small_bodies_that_stay(&self) -> Option<String> {
+        let stay = self.inline > 0 && self.pack.is_none() && !self.moves.is_empty();
+        stay.then(|| {
+            let inline = self.inline;
+            format!(
+                "objects of at most {inline} bytes stay in the catalog, whatever the rules of moves say: use [pack] \
+                 to move them, or write.inline = \"0\""
+            )
+        })
+    }
 }
 
 /// Replaces a value of a document.
@@ -197,20 +209,6 @@ fn apply(document: &mut Value, change: &str) -> Result<(), String> {
             Ok(())
         }
         _ => Err(FORM.to_string()),
-    }
-}
-
-impl Config {
-    /// Returns a warning if objects that the rules should move stay in the catalog: only `[pack]` moves small bodies.
-    pub fn small_bodies_that_stay(&self) -> Option<String> {
-        let stay = self.inline > 0 && self.pack.is_none() && !self.moves.is_empty();
-        stay.then(|| {
-            let inline = self.inline;
-            format!(
-                "objects of at most {inline} bytes stay in the catalog, whatever the rules of moves say: use [pack] \
-                 to move them, or write.inline = \"0\""
-            )
-        })
     }
 }
 

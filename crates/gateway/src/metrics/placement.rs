@@ -161,6 +161,8 @@ impl PlacementMetrics {
         let most = |of: fn(&progress::Counts) -> u64| counts.iter().map(of).max().unwrap_or(0) as f64;
         let help = "Objects that the last verification or the current one has found damaged";
         gauge(encoder, "scrub_damaged_objects", help, most(|counts| counts.damaged))?;
+        let help = "Deleted and replaced objects that are kept, and whose bytes are damaged";
+        gauge(encoder, "scrub_damaged_kept_objects", help, most(|counts| counts.kept))?;
         let help = "Readable objects of which another copy is damaged or missing";
         gauge(encoder, "scrub_damaged_copies", help, most(|counts| counts.copies))?;
         let help = "Objects that could not be verified, because a tier did not answer";

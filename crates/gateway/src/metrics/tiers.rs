@@ -51,8 +51,9 @@ pub struct TierMetrics {
 }
 
 impl TierMetrics {
-    /// Returns the cost of the bytes that cross the internet between a tier and the gateway, which plans compute in the
-    /// same way: what is read from the tier leaves its provider, and what is written to it leaves that of the gateway.
+    /// Returns the cost of the bytes that cross the internet between a tier and the gateway, as plans compute it: the
+    /// provider of the tier bills the bytes read from it, and the provider of the gateway bills the bytes written to
+    /// it.
     fn egress_usd(&self, tariff: Option<&Tariff>, usage: &OriginUsage) -> Option<f64> {
         let (tariff, home) = (tariff?, self.tariffs.get(&self.home?)?);
         let leaves = |from: &Tariff, to: &Tariff, bytes: u64| {

@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::survey::Where;
-use crate::body::location::BlobHead;
-use crate::catalog::{Catalog, CatalogError, unless_in_doubt};
-use crate::object::placement::blob_of;
+use crate::catalog::{Catalog, CatalogError};
+use crate::object::placement::ReadPlace;
 use crate::object::retained::Retained;
-use crate::object::row::{Body, Properties};
 use crate::object::{Store, keys};
 use crate::pricing::Stock;
 
@@ -24,23 +22,10 @@ pub fn count_kept<C: Catalog>(store: &Store<C>) -> Result<BTreeMap<Where, Stock>
         && key.starts_with(keys::RETAINED)
     {
         let Some(Retained { head, .. }) = Retained::decode(&row.head) else { continue };
-        let pieces = match &head.body {
-            Body::Pieces => {
-                let properties = unless_in_doubt(store.catalog.properties(&key, &row).map(Some))?;
-                properties.and_then(|properties| Properties::decode(&properties)).unwrap_or_default().pieces
-            }
-            _ => Vec::new(),
-        };
-        let place = match blob_of(&head.body, &pieces) {
-            None => None,
-            Some(blob) => {
-                let row = unless_in_doubt(store.catalog.get(&keys::blob(&blob)))?;
-                let head = row.and_then(|row| BlobHead::decode(&row.head));
-                let Some(place) = head.and_then(|head| head.locations.first().map(|place| place.tier)) else {
-                    continue;
-                };
-                Some(place)
-            }
+        let place = match store.read_place(&key, &row, &head.body)? {
+            ReadPlace::Catalog => None,
+            ReadPlace::Tier(place) => Some(place.tier),
+            ReadPlace::Unknown => continue,
         };
         found.entry(place).or_default().add(1, head.size);
     }

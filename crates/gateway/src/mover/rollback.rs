@@ -8,6 +8,7 @@ use super::scan::{Stored, visit_blobs};
 use super::switch::unchanged;
 use crate::ambient::shared_now_ms;
 use crate::body::blob::text;
+use crate::body::error::BlobError;
 use crate::body::location::{Garbage, Location, Reason};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError};
@@ -23,6 +24,16 @@ pub struct Reversible {
     entry: Vec<u8>,
     /// Size in bytes.
     pub size: u64,
+}
+
+impl Reversible {
+    /// Returns true if the source exists. A catalog that was restored may list a source that a later state has deleted.
+    ///
+    /// # Errors
+    /// If the tier of the source fails.
+    pub async fn has_source<C: Catalog>(&self, store: &Store<C>) -> Result<bool, BlobError> {
+        store.blobs.exists(&self.source).await
+    }
 }
 
 /// Returns the moves of blobs that `selects` accepts, whose source is on the list of bytes to delete.
@@ -64,16 +75,17 @@ pub fn reversible<C: Catalog>(
     Ok(found)
 }
 
-/// Makes the source the first place of the blob again, and puts the destination on the list of bytes to delete. A
-/// catalog that was restored may list a source that a later state has deleted, so the tier is asked first.
+/// Makes the source the first place of the blob again, and puts the destination on the list of bytes to delete, if the
+/// source exists.
 ///
 /// # Errors
 /// If the catalog or the tier of the source fails.
 pub async fn roll_back<C: Catalog>(store: &Store<C>, one: Reversible) -> Result<Outcome, MoveError> {
+    let has_source = one.has_source(store).await?;
     let Reversible { planned, source, entry, .. } = one;
     let is_listed = keys::parse_garbage(&entry).is_some_and(|(_, location)| location == source);
     assert!(is_listed, "a rollback to {source} would cancel the deletion of other bytes");
-    if !store.blobs.exists(&source).await? {
+    if !has_source {
         return Ok(Outcome::SourceMissing);
     }
     let rolled_back = store.transact(256, move |t| {

@@ -22,11 +22,10 @@ use crate::body::location::Reason;
 use crate::catalog::embedded::head_only;
 use crate::catalog::memory::MemoryCatalog;
 use crate::catalog::{Catalog, Value};
-use crate::object::Bodies;
 use crate::object::Store;
 use crate::object::keys;
 use crate::object::keys::BlobName;
-use crate::object::placement::Placement;
+use crate::testing::bodies;
 use crate::tier::{Backend, Tier, Tiers};
 use std::ops::Bound;
 
@@ -48,16 +47,8 @@ impl World {
         };
         let cache = Cache::open(&CacheSettings::default()).unwrap();
         let blobs = Blobs::new(Tiers::new(BTreeMap::from([(0, tier(0)), (1, tier(1))])), cache);
-        let bodies = Bodies {
-            blobs,
-            write: Placement::one(0, 0),
-            class_names: BTreeMap::new(),
-            reads: None,
-            classes: BTreeMap::new(),
-            retain_ms: 0,
-        };
         let catalog = Arc::new(MemoryCatalog::default());
-        let store = Store::open(catalog, bodies, Memory::new(u64::MAX)).unwrap();
+        let store = Store::open(catalog, bodies(blobs, 0), Memory::new(u64::MAX)).unwrap();
         let blob = new_name();
         let source = Location::new(0, blob);
         let mut writer = store.blobs.create(std::slice::from_ref(&source)).unwrap();

@@ -10,7 +10,7 @@ use plimsoll_server::service::{ListPage, UploadInfo};
 use super::error::for_client;
 use super::row::{Body, Piece, Properties};
 use super::{Store, keys};
-use crate::body::location::{BlobHead, BlobName};
+use crate::body::location::{BlobHead, BlobName, Location};
 use crate::catalog::{Catalog, CatalogError, Row, unless_in_doubt};
 use crate::tier::Tiers;
 
@@ -89,8 +89,8 @@ impl<C: Catalog> Store<C> {
         }
     }
 
-    /// Returns the places of the parts of an upload. If the settings have no tier with its class any more, it ends
-    /// where other objects are written.
+    /// Returns the places of the parts of an upload. If the settings have no tier with the class of the upload any
+    /// more, these are the places of other objects.
     pub(super) fn placement_of_upload(&self, upload: &UploadInfo) -> Placement {
         self.placement(upload.object.storage_class.as_deref()).unwrap_or_else(|_| self.write.clone())
     }
@@ -101,11 +101,28 @@ impl<C: Catalog> Store<C> {
             return Ok(None);
         }
         let Some(blob) = blob_of(body, pieces) else { return Ok(None) };
-        // Without its row, the class is not known, and the read of the body has the error.
-        let row = unless_in_doubt(self.catalog.get(&keys::blob(&blob)))?;
+        let place = self.first_location(&blob)?;
+        Ok(place.and_then(|place| self.class_names.get(&place.tier).cloned()))
+    }
+
+    /// Returns the place from which a blob is read; `None` if its row is missing or damaged. Then a read has the error.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    pub(super) fn first_location(&self, blob: &BlobName) -> Result<Option<Location>, CatalogError> {
+        let row = unless_in_doubt(self.catalog.get(&keys::blob(blob)))?;
         let head = row.and_then(|row| BlobHead::decode(&row.head));
-        let tier = head.and_then(|head| head.locations.first().map(|place| place.tier));
-        Ok(tier.and_then(|tier| self.class_names.get(&tier).cloned()))
+        Ok(head.and_then(|head| head.locations.into_iter().next()))
+    }
+
+    /// Returns the place from which the first bytes of the body in a row are read.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    pub fn read_place(&self, catalog_key: &[u8], row: &Row, body: &Body) -> Result<ReadPlace, CatalogError> {
+        let Some(pieces) = self.pieces_of(catalog_key, row, body)? else { return Ok(ReadPlace::Unknown) };
+        let Some(blob) = blob_of(body, &pieces) else { return Ok(ReadPlace::Catalog) };
+        Ok(self.first_location(&blob)?.map_or(ReadPlace::Unknown, ReadPlace::Tier))
     }
 
     /// Adds the storage classes of the objects of a page.
@@ -113,10 +130,8 @@ impl<C: Catalog> Store<C> {
         let mut found = Vec::new();
         for (index, object) in page.objects.iter().enumerate() {
             let Some(body) = bodies.get(&(object.key.clone(), object.version.clone())) else { continue };
-            let pieces = match &body.body {
-                Body::Pieces => self.pieces_of(body).map_err(for_client)?.unwrap_or_default(),
-                _ => Vec::new(),
-            };
+            let pieces = self.pieces_of(&body.catalog_key, &body.row, &body.body).map_err(for_client)?;
+            let pieces = pieces.unwrap_or_default();
             found.extend(blob_of(&body.body, &pieces).map(|blob| (index, blob)));
         }
         let names: BTreeSet<BlobName> = found.iter().map(|(_, blob)| *blob).collect();
@@ -134,12 +149,30 @@ impl<C: Catalog> Store<C> {
         Ok(())
     }
 
-    /// Returns the pieces of a body; `None` if their record is damaged, which does not concern the rest of a page.
-    fn pieces_of(&self, body: &ListedBody) -> Result<Option<Vec<Piece>>, CatalogError> {
-        let properties = self.catalog.properties(&body.catalog_key, &body.row);
-        let properties = unless_in_doubt(properties.map(Some))?;
+    /// Returns the pieces of the body in a row, if it has several; `None` if their record is damaged.
+    fn pieces_of(
+        &self,
+        catalog_key: &[u8],
+        row: &Row,
+        body: &Body,
+    ) -> Result<Option<Vec<Piece>>, CatalogError> {
+        if !matches!(body, Body::Pieces) {
+            return Ok(Some(Vec::new()));
+        }
+        let properties = unless_in_doubt(self.catalog.properties(catalog_key, row).map(Some))?;
         Ok(properties.and_then(|properties| Properties::decode(&properties)).map(|found| found.pieces))
     }
+}
+
+/// Place from which the first bytes of a body are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReadPlace {
+    /// The catalog has the body.
+    Catalog,
+    /// Place in a tier.
+    Tier(Location),
+    /// A row that names the place is missing or damaged.
+    Unknown,
 }
 
 /// Body of an object in a listing.

@@ -174,8 +174,7 @@ impl<C: Catalog> Store<C> {
     /// Returns the name of the tier from which an object is read, or `catalog`; `None` if it is unknown.
     pub(super) fn place_of(&self, object: &Object) -> Option<String> {
         let Some(blob) = blob_of(&object.body, &object.pieces) else { return Some("catalog".into()) };
-        let (head, _) = find_blob(&*self.catalog, &blob).ok()?;
-        head.locations.first().map(|place| self.tier_name(place.tier))
+        self.first_location(&blob).ok()?.map(|place| self.tier_name(place.tier))
     }
 
     /// Finds the row of the current version of an object, or of a given one: its key, the row and its head.

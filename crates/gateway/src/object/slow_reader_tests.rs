@@ -20,13 +20,12 @@ use plimsoll_server::error::ErrorCode;
 use plimsoll_server::reserve::Memory;
 use plimsoll_server::service::{NewBucket, ObjectService};
 
-use super::{Bodies, Store};
+use super::Store;
 use crate::body::blob::Blobs;
 use crate::body::cache::{Cache, CacheSettings};
 use crate::body::read_memory::{ReadMemory, SMALL};
 use crate::catalog::memory::MemoryCatalog;
-use crate::object::placement::Placement;
-use crate::testing::{BUCKET, TempDir, get, put};
+use crate::testing::{BUCKET, TempDir, bodies, get, put};
 use crate::tier::{Backend, Tier, Tiers};
 
 /// Opens a store with one tier. Bodies above `inline` bytes become blobs in it.
@@ -34,15 +33,7 @@ async fn open(backend: Backend, inline: u64, memory: ReadMemory) -> Store<Memory
     let cache = Cache::open(&CacheSettings::default()).unwrap();
     let tiers = Tiers::new(BTreeMap::from([(0, Tier::new("0", backend))]));
     let blobs = Blobs::new(tiers, cache).with_memory(memory);
-    let bodies = Bodies {
-        blobs,
-        write: Placement::one(0, inline),
-        class_names: BTreeMap::new(),
-        reads: None,
-        classes: BTreeMap::new(),
-        retain_ms: 0,
-    };
-    let store = Store::open(Arc::default(), bodies, Memory::new(u64::MAX)).unwrap();
+    let store = Store::open(Arc::default(), bodies(blobs, inline), Memory::new(u64::MAX)).unwrap();
     let new = NewBucket { region: "r", owner: "o", acl: CannedAcl::Private };
     store.create_bucket(BUCKET, new).await.unwrap();
     store

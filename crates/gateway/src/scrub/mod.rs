@@ -15,7 +15,7 @@ use self::pace::Pace;
 pub use self::rule::ScrubRule;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::{Catalog, CatalogError};
-use crate::object::{Store, keys};
+use crate::object::Store;
 
 /// Result of a verification.
 #[derive(Debug, Default, serde::Serialize)]
@@ -28,7 +28,7 @@ pub struct Scrub {
     pub damage: Vec<String>,
     /// Objects whose bytes are damaged.
     pub objects_damaged: Vec<FaultyObject>,
-    /// Deleted and overwritten objects that are kept, and whose bytes are damaged: `undelete` cannot return them.
+    /// Deleted and replaced objects that are kept, and whose bytes are damaged: `undelete` cannot return them.
     pub kept_damaged: Vec<FaultyObject>,
     /// Objects that are readable, and of which another copy is damaged or missing.
     pub copies_damaged: Vec<FaultyObject>,
@@ -52,15 +52,14 @@ pub struct FaultyObject {
 impl Scrub {
     /// Adds the result of one object.
     fn add(&mut self, verified: objects::Verified) {
-        let objects::Verified { catalog_key, bytes, problem } = verified;
-        let is_kept = catalog_key.starts_with(keys::RETAINED);
+        let objects::Verified { bytes, problem, .. } = verified;
         match problem {
             None => {
                 self.objects += 1;
                 self.bytes += bytes;
             }
-            Some((object, Problem::Damaged(_))) if is_kept => self.kept_damaged.push(object),
             Some((object, Problem::Damaged(_))) => self.objects_damaged.push(object),
+            Some((object, Problem::Kept(_))) => self.kept_damaged.push(object),
             Some((object, Problem::Copy(_))) => self.copies_damaged.push(object),
             Some((object, Problem::Unverified(_) | Problem::Catalog(_))) => {
                 self.objects_unverified.push(object)
@@ -69,8 +68,8 @@ impl Scrub {
     }
 }
 
-/// Verifies the log, the index and the blobs, until `goes_on` returns false. If `is_served`, requests may change the
-/// store meanwhile.
+/// Verifies the log, the index and the blobs, until `goes_on` returns false. With `is_served`, requests may change the
+/// store during the verification.
 pub async fn scrub(
     store: &Store<AnyCatalog>,
     is_served: bool,

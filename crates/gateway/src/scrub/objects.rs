@@ -22,6 +22,8 @@ use crate::object::{Document, Store, keys};
 pub enum Problem {
     /// No place has its bytes.
     Damaged(String),
+    /// No place has its bytes, and it is kept after it was deleted or replaced.
+    Kept(String),
     /// It is readable, but a copy of it is damaged or missing.
     Copy(String),
     /// It could not be verified, because a tier does not answer.
@@ -137,6 +139,11 @@ impl ObjectScrub {
             self.after = before;
             return Err(error);
         }
+        if let Some(Problem::Damaged(text)) = &problem
+            && catalog_key.starts_with(keys::RETAINED)
+        {
+            problem = Some(Problem::Kept(text.clone()));
+        }
         if let Some(Body::Slice(slice)) = head.as_ref().map(|head| &head.body)
             && catalog_key.starts_with(keys::OBJECTS)
             && let Some((objects, _)) = self.pack_files.get_mut(&slice.pack_file)
@@ -159,9 +166,10 @@ impl ObjectScrub {
         let bucket = self.names.get(&number).cloned().unwrap_or_else(|| format!("number {number}"));
         let version = head.map_or(String::new(), Head::version);
         let problem = match problem {
-            Problem::Damaged(problem) | Problem::Copy(problem) | Problem::Unverified(problem) => {
-                problem.clone()
-            }
+            Problem::Damaged(problem)
+            | Problem::Kept(problem)
+            | Problem::Copy(problem)
+            | Problem::Unverified(problem) => problem.clone(),
             Problem::Catalog(error) => error.to_string(),
         };
         FaultyObject { bucket, key, version, problem }

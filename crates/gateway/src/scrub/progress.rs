@@ -45,6 +45,9 @@ pub struct Counts {
     pub bytes: u64,
     /// Objects whose bytes are damaged.
     pub damaged: u64,
+    /// Deleted and replaced objects that are kept, and whose bytes are damaged.
+    #[serde(default)]
+    pub kept: u64,
     /// Objects that are readable, and of which another copy is damaged or missing.
     #[serde(default)]
     pub copies: u64,

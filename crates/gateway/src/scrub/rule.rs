@@ -5,7 +5,7 @@ use super::progress::Progress;
 /// Rule of the verification in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScrubRule {
-    /// Time from the start of one verification to that of the next, in milliseconds.
+    /// Time between the starts of two verifications, in milliseconds.
     pub every_ms: u64,
     /// Maximum rate in bytes per second.
     pub bytes_per_s: u64,

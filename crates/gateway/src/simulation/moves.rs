@@ -20,7 +20,6 @@ use super::history::History;
 use super::process::{SimulatedStore, background, read, work_once};
 use super::restores::Backup;
 use super::{Random, time};
-use crate::object::placement::Placement;
 use plimsoll_server::error::ErrorCode;
 
 use crate::background::{deletion, execute};
@@ -35,7 +34,7 @@ use crate::mover::rules::{Packing, Rule, Rules};
 use crate::mover::{Outcome, give_up_unfinished, reversible, roll_back};
 use crate::object::live::Live;
 use crate::object::{Bodies, Store, keys};
-use crate::testing::{BUCKET, delete, put};
+use crate::testing::{BUCKET, bodies, delete, put};
 use crate::tier::{Backend, Tier, Tiers};
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
@@ -155,15 +154,7 @@ impl World {
         };
         let cache = Cache::open(&CacheSettings { memory: 0, disk: None }).unwrap();
         let blobs = Blobs::new(Tiers::new(self.tiers.iter().map(tier).collect()), cache);
-        let (classes, retain_ms) = (Default::default(), self.retain_ms);
-        let bodies = Bodies {
-            blobs,
-            write: Placement::one(0, 64),
-            class_names: Default::default(),
-            reads: None,
-            classes,
-            retain_ms,
-        };
+        let bodies = Bodies { retain_ms: self.retain_ms, ..bodies(blobs, 64) };
         let catalog = Arc::new(SimulatedCatalog::new(&self.catalog, &self.shared, user));
         Arc::new(Store::open(catalog, bodies, Memory::new(u64::MAX)).unwrap())
     }

@@ -62,7 +62,7 @@ impl Drop for Replaced {
     }
 }
 
-/// Returns the simulated time in Unix milliseconds, which is that of the catalog's clock.
+/// Returns the time of the simulated catalog's clock in Unix milliseconds.
 pub fn now_ms() -> u64 {
     NOW_MS.get().unwrap_or(0)
 }

@@ -67,6 +67,14 @@ pub struct World {
 /// Name of the bucket of a [`World`].
 pub const BUCKET: &str = "bucket";
 
+/// Returns settings of bodies that are written to the first tier, if they have more than `inline` bytes. Garbage is not
+/// kept.
+pub fn bodies(blobs: Blobs, inline: u64) -> Bodies {
+    let write = Placement::one(0, inline);
+    let (class_names, classes) = Default::default();
+    Bodies { blobs, write, class_names, reads: None, classes, retain_ms: 0 }
+}
+
 /// Opens a store whose catalog is in a directory, with one tier that counts as a directory, too. Bodies above `inline`
 /// bytes become blobs in the tier.
 pub fn open_directory(
@@ -91,14 +99,7 @@ pub fn open_retaining(
     let tier = Tier::new("0", Backend { directory: Some(root.join("blobs")), ..backend });
     let cache = Cache::open(&CacheSettings::default()).unwrap();
     let blobs = Blobs::new(Tiers::new(BTreeMap::from([(0, tier)])), cache);
-    let bodies = Bodies {
-        blobs,
-        write: Placement::one(0, inline),
-        class_names: BTreeMap::new(),
-        reads: None,
-        classes: BTreeMap::new(),
-        retain_ms,
-    };
+    let bodies = Bodies { retain_ms, ..bodies(blobs, inline) };
     Store::open(Arc::new(AnyCatalog::Embedded(catalog)), bodies, Memory::new(u64::MAX)).unwrap()
 }
 
@@ -221,14 +222,8 @@ impl World {
         let blobs = Blobs::new(Tiers::new((0..).zip(&tiers).map(tier).collect()), cache);
         let class = |tier: u16| (format!("CLASS{tier}"), tier);
         let classes = (0..u16::try_from(tiers.len()).unwrap()).map(class).collect();
-        let bodies = Bodies {
-            blobs,
-            write: Placement::one(0, inline),
-            class_names: BTreeMap::new(),
-            reads: Some(Arc::default()),
-            classes,
-            retain_ms,
-        };
+        let reads = Some(Arc::default());
+        let bodies = Bodies { reads, classes, retain_ms, ..bodies(blobs, inline) };
         World { store: Store::open(catalog, bodies, Memory::new(u64::MAX)).unwrap(), tiers }
     }
 

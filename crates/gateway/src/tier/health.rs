@@ -63,7 +63,7 @@ impl Health {
         self.has_failed() && now_ns() - self.failed_ns.load(Ordering::Relaxed) < 60 * SECOND
     }
 
-    /// Returns true if the last reads have failed.
+    /// Returns true if the last requests have failed.
     pub fn has_failed(&self) -> bool {
         self.failures.load(Ordering::Relaxed) >= FAILURES
     }

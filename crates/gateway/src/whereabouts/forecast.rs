@@ -7,14 +7,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{Found, age_ms, at};
-use crate::body::location::BlobHead;
 use crate::catalog::{Catalog, CatalogError};
 use crate::mover::rules::{Rule, Rules};
 use crate::mover::scan::Visited;
 use crate::mover::transition::bucket_rules;
-use crate::object::placement::blob_of;
-use crate::object::row::{Body, Properties};
-use crate::object::{Bucket, Store, keys};
+use crate::object::placement::ReadPlace;
+use crate::object::row::Body;
+use crate::object::{Bucket, Store};
 
 /// Next action of the rules for an object, if its reads and tags stay as they are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -82,20 +81,9 @@ pub fn next<C: Catalog>(
     let now_ms = age_ms(head);
     let written_ms = u64::try_from(head.modified_ms).unwrap_or(0);
     let time = |age_ms: u64| at(written_ms + age_ms).unwrap_or_default();
-    let pieces = match head.body {
-        Body::Pieces => {
-            let properties = store.catalog.properties(catalog_key, row)?;
-            Properties::decode(&properties).unwrap_or_default().pieces
-        }
-        _ => Vec::new(),
-    };
-    let blob = blob_of(&head.body, &pieces);
-    let place = match blob {
-        None => None,
-        Some(blob) => {
-            let row = store.catalog.get(&keys::blob(&blob))?;
-            row.and_then(|row| BlobHead::decode(&row.head)).and_then(|head| head.locations.into_iter().next())
-        }
+    let place = match store.read_place(catalog_key, row, &head.body)? {
+        ReadPlace::Tier(place) => Some(place),
+        ReadPlace::Catalog | ReadPlace::Unknown => None,
     };
     let all: Vec<Rule> = rules.moves.iter().cloned().chain(bucket_rules(store, rules.day_ms)?).collect();
     let is_here = |rule: &Rule| place.as_ref().is_some_and(|place| place.tier == rule.from);

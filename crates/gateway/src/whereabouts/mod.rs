@@ -12,11 +12,11 @@ pub use self::forecast::Next;
 use crate::ambient::now_ms;
 use crate::body::blob::text;
 use crate::body::location::{BlobHead, BlobName, Garbage, Location, State};
-use crate::catalog::{Catalog, CatalogError, Row, intact, unless_in_doubt};
+use crate::catalog::{Catalog, CatalogError, Row, intact};
 use crate::mover::rules::Rules;
 use crate::object::error::for_client;
 use crate::object::live::Live;
-use crate::object::placement::blob_of;
+use crate::object::placement::ReadPlace;
 use crate::object::row::{Body, Head, Piece, Properties};
 use crate::object::version::{hidden, no_key, no_version};
 use crate::object::{Bucket, Store, keys};
@@ -205,34 +205,16 @@ pub fn list<C: Catalog>(
         for (catalog_key, row) in page {
             let Some((key, true)) = keys::parse_object(&catalog_key) else { continue };
             let Some(head) = Head::decode(&row.head).filter(|head| !head.marker) else { continue };
-            if place_of(store, &catalog_key, &row, &head)? == Some(tier) && !visit(&key, head.size) {
+            let is_here = match store.read_place(&catalog_key, &row, &head.body)? {
+                ReadPlace::Catalog => tier.is_none(),
+                ReadPlace::Tier(place) => tier == Some(place.tier),
+                ReadPlace::Unknown => false,
+            };
+            if is_here && !visit(&key, head.size) {
                 return Ok(());
             }
         }
     }
-}
-
-/// Returns the tier from which an object is read, or `Some(None)` for the catalog; `None` if its rows are damaged.
-fn place_of<C: Catalog>(
-    store: &Store<C>,
-    catalog_key: &[u8],
-    row: &Row,
-    head: &Head,
-) -> Result<Option<Option<u16>>, CatalogError> {
-    let pieces = match &head.body {
-        Body::Pieces => {
-            let properties = unless_in_doubt(store.catalog.properties(catalog_key, row).map(Some))?;
-            match properties.and_then(|properties| Properties::decode(&properties)) {
-                Some(properties) => properties.pieces,
-                None => return Ok(None),
-            }
-        }
-        _ => Vec::new(),
-    };
-    let Some(blob) = blob_of(&head.body, &pieces) else { return Ok(Some(None)) };
-    let row = unless_in_doubt(store.catalog.get(&keys::blob(&blob)))?;
-    let head = row.and_then(|row| BlobHead::decode(&row.head));
-    Ok(head.and_then(|head| head.locations.first().map(|first| Some(first.tier))))
 }
 
 fn at(ms: u64) -> Option<Timestamp> {
