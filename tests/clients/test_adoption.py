@@ -76,6 +76,76 @@ secret_key_env = "TIER_SECRET"
         assert code == 1 and result["conflicts"] == ["photos/01.jpg"] and "1 objects were not written: " in error
 
 
+def upload(s3, bucket, key, sizes, **more):
+    """Uploads an object in parts of these sizes."""
+    upload = s3.create_multipart_upload(Bucket=bucket, Key=key, ChecksumAlgorithm="SHA256", **more)["UploadId"]
+    parts = []
+    for number, size in enumerate(sizes, 1):
+        part = s3.upload_part(Bucket=bucket, Key=key, UploadId=upload, PartNumber=number, Body=os.urandom(size),
+                              ChecksumAlgorithm="SHA256")
+        parts.append({"PartNumber": number, "ETag": part["ETag"], "ChecksumSHA256": part["ChecksumSHA256"]})
+    s3.complete_multipart_upload(Bucket=bucket, Key=key, UploadId=upload, MultipartUpload={"Parts": parts})
+
+
+def described(s3, bucket, key, parts=0):
+    """What clients see of an object besides its bytes."""
+    head = s3.head_object(Bucket=bucket, Key=key)
+    tags = s3.get_object_tagging(Bucket=bucket, Key=key)["TagSet"]
+    sizes = [s3.head_object(Bucket=bucket, Key=key, PartNumber=n + 1)["ContentLength"] for n in range(parts)]
+    expires = head["ResponseMetadata"]["HTTPHeaders"].get("expires")
+    return head["ETag"], head["ContentType"], head["Metadata"], expires, tags, sizes
+
+
+def test_tags_checksums_and_parts_are_adopted_and_released(tmp_path, monkeypatch):
+    """Found by a user: adopted objects had no tags and one part, and released ones another entity tag."""
+    monkeypatch.setenv("TIER_ACCESS", ACCESS)
+    monkeypatch.setenv("TIER_SECRET", SECRET)
+    mib = 1 << 20
+    uploads = {"equal": [5 * mib, 5 * mib, 3], "unequal": [5 * mib, 7 * mib, 6 * mib, 9], "one": [4000]}
+    with Server("--data", str(tmp_path / "backend"), command=(GATEWAY, "run")) as backend:
+        plain = client(backend)
+        for bucket in ("existing", "released"):
+            plain.create_bucket(Bucket=bucket)
+        for key, sizes in uploads.items():
+            upload(plain, "existing", key, sizes, Tagging="team=a%20b&kind=", Metadata={"n": key})
+        plain.put_object(Bucket="existing", Key="small", Body=b"s" * 9000, Tagging="only=1", ContentType="text/x",
+                         Expires="Thu, 01 Jan 2099 00:00:00 GMT", ChecksumAlgorithm="CRC32C")
+        keys = {**{key: len(sizes) for key, sizes in uploads.items()}, "small": 0}
+        before = {key: described(plain, "existing", key, parts) for key, parts in keys.items()}
+        assert before["unequal"][5] == uploads["unequal"] and len(before["equal"][4]) == 2
+        settings(tmp_path, moves=rule(when="size > 0").replace('from = "hot"', 'from = "existing"'), write='"hot"')
+        path = tmp_path / "gateway.toml"
+        tiers = "".join(f"""[tier.{name}]
+url = "s3://{name}?endpoint={backend.url}"
+access_key_env = "TIER_ACCESS"
+secret_key_env = "TIER_SECRET"
+offer = "none"
+""" for name in ("existing", "released"))
+        path.write_text(path.read_text().replace("[write]", f"{tiers}[write]"))
+        code, result, error = command("adopt", str(path), "--tier", "existing", "--bucket", "adopted", "--owner", ACCESS)
+        assert (code, result["objects"]) == (0, 4), (error, result["skipped"])
+        checksums = {key: plain.head_object(Bucket="existing", Key=key, ChecksumMode="ENABLED") for key in keys}
+        with run(str(path)) as server:
+            s3 = client(server)
+            for key, parts in keys.items():
+                assert described(s3, "adopted", key, parts) == before[key]
+                head = s3.head_object(Bucket="adopted", Key=key, ChecksumMode="ENABLED")
+                for name in ("ChecksumSHA256", "ChecksumCRC32C", "ChecksumType"):
+                    assert head.get(name) == checksums[key].get(name)
+            wait(lambda: moves_planned(str(path)) == 0, "all objects move")
+            assert described(s3, "adopted", "unequal", 4) == before["unequal"]
+        code, result, error = command("release", str(path), "--bucket", "adopted", "--tier", "released")
+        assert (code, result["written"]) == (0, 4), error
+        for key, parts in keys.items():
+            expected = list(before[key])
+            expected[3] = None  # The client of the backends does not write this header.
+            assert list(described(plain, "released", key, parts)) == expected
+        code, result, error = command("release", str(path), "--bucket", "adopted", "--tier", "existing", "--without-tags",
+                                      "--overwrite")
+        assert (code, result["written"] + result["in_place"]) == (0, 4), error
+        assert described(plain, "existing", "equal", 3)[5] == uploads["equal"]
+
+
 # Keys whose characters clients encode in requests.
 KEYS = ["k/ü.txt", "k/t~t", "k/q#x?y", "k/p%41", "k/日本", "k/a*b|c^`{d}<e>", "k/quote\"\\", "k/plus+and space", "ü/~"]
 

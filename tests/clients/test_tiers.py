@@ -280,14 +280,16 @@ def test_small_bodies_are_packed_without_a_visible_change(tmp_path):
     done = subprocess.run([GATEWAY, "scrub", path, "--json"], capture_output=True, text=True)
     assert done.returncode == 0 and not json.loads(done.stdout)["damage"], done.stdout + done.stderr
     # One damaged byte in a segment is attributed to its object.
-    segment = max(files(tmp_path, "hot"), key=os.path.getsize)
-    with open(segment, "r+b") as f:
-        f.seek(500_000)
+    done = subprocess.run([GATEWAY, "where", path, "--object", "tiers/dir/k0701", "--json"], capture_output=True, text=True)
+    piece = json.loads(done.stdout)["pieces"][0]
+    with open(tmp_path / "hot" / piece["copies"][0]["object"], "r+b") as f:
+        f.seek(piece["slice"]["offset"])
         byte = f.read(1)[0]
-        f.seek(500_000)
+        f.seek(piece["slice"]["offset"])
         f.write(bytes([byte ^ 1]))
     done = subprocess.run([GATEWAY, "scrub", path, "--json"], capture_output=True, text=True)
-    assert done.returncode == 1 and len(json.loads(done.stdout)["objects_damaged"]) <= 1, done.stdout
+    assert done.returncode == 1 and "dir/k0701" in str(json.loads(done.stdout)["objects_damaged"]), done.stdout
+    assert len(json.loads(done.stdout)["objects_damaged"]) == 1, done.stdout
 
 
 def test_kills_while_bodies_are_packed_lose_nothing_and_leave_no_orphans(tmp_path):

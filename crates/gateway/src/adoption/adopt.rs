@@ -1,5 +1,6 @@
 //! Adopts the objects of a tier: each becomes an object of the gateway whose body stays where it is.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,9 +15,10 @@ use crate::body::blob::new_name;
 use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, Location, ObjectName, parse_own};
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
-use crate::object::row::{Body, Head, Properties};
+use crate::object::row::{Body, Head, Properties, checksum_bytes};
 use crate::object::{Bucket, Store, keys};
 use crate::owner::{buckets, record};
+use crate::tier::details::Details;
 use crate::tier::odd_keys::odd_key;
 use crate::tier::{Tier, check};
 
@@ -24,6 +26,8 @@ use crate::tier::{Tier, check};
 const IN_FLIGHT: usize = 64;
 /// Number of objects in a transaction.
 const BATCH: usize = 256;
+/// Reason why an object with an odd key is not adopted.
+const ODD: &str = "the gateway cannot address this key in the tier; rename the object";
 
 /// Objects to adopt.
 #[derive(Debug, Clone)]
@@ -43,21 +47,27 @@ pub struct Adopted {
     pub bytes: u64,
     /// Number of objects that were adopted before, into this or another bucket, or whose keys exist in the bucket.
     pub existing: u64,
-    /// Keys of objects that the backend's client cannot address, such as `a//b`; `a` stands for `a/`.
-    pub skipped: Vec<String>,
+    /// Keys of objects that were not adopted, with the reason; of those that the backend's client cannot address, such
+    /// as `a//b`, the key `a` stands for `a/`.
+    pub skipped: BTreeMap<String, String>,
+}
+
+/// Returns what the backend knows about an object that was uploaded in this many parts.
+async fn details(tier: &Tier, meta: &ObjectMeta, parts: u32) -> object_store::Result<Details> {
+    if let Some(bucket) = &tier.details {
+        return bucket.details(meta.location.as_ref(), meta.size, parts).await;
+    }
+    let options = GetOptions { head: true, ..GetOptions::default() };
+    let attributes = tier.store.get_opts(&meta.location, options).await?.attributes;
+    Ok(Details { headers: headers(&attributes), ..Details::default() })
 }
 
 /// Returns the row of an object in the backend.
-async fn row(
-    store: &dyn ObjectStore,
-    meta: &ObjectMeta,
-    name: keys::BlobName,
-) -> Result<Value, AdoptionError> {
-    let options = GetOptions { head: true, ..GetOptions::default() };
-    let attributes = store.get_opts(&meta.location, options).await?.attributes;
+async fn row(tier: &Tier, meta: &ObjectMeta, name: keys::BlobName) -> Result<Value, AdoptionError> {
     let etag = meta.e_tag.as_deref().unwrap_or_default();
     // A tag of another form is only compared, so a hash of it serves as well.
     let (md5, parts) = parse_etag(etag).unwrap_or_else(|| (md5(etag.as_bytes()), 0));
+    let details = details(tier, meta, parts).await?;
     let head = Head {
         marker: false,
         null: true,
@@ -68,9 +78,10 @@ async fn row(
         modified_ms: meta.last_modified.timestamp_millis(),
         md5,
         parts,
-        checksum: None,
+        checksum: details.checksum.as_ref().map(checksum_bytes),
     };
-    let properties = Properties { headers: headers(&attributes), ..Properties::default() };
+    let Details { headers, tags, parts, .. } = details;
+    let properties = Properties { headers, tags, parts, ..Properties::default() };
     Ok(Value { head: head.encode(), properties: properties.encode(), body: Bytes::new() })
 }
 
@@ -120,6 +131,11 @@ fn wanted<'a>(
     })
 }
 
+/// Returns true if an error concerns one key only.
+async fn is_of_key(tier: &Tier, error: &object_store::Error) -> bool {
+    matches!(error, object_store::Error::NotFound { .. }) || check::problem(tier).await.is_none()
+}
+
 fn find_tier<C: Catalog>(store: &Store<C>, tier: u16) -> Result<&Tier, AdoptionError> {
     store.blobs.tiers().get(tier).ok_or_else(|| BlobError::NoTier(tier).into())
 }
@@ -138,7 +154,7 @@ pub async fn count<C: Catalog>(
     let mut wanted = std::pin::pin!(wanted(&*tier.store, &adoption.prefix));
     while let Some(meta) = wanted.next().await {
         if let Some(key) = meta.as_ref().err().and_then(odd_key) {
-            adopted.skipped.push(key.to_string());
+            adopted.skipped.insert(key.to_string(), ODD.into());
             continue;
         }
         let meta = meta?;
@@ -169,18 +185,19 @@ pub async fn adopt<C: Catalog>(
     let described = wanted(&*tier.store, &adoption.prefix).map(|meta| {
         async move {
             if let Some(key) = meta.as_ref().err().and_then(odd_key) {
-                return Ok(Err(key.to_string()));
+                return Ok(Err((key.to_string(), ODD.to_string())));
             }
             let (meta, blob) = (meta?, new_name());
             let key = meta.location.as_ref().to_string();
             let location = Location { tier: adoption.tier, name: ObjectName::Adopted(key.as_str().into()) };
-            let value = match row(&*tier.store, &meta, blob).await {
-                Err(AdoptionError::Store(object_store::Error::NotFound { .. })) => return Ok(Err(key)),
+            let value = match row(tier, &meta, blob).await {
                 // An error of one key does not concern the others if the tier works.
-                Err(AdoptionError::Store(_)) if check::problem(tier).await.is_none() => return Ok(Err(key)),
+                Err(AdoptionError::Store(error)) if is_of_key(tier, &error).await => {
+                    return Ok(Err((key, error.to_string())));
+                }
                 value => value?,
             };
-            Ok::<Result<Found, String>, AdoptionError>(Ok(Found {
+            Ok::<Result<Found, (String, String)>, AdoptionError>(Ok(Found {
                 key,
                 blob,
                 location,
@@ -195,7 +212,7 @@ pub async fn adopt<C: Catalog>(
         for one in batch {
             match one? {
                 Ok(one) => found.push(one),
-                Err(key) => adopted.skipped.push(key),
+                Err((key, reason)) => drop(adopted.skipped.insert(key, reason)),
             }
         }
         let all = found.len();

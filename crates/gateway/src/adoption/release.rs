@@ -6,22 +6,28 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::{ObjectStore, ObjectStoreExt, TagSet};
+use tokio::sync::Semaphore;
 
 use super::{AdoptionError, attributes, owners};
 use crate::background::deletion::forget;
+use crate::body::blob::{Appearance, BlobWriter};
 use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, BlobName, Location, ObjectName, State};
 use crate::catalog::{Catalog, CatalogError, Row};
 use crate::object::body::BodySource;
 use crate::object::row::{Body, Head, Properties};
 use crate::object::{Bucket, Store, keys};
-use crate::tier::check;
+use crate::tier::{Tier, check};
 
 /// Number of objects that are written at the same time.
 const IN_FLIGHT: usize = 8;
 /// Number of rows that are read at a time.
 const PAGE: usize = 1000;
+/// Number of bytes in a MiB.
+const MIB: u64 = 1 << 20;
+/// Memory in MiB of the parts that are being written.
+const MEMORY_MIB: u32 = 1024;
 
 /// Objects to release.
 #[derive(Debug, Clone)]
@@ -34,6 +40,8 @@ pub struct Release {
     pub overwrite: bool,
     /// True to count the objects only.
     pub dry_run: bool,
+    /// True to leave the tags out, for a store without tags.
+    pub without_tags: bool,
 }
 
 /// Result of a release.
@@ -156,15 +164,77 @@ async fn has_bytes<C: Catalog>(
     Ok(left.is_empty() && found.try_next().await?.is_none())
 }
 
+/// A release in progress.
+struct Work<'a> {
+    release: &'a Release,
+    tier: &'a Tier,
+    known: Known,
+    /// Memory of parts, in MiB.
+    memory: Semaphore,
+}
+
+/// Returns the sizes of the parts in which an object was uploaded, so that its entity tag stays the same. Empty if it
+/// was not, or if two of them need too much memory.
+fn part_sizes(properties: &Properties) -> Vec<usize> {
+    let sizes: Vec<u64> = properties.parts.iter().map(|part| part.size).collect();
+    let is_large = sizes.iter().any(|size| *size == 0 || 2 * size > u64::from(MEMORY_MIB) * MIB);
+    let sizes = sizes.into_iter().map(|size| size as usize);
+    if is_large { Vec::new() } else { sizes.collect() }
+}
+
+impl Work<'_> {
+    /// Returns the properties of the backend's object. Files have none.
+    fn appearance(&self, properties: &Properties) -> Appearance {
+        if self.tier.directory.is_some() {
+            return Appearance::default();
+        }
+        let mut tags = TagSet::default();
+        if !self.release.without_tags {
+            properties.tags.0.iter().for_each(|(key, value)| tags.push(key, value));
+        }
+        Appearance { attributes: attributes(&properties.headers), tags, parts: part_sizes(properties) }
+    }
+}
+
+/// Writes a body, and reads it back. Returns its size in bytes.
+async fn write_object<C: Catalog>(
+    store: &Store<C>,
+    work: &Work<'_>,
+    place: Location,
+    properties: &Properties,
+    mut body: BodySource<C>,
+) -> Result<u64, AdoptionError> {
+    let appearance = work.appearance(properties);
+    let largest = appearance.parts.iter().max().map_or(0, |part| 2 * *part as u64).div_ceil(MIB);
+    let _memory = work.memory.acquire_many(MEMORY_MIB.min(largest as u32)).await;
+    let places = [place];
+    let mut writer = store.blobs.create_with(&places, &appearance)?;
+    if let Err(error) = copy(&mut body, &mut writer).await {
+        writer.abort().await;
+        return Err(error);
+    }
+    let (size, crcs) = writer.finish(None).await?;
+    let mut reader = store.blobs.open(&places[0], size, crcs.into(), 0..size).await?;
+    while reader.next().await?.is_some() {}
+    Ok(size)
+}
+
+async fn copy<C: Catalog>(body: &mut BodySource<C>, writer: &mut BlobWriter) -> Result<(), AdoptionError> {
+    while let Some(bytes) = body.next().await? {
+        writer.write(bytes).await?;
+    }
+    Ok(())
+}
+
 /// Releases an object.
 async fn release_one<C: Catalog>(
     store: &Store<C>,
-    release: &Release,
-    backend: &dyn ObjectStore,
-    known: &Known,
+    work: &Work<'_>,
     catalog_key: Vec<u8>,
     row: Row,
 ) -> Result<Option<Outcome>, AdoptionError> {
+    let Work { release, known, .. } = work;
+    let backend = &*work.tier.store;
     let parsed = keys::parse_object(&catalog_key).zip(Head::decode(&row.head));
     let Some(((key, _), head)) = parsed else { return Ok(None) };
     let place = Location { tier: release.tier, name: ObjectName::Adopted(key.as_str().into()) };
@@ -202,19 +272,7 @@ async fn release_one<C: Catalog>(
     if let Some(blob) = leftover {
         forget_leftover(store, &place, blob, known.doomed.get(&place).cloned().unwrap_or_default()).await?;
     }
-    let mut body = stream();
-    let places = [place];
-    let is_directory = store.blobs.tiers().get(release.tier).is_some_and(|tier| tier.directory.is_some());
-    // Files have no headers.
-    let headers = if is_directory { &[][..] } else { &properties.headers };
-    let mut writer = store.blobs.create_with(&places, &attributes(headers))?;
-    while let Some(bytes) = body.next().await? {
-        writer.write(bytes).await?;
-    }
-    let (size, crcs) = writer.finish(None).await?;
-    let crcs: Arc<[u32]> = crcs.into();
-    let mut reader = store.blobs.open(&places[0], size, crcs, 0..size).await?;
-    while reader.next().await?.is_some() {}
+    let size = write_object(store, work, place, &properties, stream()).await?;
     Ok(Some(Outcome::Written(size)))
 }
 
@@ -230,6 +288,7 @@ pub async fn release<C: Catalog>(
 ) -> Result<Released, AdoptionError> {
     let tier = store.blobs.tiers().get(release.tier).ok_or(BlobError::NoTier(release.tier))?;
     let known = Known { owners: owners(store, release.tier)?, doomed: doomed(store)? };
+    let work = Work { release, tier, known, memory: Semaphore::new(MEMORY_MIB as usize) };
     let mut released = Released::default();
     let prefix = keys::objects(bucket.number, &release.prefix);
     let mut from = Bound::Included(prefix.clone());
@@ -254,11 +313,11 @@ pub async fn release<C: Catalog>(
         let total = page.len();
         page.retain(is_current);
         released.versions += (total - page.len()) as u64;
-        let work = page.into_iter().map(|(key, row)| {
+        let work = &work;
+        let objects = page.into_iter().map(|(key, row)| {
             let name = keys::parse_object(&key).map_or_else(String::new, |(name, _)| name);
-            let known = &known;
             async move {
-                match release_one(store, release, &*tier.store, known, key, row).await {
+                match release_one(store, work, key, row).await {
                     Err(error) if error.concerns_one_key() && check::problem(tier).await.is_none() => {
                         Ok(Some(Outcome::Failed(name, error.to_string())))
                     }
@@ -266,7 +325,7 @@ pub async fn release<C: Catalog>(
                 }
             }
         });
-        let outcomes: Vec<_> = stream::iter(work).buffer_unordered(IN_FLIGHT).try_collect().await?;
+        let outcomes: Vec<_> = stream::iter(objects).buffer_unordered(IN_FLIGHT).try_collect().await?;
         for outcome in outcomes.into_iter().flatten() {
             match outcome {
                 Outcome::Written(bytes) => {

@@ -44,7 +44,7 @@ async fn adopt_all(world: &World, prefix: &str, dry_run: bool) -> Adopted {
 }
 
 async fn release_all(world: &World, tier: u16, overwrite: bool) -> Released {
-    let options = Release { tier, prefix: String::new(), overwrite, dry_run: false };
+    let options = Release { tier, prefix: String::new(), overwrite, dry_run: false, without_tags: false };
     release(&world.store, &bucket(world), &options).await.unwrap()
 }
 

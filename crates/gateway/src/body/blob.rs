@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
-use object_store::{Attributes, ObjectStoreExt};
+use object_store::ObjectStoreExt;
 use plimsoll_base::net::encode::hex;
 use plimsoll_base::rng::mix;
 
@@ -21,7 +21,7 @@ use super::read_memory::ReadMemory;
 use super::reader::BlobReader;
 use super::slices::SliceReader;
 use super::writer::BlobCopy;
-pub use super::writer::BlobWriter;
+pub use super::writer::{Appearance, BlobWriter};
 use crate::ambient::{entropy, wall_now};
 use crate::body::location::Location;
 use crate::object::keys::BlobName;
@@ -97,33 +97,25 @@ impl Blobs {
     /// # Errors
     /// If a tier is not in the settings.
     pub fn create(&self, locations: &[Location]) -> Result<BlobWriter, BlobError> {
-        self.create_with(locations, &Attributes::new())
+        self.create_with(locations, &Appearance::default())
     }
 
-    /// Starts to write a blob, and gives the backends' objects these attributes.
+    /// Starts to write a blob whose backends' objects have these properties.
     ///
     /// # Errors
     /// If a tier is not in the settings.
     pub fn create_with(
         &self,
         locations: &[Location],
-        attributes: &Attributes,
+        appearance: &Appearance,
     ) -> Result<BlobWriter, BlobError> {
         let mut targets = Vec::new();
         let mut part = PART;
         for location in locations {
-            let tier = self.tier(location)?;
             part = part.max(self.part_bytes(location.tier) as usize);
-            let (tier, path) = (tier.clone(), location.path());
-            let attributes = tier
-                .attributes()
-                .into_iter()
-                .chain(attributes)
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect();
-            targets.push(BlobCopy::new(tier, path, attributes));
+            targets.push(BlobCopy::new(self.tier(location)?.clone(), location.path(), appearance));
         }
-        Ok(BlobWriter::new(targets, part))
+        Ok(BlobWriter::new(targets, appearance.parts.clone(), part))
     }
 
     /// Deletes the bytes at a place; missing ones are not an error.

@@ -1,11 +1,14 @@
 //! Writes of blobs: one body as a stream to one place or several, in one request or in parts.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use object_store::path::Path;
-use object_store::{Attributes, MultipartUpload, ObjectStore, PutPayload};
+use object_store::{
+    Attributes, MultipartUpload, ObjectStore, PutMultipartOptions, PutOptions, PutPayload, TagSet,
+};
 
 use super::chunks::{CHUNK, ChunkCrcs, Pieces};
 use super::error::BlobError;
@@ -17,11 +20,23 @@ use crate::tier::Tier;
 /// of free memory.
 const PIECE: usize = 32 * 1024;
 
+/// Properties of a backend's object, for objects that others read.
+#[derive(Debug, Clone, Default)]
+pub struct Appearance {
+    /// Headers and user metadata.
+    pub attributes: Attributes,
+    /// Tags of the object.
+    pub tags: TagSet,
+    /// Sizes of the parts in which the object is uploaded; empty for the usual ones.
+    pub parts: Vec<usize>,
+}
+
 /// One of the places of a blob that is being written.
 pub struct BlobCopy {
     tier: Tier,
     path: Path,
     attributes: Attributes,
+    tags: TagSet,
     /// Upload in parts; `None` until the first part is complete.
     upload: Option<Box<dyn MultipartUpload>>,
     in_flight: Option<tokio::task::JoinHandle<object_store::Result<()>>>,
@@ -29,8 +44,12 @@ pub struct BlobCopy {
 
 impl BlobCopy {
     /// Selects a path in a tier, before anything is written there.
-    pub fn new(tier: Tier, path: Path, attributes: Attributes) -> BlobCopy {
-        BlobCopy { tier, path, attributes, upload: None, in_flight: None }
+    pub fn new(tier: Tier, path: Path, appearance: &Appearance) -> BlobCopy {
+        let mut attributes = tier.attributes();
+        for (name, value) in &appearance.attributes {
+            attributes.insert(name.clone(), value.clone());
+        }
+        BlobCopy { tier, path, attributes, tags: appearance.tags.clone(), upload: None, in_flight: None }
     }
 
     /// Returns the result of a request that has sent bytes, and records whether the tier has taken them.
@@ -55,6 +74,8 @@ pub struct BlobWriter {
     targets: Vec<BlobCopy>,
     /// Length of a part in bytes.
     part: usize,
+    /// Lengths of the next parts, which come first.
+    chosen: VecDeque<usize>,
     pieces: Pieces,
     crcs: ChunkCrcs,
     size: u64,
@@ -76,10 +97,15 @@ fn checked(size: u64, crcs: Vec<u32>) -> (u64, Vec<u32>) {
 }
 
 impl BlobWriter {
-    /// Starts to write a blob to these places, in parts of `part` bytes.
-    pub fn new(targets: Vec<BlobCopy>, part: usize) -> BlobWriter {
-        let (pieces, crcs) = (Pieces::default(), ChunkCrcs::default());
-        BlobWriter { targets, part, pieces, crcs, size: 0, patience: None }
+    /// Starts to write a blob to these places, in parts of these lengths, and then of `part` bytes.
+    pub fn new(targets: Vec<BlobCopy>, chosen: Vec<usize>, part: usize) -> BlobWriter {
+        let (pieces, crcs, chosen) = (Pieces::default(), ChunkCrcs::default(), chosen.into());
+        BlobWriter { targets, part, chosen, pieces, crcs, size: 0, patience: None }
+    }
+
+    /// Returns the length of the next part in bytes.
+    fn part(&self) -> usize {
+        self.chosen.front().copied().unwrap_or(self.part)
     }
 
     /// Appends bytes. At most two parts are in memory.
@@ -90,10 +116,10 @@ impl BlobWriter {
         self.size += bytes.len() as u64;
         while !bytes.is_empty() {
             // The last part stays until the end, because the trailer is sent with it.
-            if self.pieces.len() == self.part {
+            if self.pieces.len() == self.part() {
                 self.send().await?;
             }
-            let (held, part) = (self.pieces.len(), self.part);
+            let (held, part) = (self.pieces.len(), self.part());
             assert!(held < part, "{held} bytes of a blob wait for a request, but a part has {part}");
             let room = part - held;
             let piece = bytes.split_to(room.min(bytes.len()));
@@ -133,10 +159,12 @@ impl BlobWriter {
 
     async fn send(&mut self) -> Result<(), BlobError> {
         self.wait().await?;
+        self.chosen.pop_front();
         let payload: PutPayload = self.pieces.take(PIECE).collect();
         for target in &mut self.targets {
             if target.upload.is_none() {
-                let options = target.attributes.clone().into();
+                let (attributes, tags) = (target.attributes.clone(), target.tags.clone());
+                let options = PutMultipartOptions { attributes, tags, ..PutMultipartOptions::default() };
                 let begun = target.tier.store.put_multipart_opts(&target.path, options).await;
                 target.upload = Some(begun.map_err(|error| target.failed(error))?);
             }
@@ -161,7 +189,7 @@ impl BlobWriter {
     /// # Errors
     /// If the backend fails.
     pub async fn finish(mut self, object: Option<&Description>) -> Result<(u64, Vec<u32>), BlobError> {
-        let is_part = self.pieces.len() == self.part;
+        let is_part = self.pieces.len() == self.part();
         let (size, crcs) = checked(self.size, std::mem::take(&mut self.crcs).finish());
         if let Some(object) = object {
             self.pieces.push(object.trailer(size, &crcs));
@@ -170,7 +198,8 @@ impl BlobWriter {
             let payload: PutPayload = self.pieces.take(PIECE).collect();
             let patience = self.patience;
             let puts = self.targets.iter().map(|target| async {
-                let options = target.attributes.clone().into();
+                let (attributes, tags) = (target.attributes.clone(), target.tags.clone());
+                let options = PutOptions { attributes, tags, ..PutOptions::default() };
                 let put = target.tier.store.put_opts(&target.path, payload.clone(), options);
                 let answer = match patience {
                     None => put.await,

@@ -110,7 +110,7 @@ pub fn adopt(arguments: &Arguments) -> Result<(), Exit> {
     print(arguments, &adopted)?;
     match adopted.skipped.len() {
         0 => Ok(()),
-        count => Err(Exit::check(format!("{count} objects were not adopted; rename them in the tier"))),
+        count => Err(Exit::check(format!("{count} objects were not adopted"))),
     }
 }
 
@@ -142,8 +142,8 @@ fn print(arguments: &Arguments, adopted: &Adopted) -> Result<(), Exit> {
     }
     let verb = if arguments.dry_run { "can be adopted" } else { "adopted" };
     let Adopted { objects, bytes, existing, skipped } = adopted;
-    for key in skipped {
-        say(&format!("not adopted: {key}: the gateway cannot address or read this key in the tier\n"))?;
+    for (key, reason) in skipped {
+        say(&format!("not adopted: {key}: {reason}\n"))?;
     }
     say(&format!("{objects} objects with {bytes} bytes {verb}, {existing} are adopted or exist already\n"))
 }

@@ -28,6 +28,9 @@ pub struct Arguments {
     /// Replace objects of the tier that have the same key and other bytes
     #[arg(long)]
     overwrite: bool,
+    /// Write the objects without their tags, to a tier that has none
+    #[arg(long)]
+    without_tags: bool,
     /// Only count the objects
     #[arg(long)]
     dry_run: bool,
@@ -46,8 +49,9 @@ pub fn release(arguments: &Arguments) -> Result<(), Exit> {
     let Offline { store, catalog, runtime, tier } = offline(&place, &arguments.tier)?;
     let bucket = find_bucket(&place, &store, &arguments.bucket)?
         .ok_or_else(|| Exit::input(format!("--bucket {}: there is no such bucket", arguments.bucket)))?;
-    let (prefix, overwrite, dry_run) = (arguments.prefix.clone(), arguments.overwrite, arguments.dry_run);
-    let release = Release { tier, prefix, overwrite, dry_run };
+    let (prefix, dry_run) = (arguments.prefix.clone(), arguments.dry_run);
+    let (overwrite, without_tags) = (arguments.overwrite, arguments.without_tags);
+    let release = Release { tier, prefix, overwrite, dry_run, without_tags };
     let released = runtime.block_on(execute(&store, &bucket, &release));
     drop(store);
     catalog.close().map_err(|e| place.fail(&e))?;

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod counted;
+pub mod details;
 pub mod health;
 pub mod odd_keys;
 pub mod open;
@@ -17,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use object_store::{Attribute, Attributes, ObjectStore};
 
 use self::counted::{Counted, TierUsage};
+use self::details::DetailedBucket;
 use self::health::Health;
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction};
@@ -33,6 +35,8 @@ pub struct Tier {
     pub directory: Option<PathBuf>,
     /// Storage class of new blobs; `None` for the default of the bucket.
     pub storage_class: Option<String>,
+    /// Access to the details of foreign objects; `None` if they have none.
+    pub details: Option<Arc<DetailedBucket>>,
     /// Requests since the start.
     pub usage: Arc<TierUsage>,
     /// State of the tier as its reads find it.
@@ -51,6 +55,8 @@ pub struct Backend {
     pub directory: Option<PathBuf>,
     /// Storage class of new blobs; `None` for the default of the bucket.
     pub storage_class: Option<String>,
+    /// Access to the details of foreign objects; `None` if they have none.
+    pub details: Option<Arc<DetailedBucket>>,
     /// Name of the provider; `None` if it is unknown.
     pub provider: Option<String>,
     /// Region of the store; `None` if it is unknown.
@@ -66,6 +72,7 @@ impl Backend {
             store,
             directory: None,
             storage_class: None,
+            details: None,
             provider: None,
             region: None,
             root: String::new(),
@@ -78,12 +85,13 @@ impl Tier {
     pub fn new(name: &str, backend: Backend) -> Tier {
         let counted = Arc::new(Counted::new(backend.store));
         let (usage, store) = (counted.usage(), Arc::clone(&counted) as Arc<dyn ObjectStore>);
-        let Backend { directory, storage_class, .. } = backend;
+        let Backend { directory, storage_class, details, .. } = backend;
         Tier {
             name: name.to_string(),
             store,
             directory,
             storage_class,
+            details,
             usage,
             health: Arc::default(),
             writes: Arc::default(),

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use object_store::aws::{AmazonS3Builder, AwsCredential};
 use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::client::{HttpConnector, ReqwestConnector};
+use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
 use object_store::local::LocalFileSystem;
 use object_store::prefix::PrefixStore;
 use object_store::{ClientOptions, ObjectStore, RetryConfig, StaticCredentialProvider};
@@ -21,6 +22,7 @@ use crate::credentials::only_for_owner;
 use crate::disk::real::create_directory;
 use crate::tier::Backend;
 use crate::tier::TierTable;
+use crate::tier::details::DetailedBucket;
 use crate::tier::odd_keys::ListsOddKeys;
 
 /// Longest time of a request to a tier by default.
@@ -110,10 +112,21 @@ fn s3(table: &TierTable, url: &S3Url) -> Result<Backend, String> {
         };
         builder = builder.with_credentials(Arc::new(StaticCredentialProvider::new(credential)));
     }
-    let store = under(ListsOddKeys::new(builder.build().map_err(|e| e.to_string())?), &url.prefix);
+    let client = builder.build().map_err(|e| e.to_string())?;
+    let http = ReqwestConnector::default().connect(&client_options(table, !endpoint.tls)?);
+    let http = http.map_err(|e| e.to_string())?;
+    // A directory bucket has neither tags nor sizes of parts, and other keys.
+    let details = (url.zone.is_none()).then(|| DetailedBucket {
+        http,
+        credentials: url.sign.then(|| Arc::clone(client.credentials())),
+        endpoint: endpoint.clone(),
+        prefix: url.prefix.clone(),
+    });
+    let store = under(ListsOddKeys::new(client), &url.prefix);
     Ok(Backend {
         root: root(&endpoint.url(), &[&endpoint.bucket, &url.prefix]),
         storage_class: url.storage_class.clone(),
+        details: details.map(Arc::new),
         provider: Some(url.profile.name.clone()),
         region: Some(endpoint.region.clone()),
         ..Backend::new(store)
@@ -122,12 +135,17 @@ fn s3(table: &TierTable, url: &S3Url) -> Result<Backend, String> {
 
 fn gcs(table: &TierTable, url: &GcsUrl) -> Result<Backend, String> {
     let endpoint = &url.endpoint;
-    let builder = GoogleCloudStorageBuilder::from_env()
+    let mut builder = GoogleCloudStorageBuilder::from_env()
         .with_bucket_name(&endpoint.bucket)
         .with_base_url(&endpoint.url())
         .with_skip_signature(!url.sign)
         .with_client_options(client_options(table, !endpoint.tls)?)
         .with_retry(retries());
+    if !url.sign {
+        // Without it, the client requests a token for writes.
+        let none = GcpCredential { bearer: String::new() };
+        builder = builder.with_credentials(Arc::new(StaticCredentialProvider::new(none)));
+    }
     let store = under(ListsOddKeys::new(builder.build().map_err(|e| e.to_string())?), &url.prefix);
     Ok(Backend {
         root: root(&endpoint.url(), &[&endpoint.bucket, &url.prefix]),
