@@ -21,6 +21,15 @@ struct RealFile {
     ballast: Arc<Ballast>,
 }
 
+/// Returns the free bytes of the file system of a directory.
+///
+/// # Errors
+/// If the directory does not exist.
+pub fn free_bytes(directory: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(directory)?;
+    Ok(stat.f_bavail * stat.f_frsize)
+}
+
 /// Creates a directory and its missing parents, and makes their entries durable.
 ///
 /// # Errors
@@ -122,8 +131,7 @@ impl Disk for RealDisk {
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        let stat = rustix::fs::statvfs(&self.root)?;
-        Ok(stat.f_bavail * stat.f_frsize)
+        free_bytes(&self.root)
     }
 
     fn random(&self) -> io::Result<u64> {

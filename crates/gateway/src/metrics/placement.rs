@@ -16,6 +16,7 @@ use crate::backup;
 use crate::body::location::Location;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::{Catalog, CatalogError};
+use crate::disk::real::free_bytes;
 use crate::mover::survey::{LatestSurvey, Survey, Where};
 use crate::object::{Store, keys};
 use crate::scrub::progress;
@@ -258,6 +259,16 @@ impl Collector for PlacementMetrics {
             "plimsoll_gateway_tier_answers",
             "0 if the last reads or writes of a tier have failed, and others are used",
             tiers.map(|(number, tier)| (number, f64::from(tier.answers()))),
+        )?;
+        let directories =
+            self.store.blobs.tiers().iter().filter_map(|(number, tier)| {
+                Some((number, free_bytes(tier.directory.as_deref()?).ok()? as f64))
+            });
+        self.by_tier(
+            encoder,
+            "plimsoll_gateway_tier_free_bytes",
+            "Free bytes of the disk of a tier in a directory",
+            directories,
         )?;
         // A catalog that does not answer has no queues; /readyz reports it.
         if let Ok(queues) = queues(&*self.store.catalog, now_ms(), self.store.retain_ms) {
