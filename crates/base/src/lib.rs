@@ -6,6 +6,7 @@
 //! - [`net`]: HTTP connections with exact timestamps.
 //! - [`machine`] and [`metrics`]: facts about this machine, and figures for monitoring systems.
 //! - [`provider`]: facts about providers of object storage, as data.
+//! - [`version`]: number, commit and target of the programs.
 
 pub mod clock;
 pub mod files;
@@ -17,3 +18,4 @@ pub mod redaction;
 pub mod rng;
 pub mod text;
 pub mod units;
+pub mod version;

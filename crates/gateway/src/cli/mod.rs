@@ -23,11 +23,13 @@ mod whereis;
 use std::process::ExitCode;
 
 use self::command::Administrative;
+use self::out::say;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use plimsoll_base::version;
 
 /// A durable S3 object store over one directory or several tiers.
 #[derive(Debug, Parser)]
-#[command(name = "plimsoll-gateway", version, max_term_width = 100)]
+#[command(name = "plimsoll-gateway", version = version::line(), max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -91,9 +93,18 @@ impl Exit {
     }
 }
 
+/// Returns the command line of the program, with the examples of its help.
+pub fn command() -> clap::Command {
+    examples::add(Arguments::command())
+}
+
 /// Runs the command of the process arguments.
 pub fn main() -> ExitCode {
-    let parsed = examples::add(Arguments::command()).try_get_matches();
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    if let Some(json) = version::json(words) {
+        return say(&json).map_or_else(|exit| ExitCode::from(exit.code), |()| ExitCode::SUCCESS);
+    }
+    let parsed = command().try_get_matches();
     let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(error) => {

@@ -52,13 +52,13 @@ use exit::Exit;
 use out::note;
 
 use crate::session::embedded::set_program;
-use plimsoll_base::{redaction, text};
+use plimsoll_base::{redaction, text, version};
 use plimsoll_s3::url::web::redacted as redacted_url;
 use plimsoll_workload::experiment::closest;
 
 /// Benchmark object stores, check objectives and estimate costs, with a known measurement error
 #[derive(Debug, Parser)]
-#[command(name = "plimsoll", version, max_term_width = 110)]
+#[command(name = "plimsoll", version = version::line(), max_term_width = 110)]
 pub struct Cli {
     /// Print no progress, only results, warnings and errors
     #[arg(long, global = true)]
@@ -148,6 +148,11 @@ fn not_a_command(error: &clap::Error) -> Option<String> {
     }
 }
 
+/// Returns the command line of the program, with the groups and the examples of its help.
+pub fn command() -> clap::Command {
+    groups::add(examples::add(Cli::command()))
+}
+
 /// Runs the command line and returns the exit code: 0 for success, 1 for a failed check, 2 for invalid input,
 /// 3 for an unusable store, 4 if the run was measured but not all results could be written, 101 for a defect
 /// in Plimsoll, and 130 for an interrupted run.
@@ -156,7 +161,10 @@ pub fn main() -> i32 {
     if let Ok(program) = std::env::current_exe() {
         set_program(program);
     }
-    let parsed = groups::add(examples::add(Cli::command())).try_get_matches();
+    if let Some(json) = version::json(arguments().skip(1)) {
+        return out::say(&json).map_or_else(|exit| exit.code, |()| 0);
+    }
+    let parsed = command().try_get_matches();
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
