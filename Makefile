@@ -1,5 +1,5 @@
 # CI runs the same targets as a developer's machine.
-.PHONY: build gateway dist lint dev t prepare binaries stand-ins package test test-rust test-clients test-full test-infra test-edge test-fleet test-servers test-s3-tests test-s3-tests-gateway bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-logs bench-prices bench-kills bench-fuzz bench-simulation bench-gateway bench-idle bench-slow schema screenshot sentences
+.PHONY: build gateway optimized dist test-dist lint dev t prepare binaries stand-ins package test test-rust test-clients test-full test-infra test-edge test-fleet test-servers test-s3-tests test-s3-tests-gateway bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-logs bench-prices bench-kills bench-fuzz bench-simulation bench-gateway bench-idle bench-slow schema screenshot sentences
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -25,9 +25,27 @@ build:
 gateway:
 	cargo build --release -p plimsoll-gateway
 
-# The build of published binaries and benches: less CPU time per operation, twice the build time.
-dist:
+# The build of benches, like that of published binaries: less CPU time per operation, twice the build time.
+optimized:
 	cargo build --profile dist
+
+# The artifacts of a release in target/artifacts: archives, Debian packages, wheels, images, a list of components and
+# checksums. Needs buildah, dpkg-deb and the toolchains' targets for musl; half an hour on two cores. DIST=--help shows how
+# to build some of them.
+DIST_VENV := $(VENV)-dist
+dist: $(DIST_VENV)/ready
+	PATH="$(abspath $(DIST_VENV))/bin:$(abspath .tools)/bin:$$PATH" $(DIST_VENV)/bin/python packaging/dist.py $(DIST)
+
+# Installs the artifacts in bare root file systems and images, and measures with them. Needs root and debootstrap.
+test-dist: $(DIST_VENV)/ready
+	$(DIST_VENV)/bin/python packaging/test.py
+
+$(DIST_VENV)/ready: packaging/requirements.txt
+	python3 -m venv $(DIST_VENV)
+	$(DIST_VENV)/bin/pip install --quiet --disable-pip-version-check -r packaging/requirements.txt
+	rustup target add x86_64-unknown-linux-musl aarch64-unknown-linux-musl
+	command -v cargo-cyclonedx >/dev/null || cargo install --quiet --locked --root .tools cargo-cyclonedx@0.5.9
+	touch $@
 
 # All tests: lints; unit, property, wire and black-box tests; then real S3 clients against `plimsoll serve` and the gateway.
 # Prints the tests that failed and passed when repeated: they depend on timing and must be fixed.
@@ -146,12 +164,12 @@ bench-slow: gateway $(VENV)/ready
 	$(PYTHON) benches/slow_readers.py
 
 # Measures an authenticated client while idle connections and incomplete request heads are open; two minutes.
-bench-idle: dist
+bench-idle: optimized
 	python3 benches/idle.py
 
 # Measures ratios to wrk on pinned cores, medians of five, then runs the calibration and two more benches.
 # Takes about 15 minutes on a quiet machine; needs wrk and taskset.
-bench: dist
+bench: optimized
 	python3 benches/run.py
 	target/dist/plimsoll calibrate
 	python3 benches/experiments.py
@@ -159,15 +177,15 @@ bench: dist
 
 # Measures drift, ramps and phase boundaries on servers with known behaviour, and plans of large experiments;
 # about five minutes.
-bench-experiments: dist
+bench-experiments: optimized
 	python3 benches/experiments.py
 
 # Measures sessions, uploads, synchronisation and YCSB, in turns with the AWS CLI and rclone; about 15 minutes.
-bench-stores: dist
+bench-stores: optimized
 	PATH="$(abspath $(VENV))/bin:$$PATH" python3 benches/stores.py
 
 # Measures the errors of service times on a machine with busy loops, and with a client that is stopped; three minutes.
-bench-disturbed: dist
+bench-disturbed: optimized
 	python3 benches/disturbed.py
 
 # Measures the statistics in simulated runs: coverage of the intervals, wrong verdicts and power; about ten minutes.
@@ -176,7 +194,7 @@ bench-statistics:
 
 # Compares runs of one store, finds the capacity of servers with known limits, and times reports of long runs.
 # Takes about half an hour on a quiet machine.
-bench-judge: dist
+bench-judge: optimized
 	python3 benches/judge.py
 
 # Measures the parsing of logs in every format, and of fits; one minute.
@@ -188,7 +206,7 @@ bench-prices:
 	cargo bench -p plimsoll-bench --bench prices
 
 # Kills commands at random times and verifies that `plimsoll clean` removes what they leave; about three minutes.
-bench-kills: dist $(VENV)/ready
+bench-kills: optimized $(VENV)/ready
 	$(PYTHON) benches/kills.py
 
 # Runs every fuzz target on a million mutated inputs; about 15 minutes.
