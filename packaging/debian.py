@@ -54,12 +54,14 @@ def build(root, out, release, processor, programs, generated):
     files = content(root, programs, generated)
     path = out / f"plimsoll_{release.version}_{name}.deb"
     with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)
         for place, (data, mode) in (files | administration(root, release, name, files)).items():
             file = Path(folder) / place
-            file.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+            file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
             file.chmod(mode)
+        # Whatever modes new directories have on this machine.
+        for directory in (folder, *(path for path, _, _ in os.walk(folder))):
+            os.chmod(directory, 0o755)
         # One thread, because the bytes depend on how the data is split.
         subprocess.run(["dpkg-deb", "--root-owner-group", "--threads-max=1", "-Zxz", "--build", folder, str(path)],
                        env=dict(os.environ, SOURCE_DATE_EPOCH=str(release.time)), check=True, stdout=subprocess.DEVNULL)

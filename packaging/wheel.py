@@ -43,7 +43,7 @@ def build(root, out, release, processor, program):
         for name, data in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(data)
-        (folder / f"{top}.data/scripts/plimsoll").chmod(0o755)
+            (folder / name).chmod(0o755 if name.parent.name == "scripts" else 0o644)
         # `wheel pack` writes the record, in a fixed order and with the time of SOURCE_DATE_EPOCH.
         environment = dict(os.environ, SOURCE_DATE_EPOCH=str(release.time))
         subprocess.run([sys.executable, "-m", "wheel", "pack", str(folder), "--dest-dir", str(out)], env=environment,

@@ -172,7 +172,9 @@ impl DetailedBucket {
     /// Returns the parts of an object that was uploaded in `count` parts. If the first and the last part show that all
     /// parts before the last one can have the same size, they are taken to have it; otherwise each is requested.
     async fn parts(&self, key: &str, size: u64, count: u32) -> Result<Option<Vec<ObjectPart>>> {
-        let Some(first) = self.part_size(key, 1).await? else { return Ok(None) };
+        // A store that does not know parts answers with the whole object.
+        let is_part = |part: &u64| count == 1 || *part < size;
+        let Some(first) = self.part_size(key, 1).await?.filter(is_part) else { return Ok(None) };
         let Some(last) = self.part_size(key, count).await? else { return Ok(None) };
         let equal = (1..count).map(|_| first).chain([last]);
         if let Some(parts) = parts(equal, size) {
@@ -206,6 +208,54 @@ impl DetailedBucket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use object_store::client::{HttpError, HttpResponseBody, HttpService};
+    use plimsoll_s3::endpoint::Style;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// A store with an object in parts of these sizes. Without sizes, it answers with the whole object.
+    #[derive(Debug)]
+    struct Parts {
+        sizes: Vec<u64>,
+        requests: Arc<AtomicU32>,
+    }
+
+    #[async_trait::async_trait]
+    impl HttpService for Parts {
+        async fn call(&self, request: HttpRequest) -> std::result::Result<HttpResponse, HttpError> {
+            self.requests.fetch_add(1, Ordering::Relaxed);
+            let number: Option<usize> =
+                request.uri().query().and_then(|query| query.strip_prefix("partNumber=")?.parse().ok());
+            let size = number.and_then(|number| self.sizes.get(number - 1)).copied().unwrap_or(18);
+            let answer = http::Response::builder().header(CONTENT_LENGTH, size);
+            Ok(answer.body(HttpResponseBody::from(String::new())).unwrap())
+        }
+    }
+
+    /// Returns the sizes of the parts that are found, and the number of requests.
+    async fn found(sizes: &[u64], count: u32) -> (Vec<u64>, u32) {
+        let requests = Arc::new(AtomicU32::new(0));
+        let store = Parts { sizes: sizes.to_vec(), requests: Arc::clone(&requests) };
+        let bucket = DetailedBucket {
+            http: HttpClient::new(store),
+            credentials: None,
+            endpoint: Endpoint::new("http://127.0.0.1:9", "bucket", Style::Path, "us-east-1").unwrap(),
+            prefix: String::new(),
+        };
+        let details = bucket.details("key", 18, count).await.unwrap();
+        let sizes = details.parts.iter().map(|part| part.size).collect();
+        (sizes, requests.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn parts_of_equal_sizes_need_two_requests_and_unknown_ones_one() {
+        assert_eq!(found(&[8, 8, 2], 3).await, (vec![8, 8, 2], 3));
+        assert_eq!(found(&[18], 1).await, (vec![18], 3));
+        assert_eq!(found(&[5, 6, 3, 4], 4).await, (vec![5, 6, 3, 4], 7));
+        assert_eq!(found(&[], 0).await, (vec![], 1), "the object was not uploaded in parts");
+        assert_eq!(found(&[], 9000).await, (vec![], 2), "a store without parts");
+        assert_eq!(found(&[8, 8], u32::MAX).await, (vec![], 1), "no upload has so many parts");
+    }
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value))).collect()
