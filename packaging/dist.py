@@ -14,6 +14,7 @@ installed is an error, unless --only selects others.
 """
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -27,7 +28,9 @@ import wheel
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ("plimsoll", "plimsoll-gateway")
-KINDS = ("tar", "deb", "wheel", "image", "sbom")
+# Kinds of artifacts, and the program that each needs besides Cargo.
+TOOLS = {"tar": "cargo-zigbuild", "deb": "dpkg-deb", "wheel": "cargo-zigbuild", "image": "buildah", "sbom": "cargo-cyclonedx"}
+KINDS = tuple(TOOLS)
 
 
 def output(*command):
@@ -84,6 +87,9 @@ def main():
     kinds, release = arguments.only or KINDS, Release()
     if output("git", "status", "--porcelain", "--untracked-files=no"):
         print("dist: the tree has changes that are not committed; the artifacts name the last commit", file=sys.stderr)
+    missing = sorted({TOOLS[kind] for kind in kinds if not shutil.which(TOOLS[kind])})
+    if missing:
+        sys.exit(f"dist: {', '.join(missing)}: not installed; install it, or select other artifacts with --only")
     arguments.out.mkdir(parents=True, exist_ok=True)
     made = []
     generated = documents() if {"tar", "deb"} & set(kinds) else None
