@@ -32,7 +32,6 @@ def build(out, release, processor, program):
     if not CERTIFICATES.exists():
         raise SystemExit(f"dist: {CERTIFICATES} is missing; install ca-certificates")
     path = out / f"{program.name}-{release.version}-{archive.DEBIAN_NAMES[processor]}.oci.tar"
-    path.unlink(missing_ok=True)
     container = buildah("from", "--arch", archive.DEBIAN_NAMES[processor], "scratch")
     try:
         with tempfile.NamedTemporaryFile(suffix=".tar") as layer:
@@ -49,8 +48,13 @@ def build(out, release, processor, program):
         buildah("config", "--user", f"{USER}:{USER}", "--entrypoint", f'["/usr/bin/{program.name}"]', "--cmd", "",
                 "--workingdir", "/data", "--env", "HOME=/data", "--arch", archive.DEBIAN_NAMES[processor],
                 *configured, container)
-        buildah("commit", "--timestamp", release.time, "--format", "oci", container,
-                f"oci-archive:{path}:{program.name}:{release.version}")
+        # The archive is made here, because that of buildah has the time of the build.
+        with tempfile.TemporaryDirectory() as folder:
+            buildah("commit", "--timestamp", release.time, "--format", "oci", container,
+                    f"oci:{folder}:{program.name}:{release.version}")
+            found = sorted(file for file in Path(folder).rglob("*") if file.is_file())
+            path.write_bytes(archive.tar({str(file.relative_to(folder)): (file.read_bytes(), 0o644) for file in found},
+                                         release.time))
     finally:
         buildah("rm", container)
     return path
