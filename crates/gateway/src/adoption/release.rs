@@ -177,7 +177,7 @@ struct Work<'a> {
 /// was not, or if two of them need too much memory.
 fn part_sizes(properties: &Properties) -> Vec<usize> {
     let sizes: Vec<u64> = properties.parts.iter().map(|part| part.size).collect();
-    let is_large = sizes.iter().any(|size| *size == 0 || 2 * size > u64::from(MEMORY_MIB) * MIB);
+    let is_large = sizes.iter().any(|size| *size == 0 || *size > u64::from(MEMORY_MIB) * MIB / 2);
     let sizes = sizes.into_iter().map(|size| size as usize);
     if is_large { Vec::new() } else { sizes.collect() }
 }

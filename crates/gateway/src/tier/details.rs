@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(found(&[5, 6, 3, 4], 4).await, (vec![5, 6, 3, 4], 7));
         assert_eq!(found(&[], 0).await, (vec![], 1), "the object was not uploaded in parts");
         assert_eq!(found(&[], 9000).await, (vec![], 2), "a store without parts");
-        assert_eq!(found(&[8, 8], u32::MAX).await, (vec![], 1), "no upload has so many parts");
+        assert_eq!(found(&[8, 8], u32::MAX).await, (vec![], 1), "more parts than an upload can have");
     }
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
