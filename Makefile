@@ -6,6 +6,7 @@ PYTHON := $(VENV)/bin/python
 VERSITYGW := $(shell go env GOPATH 2>/dev/null)/bin/versitygw
 MINIO := $(shell go env GOPATH 2>/dev/null)/bin/minio
 HELM := $(shell go env GOPATH 2>/dev/null)/bin/helm
+HELM_PACKAGE := helm.sh/helm/v3/cmd/helm@v3.22.0
 FAKE_GCS := $(shell go env GOPATH 2>/dev/null)/bin/fake-gcs-server
 
 # Clippy compiles the workspace in the place of rustc, so that one build serves lints, tests and clients. A warning is an
@@ -36,9 +37,10 @@ DIST_VENV := $(VENV)-dist
 dist: $(DIST_VENV)/ready
 	PATH="$(abspath $(DIST_VENV))/bin:$(abspath .tools)/bin:$$PATH" $(DIST_VENV)/bin/python packaging/dist.py $(DIST)
 
-# Installs the artifacts in bare root file systems and images, and measures with them. Needs root and debootstrap.
+# Installs the artifacts in bare root file systems and images, runs the image of the gateway as the pod of the Helm chart,
+# and measures with them. Needs root, debootstrap and helm.
 test-dist: $(DIST_VENV)/ready
-	$(DIST_VENV)/bin/python packaging/test.py
+	HELM=$$(command -v helm || echo "$(HELM)") $(DIST_VENV)/bin/python packaging/test.py
 
 $(DIST_VENV)/ready: packaging/requirements.txt
 	python3 -m venv $(DIST_VENV)
@@ -93,18 +95,22 @@ stand-ins:
 	@if command -v go >/dev/null; then test -x "$(FAKE_GCS)" || go install github.com/fsouza/fake-gcs-server@v1.56.1; else echo "Go is not installed; the tests of Google Cloud Storage are skipped"; fi
 	@if command -v npm >/dev/null; then test -x node_modules/.bin/dynalite || npm install --no-save --no-package-lock --silent dynalite@4; else echo "npm is not installed; the tests of DynamoDB are skipped"; fi
 
-# Tests the programs in infra/ with mocked providers. Two minutes, most of them for the installation. This suite and the
-# next two record a digest of the code that they tested, so that CI repeats them only after changes.
+# Tests the programs in infra/ with mocked providers, and the Helm chart and the Compose file of the gateway. Three
+# minutes, most of them for the installation. This suite and the next two record a digest of the code that they tested,
+# so that CI repeats them only after changes.
 INFRA := $(VENV)-infra
 test-infra: $(INFRA)/ready
 	cd infra/typescript && npm ci --no-audit --no-fund --silent && npm test
-	$(INFRA)/bin/python -m pytest -q -W ignore::DeprecationWarning infra/python/tests
+	@if command -v go >/dev/null; then test -x "$(HELM)" || go install $(HELM_PACKAGE); fi
+	HELM=$$(command -v "$(HELM)") $(INFRA)/bin/python -m pytest -q -W ignore::DeprecationWarning \
+		infra/python/tests infra/tests
 	@mkdir -p tests/verified
 	tests/digest infra > tests/verified/infra
 
 $(INFRA)/ready: infra/python/requirements.txt
 	python3 -m venv $(INFRA)
-	$(INFRA)/bin/pip install --quiet --disable-pip-version-check -r infra/python/requirements.txt 'pytest>=9'
+	$(INFRA)/bin/pip install --quiet --disable-pip-version-check -r infra/python/requirements.txt \
+		'pytest>=9' pyyaml kubernetes-validate==1.37.0
 	touch $@
 
 # Tests the relays: the Worker on workerd and the Lambda function, driven by the debug build. One minute.
@@ -117,7 +123,7 @@ test-edge: binaries
 # five minutes.
 FLEET := $(VENV)-fleet
 test-fleet: $(FLEET)/ready binaries
-	@if command -v go >/dev/null; then test -x "$(HELM)" || go install helm.sh/helm/v3/cmd/helm@v3.22.0; fi
+	@if command -v go >/dev/null; then test -x "$(HELM)" || go install $(HELM_PACKAGE); fi
 	PLIMSOLL_RAY_PYTHON=$(abspath $(FLEET))/bin/python \
 		HELM=$$(command -v "$(HELM)") $(DEBUG) \
 		$(FLEET)/bin/python -m pytest -q -s tests/fleet

@@ -62,6 +62,15 @@ def build(root, out, release, processor, programs, generated):
     return path
 
 
+def chart(folder, out, release):
+    """Writes a Helm chart as `helm install` reads it."""
+    files = {f"{folder.name}/{path.relative_to(folder)}": (path.read_bytes(), 0o644)
+             for path in sorted(folder.rglob("*")) if path.is_file()}
+    path = out / f"{folder.name}-{release.version}.tgz"
+    path.write_bytes(compressed(tar(files, release.time)))
+    return path
+
+
 def checksums(out, made):
     """Writes the SHA-256 of every artifact, in the format of sha256sum."""
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(made)]

@@ -6,6 +6,7 @@
         plimsoll_VERSION_amd64.deb, plimsoll_VERSION_arm64.deb
         plimsoll-VERSION-py3-none-….whl
         plimsoll-VERSION-amd64.oci.tar, plimsoll-gateway-VERSION-amd64.oci.tar, and for arm64
+        plimsoll-VERSION.tgz, plimsoll-gateway-VERSION.tgz    (Helm charts)
         plimsoll-VERSION.cdx.json
         SHA256SUMS
 
@@ -29,8 +30,10 @@ import wheel
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ("plimsoll", "plimsoll-gateway")
 # Kinds of artifacts, and the program that each needs besides Cargo.
-TOOLS = {"tar": "cargo-zigbuild", "deb": "dpkg-deb", "wheel": "cargo-zigbuild", "image": "buildah", "sbom": "cargo-cyclonedx"}
+TOOLS = {"tar": "cargo-zigbuild", "deb": "dpkg-deb", "wheel": "cargo-zigbuild", "image": "buildah", "chart": "git",
+         "sbom": "cargo-cyclonedx"}
 KINDS = tuple(TOOLS)
+WITHOUT_BINARIES = {"chart", "sbom"}
 
 
 def output(*command):
@@ -94,7 +97,7 @@ def main():
     made = []
     generated = documents() if {"tar", "deb"} & set(kinds) else None
     for processor in arguments.processor or archive.DEBIAN_NAMES:
-        programs = binaries(release, processor) if set(kinds) != {"sbom"} else []
+        programs = binaries(release, processor) if set(kinds) - WITHOUT_BINARIES else []
         if "tar" in kinds:
             made.append(archive.build(ROOT, arguments.out, release, processor, programs, generated))
         if "deb" in kinds:
@@ -103,6 +106,8 @@ def main():
             made.append(wheel.build(ROOT, arguments.out, release, processor, programs[0]))
         if "image" in kinds:
             made += [image.build(arguments.out, release, processor, program) for program in programs]
+    if "chart" in kinds:
+        made += [archive.chart(folder, arguments.out, release) for folder in sorted((ROOT / "infra/helm").glob("plimsoll*"))]
     if "sbom" in kinds:
         made.append(sbom.build(ROOT, arguments.out, release))
     archive.checksums(arguments.out, made)

@@ -113,6 +113,14 @@ def python(root):
     measure(root, "plimsoll")
 
 
+def pod(root, client):
+    """Runs the image as the pod of the Helm chart, and measures it."""
+    done = subprocess.run(["unshare", "--net", "--mount", "--propagation", "private", sys.executable,
+                           str(ROOT / "packaging/pod.py"), str(root), str(client)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"test-dist: the pod of the Helm chart failed\n{done.stdout}{done.stderr}")
+
+
 def image(folder):
     for program, command in (("plimsoll", None), ("plimsoll-gateway", ["--version"])):
         container = buildah("from", f"oci-archive:{only(f'{program}-[0-9]*-amd64.oci.tar')}")
@@ -124,6 +132,7 @@ def image(folder):
                 (root / name).mkdir(exist_ok=True)
             if command:
                 assert "linux-musl" in succeed(root, f"/usr/bin/{program}", *command, user=USER, read_only=True)
+                pod(root, Path(folder) / "plimsoll/usr/bin/plimsoll")
             else:
                 measure(root, f"/usr/bin/{program}", user=USER, read_only=True)
         finally:

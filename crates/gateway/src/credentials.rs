@@ -1,6 +1,7 @@
 //! Files with secrets: the access keys of clients and their rights.
 
-use std::os::unix::fs::PermissionsExt;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use plimsoll_s3::credentials::Credentials;
@@ -31,16 +32,24 @@ fn all() -> Vec<String> {
     vec!["*".into()]
 }
 
-/// Checks that no other user can read a file with secrets.
+/// Checks that no other user can read a file with secrets. A file of root that only its group can read, too, is accepted
+/// if this process is not root: Kubernetes mounts secrets with these rights (mode 0440, group `fsGroup`).
 ///
 /// # Errors
 /// A message for the user if others can read the file, or it cannot be found.
 pub fn only_for_owner(path: &Path) -> Result<(), String> {
-    let mode = std::fs::metadata(path).map_err(|e| e.to_string())?.permissions().mode();
-    if mode & 0o077 == 0 {
+    let metadata = std::fs::metadata(path).map_err(|e| e.to_string())?;
+    if is_secret(&metadata, rustix::process::geteuid().as_raw()) {
         return Ok(());
     }
     Err(format!("other users can read the file; run `chmod 600 {}`", path.display()))
+}
+
+/// Returns true if only the owner of a file can use it, or it is root's, and its group can only read it, which `user`
+/// needs.
+fn is_secret(file: &Metadata, user: u32) -> bool {
+    let others = file.mode() & 0o077;
+    others == 0 || (others == 0o040 && file.uid() == 0 && user != 0)
 }
 
 /// Reads the accounts in a file. Signatures are verified with the secret itself, so the file cannot contain hashes;
@@ -79,6 +88,8 @@ pub fn load(path: &Path) -> Result<Accounts, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::testing::TempDir;
 
@@ -105,6 +116,23 @@ mod tests {
     #[test]
     fn a_file_that_others_can_read_is_refused() {
         assert!(loaded(GOOD, 0o644).unwrap_err().contains("chmod 600"));
+    }
+
+    /// The file belongs to the user who runs the test.
+    #[test]
+    fn a_group_may_read_a_file_of_root_only() {
+        let directory = TempDir::new("group");
+        let path = directory.path().join("accounts.toml");
+        let with = |mode: u32| {
+            std::fs::write(&path, GOOD).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            std::fs::metadata(&path).unwrap()
+        };
+        let is_root = rustix::process::geteuid().is_root();
+        assert_eq!(is_secret(&with(0o440), 65_532), is_root);
+        for (mode, user) in [(0o440, 0), (0o460, 65_532), (0o444, 65_532), (0o640 | 0o001, 65_532)] {
+            assert!(!is_secret(&with(mode), user), "{mode:o} {user}");
+        }
     }
 
     #[test]

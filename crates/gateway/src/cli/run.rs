@@ -47,8 +47,8 @@ pub struct Arguments {
     /// Address and port to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
     listen: String,
-    /// TOML file with several access keys and their rights, readable by its owner only; replaces --access-key; reloaded
-    /// on SIGHUP
+    /// TOML file with several access keys and their rights, readable by its owner only, or by root and its group;
+    /// replaces --access-key; reloaded on SIGHUP
     #[arg(long, value_name = "FILE")]
     credentials: Option<PathBuf>,
     /// Access key of the only account. AWS_ACCESS_KEY_ID has no effect on it: that is the key of tiers
