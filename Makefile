@@ -1,5 +1,5 @@
 # CI runs the same targets as a developer's machine.
-.PHONY: build gateway optimized dist test-dist lint dev t prepare binaries stand-ins package test test-rust test-clients test-full test-infra test-edge test-fleet test-servers test-s3-tests test-s3-tests-gateway bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-logs bench-prices bench-kills bench-fuzz bench-simulation bench-gateway bench-idle bench-slow schema screenshot sentences
+.PHONY: build gateway optimized dist test-dist lint dev t prepare binaries stand-ins package test test-rust test-clients test-full test-infra test-edge test-fleet test-servers test-s3-tests test-s3-tests-gateway bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-logs bench-prices bench-kills bench-fuzz bench-simulation bench-gateway bench-idle bench-slow schema site gallery sentences
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -219,10 +219,24 @@ bench-kills: optimized $(VENV)/ready
 bench-fuzz:
 	FUZZ_INPUTS=1000000 cargo test --release --test it fuzz
 
-# Regenerates the picture of a report in the README; needs chromium.
-screenshot: build $(VENV)/ready
+# The documentation site in target/site, which works without a network and without a server.
+SITE := $(VENV)-site
+site: $(SITE)/ready
+	cargo build --quiet -p plimsoll-package -p plimsoll
+	target/debug/plimsoll-package target/generated
+	for run in docs/gallery/*/; do \
+		target/debug/plimsoll report $$run --output target/generated/gallery/$$(basename $$run).html >/dev/null || exit 1; done
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet --config-file site/mkdocs.yml
+
+$(SITE)/ready: site/requirements.txt
+	python3 -m venv $(SITE)
+	$(SITE)/bin/pip install --quiet --disable-pip-version-check -r site/requirements.txt
+	touch $@
+
+# Makes the runs and pictures of the gallery again, and that of the README; needs chromium and six quiet minutes.
+gallery: build $(VENV)/ready
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check 'pillow>=11'
-	$(PYTHON) docs/screenshot.py
+	$(PYTHON) docs/gallery/make.py
 
 # Draws 60 sentences of the project, to be read with fresh eyes; SEED=2 draws others.
 sentences:
@@ -231,6 +245,7 @@ sentences:
 # Regenerates the JSON schemas from the code.
 schema:
 	UPDATE_SCHEMA=1 cargo test --test it schema
+	UPDATE_SCHEMA=1 cargo test -p plimsoll-gateway --lib published_schema
 
 $(VENV)/ready: tests/clients/requirements.txt
 	python3 -m venv $(VENV)

@@ -141,6 +141,10 @@ offer = "cloudflare-r2"
 tier = "hot"
 [pack]
 tier = "cold"
+[[move]]
+from = "hot"
+to = "cold"
+when = "age > 7d"
 """)
         with Server(str(path / "gateway.toml"), command=(GATEWAY, "run")) as gateway:
             s3 = boto3.client("s3", endpoint_url=gateway.url, region_name="us-east-1", aws_access_key_id=ACCESS,
@@ -209,7 +213,7 @@ def test_the_documents_have_commands_and_every_exception_is_needed():
 def test_a_command_of_the_documents_works(place, command):
     path, server, runs = place
     words = [local(word, server, runs) for word in shlex.split(command)]
-    if command == "plimsoll compare RUN":
+    if command in ("plimsoll compare RUN", "plimsoll compare latest"):
         words[2] = f"plimsoll-runs/{runs[0]}"
     name = " ".join(words[1:])
     if name.startswith(MEASURES):

@@ -32,8 +32,8 @@ fn all() -> Vec<String> {
     vec!["*".into()]
 }
 
-/// Checks that no other user can read a file with secrets. A file of root that only its group can read, too, is accepted
-/// if this process is not root: Kubernetes mounts secrets with these rights (mode 0440, group `fsGroup`).
+/// Checks that no other user can read a file with secrets. A file of root that only its group can read, too, is
+/// accepted if this process is not root: Kubernetes mounts secrets with these rights (mode 0440, group `fsGroup`).
 ///
 /// # Errors
 /// A message for the user if others can read the file, or it cannot be found.

@@ -1,4 +1,5 @@
-//! `plimsoll-package DIRECTORY` writes the man pages and the completions of both programs, as packages contain them.
+//! `plimsoll-package DIRECTORY` writes the man pages and the completions of both programs, as packages contain them,
+//! and the reference of their command lines, as the documentation site shows it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -188,8 +188,12 @@ fn apply(document: &mut Value, change: &str) -> Result<(), String> {
     let keys: Vec<&str> = name.trim().split('.').collect();
     let (last, path) = keys.split_last().ok_or(FORM)?;
     let mut at = document;
-    for key in path {
+    for (position, key) in path.iter().enumerate() {
+        let is_list = keys[position + 1].parse::<usize>().is_ok();
         let next = match at {
+            Value::Table(table) if is_list && !table.contains_key(*key) => {
+                return Err(format!("the file has no [[{key}]]"));
+            }
             Value::Table(table) => {
                 Some(table.entry(key.to_string()).or_insert_with(|| Value::Table(Default::default())))
             }
@@ -259,6 +263,7 @@ when = "age > 7d"
             ("pack", "write NAME=VALUE"),
             ("move.7.when=x", "there is no 7"),
             ("move.0.when=x", "there is no 0"),
+            ("moves.1.when=x", "the file has no [[moves]]"),
             ("a.b.c.d", "write NAME"),
         ] {
             assert!(apply(&mut document, change).unwrap_err().contains(problem), "{change}");
