@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
-import sys
-import sysconfig
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from plimsoll._html import figure, table
+from plimsoll._program import program
 from plimsoll._run import Run, RunError
 
 
@@ -74,6 +73,17 @@ class Comparison:
         """Returns the rows as a frame."""
         return pl.DataFrame([vars(row) for row in self.rows], infer_schema_length=None)
 
+    def _repr_html_(self) -> str:
+        columns = ("figure", "unit", self.base, self.other, "ratio", "95%", f"{self.other} is")
+        rows = []
+        for row in self.rows:
+            interval = f"{figure(row.change_low)} to {figure(row.change_high)}" if row.change_low is not None else "-"
+            name = f"{row.phase} {row.operation} {row.metric}{' *' if row.primary else ''}"
+            rows.append((name, row.unit, figure(row.base), figure(row.other), figure(row.change), interval, row.verdict))
+        limited = {reason for row in self.rows for reason in (row.base_client_limited, row.other_client_limited) if reason}
+        notes = [f"limited by the client: {reason}" for reason in sorted(limited)]
+        return table(f"{self.other} compared with {self.base}", columns, rows, [*notes, *self.clients, *self.loads])
+
 
 def compare(*runs: Run | str | Path, primary: str | None = None) -> list[Comparison]:
     """Compares each run with the first one, or each store of a single run with its first store.
@@ -82,7 +92,7 @@ def compare(*runs: Run | str | Path, primary: str | None = None) -> list[Compari
     """
     paths = [str(run.path if isinstance(run, Run) else run) for run in runs]
     extra = ["--primary", primary] if primary else []
-    done = subprocess.run([_binary(), "compare", "--json", *extra, *paths], capture_output=True, text=True, check=False)
+    done = subprocess.run([program(), "compare", "--json", *extra, *paths], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RunError(done.stderr.strip().removeprefix("plimsoll: "))
     return [_comparison(document) for document in json.loads(done.stdout)["comparisons"]]
@@ -99,11 +109,3 @@ def _comparison(document: dict[str, Any]) -> Comparison:
     ]
     return Comparison(document["base"]["name"], document["other"]["name"], document["clients"], rows, document["loads"])
 
-
-def _binary() -> str:
-    """Returns the path of the binary of this package, or of the one on ``PATH``."""
-    installed = [folder / "plimsoll" for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts")))]
-    found = next((str(path) for path in installed if path.exists()), shutil.which("plimsoll"))
-    if found is None:
-        raise RunError("plimsoll binary not found next to this Python or on PATH; install it with `pip install .`")
-    return found

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from plimsoll._histogram import Histogram
+from plimsoll._html import figure, table
 
 SCHEMA = 2
 """Newest schema version of ``result.json`` that this package reads. It reads version 1 too, under the new names."""
@@ -75,6 +76,24 @@ class Run:
     def operations(self) -> pl.DataFrame:
         """Returns one row per operation. Only runs with ``--record operations`` have this file."""
         return _stream(self.path / "operations.arrows")
+
+    def _repr_html_(self) -> str:
+        rows, notes = [], []
+        for window in self.result["windows"]:
+            if window["role"] != "measure":
+                continue
+            is_open = window["loop"] == "open"
+            load = f"{figure(window['offered_per_s'])}/s" if is_open else f"{window['concurrency']} in flight"
+            times = window["response_ms" if is_open else "service_ms"] or {}
+            failed = sum(window["errors"].values())
+            rows.append((window["store"], window["phase"], window["operation"], load, f"{window['operations']:,}",
+                         f"{failed:,}", figure(window["achieved_per_s"]), figure(times.get("p50")), figure(times.get("p99"))))
+            if window.get("client_limited"):
+                notes.append(f"{window['phase']} {window['operation']}: limited by the client, not by the store "
+                             f"({window['client_limited']})")
+        columns = ("store", "phase", "operation", "load", "count", "failed", "per second", "p50, ms", "p99, ms")
+        judged = [f"{each['outcome']}: {each['objective']} ({each['store']})" for each in self.result.get("objectives") or []]
+        return table(f"{self.result['run']['experiment']}, {self.id}", columns, rows, [*judged, *notes])
 
     def latency(self, operation: str | None = None, *, store: str | None = None, phase: str | None = None,
                 step: int | None = None, which: str | None = None) -> Histogram:

@@ -12,20 +12,15 @@ import collections
 import os
 import subprocess
 import sys
-import sysconfig
 import threading
-from pathlib import Path
+from typing import Any
+
+from plimsoll._program import program
 
 # Longest time for which an actor waits for output before it answers, in seconds. The driver then asks again.
 WAIT_S = 0.2
 # Maximum number of lines in one answer.
 MAX_LINES = 1_000
-
-
-def program() -> str:
-    """Returns the path of the program that this package installed, or its name if there is none."""
-    installed = Path(sysconfig.get_path("scripts")) / "plimsoll"
-    return os.environ.get("PLIMSOLL_BIN") or (str(installed) if installed.exists() else "plimsoll")
 
 
 class Node:
@@ -34,13 +29,15 @@ class Node:
     def __init__(self, index: int, of: int, path: str | None) -> None:
         command = [path or program(), "fleet", "node", "--shard", f"{index + 1}/{of}"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
         self._lines: collections.deque[bytes] = collections.deque()
         self._changed = threading.Condition()
         self._ended = False
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        for line in self._process.stdout:
+        for line in self._output:
             with self._changed:
                 self._lines.append(line)
                 self._changed.notify()
@@ -52,10 +49,10 @@ class Node:
         """Sends a line to the process; an empty one closes its input."""
         try:
             if line:
-                self._process.stdin.write(line)
-                self._process.stdin.flush()
+                self._input.write(line)
+                self._input.flush()
             else:
-                self._process.stdin.close()
+                self._input.close()
         except (BrokenPipeError, ValueError):
             pass  # The process has ended, which `read` reports.
 
@@ -68,7 +65,7 @@ class Node:
             return lines, self._ended and not self._lines
 
 
-def place(of: int, timeout_s: float):
+def place(of: int, timeout_s: float) -> Any:
     """Reserves one CPU on each of ``of`` different nodes; exits if the cluster has too few."""
     import ray
     from ray.util.placement_group import placement_group
@@ -81,7 +78,7 @@ def place(of: int, timeout_s: float):
     return group
 
 
-def forward_input(actors: list) -> None:
+def forward_input(actors: list[Any]) -> None:
     """Copies standard input to all actors, and its end."""
     while True:
         line = sys.stdin.buffer.readline()
@@ -91,11 +88,11 @@ def forward_input(actors: list) -> None:
             return
 
 
-def forward_output(actors: list) -> None:
+def forward_output(actors: list[Any]) -> None:
     """Copies the output of all actors to standard output, until all have ended or died."""
     import ray
 
-    def read(actor):
+    def read(actor: Any) -> Any:
         return actor.read.options(concurrency_group="output").remote()
 
     waiting = {read(actor): (index, actor) for index, actor in enumerate(actors)}

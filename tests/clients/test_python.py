@@ -1,8 +1,13 @@
 """The Python package, installed as users install it, on runs of the binary from the same build."""
 
 import json
+import os
+import pathlib
+import re
 import shutil
+import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -88,3 +93,91 @@ def test_the_example_draws_a_chart(runs, tmp_path):
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert out.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_function_measures_and_returns_the_run(tmp_path, capfd):
+    with plimsoll.serve(inject="latency=1ms") as server:
+        run = plimsoll.run("mixed", store=server.store("bucket"), create_bucket=True, size="1KiB", rate="100/s", duration="2s",
+                           warmup="0s", objects=20, out=tmp_path, slo=["get.p50 < 0.1ms", "errors < 50%"],
+                           environment=server.environment)
+    outcomes = {each["objective"]: each["outcome"] for each in run.result["objectives"]}
+    assert outcomes["get.p50 < 0.1ms"] == "fail", "a missed objective is a result"
+    assert run.path.parent == tmp_path and plimsoll.load(run.path).id == run.id
+    assert "measure: mixed" in capfd.readouterr().err
+    shown = run._repr_html_()
+    assert run.id in shown and "fail: get.p50 &lt; 0.1ms" in shown and shown.count("<tr>") >= 3
+
+
+def test_a_measurement_that_cannot_begin_raises_the_message_of_the_program(tmp_path):
+    with pytest.raises(plimsoll.ProgramError, match="rate must be positive|--rate") as raised:
+        plimsoll.run("get", store="memory:", rate="0/s", out=tmp_path, progress=False)
+    assert raised.value.code == 2
+    with pytest.raises(plimsoll.ProgramError, match="127.0.0.1:1") as raised:
+        plimsoll.run("get", store="s3://bucket?endpoint=http://127.0.0.1:1", out=tmp_path, progress=False,
+                     environment={"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1"})
+    assert raised.value.code == 3
+    with pytest.raises(plimsoll.ProgramError, match="inject"):
+        plimsoll.serve(inject="latency=never")
+
+
+def test_a_server_serves_clients_and_ends_with_the_block():
+    boto3 = pytest.importorskip("boto3")
+    with plimsoll.serve() as server:
+        s3 = boto3.client("s3", **server.boto3)
+        s3.create_bucket(Bucket="bucket")
+        s3.put_object(Bucket="bucket", Key="k", Body=b"v")
+        assert s3.get_object(Bucket="bucket", Key="k")["Body"].read() == b"v"
+    assert server._process.returncode == 0
+    assert server.secret_key not in repr(server)
+
+
+def test_a_server_ends_with_its_process():
+    code = "import os, plimsoll; server = plimsoll.serve(); print(server._process.pid, flush=True); os._exit(1)"
+    pid = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout)
+    # The server ends when its standard input closes; a zombie has no command line.
+    while os.path.exists(f"/proc/{pid}") and b"serve" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+        pass
+
+
+def test_an_interrupt_ends_a_measurement_and_deletes_its_objects(tmp_path):
+    boto3 = pytest.importorskip("boto3")
+    with plimsoll.serve() as server:
+        # A test that was started in the background would ignore the signal.
+        options = dict(store=server.store("bucket"), create_bucket=True, duration="10m", warmup="0s", objects=10,
+                       out=str(tmp_path), environment=server.environment)
+        code = (f"import plimsoll, signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+                f"plimsoll.run('get', **{options!r})")
+        child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+        for line in child.stderr:
+            if line.startswith("measure"):
+                child.send_signal(signal.SIGINT)
+        assert child.wait() != 0
+        assert boto3.client("s3", **server.boto3).list_objects_v2(Bucket="bucket")["KeyCount"] == 0
+    partial = plimsoll.load(next(tmp_path.iterdir()))
+    assert partial.result["run"]["partial"] is True
+
+
+def test_comparisons_are_tables_in_notebooks(runs):
+    shown = plimsoll.compare(runs[0], runs[1])[0]._repr_html_()
+    assert shown.startswith("<table><caption>") and "verdict" not in shown and "get p50" in shown
+
+
+def test_names_of_stores_are_escaped_in_notebooks(runs):
+    result = json.loads(json.dumps(runs[0].result))
+    result["windows"][-1]["store"] = "<script>"
+    assert "<script>" not in plimsoll.Run(runs[0].path, result)._repr_html_()
+
+
+def test_the_package_is_typed():
+    pytest.importorskip("mypy")
+    checked = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--ignore-missing-imports", "--cache-dir", os.devnull,
+                              os.path.join(ROOT, "python/plimsoll")], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("example", sorted(pathlib.Path(ROOT, "examples/python").glob("*.py")), ids=lambda path: path.stem)
+def test_an_example_runs(example, tmp_path):
+    for needed in re.findall(r"^import (duckdb|pandas)|to_(pandas)", example.read_text(), re.M):
+        pytest.importorskip("".join(needed))
+    done = subprocess.run([sys.executable, example], cwd=tmp_path, capture_output=True, text=True, env=environment())
+    assert done.returncode == 0 and done.stdout, done.stderr
