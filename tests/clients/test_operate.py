@@ -314,3 +314,26 @@ def test_the_verification_in_the_background_finds_damage(tmp_path):
         wait(lambda: last().get("damaged") == 1, "the damage is found")
         text = urllib.request.urlopen(server.metrics).read().decode()
         assert "plimsoll_gateway_scrub_damaged_objects 1" in text
+
+
+def test_a_store_of_a_data_directory_is_reported_if_its_tier_is_not_in_the_settings(tmp_path):
+    """The catalog of `--data DIR` was opened with settings without the tier `blobs`, whose objects answered with 503."""
+    with Server("--data", str(tmp_path), command=(GATEWAY, "run")) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="bucket")
+        s3.put_object(Bucket="bucket", Key="k", Body=b"x" * (2 << 20))
+    path = settings(tmp_path)
+    error = command("where", path, "--object", "bucket/k")[2]
+    assert "tier blobs is not in the settings" in error
+    change(path, "[write]", f'[tier.blobs]\nurl = "file://{tmp_path}/blobs"\n[write]')
+    assert command("where", path, "--object", "bucket/k")[2] == ""
+    with run(path) as server:
+        assert len(client(server).get_object(Bucket="bucket", Key="k")["Body"].read()) == 2 << 20
+
+
+def test_a_backup_creates_the_directories_above_it(tmp_path):
+    path = settings(tmp_path)
+    with run(path) as server:
+        client(server).create_bucket(Bucket="bucket")
+        code, _, error = command("backup", path, "--to", str(tmp_path / "new/day/catalog"))
+        assert code == 0 and (tmp_path / "new/day/catalog/FORMAT").exists(), error

@@ -4,8 +4,9 @@ const data = JSON.parse(document.getElementById("data").textContent);
 window.plimsoll = { charts: 0, drawn: 0, empty: [], errors: [] };
 window.addEventListener("error", (e) => window.plimsoll.errors.push(String(e.message)));
 
-/* Colours by Okabe and Ito, which are distinguishable with any colour vision; further subjects differ in their dashes. */
-const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d00", "#7f7f7f"];
+/* Six colours by Okabe and Ito, and two more, which are distinguishable with any colour vision (test_colours.py); further
+   subjects differ in their dashes. */
+const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8800ff", "#884422"];
 const DASHES = ["solid", "dashed", "dotted", [12, 4, 2, 4]];
 const color = (i) => PALETTE[i % PALETTE.length];
 const dash = (i) => DASHES[Math.floor(i / PALETTE.length) % DASHES.length];

@@ -71,6 +71,7 @@ fn copy_catalog(catalog: &Path, to: &Path) -> Result<u64, Exit> {
     }
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = to.file_name().ok_or_else(|| Exit::input("--to: name a new directory"))?;
+    fs::create_dir_all(parent).map_err(failed)?;
     let unfinished = parent.join(format!("{}.unfinished", name.to_string_lossy()));
     if unfinished.exists() {
         fs::remove_dir_all(&unfinished).map_err(failed)?;

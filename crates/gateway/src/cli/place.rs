@@ -29,10 +29,7 @@ use crate::object::reads::Reads;
 use crate::pricing::{Gate, TierPrices, of_tier};
 use crate::scrub::ScrubRule;
 use crate::tier::TierTable;
-use crate::tier::{Backend, Tier, Tiers, numbers, open};
-
-/// Name of the only tier of a data directory.
-const BLOBS: &str = "blobs";
+use crate::tier::{BLOBS, Backend, Tier, Tiers, numbers, open};
 
 /// Arguments that select a store.
 #[derive(Debug, Args)]
@@ -267,7 +264,7 @@ impl StoreArguments {
             Cache::open(&config.cache).map_err(|e| Exit::store(format!("{}: cache: {e}", self.name())))?;
         let names: Vec<String> = config.tiers.keys().cloned().collect();
         let numbers = crate::blocking::block_on(numbers(&catalog, names)).map_err(|e| self.fail(&e))?;
-        for name in numbers.keys().filter(|name| *name != BLOBS && !config.tiers.contains_key(*name)) {
+        for name in numbers.keys().filter(|name| !config.tiers.contains_key(*name)) {
             note(&format!(
                 "tier {name} is not in the settings; blobs that are only there answer with status 503"
             ));

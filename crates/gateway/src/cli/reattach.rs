@@ -167,13 +167,8 @@ pub fn recover(arguments: &RecoverArguments) -> Result<(), Exit> {
     let records = runtime()?.block_on(records(place, opened.bodies.blobs.tiers()))?;
     let identity = next_identity(place, &records)?;
     let attached = take_over(place, opened, identity, arguments.dry_run)?;
-    print(&attached, arguments.json, arguments.dry_run)?;
-    match arguments.json {
-        true => Ok(()),
-        false => {
-            say("objects that were in the catalog only, such as those of at most `inline` bytes, are lost\n")
-        }
-    }
+    let lost = "objects that were in the catalog only, such as those of at most `inline` bytes, are lost";
+    print(&attached, arguments.json, arguments.dry_run, lost)
 }
 
 /// Completes a catalog that is older than its tiers.
@@ -204,10 +199,14 @@ pub fn reconcile(arguments: &ReconcileArguments) -> Result<(), Exit> {
         }
     };
     let attached = take_over(place, opened, identity, false)?;
-    print(&attached, arguments.json, false)
+    let was_older = attached.objects > 0 || attached.moved > 0;
+    let lost = "changes since this state of the catalog that the tiers do not have, such as objects of at most \
+                `inline` bytes, are lost";
+    print(&attached, arguments.json, false, if was_older { lost } else { "" })
 }
 
-fn print(attached: &Attached, is_json: bool, is_dry: bool) -> Result<(), Exit> {
+/// Prints what was attached. `lost` is a sentence on what cannot be attached; it may be empty.
+fn print(attached: &Attached, is_json: bool, is_dry: bool, lost: &str) -> Result<(), Exit> {
     if is_json {
         return say(&format!("{}\n", serde_json::json!(attached)));
     }
@@ -230,5 +229,5 @@ fn print(attached: &Attached, is_json: bool, is_dry: bool) -> Result<(), Exit> {
     for key in incomplete {
         say(&format!("incomplete, a piece is missing: {key}\n"))?;
     }
-    Ok(())
+    if lost.is_empty() { Ok(()) } else { say(&format!("{lost}\n")) }
 }

@@ -45,7 +45,8 @@ pub fn whereis(arguments: &Arguments, target: &Target, out: &dyn Output) -> Resu
         return list(arguments, tier, &*target.bucket("--bucket", bucket)?, target, out);
     }
     let object = arguments.object.as_deref().unwrap_or("");
-    let named = object.split_once('/').filter(|(bucket, key)| !bucket.is_empty() && !key.is_empty());
+    let named = object.strip_prefix("s3://").unwrap_or(object);
+    let named = named.split_once('/').filter(|(bucket, key)| !bucket.is_empty() && !key.is_empty());
     let (bucket, key) = named.ok_or_else(|| {
         Exit::input(format!("--object {object}: write BUCKET/KEY, such as photos/2026/a.jpg"))
     })?;

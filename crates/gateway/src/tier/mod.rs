@@ -147,8 +147,11 @@ impl Tiers {
     }
 }
 
-/// Returns the numbers of tiers. The catalog records a number when it sees a name for the first time. The tier of a
-/// data directory, `blobs`, has number 0.
+/// Name of the tier of a data directory, whose number is 0.
+pub const BLOBS: &str = "blobs";
+
+/// Returns the numbers of tiers, of those that the catalog has seen before, too. It records a number when it sees a name
+/// for the first time.
 ///
 /// # Errors
 /// If the catalog fails.
@@ -159,7 +162,7 @@ pub async fn numbers<C: Catalog>(
     let found = Arc::new(Mutex::new(BTreeMap::new()));
     let of_transaction = Arc::clone(&found);
     let work = Box::new(move |t: &mut dyn Transaction| {
-        let mut known = BTreeMap::from([("blobs".to_string(), 0)]);
+        let mut known = BTreeMap::new();
         let mut from = keys::TIERS.to_vec();
         while let Some((key, row)) = t.first(keys::TIERS, &from)? {
             let name = String::from_utf8_lossy(&key[keys::TIERS.len()..]).into_owned();
@@ -167,12 +170,14 @@ pub async fn numbers<C: Catalog>(
             known.extend(number.map(|number| (name, number)));
             from = [key.as_slice(), &[0]].concat();
         }
-        let mut next = known.values().max().map_or(0, |number| number + 1);
+        let mut next: u16 = known.values().max().map_or(1, |number| number + 1);
         for name in names {
             if let Entry::Vacant(unknown) = known.entry(name) {
-                t.put(keys::tier(unknown.key()), head_only(next.to_be_bytes().to_vec()));
-                unknown.insert(next);
-                next += 1;
+                let is_directory = unknown.key() == BLOBS;
+                let number = if is_directory { 0 } else { next };
+                t.put(keys::tier(unknown.key()), head_only(number.to_be_bytes().to_vec()));
+                unknown.insert(number);
+                next += u16::from(!is_directory);
             }
         }
         *of_transaction.lock().unwrap_or_else(PoisonError::into_inner) = known;

@@ -128,7 +128,7 @@ pub fn render(experiment: &Experiment) -> String {
         ]);
     }
     out.push('\n');
-    out.push_str(&terminal::unwrapped(&table));
+    out.push_str(&terminal::plain(&table));
     out.push('\n');
     out.push_str(&format!(
         "{} repeat{} on {} store{}: {} of timed phases per store",

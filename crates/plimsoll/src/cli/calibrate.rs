@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::exit::Exit;
-use super::out::{note, progress, say};
+use super::out::{fit, note, progress, say};
 use crate::calibrate::measure::run;
 use crate::calibrate::scenario::SCENARIOS;
 use crate::calibrate::{DetectedPauses, ScenarioRow};
@@ -87,7 +87,7 @@ pub fn calibrate(arguments: &Arguments) -> Result<(), Exit> {
     if arguments.json {
         say(&(serde_json::to_string_pretty(&report).map_err(Exit::check)? + "\n"))?;
     } else {
-        say(&render(&report))?;
+        say(&fit(&render(&report)))?;
     }
     let failed: Vec<String> = report
         .scenarios
@@ -128,7 +128,7 @@ fn render(report: &Report) -> String {
             verdict(row).into(),
         ]);
     }
-    let mut text = terminal::unwrapped(&table);
+    let mut text = terminal::plain(&table);
     for (name, pauses) in &report.pauses {
         text += &format!(
             "\n{name}: {} pause{} of the machine, longest {} ms, {:.2}% of the time",

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::exit::Exit;
 use super::inconclusive::Inconclusive;
-use super::out::{append, say};
+use super::out::{append, fit, say};
 use super::runs::find;
 use plimsoll_base::text::outgoing;
 use plimsoll_document::{Document, Table, terminal};
@@ -187,7 +187,7 @@ pub fn check(arguments: &Arguments) -> Result<(), Exit> {
     }
     match arguments.json {
         true => say(&json(&suites))?,
-        false => say(&format!("{}\n\n{tables}", answer(&suites)))?,
+        false => say(&fit(&format!("{}\n\n{tables}", answer(&suites))))?,
     }
     if let Some(path) = &arguments.summary {
         append("--summary", path, &markdown(&suites))?;

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::exit::Exit;
 use super::fleet::NodesArguments;
-use super::out::{self, note, say};
+use super::out::{self, fit, note, say};
 use super::record::Record;
 use super::timeout;
 use crate::fleet::consistency::ConsistencyJob;
@@ -154,7 +154,7 @@ pub fn consistency(arguments: &Arguments) -> Result<(), Exit> {
     if arguments.json {
         say(&(serde_json::to_string_pretty(&findings).map_err(Exit::store)? + "\n"))?;
     } else {
-        say(&text(&opened.written, &findings, conditions))?;
+        say(&fit(&text(&opened.written, &findings, conditions)))?;
     }
     finished.and_then(|()| verdict(&findings))
 }
@@ -300,7 +300,7 @@ fn text(store: &str, findings: &Findings, conditions: bool) -> String {
             counts.row(cells.take(counts.columns.len()).collect::<Vec<_>>());
         }
     }
-    out += &format!("\n{}\n", terminal::unwrapped(&counts));
+    out += &format!("\n{}\n", terminal::plain(&counts));
     out += &lag("reads", &findings.lag);
     out += &lag("listings", &findings.list_lag);
     for violation in &findings.shortest {
@@ -359,6 +359,6 @@ fn history(violation: &Violation) -> String {
     }
     let (guarantee, key) = (names(&violation.explanations), &violation.key);
     let cause = violation.cause.map_or(String::new(), |cause| format!("cause: {cause}\n"));
-    let table = terminal::unwrapped(&table);
+    let table = terminal::plain(&table);
     format!("\n{guarantee}: no order explains these answers (key {key})\n{cause}{table}")
 }

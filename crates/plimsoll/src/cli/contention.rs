@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::Args;
 
 use super::exit::Exit;
-use super::out::say;
+use super::out::{fit, say};
 use super::run_options::RunOptions;
 use super::timeout;
 use crate::session::execute;
@@ -79,7 +79,7 @@ pub fn contention(arguments: &Arguments) -> Result<(), Exit> {
     let mut experiment = resolve::resolve(arguments.to_spec()).map_err(|p| Exit::input(p.message))?;
     arguments.options.name_stores(&mut experiment)?;
     if arguments.options.dry_run {
-        return say(&arguments.options.preview(&experiment)?);
+        return say(&fit(&arguments.options.preview(&experiment)?));
     }
     let (settings, components) = (arguments.options.settings()?, arguments.options.components()?);
     arguments.options.print(execute(&experiment, &settings, &components)?)

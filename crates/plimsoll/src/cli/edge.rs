@@ -120,7 +120,7 @@ fn render(calibration: &RelayCalibration) -> String {
             error(row.p99_error_ms),
         ]);
     }
-    let text = terminal::unwrapped(&table);
+    let text = terminal::plain(&table);
     format!(
         "{text}\nThe network path to the server and the platform add {:.2} ms to every operation; the errors are without \
          them.\nThe clock of the relay advances in steps of {} ms.\n",

@@ -10,7 +10,7 @@ use super::command_line;
 use super::exit::Exit;
 use super::merge::merge_shards;
 use super::money::MoneyArguments;
-use super::out::{note, progress, say};
+use super::out::{fit, note, progress, say};
 use super::run_options::name_stores;
 use super::signals;
 use super::timeout;
@@ -356,12 +356,9 @@ fn run_fleet(arguments: &RunArguments) -> Result<(), Exit> {
     let text = if arguments.json {
         json::to_string(&merged.result)
     } else {
-        format!(
-            "{}\n{}results: {}\n",
-            terminal::render(&merged.result, terminal::Detail::default()),
-            nodes_table(launcher.nodes(), &collected),
-            merged.path.display()
-        )
+        let rendered = terminal::render(&merged.result, terminal::Detail::default());
+        let nodes = nodes_table(launcher.nodes(), &collected);
+        fit(&format!("{rendered}\n{nodes}results: {}\n", merged.path.display()))
     };
     say(&text)?;
     verdict(launcher.nodes(), &collected, &merged)
@@ -418,8 +415,5 @@ fn nodes_table(names: &[String], collected: &Collected) -> String {
     let launch = collected.launch_ns.map_or(String::new(), |ns| {
         format!(", started together {:.1} s after the first process", ns as f64 / SECOND as f64)
     });
-    format!(
-        "nodes (last seconds of the last phase{launch})\n{}",
-        plimsoll_document::terminal::unwrapped(&table)
-    )
+    format!("nodes (last seconds of the last phase{launch})\n{}", plimsoll_document::terminal::plain(&table))
 }

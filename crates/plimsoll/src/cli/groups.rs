@@ -2,6 +2,13 @@
 
 use std::fmt::Write;
 
+use plimsoll_document::terminal::{folded, terminal_width};
+
+/// Maximum width of the help, in columns.
+pub const HELP_WIDTH: u16 = 110;
+/// Columns of the names of commands.
+const NAMES: usize = 11;
+
 /// Headings and the commands below each.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Measure", &["run", "ycsb", "replay", "fit", "fleet", "edge", "probe", "calibrate"]),
@@ -13,13 +20,14 @@ const GROUPS: &[(&str, &[&str])] = &[
 
 /// Returns the commands with their descriptions, by group.
 fn text(command: &clap::Command) -> String {
+    let width = usize::from(terminal_width().unwrap_or(HELP_WIDTH).min(HELP_WIDTH));
     let mut out = String::new();
     for (heading, names) in GROUPS {
         let _ = writeln!(out, "{heading}:");
         for name in *names {
             let about = command.find_subcommand(name).and_then(clap::Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
-            let _ = writeln!(out, "  {name:<11}{about}");
+            out.push_str(&folded(&format!("  {name:<NAMES$}{about}"), width, NAMES + 2));
         }
         out.push('\n');
     }

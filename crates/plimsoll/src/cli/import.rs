@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::command_line;
 use super::exit::Exit;
-use super::out::{note, say};
+use super::out::{fit, note, say};
 use super::report::of_run;
 use plimsoll_base::machine::Machine;
 use plimsoll_document::Table;
@@ -83,7 +83,7 @@ pub fn import(arguments: &Arguments) -> Result<(), Exit> {
     let text = if arguments.json {
         json::to_string(&run.result)
     } else {
-        tables(&log, published_rows.as_deref(), &run.result, &run.path)
+        fit(&tables(&log, published_rows.as_deref(), &run.result, &run.path))
     };
     say(&text)?;
     Ok(())
@@ -194,7 +194,7 @@ fn tables(
              bytes of requests that began in the phase; concurrency is averaged over requests. GB means \
              GiB; throughput is in Mbit/s.\n\n",
         );
-        out.push_str(&plimsoll_document::terminal::unwrapped(&as_published(rows)));
+        out.push_str(&plimsoll_document::terminal::plain(&as_published(rows)));
         out.push_str(
             "\nAs Plimsoll computes it: a phase lasts from its first start to the first start of the next \
              phase; bytes are prorated over their transfer; concurrency is the time average of requests in \

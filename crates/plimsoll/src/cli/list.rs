@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 
 use super::cost::request::PriceArguments;
 use super::exit::Exit;
-use super::out::say;
+use super::out::{fit, say};
 use super::prices;
 use plimsoll_base::provider::{self, Addressing, Confidence, MatrixRow, Profile};
 use plimsoll_base::units::{format_bytes, format_count};
@@ -58,7 +58,7 @@ pub fn list(arguments: &Arguments) -> Result<(), Exit> {
     match arguments.kind {
         Kind::Prices => prices::list(arguments.name.as_deref(), &arguments.prices)?,
         Kind::Experiments => {
-            let line = |name: &str, text: &str| say(&format!("{name:16} {text}\n"));
+            let line = |name: &str, text: &str| say(&fit(&format!("{name:16} {text}\n")));
             say("short forms\n")?;
             FORMS.iter().try_for_each(|form| line(form, describe(form)))?;
             say("\nsearches and checks\n")?;

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::command_line;
 use super::exit::Exit;
-use super::out::say;
+use super::out::{fit, say};
 use super::report::of_run;
 use super::runs::find;
 use plimsoll_base::files::read_text;
@@ -102,11 +102,8 @@ pub fn merge(arguments: &Arguments) -> Result<(), Exit> {
     let text = if arguments.json {
         json::to_string(&run.result)
     } else {
-        format!(
-            "{}results: {}\n",
-            terminal::render(&run.result, terminal::Detail::default()),
-            run.path.display()
-        )
+        let rendered = terminal::render(&run.result, terminal::Detail::default());
+        fit(&format!("{rendered}results: {}\n", run.path.display()))
     };
     say(&text)
 }

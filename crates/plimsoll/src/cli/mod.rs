@@ -58,7 +58,7 @@ use plimsoll_workload::experiment::closest;
 
 /// Benchmark object stores, check objectives and estimate costs, with a known measurement error
 #[derive(Debug, Parser)]
-#[command(name = "plimsoll", version = version::line(), max_term_width = 110)]
+#[command(name = "plimsoll", version = version::line(), max_term_width = usize::from(groups::HELP_WIDTH))]
 pub struct Cli {
     /// Print no progress, only results, warnings and errors
     #[arg(long, global = true)]

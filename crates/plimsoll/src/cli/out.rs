@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::exit::Exit;
 use plimsoll_base::text::{message, outgoing};
+use plimsoll_document::terminal;
 
 /// Writes `text` to standard output.
 ///
@@ -23,6 +24,11 @@ pub fn say(text: &str) -> Result<(), Exit> {
         }
         _ => Ok(()),
     }
+}
+
+/// Returns a text for people whose lines break between words in a terminal.
+pub fn fit(text: &str) -> String {
+    terminal::fit(text, std::io::stdout())
 }
 
 /// Appends `text` to the file that a flag names.
@@ -57,6 +63,6 @@ pub fn progress(line: impl Display) {
 
 /// Writes a line to standard error. Ignores a failure, because there is nowhere to report it.
 pub fn note(line: impl Display) {
-    let text = format!("{line}\n");
+    let text = terminal::fit(&format!("{line}\n"), std::io::stderr());
     let _ = std::io::stderr().lock().write_all(message(&text).as_bytes());
 }

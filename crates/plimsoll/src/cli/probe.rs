@@ -110,7 +110,7 @@ fn table(findings: &[Finding]) -> String {
     for finding in findings {
         table.row([&finding.check, &finding.answer, &finding.detail]);
     }
-    terminal::unwrapped(&table)
+    terminal::plain(&table)
 }
 
 /// Returns the answers of several stores as one table, a column for each, and the details of answers that differ.
@@ -138,9 +138,9 @@ fn comparison(probed: &[Probed]) -> String {
             }
         }
     }
-    let mut out = terminal::unwrapped(&table);
+    let mut out = terminal::plain(&table);
     if !details.rows.is_empty() {
-        out += &format!("\n\n{}", terminal::unwrapped(&details));
+        out += &format!("\n\n{}", terminal::plain(&details));
     }
     out
 }

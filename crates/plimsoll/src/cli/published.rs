@@ -82,7 +82,7 @@ fn check_text(document: &Published, every: bool) -> String {
         ]);
     }
     let holding = checks.iter().filter(|c| c.holds).count();
-    let rows = if holding == checks.len() && !every { String::new() } else { terminal::unwrapped(&table) };
+    let rows = if holding == checks.len() && !every { String::new() } else { terminal::plain(&table) };
     format!("{}{rows}{holding} of {} relations hold\n\n", head(document), checks.len())
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::exit::Exit;
-use super::out::{note, say};
+use super::out::{fit, note, say};
 use super::run_options::RunOptions;
 use super::timeout::TimeoutArgument;
 use crate::session::execute;
@@ -121,7 +121,7 @@ pub fn replay(arguments: &Arguments) -> Result<(), Exit> {
         note(remark);
     }
     if arguments.options.dry_run {
-        return say(&arguments.options.preview(&experiment)?);
+        return say(&fit(&arguments.options.preview(&experiment)?));
     }
     let (settings, components) = (arguments.options.settings()?, arguments.options.components()?);
     arguments.options.print(execute(&experiment, &settings, &components)?)

@@ -8,7 +8,7 @@ use super::capacity::{CapacityArguments, MIN_WITHIN_NS};
 use super::consistency;
 use super::contention;
 use super::exit::Exit;
-use super::out::say;
+use super::out::{fit, say};
 use super::run_options::RunOptions;
 use super::sync;
 use super::timeout;
@@ -375,7 +375,7 @@ fn rank(
     }
     if !options.json {
         let results: Vec<_> = summaries.iter().map(|summary| &summary.run.result).collect();
-        say(&format!("{}\n\n", ranking(&results)))?;
+        say(&fit(&format!("{}\n\n", ranking(&results))))?;
     }
     summaries.into_iter().try_for_each(|summary| options.print(summary))
 }
@@ -397,7 +397,7 @@ pub fn run_through(arguments: &ExperimentArguments, relays: &Relays) -> Result<(
     }
     if arguments.options.dry_run {
         let text = arguments.options.preview(&experiment)?;
-        return say(&format!("{text}{}", arguments.precision.power(&experiment)?));
+        return say(&fit(&format!("{text}{}", arguments.precision.power(&experiment)?)));
     }
     let (mut settings, components) = (arguments.options.settings()?, arguments.options.components()?);
     if search.is_some() {

@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 use super::command_line;
 use super::exit::Exit;
 use super::money::MoneyArguments;
-use super::out::{is_quiet, note, say};
+use super::out::{fit, is_quiet, note, say};
 use super::progress::Terminal;
 use super::report::{conclude, verdicts};
 use super::signals;
@@ -237,7 +237,7 @@ impl RunOptions {
                 true => format!("{}{rendered}", verdicts(&run)),
                 false => format!("{rendered}{}", verdicts(&run)),
             };
-            format!("{text}results: {}\n", run.path.display())
+            fit(&format!("{text}results: {}\n", run.path.display()))
         };
         let printed = say(&text);
         problem.map_or(printed, Err)

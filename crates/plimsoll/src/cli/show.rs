@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::exit::Exit;
-use super::out::say;
+use super::out::{fit, say};
 use super::runs::find;
 use plimsoll_judge::report::terminal;
 use plimsoll_judge::report::terminal::Detail;
@@ -39,7 +39,7 @@ pub fn show(arguments: &Arguments) -> Result<(), Exit> {
         let text = if arguments.json {
             json::to_string(&result)
         } else {
-            terminal::render(&result, Detail { distribution: arguments.distribution })
+            fit(&terminal::render(&result, Detail { distribution: arguments.distribution }))
         };
         say(&text)?;
     }

@@ -9,7 +9,7 @@ use super::clean::tables;
 use super::command_line;
 use super::exit::Exit;
 use super::money::MoneyArguments;
-use super::out::{is_quiet, say};
+use super::out::{fit, is_quiet, say};
 use super::progress::Terminal;
 use super::report::conclude;
 use super::timeout::TimeoutArgument;
@@ -211,7 +211,7 @@ fn execute_part(part: Part, options: &Options) -> Result<(), Exit> {
         (true, _) => json::to_string(&run.result),
         (false, Format::GoYcsb) => ycsb::go_ycsb(&run.result, properties.redacted()),
         (false, Format::Ycsb) => ycsb::ycsb(&run.result),
-        (false, Format::Plimsoll) => terminal::render(&run.result, terminal::Detail::default()),
+        (false, Format::Plimsoll) => fit(&terminal::render(&run.result, terminal::Detail::default())),
     };
     say(&text)?;
     if options.format == Format::Plimsoll && !options.json {

@@ -184,7 +184,13 @@ pub fn load(name: &str, sets: &[String]) -> Result<Experiment, ExperimentError> 
     }
     let text = std::fs::read_to_string(name).map_err(|e| ExperimentError::NotFound {
         name: name.to_string(),
-        suggestion: closest(name).map_or(String::new(), |close| format!("did you mean {close}? ")),
+        suggestion: match closest(name) {
+            Some(form) if form == name => {
+                format!("{form} is a short form, which only `plimsoll run` accepts; ")
+            }
+            Some(close) => format!("did you mean {close}? "),
+            None => String::new(),
+        },
         reason: match e.kind() {
             std::io::ErrorKind::NotFound => "there is no such file".into(),
             _ => e.to_string(),

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::exit::Exit;
 use super::inconclusive::Inconclusive;
-use super::out::{append, say};
+use super::out::{append, fit, say};
 use super::runs::find;
 use plimsoll_judge::report::comparison::{Comparison, ComparisonRow, rows};
 use plimsoll_judge::run_dir::run::{Run, read};
@@ -233,7 +233,7 @@ pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
         let lines = checks
             .iter()
             .map(|c| format!("{:<11} --fail-if '{}': {}\n", c.outcome.name(), c.fail_if, c.figure));
-        format!("{}{}", tables.join("\n"), lines.collect::<String>())
+        fit(&format!("{}{}", tables.join("\n"), lines.collect::<String>()))
     };
     say(&text)?;
     let exceeded = |failed: usize| format!("{failed} of {} bounds exceeded", outcomes.len());
