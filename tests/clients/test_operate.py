@@ -337,3 +337,12 @@ def test_a_backup_creates_the_directories_above_it(tmp_path):
         client(server).create_bucket(Bucket="bucket")
         code, _, error = command("backup", path, "--to", str(tmp_path / "new/day/catalog"))
         assert code == 0 and (tmp_path / "new/day/catalog/FORMAT").exists(), error
+
+
+def test_an_offer_without_prices_is_reported(tmp_path):
+    path = settings(tmp_path)
+    change(path, f'url = "file://{tmp_path}/cold"', f'url = "file://{tmp_path}/cold"\noffer = "cloudflare-r3"')
+    with run(path):
+        pass
+    error = command("where", path, "--tier", "cold")[2]
+    assert "tier cold: offer: 'cloudflare-r3' has no prices" in error and "its costs are not counted" in error

@@ -325,7 +325,7 @@ impl StoreArguments {
         }
     }
 
-    /// Returns the tariffs of the tiers whose prices are known today.
+    /// Returns the tariffs of the tiers whose prices are known today. Reports an offer in the settings without prices.
     fn known_tariffs(
         &self,
         config: &Config,
@@ -335,8 +335,15 @@ impl StoreArguments {
         let books = read_prices(&config.prices).map_err(|e| Exit::input(format!("prices.files: {e}")))?;
         let today = wall_now().to_zoned(TimeZone::UTC).date();
         let tariff = |(name, backend): (&String, &Backend)| {
-            let found = of_tier(&books, &config.tiers[name], backend, today).ok()??;
-            Some((numbers[name], found.tariff))
+            let table = &config.tiers[name];
+            match of_tier(&books, table, backend, today) {
+                Ok(found) => found.map(|found| (numbers[name], found.tariff)),
+                Err(error) if table.offer.is_some() => {
+                    note(&format!("tier {name}: {error}; its costs are not counted"));
+                    None
+                }
+                Err(_) => None,
+            }
         };
         Ok(backends.iter().filter_map(tariff).collect())
     }

@@ -150,8 +150,8 @@ impl Tiers {
 /// Name of the tier of a data directory, whose number is 0.
 pub const BLOBS: &str = "blobs";
 
-/// Returns the numbers of tiers, of those that the catalog has seen before, too. It records a number when it sees a name
-/// for the first time.
+/// Returns the numbers of tiers, of those that the catalog has seen before, too. It records a number when it sees a
+/// name for the first time.
 ///
 /// # Errors
 /// If the catalog fails.

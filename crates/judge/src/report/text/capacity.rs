@@ -135,13 +135,24 @@ impl Words<'_> {
         let (store, reason, advice) = (self.store, &limit.reason, self.advice);
         let closed = self.best_closed().map(|(per_s, _)| per_s);
         let own = self.objectives.is_empty().then_some(limit.per_s);
-        let most = [self.found.highest_met_per_s, closed, own].into_iter().flatten().reduce(f64::max);
+        let met = self.found.highest_met_per_s;
+        // A closed loop slows down with the store, so its throughput within the objectives is not a rate that the store
+        // takes.
+        let is_open = self.found.by == CapacityBy::Rate && !self.objectives.is_empty();
+        let most = match met {
+            Some(met) if is_open => Some(met),
+            _ => [met, closed, own].into_iter().flatten().reduce(f64::max),
+        };
         match most {
             Some(per_s) => format!(
                 "{store} takes at least {}{}{}; above that, this client was the limit ({reason}): {advice}",
                 self.rate(per_s),
                 self.within(),
-                if self.found.highest_met_per_s == Some(per_s) { self.held() } else { String::new() }
+                match met {
+                    Some(met) if met == per_s => self.held(),
+                    _ if is_open => " in a closed loop".into(),
+                    _ => String::new(),
+                }
             ),
             None => format!(
                 "this client is too busy to tell whether {store} meets {}: it was the limit at {} ({reason}); {advice}",
@@ -365,6 +376,25 @@ mod tests {
             ranking(&[&fast, &down]),
             "highest known rate first: s3://fast 720 get/s, s3://down without a result"
         );
+    }
+
+    /// Regression test: the answer was the throughput of a closed loop, although the search had missed lower rates.
+    #[test]
+    fn the_answer_of_a_search_by_rate_is_a_rate_that_was_met() {
+        let limit = ClientLimit { per_s: 1500.0, reason: "cpu: 99% of a core".into() };
+        let steps = vec![CapacityStep {
+            in_flight: Some(64),
+            achieved_per_s: 19_000.0,
+            met: true,
+            ..CapacityStep::default()
+        }];
+        let limited = CapacityFigures { client_limit: Some(limit), per_s: None, steps, ..by_rate() };
+        assert!(
+            say(&limited).starts_with("a takes at least 1000 get/s within get.p99 < 10ms, held for 60 s;")
+        );
+        let only_closed = CapacityFigures { highest_met_per_s: None, lowest_missed_per_s: None, ..limited };
+        let expected = "a takes at least 19000 get/s within get.p99 < 10ms in a closed loop; above that";
+        assert!(say(&only_closed).starts_with(expected), "{}", say(&only_closed));
     }
 
     /// Regression test: the answer of a client that was the bottleneck had no number.
