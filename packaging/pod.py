@@ -35,7 +35,8 @@ def mount(*arguments):
 def prepare(root, pod, settings):
     """Mounts the root read-only, and the volumes with the rights that Kubernetes gives them."""
     group = pod["securityContext"]["fsGroup"]
-    (root / "proc").mkdir(exist_ok=True)
+    for name in ("proc", "dev"):
+        (root / name).mkdir(exist_ok=True)
     contents = {"settings": settings, "accounts": {"accounts.toml": ACCOUNTS}}
     modes = {volume["name"]: volume.get("secret", {}).get("defaultMode", 0o644) for volume in pod["volumes"]}
     mounts = pod["containers"][0]["volumeMounts"]
@@ -43,6 +44,7 @@ def prepare(root, pod, settings):
         (root / each["mountPath"].lstrip("/")).mkdir(parents=True, exist_ok=True)
     mount("--rbind", root, root)
     mount("-t", "proc", "proc", root / "proc")
+    mount("--rbind", "/dev", root / "dev")
     for each in mounts:
         target = root / each["mountPath"].lstrip("/")
         mount("-t", "tmpfs", "-o", f"gid={group},mode=2775", "tmpfs", target)
