@@ -93,14 +93,16 @@ fn stacked(table: &Table, width: u16) -> String {
 }
 
 /// Breaks a line at spaces so that it fits into `width` columns. The lines that follow are indented by `indent`
-/// columns. A word that is too long stays whole. The result ends with a line feed.
+/// columns. A word that is too long for a line stays where it is. The result ends with a line feed.
 pub fn folded(line: &str, width: usize, indent: usize) -> String {
     let mut out = String::new();
     // The indentation and the gaps of the first line stay as they are.
     let mut column = 0;
     for piece in line.split_inclusive(' ') {
         let length = piece.trim_end().chars().count();
-        if column + length > width && column > indent && length > 0 {
+        // A word that does not fit into a line either, such as a path, follows the last one.
+        let fits_alone = (1..=width.saturating_sub(indent)).contains(&length);
+        if column + length > width && column > indent && fits_alone {
             out.truncate(out.trim_end().len());
             out.push_str(&format!("\n{:indent$}", ""));
             column = indent;
@@ -243,5 +245,6 @@ mod tests {
             "! get: limited by\n  the client\n a table that is wide\nshort\naveryveryverylongwordthatstays\n";
         assert_eq!(fold(text, 18), expected);
         assert_eq!(fold("no end", 18), "no end");
+        assert_eq!(fold("results: /a/very/long/path\n", 18), "results: /a/very/long/path\n");
     }
 }
