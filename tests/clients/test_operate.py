@@ -344,5 +344,5 @@ def test_an_offer_without_prices_is_reported(tmp_path):
     change(path, f'url = "file://{tmp_path}/cold"', f'url = "file://{tmp_path}/cold"\noffer = "cloudflare-r3"')
     with run(path):
         pass
-    error = command("where", path, "--tier", "cold")[2]
+    error = command("where", path, "--object", "bucket/k")[2]
     assert "tier cold: offer: 'cloudflare-r3' has no prices" in error and "its costs are not counted" in error
