@@ -40,6 +40,7 @@ dist: $(DIST_VENV)/ready
 # Installs the artifacts in bare root file systems and images, runs the image of the gateway as the pod of the Helm chart,
 # and measures with them. Needs root, debootstrap and helm.
 test-dist: $(DIST_VENV)/ready
+	@command -v helm >/dev/null || test -x "$(HELM)" || go install $(HELM_PACKAGE)
 	HELM=$$(command -v helm || echo "$(HELM)") $(DIST_VENV)/bin/python packaging/test.py
 
 $(DIST_VENV)/ready: packaging/requirements.txt
@@ -107,10 +108,10 @@ test-infra: $(INFRA)/ready
 	@mkdir -p tests/verified
 	tests/digest infra > tests/verified/infra
 
-$(INFRA)/ready: infra/python/requirements.txt
+$(INFRA)/ready: infra/python/requirements.txt infra/tests/requirements.txt
 	python3 -m venv $(INFRA)
 	$(INFRA)/bin/pip install --quiet --disable-pip-version-check -r infra/python/requirements.txt \
-		'pytest>=9' pyyaml kubernetes-validate==1.37.0
+		-r infra/tests/requirements.txt
 	touch $@
 
 # Tests the relays: the Worker on workerd and the Lambda function, driven by the debug build. One minute.
@@ -224,6 +225,7 @@ SITE := $(VENV)-site
 site: $(SITE)/ready
 	cargo build --quiet -p plimsoll-package -p plimsoll
 	target/debug/plimsoll-package target/generated
+	mkdir -p target/generated/gallery
 	for run in docs/gallery/*/; do \
 		target/debug/plimsoll report $$run --output target/generated/gallery/$$(basename $$run).html >/dev/null || exit 1; done
 	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet --config-file site/mkdocs.yml

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
+import tempfile
 from types import TracebackType
 
 from plimsoll._program import ProgramError, flags, program
@@ -27,18 +28,20 @@ class Server:
         self.access_key, self.secret_key = "plimsoll", secrets.token_hex(16)
         options = {"listen": "127.0.0.1:0", **options}
         variables = {"PLIMSOLL_ACCESS_KEY": self.access_key, "PLIMSOLL_SECRET_KEY": self.secret_key}
-        # The standard input of the server closes if this process dies, which ends the server.
-        self._process = subprocess.Popen([program(), "serve", "--until-stdin-closes", *flags(options)], text=True,
-                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                         env={**os.environ, **variables})
-        assert self._process.stdout is not None and self._process.stderr is not None
-        line = self._process.stdout.readline()
-        if line.startswith("metrics on "):
+        with tempfile.TemporaryFile("w+") as messages:
+            # The standard input of the server closes if this process dies, which ends the server. Its messages go to a
+            # file, because a pipe that nobody reads would become full.
+            self._process = subprocess.Popen([program(), "serve", "--until-stdin-closes", *flags(options)], text=True,
+                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=messages,
+                                             env={**os.environ, **variables})
+            assert self._process.stdout is not None
             line = self._process.stdout.readline()
-        if not line:
-            message = self._process.stderr.read().strip().removeprefix("plimsoll: ")
-            self.close()
-            raise ProgramError(message, self._process.returncode)
+            if line.startswith("metrics on "):
+                line = self._process.stdout.readline()
+            if not line:
+                self.close()
+                messages.seek(0)
+                raise ProgramError(messages.read().strip().removeprefix("plimsoll: "), self._process.returncode)
         self.url = line.split()[-1]
 
     def store(self, bucket: str) -> str:

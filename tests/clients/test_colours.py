@@ -15,7 +15,7 @@ VISION = {
     "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
     "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
 }
-# CIE76 difference from which neighbouring lines of a chart are told apart at a glance; 2.3 is just noticeable.
+# Minimum CIE76 difference between two colours of a chart. A difference of 2.3 is just noticeable.
 CLEAR = 15
 
 

@@ -83,7 +83,7 @@ def test_pages_are_readable_without_a_network(site, browser, width, dark):
         assert browser.run(READABLE_SITE) == [], name
         assert browser.run("document.documentElement.scrollWidth <= innerWidth"), name
         assert browser.trouble == [], name
-        # Without a server, the search asks for its index with an address of its own.
+        # Fonts, icons and the index of the search are files or parts of the page.
         assert all(url.startswith(("file:", "data:", "blob:")) for url in browser.requests), browser.requests
 
 

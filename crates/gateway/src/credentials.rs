@@ -45,8 +45,8 @@ pub fn only_for_owner(path: &Path) -> Result<(), String> {
     Err(format!("other users can read the file; run `chmod 600 {}`", path.display()))
 }
 
-/// Returns true if no user but the owner can use a file, or if root owns it, its group can only read it, and `user` is
-/// not root.
+/// Returns true if only the owner has rights to a file, or if the file belongs to root, its group can only read it, and
+/// `user` is not root.
 fn is_secret(file: &Metadata, user: u32) -> bool {
     let others = file.mode() & 0o077;
     others == 0 || (others == 0o040 && file.uid() == 0 && user != 0)

@@ -16,6 +16,7 @@ use crate::ambient::{now_ms, shared_now_ms};
 use crate::backup;
 use crate::blocking::block_on;
 use crate::catalog::embedded::snapshot::Snapshot;
+use crate::disk::real::create_directory;
 use crate::mover::condition::show_time_ms;
 
 /// Arguments of `plimsoll-gateway backup`.
@@ -71,7 +72,7 @@ fn copy_catalog(catalog: &Path, to: &Path) -> Result<u64, Exit> {
     }
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = to.file_name().ok_or_else(|| Exit::input("--to: name a new directory"))?;
-    fs::create_dir_all(parent).map_err(failed)?;
+    create_directory(parent).map_err(failed)?;
     let unfinished = parent.join(format!("{}.unfinished", name.to_string_lossy()));
     if unfinished.exists() {
         fs::remove_dir_all(&unfinished).map_err(failed)?;

@@ -26,7 +26,7 @@ pub struct File {
     /// Cache of bodies in pack files.
     #[serde(default)]
     pub cache: CacheTable,
-    /// Price books beside those of the program.
+    /// Price books in addition to the built-in price books.
     #[serde(default)]
     pub prices: PricesTable,
     /// Limits of the moves of a day (UTC).
@@ -88,7 +88,7 @@ pub struct BudgetTable {
     pub dollars_per_day: Option<String>,
 }
 
-/// Price books beside those of the program.
+/// Price books in addition to the built-in price books.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -143,7 +143,7 @@ fn default_inline() -> String {
 pub struct MoveTable {
     /// Tier that blobs leave.
     pub from: String,
-    /// Tier that receives them.
+    /// Tier that receives the blobs.
     pub to: String,
     /// Condition on `age`, `size`, `reads_per_day`, `bucket`, `prefix`, `suffix` and `tag.NAME`, such as
     /// `age > 7d and size >= 1 MiB`.
