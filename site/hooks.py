@@ -50,10 +50,18 @@ def on_files(files, config):
     return files
 
 
-def on_post_page(output, page, config):
+def without_other_hosts(output, path):
     """Replaces the only address of another host, which pages that are opened as files would load."""
-    up = "../" * page.url.count("/")
-    return output.replace("https://unpkg.com/iframe-worker/shim", f"{up}assets/iframe-worker.js")
+    return output.replace("https://unpkg.com/iframe-worker/shim", f"{'../' * path.count('/')}assets/iframe-worker.js")
+
+
+def on_post_page(output, page, config):
+    return without_other_hosts(output, page.url)
+
+
+def on_post_template(output_content, template_name, config):
+    # 404.html is a template and not a page.
+    return without_other_hosts(output_content, template_name)
 
 
 def on_page_markdown(markdown, page, config, files):

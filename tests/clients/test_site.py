@@ -12,7 +12,8 @@ from support import PLIMSOLL, ROOT
 READABLE = (Path(__file__).parent / "readable.js").read_text()
 # A page of each kind. All pages in four modes take two minutes.
 PAGES = ("index", "tasks", "gallery/index", "coming-from/warp", "reference/plimsoll", "reference/gateway",
-         "reference/compatibility", "operations/monitoring", "decisions/0022-log-structured-catalog", "project/CHANGELOG")
+         "reference/compatibility", "operations/monitoring", "decisions/0022-log-structured-catalog", "project/CHANGELOG",
+         "404")
 
 
 @pytest.fixture(scope="module")
