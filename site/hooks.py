@@ -50,18 +50,18 @@ def on_files(files, config):
     return files
 
 
-def without_other_hosts(output, path):
+def without_other_hosts(output, root):
     """Replaces the only address of another host, which pages that are opened as files would load."""
-    return output.replace("https://unpkg.com/iframe-worker/shim", f"{'../' * path.count('/')}assets/iframe-worker.js")
+    return output.replace("https://unpkg.com/iframe-worker/shim", f"{root}assets/iframe-worker.js")
 
 
 def on_post_page(output, page, config):
-    return without_other_hosts(output, page.url)
+    return without_other_hosts(output, "../" * page.url.count("/"))
 
 
 def on_post_template(output_content, template_name, config):
-    # 404.html is a template and not a page.
-    return without_other_hosts(output_content, template_name)
+    # 404.html is a template and not a page. Servers send it for paths of any depth.
+    return without_other_hosts(output_content, "/")
 
 
 def on_page_markdown(markdown, page, config, files):

@@ -1,5 +1,6 @@
 """The documentation site: it is built without warnings, and its pages are readable in a browser without a network."""
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,7 @@ from support import PLIMSOLL, ROOT
 READABLE = (Path(__file__).parent / "readable.js").read_text()
 # A page of each kind. All pages in four modes take two minutes.
 PAGES = ("index", "tasks", "gallery/index", "coming-from/warp", "reference/plimsoll", "reference/gateway",
-         "reference/compatibility", "operations/monitoring", "decisions/0022-log-structured-catalog", "project/CHANGELOG",
-         "404")
+         "reference/compatibility", "operations/monitoring", "decisions/0022-log-structured-catalog", "project/CHANGELOG")
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +40,12 @@ def test_every_document_is_a_page(site):
         path = document.relative_to(Path(ROOT, "docs")).with_suffix(".html")
         page = site / (path.parent / "index.html" if path.stem == "README" else path)
         assert page.exists(), page
+
+
+def test_no_page_loads_from_another_host(site):
+    elsewhere = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^\s"'>]+""")
+    for page in site.rglob("*.html"):
+        assert elsewhere.findall(page.read_text()) == [], page
 
 
 def test_every_picture_of_the_gallery_opens_its_report(site):
