@@ -23,10 +23,12 @@ class Server:
         env = environment(PLIMSOLL_ACCESS_KEY=ACCESS, PLIMSOLL_SECRET_KEY=SECRET)
         self.process = subprocess.Popen([*command, "--listen", listen, *arguments],
                                         env=env, stdout=subprocess.PIPE, text=True)
-        self.metrics = None
+        self.metrics = self.console = None
         line = self.process.stdout.readline()
         if line.startswith("metrics on "):
             self.metrics, line = line.split()[-1], self.process.stdout.readline()
+        if line.startswith("console on "):
+            self.console, line = line.split()[-1], self.process.stdout.readline()
         self.url = line.split()[-1]
 
     def __enter__(self):

@@ -5,6 +5,7 @@
 //! - [`units`] and [`text`]: numbers with units, and text that is safe to print; [`redaction`] removes secrets.
 //! - [`net`]: HTTP connections with exact timestamps.
 //! - [`machine`] and [`metrics`]: facts about this machine, and figures for monitoring systems.
+//! - [`pages`]: a small HTTP server for the pages of a process.
 //! - [`provider`]: facts about providers of object storage, as data.
 //! - [`version`]: number, commit and target of the programs.
 
@@ -13,6 +14,7 @@ pub mod files;
 pub mod machine;
 pub mod metrics;
 pub mod net;
+pub mod pages;
 pub mod provider;
 pub mod redaction;
 pub mod rng;

@@ -3,6 +3,7 @@
 
 mod csv;
 mod html;
+pub mod live;
 mod markdown;
 pub mod page;
 pub mod terminal;

@@ -2,6 +2,7 @@
 //! catalog and blobs.
 
 pub mod adoption;
+pub mod alerts;
 pub mod ambient;
 pub mod background;
 pub mod backup;
@@ -23,6 +24,7 @@ pub mod overview;
 pub mod owner;
 pub mod plan;
 pub mod pricing;
+pub mod queues;
 pub mod reattach;
 pub mod request_log;
 pub mod scrub;

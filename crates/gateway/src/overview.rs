@@ -11,14 +11,17 @@ use crate::ambient::shared_now_ms;
 use crate::backup;
 use crate::catalog::CatalogError;
 use crate::catalog::any::AnyCatalog;
+use crate::disk::real::free_bytes;
 use crate::lease;
 use crate::mover::survey::{LatestSurvey, Survey};
 use crate::object::Store;
 use crate::pricing::Stock;
+use crate::queues::{Queues, queues};
 use crate::scrub::progress::{self, Progress};
+use crate::tier::Tier;
 
 /// State of an open store.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Overview {
     /// Sessions of the gateways that use the catalog.
     pub sessions: Vec<u64>,
@@ -36,6 +39,9 @@ pub struct Overview {
     pub owns_tiers: bool,
     /// Tiers by name.
     pub tiers: BTreeMap<String, TierState>,
+    /// Buckets by name, with their objects and versions by the place from which they are read: the name of a tier, or
+    /// `catalog`. Without counts before all objects were visited.
+    pub buckets: BTreeMap<String, BTreeMap<String, Stock>>,
     /// Counts of objects; `None` before all of them were visited.
     pub counts: Option<Counts>,
     /// Time for which garbage is kept, in milliseconds.
@@ -46,6 +52,10 @@ pub struct Overview {
     pub scrub: Progress,
     /// Unix time in milliseconds of the last recorded backup of the catalog.
     pub last_backup_ms: Option<u64>,
+    /// True if nothing is deleted because the last backup is older than the time for which garbage is kept.
+    pub deletions_stopped: bool,
+    /// Work that waits.
+    pub queues: Queues,
     /// Problem because of which nothing can be written; `None` if there is none.
     pub problem: Option<String>,
 }
@@ -65,6 +75,8 @@ pub struct TierState {
     pub dollars_per_month: Option<f64>,
     /// Cost of a month of storage of what is kept in addition.
     pub kept_dollars_per_month: Option<f64>,
+    /// Free bytes of the disk of a tier in a directory; `None` for other tiers.
+    pub free_bytes: Option<u64>,
 }
 
 /// Counts of objects.
@@ -119,22 +131,25 @@ pub fn overview(
     let sessions = lease::status(&*store.catalog, shared_now_ms())?;
     let survey = survey.get();
     let dollars = |number: u16, stock: &Stock| Some(stock.month(tariffs.get(&number)?).ok()?.dollars());
-    let tier = |number: u16, answers: bool| {
+    let tier = |number: u16, tier: &Tier| {
         let stock =
             |of: &dyn Fn(&Survey) -> Option<Stock>| survey.as_deref().and_then(of).unwrap_or_default();
         let all = stock(&|survey| survey.blobs.get(&number).copied());
         let kept = stock(&|survey| survey.kept.get(&Some(number)).copied());
         TierState {
-            answers,
+            answers: tier.answers(),
             blobs: all.blobs,
             bytes: all.bytes,
             kept_bytes: kept.bytes,
             dollars_per_month: dollars(number, &all),
             kept_dollars_per_month: dollars(number, &kept),
+            free_bytes: tier.directory.as_deref().and_then(|directory| free_bytes(directory).ok()),
         }
     };
     let tiers = store.blobs.tiers().iter();
-    let tiers = tiers.map(|(number, one)| (one.name.clone(), tier(number, one.answers()))).collect();
+    let tiers = tiers.map(|(number, one)| (one.name.clone(), tier(number, one))).collect();
+    let last_backup_ms = backup::last_ms(&*store.catalog);
+    let deletions_stopped = backup::is_outdated(&last_backup_ms, shared_now_ms(), store.retain_ms);
     Ok(Overview {
         sessions: sessions.sessions,
         leader: sessions.leader,
@@ -144,13 +159,29 @@ pub fn overview(
         has_wrong_clock: store.has_wrong_clock.load(Ordering::Relaxed),
         owns_tiers: store.owns_tiers.load(Ordering::Relaxed),
         tiers,
+        buckets: buckets(store, survey.as_deref())?,
         counts: survey.map(|survey| counts(&survey)),
         retain_ms: store.retain_ms,
         log: log_state(&store.catalog),
         scrub: progress::load(&*store.catalog)?,
-        last_backup_ms: backup::last_ms(&*store.catalog)?,
+        last_backup_ms: last_backup_ms?,
+        deletions_stopped,
+        queues: queues(&*store.catalog, crate::ambient::now_ms(), store.retain_ms)?,
         problem: store.catalog.check().err().map(|error| error.to_string()),
     })
+}
+
+fn buckets(
+    store: &Store<AnyCatalog>,
+    survey: Option<&Survey>,
+) -> Result<BTreeMap<String, BTreeMap<String, Stock>>, CatalogError> {
+    let names = store.all_buckets()?.into_iter().map(|(name, _)| (name, BTreeMap::new()));
+    let mut buckets: BTreeMap<String, BTreeMap<String, Stock>> = names.collect();
+    for ((bucket, place), stock) in survey.iter().flat_map(|survey| &survey.objects) {
+        let place = place.map_or_else(|| "catalog".to_string(), |number| store.tier_name(number));
+        buckets.entry(bucket.to_string()).or_default().insert(place, *stock);
+    }
+    Ok(buckets)
 }
 
 fn counts(survey: &Survey) -> Counts {

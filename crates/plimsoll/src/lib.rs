@@ -16,6 +16,7 @@
 pub mod calibrate;
 pub mod cli;
 pub mod fleet;
+pub mod live_page;
 pub mod probe;
 pub mod screen;
 pub mod session;

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+
 use super::error::{ApiError, ErrorCode};
 use super::route::{Operation, Route};
 use super::service::ObjectService;
@@ -74,6 +76,16 @@ impl Accounts {
     /// Returns the account with this access key; `None` if there is none.
     pub fn find(&self, access_key: &str) -> Option<&Arc<Account>> {
         self.by_key.get(access_key)
+    }
+
+    /// Returns true if this is the secret key of an account with the rights of an administrator. The time that it takes
+    /// does not depend on the position of a wrong character.
+    pub fn is_administrator(&self, access_key: &str, secret_key: &str) -> bool {
+        let account = self.find(access_key).filter(|account| account.rights.are_unlimited());
+        account.is_some_and(|account| {
+            let secret = account.credentials.secret_key().as_bytes();
+            verify_slices_are_equal(secret, secret_key.as_bytes()).is_ok()
+        })
     }
 
     /// Returns the rights of requests without a signature.
@@ -151,6 +163,22 @@ mod tests {
     fn allowed(rights: &Rights, operation: Operation, bucket: &str) -> bool {
         let route = Route { operation, bucket: bucket.into(), key: "k".into(), query: Vec::new() };
         allow(rights, &route)
+    }
+
+    #[test]
+    fn only_an_account_with_all_rights_is_an_administrator() {
+        let account = |key: &str, buckets: &str, write: bool| Account {
+            credentials: Credentials::new(key, "secret", None),
+            rights: Rights { buckets: vec![buckets.into()], write },
+        };
+        let accounts = [account("all", "*", true), account("reader", "*", false), account("one", "a*", true)];
+        let accounts = Accounts::new(accounts.to_vec(), Vec::new());
+        assert!(accounts.is_administrator("all", "secret"));
+        for (key, secret) in
+            [("all", "secre"), ("all", ""), ("reader", "secret"), ("one", "secret"), ("", "")]
+        {
+            assert!(!accounts.is_administrator(key, secret), "{key} {secret}");
+        }
     }
 
     #[test]

@@ -168,7 +168,8 @@ impl Shared {
         *self.tls.write().unwrap_or_else(PoisonError::into_inner) = Some(TlsAcceptor::from(config));
     }
 
-    fn tls(&self) -> Option<TlsAcceptor> {
+    /// Returns the TLS configuration of new connections; `None` without TLS.
+    pub fn tls(&self) -> Option<TlsAcceptor> {
         self.tls.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -34,6 +34,8 @@ pub struct Target {
     pub name: String,
     /// True if a file has the settings.
     pub has_file: bool,
+    /// The words of a command line that select the store.
+    pub place: Vec<String>,
     /// Directory of the catalog; `None` if it is in a database.
     pub directory: Option<PathBuf>,
     /// Store with the catalog and the tiers.
@@ -61,6 +63,7 @@ impl Target {
         Ok(Target {
             name,
             has_file,
+            place: place.words(),
             directory,
             store: Arc::new(store),
             rules,
@@ -166,7 +169,7 @@ impl<'a> Administrative<'a> {
 ///
 /// # Errors
 /// Exit code 2 if they are invalid.
-pub fn parse(words: &[String], directory: &Path) -> Result<Command, Exit> {
+fn parse(words: &[String], directory: &Path) -> Result<Command, Exit> {
     let program = PathBuf::from("plimsoll-gateway");
     let all = std::iter::once(program.into_os_string()).chain(words.iter().map(Into::into));
     let parsed = Arguments::command().try_get_matches_from(all);
@@ -178,11 +181,30 @@ pub fn parse(words: &[String], directory: &Path) -> Result<Command, Exit> {
     Ok(command)
 }
 
-/// Executes a command on the store of this process.
+/// Executes the command with some arguments on the store of this process, for somebody else. A command that changes
+/// something is logged, with the name of that person and its result.
 ///
 /// # Errors
-/// The error of the command, or exit code 2 if it does not work on an open store.
-pub fn execute(command: &Command, target: &Target, out: &dyn Output) -> Result<(), Exit> {
+/// The error of the command, or exit code 2 for invalid arguments and commands that do not work on an open store.
+pub fn audited(
+    words: &[String],
+    directory: &Path,
+    who: &str,
+    target: &Target,
+    out: &dyn Output,
+) -> Result<(), Exit> {
+    let command = parse(words, directory)?;
     let refused = || Exit::input("a running gateway does not execute this command");
-    Administrative::of(command).ok_or_else(refused)?.execute(target, out)
+    let command = Administrative::of(&command).ok_or_else(refused)?;
+    let words = words.join(" ");
+    let is_logged = !command.only_reads();
+    if is_logged {
+        note(&format!("audit: {who} begins the command: {words}"));
+    }
+    let result = command.execute(target, out);
+    if is_logged {
+        let end = result.as_ref().map_or_else(|exit| format!("code {}", exit.code), |()| "success".into());
+        note(&format!("audit: the command of {who} ends with {end}: {words}"));
+    }
+    result
 }

@@ -4,6 +4,7 @@ mod admin;
 mod adopt;
 mod backup;
 mod command;
+mod console;
 mod examples;
 pub mod out;
 mod ownership;

@@ -93,6 +93,11 @@ impl StoreArguments {
         self.file.is_some()
     }
 
+    /// Returns the file with the settings; `None` for a data directory.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
     /// Returns the directory of the data; `None` if a file has the settings.
     pub fn data(&self) -> Option<&Path> {
         self.data.as_deref()
@@ -104,6 +109,15 @@ impl StoreArguments {
             (Some(file), _) => file.display().to_string(),
             (None, Some(data)) => format!("--data {}", data.display()),
             (None, None) => String::new(),
+        }
+    }
+
+    /// Returns the words of a command line that select this store.
+    pub fn words(&self) -> Vec<String> {
+        match (&self.file, &self.data) {
+            (Some(file), _) => vec!["--".into(), file.display().to_string()],
+            (None, Some(data)) => vec![format!("--data={}", data.display())],
+            (None, None) => Vec::new(),
         }
     }
 
@@ -349,7 +363,10 @@ impl StoreArguments {
     }
 
     /// Returns the rules with the numbers of their tiers, and the prices that they need.
-    fn rules(
+    ///
+    /// # Errors
+    /// If prices are missing that the rules need.
+    pub fn rules(
         &self,
         config: &Config,
         backends: &BTreeMap<String, Backend>,

@@ -24,6 +24,7 @@ use crate::catalog::memory::MemoryCatalog;
 use crate::config::Config;
 use crate::listing::{self, Listed, ListingError, Receive};
 use crate::log::note;
+use crate::mover::rules::Rules;
 use crate::object::Store;
 use crate::plan::bill::{Bill, PricedTier, bill};
 use crate::plan::listing::{add, create_bucket};
@@ -108,6 +109,50 @@ fn compute_bill(arguments: &Arguments, changes: &[String], date: Date) -> Result
     bill(&plan, &tiers).map_err(|e| place.fail(&e))
 }
 
+/// Computes the plan of a file of settings, some of them changed, for the objects of a store that this process serves.
+///
+/// # Errors
+/// Exit code 2 for invalid settings or unknown prices, 3 if the catalog cannot be read.
+pub fn of_store(
+    file: &Path,
+    changes: &[String],
+    store: &Store<AnyCatalog>,
+    date: Date,
+) -> Result<Bill, Exit> {
+    let config = Config::load_with(file, changes).map_err(Exit::input)?;
+    let place = StoreArguments::of_file(file);
+    let backends = place.backends(&config)?;
+    let mut numbers = BTreeMap::new();
+    for name in config.tiers.keys() {
+        let number = store.blobs.tiers().number(name);
+        let number = number.ok_or_else(|| {
+            Exit::input(format!("{}: tier {name} is new; start the gateway again", file.display()))
+        })?;
+        numbers.insert(name.clone(), number);
+    }
+    let rules = place.rules(&config, &backends, &numbers)?;
+    let mut prices = place.prices(&config, &backends, date)?;
+    let priced = |(name, number): (&String, &u16)| {
+        (*number, PricedTier { name: name.clone(), prices: prices.remove(name).flatten() })
+    };
+    let tiers = numbers.iter().map(priced).collect();
+    let plan = plan_with(&place, &rules, &tiers, store)?;
+    bill(&plan, &tiers).map_err(|e| place.fail(&e))
+}
+
+/// Computes the plan of some rules for the objects of a store.
+fn plan_with(
+    place: &StoreArguments,
+    rules: &Rules,
+    tiers: &BTreeMap<u16, PricedTier>,
+    store: &Store<AnyCatalog>,
+) -> Result<Plan, Exit> {
+    let tariff = |(number, tier): (&u16, &PricedTier)| Some((*number, tier.prices.as_ref()?.tariff.clone()));
+    let tariffs = tiers.iter().filter_map(tariff).collect();
+    let terms = Terms { tariffs: &tariffs, home: rules.home, now_ms: now_ms() };
+    compute(store, rules, &terms).map_err(|e| place.fail(&e))
+}
+
 /// Computes the plan for the objects of an open catalog. Returns it with the prices of the tiers.
 fn plan_of(
     place: &StoreArguments,
@@ -119,10 +164,7 @@ fn plan_of(
     let Opened { catalog, bodies, rules, .. } = opened;
     let store =
         Store::open(Arc::clone(&catalog), bodies, Memory::new(u64::MAX)).map_err(|e| place.fail(&e))?;
-    let tariff = |(number, tier): (&u16, &PricedTier)| Some((*number, tier.prices.as_ref()?.tariff.clone()));
-    let tariffs = tiers.iter().filter_map(tariff).collect();
-    let terms = Terms { tariffs: &tariffs, home: rules.home, now_ms: now_ms() };
-    let plan = compute(&store, &rules, &terms).map_err(|e| place.fail(&e))?;
+    let plan = plan_with(place, &rules, &tiers, &store)?;
     Ok((plan, tiers))
 }
 

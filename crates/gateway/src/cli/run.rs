@@ -1,7 +1,7 @@
 //! `plimsoll-gateway run`: serves a data directory.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use super::Exit;
 use super::admin::server::Server;
 use super::command::Target;
+use super::console;
 use super::out::say;
 use super::ownership::{self, Older};
 use super::place::{Opened, StoreArguments};
@@ -82,6 +83,10 @@ pub struct Arguments {
     /// Serve Prometheus metrics on this address at /metrics, and /healthz and /readyz; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS")]
     metrics_listen: Option<String>,
+    /// Serve the console on this address, a page for browsers; port 0 selects a free port. Everybody who reaches the
+    /// address can read it, and administrators can change objects; it has TLS if --tls-cert is given
+    #[arg(long, value_name = "ADDRESS")]
+    admin_listen: Option<String>,
     /// Append one JSON object per request to this file; SIGHUP opens it again
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
@@ -272,7 +277,7 @@ fn work_settings(
         reads_file,
         is_idle: arguments.no_deletes,
         survey: Arc::default(),
-        always_visits: arguments.metrics_listen.is_some(),
+        always_visits: arguments.metrics_listen.is_some() || arguments.admin_listen.is_some(),
         scrub,
     })
 }
@@ -313,25 +318,40 @@ fn begin_session(place: &StoreArguments, store: &Store<AnyCatalog>) -> Result<()
     Ok(())
 }
 
-/// Listens for administrators in the directory of the catalog; `None` if it is in a database, which their commands can
-/// use beside this process.
+/// Listens for administrators: serves the console, if there is one, and listens in the directory of the catalog. `None`
+/// if the catalog is in a database, which their commands can use beside this process.
+///
+/// # Errors
+/// Exit code 2 if the address of the console cannot be used.
 fn listen_for_administrators(
-    place: &StoreArguments,
+    arguments: &Arguments,
+    shared: &Arc<Shared>,
     store: &Arc<Store<AnyCatalog>>,
     work: &background::BackgroundSettings,
     recovery: Recovery,
 ) -> Result<Option<Server>, Exit> {
-    let Some(directory) = place.directory()? else { return Ok(None) };
-    let target = Target {
+    let place = &arguments.place;
+    let directory = place.directory()?;
+    let target = Arc::new(Target {
         name: place.name(),
         has_file: place.has_file(),
-        directory: Some(directory.clone()),
+        place: place.words(),
+        directory: directory.clone(),
         store: Arc::clone(store),
         rules: work.rules.clone(),
         survey: Arc::clone(&work.survey),
         recovery,
         is_served: true,
-    };
+    });
+    if let Some(address) = &arguments.admin_listen {
+        let file = place.file().map(Path::to_path_buf);
+        let bound = console::start(address, Arc::clone(&target), file, shared).map_err(|e| {
+            Exit::input(format!("--admin-listen {address}: {e}; choose another address or port"))
+        })?;
+        let scheme = if arguments.tls_cert.is_some() { "https" } else { "http" };
+        say(&format!("console on {scheme}://{bound}/\n"))?;
+    }
+    let Some(directory) = directory else { return Ok(None) };
     match Server::start(&directory, target) {
         Ok(server) => Ok(Some(server)),
         Err(error) => {
@@ -394,7 +414,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     reload_on_hangup(arguments, &shared, reload_others);
     begin_session(place, &store)?;
     check::start(store.blobs.tiers().clone());
-    let admin = listen_for_administrators(place, &store, &work, recovery)?;
+    let admin = listen_for_administrators(arguments, &shared, &store, &work, recovery)?;
     let background = Background::start(Arc::clone(&store), work).map_err(Exit::store)?;
     let (stop, shutdown) = watch::channel(false);
     watch_for_end(stop, arguments.until_stdin_closes);

@@ -211,7 +211,7 @@ fn text(found: &Overview, now_ms: u64) -> String {
 }
 
 /// Returns the most important fact about a running gateway.
-fn state(found: &Overview) -> String {
+pub fn state(found: &Overview) -> String {
     let silent: Vec<&str> =
         found.tiers.iter().filter(|(_, tier)| !tier.answers).map(|(name, _)| name.as_str()).collect();
     if let Some(problem) = &found.problem {
@@ -233,7 +233,7 @@ fn state(found: &Overview) -> String {
 }
 
 /// Describes the verification of all objects.
-fn verified(scrub: &Progress) -> String {
+pub fn verified(scrub: &Progress) -> String {
     let last = scrub.last.as_ref().map(|last| {
         let progress::Counts { objects, damaged, unverified, .. } = last.counts;
         let ended = jiff::Timestamp::from_millisecond(last.ended_ms.cast_signed()).unwrap_or_default();
@@ -247,7 +247,8 @@ fn verified(scrub: &Progress) -> String {
     if all.is_empty() { "never".into() } else { all.join("; ") }
 }
 
-fn backup_age(last_ms: Option<u64>, now_ms: u64) -> String {
+/// Describes the time of the last backup.
+pub fn backup_age(last_ms: Option<u64>, now_ms: u64) -> String {
     let Some(at_ms) = last_ms else { return "none recorded".into() };
     let at = jiff::Timestamp::from_millisecond(at_ms.cast_signed()).unwrap_or_default();
     let hours = now_ms.saturating_sub(at_ms) as f64 / 3_600_000.0;

@@ -45,24 +45,31 @@ pub fn whereis(arguments: &Arguments, target: &Target, out: &dyn Output) -> Resu
         return list(arguments, tier, &*target.bucket("--bucket", bucket)?, target, out);
     }
     let object = arguments.object.as_deref().unwrap_or("");
+    let found = find(object, arguments.version.as_deref(), target)?;
+    if arguments.json {
+        return out.say(&format!("{}\n", serde_json::to_string_pretty(&found).map_err(Exit::store)?));
+    }
+    out.say(&text(&found))
+}
+
+/// Describes an object, `BUCKET/KEY`, or one of its versions.
+///
+/// # Errors
+/// Exit code 1 if there is no such object, 2 for an invalid name, 3 if the catalog fails.
+pub fn find(object: &str, version: Option<&str>, target: &Target) -> Result<Whereabouts, Exit> {
     let named = object.strip_prefix("s3://").unwrap_or(object);
     let named = named.split_once('/').filter(|(bucket, key)| !bucket.is_empty() && !key.is_empty());
     let (bucket, key) = named.ok_or_else(|| {
         Exit::input(format!("--object {object}: write BUCKET/KEY, such as photos/2026/a.jpg"))
     })?;
     let found_bucket = target.bucket("--object", bucket)?;
-    let found =
-        whereabouts::find(&*target.store, &target.rules, &found_bucket, key, arguments.version.as_deref());
-    let found = found.map_err(|error| match error.code {
+    let found = whereabouts::find(&*target.store, &target.rules, &found_bucket, key, version);
+    found.map_err(|error| match error.code {
         ErrorCode::NoSuchKey | ErrorCode::NoSuchVersion | ErrorCode::MethodNotAllowed => {
             Exit::check(format!("{bucket}/{key}: {}", error.message))
         }
         _ => target.fail(&error),
-    })?;
-    if arguments.json {
-        return out.say(&format!("{}\n", serde_json::to_string_pretty(&found).map_err(Exit::store)?));
-    }
-    out.say(&text(&found))
+    })
 }
 
 /// Lists the objects of a bucket that are read from a tier.
@@ -106,44 +113,55 @@ fn list(
 
 /// Describes an object. The first line says where it is read from.
 fn text(found: &Whereabouts) -> String {
-    let Whereabouts { bucket, key, version, size, etag, checksum, modified, storage_class, pieces, next } =
-        found;
-    let place = first_place(pieces);
+    let line = |(name, fact): (String, String)| format!("{name:<11}{fact}\n");
+    format!("{}\n{}", answer(found), facts(found).into_iter().map(line).collect::<String>())
+}
+
+/// Returns the place of an object in a sentence.
+pub fn answer(found: &Whereabouts) -> String {
+    let Whereabouts { bucket, key, pieces, .. } = found;
+    format!("{bucket}/{key} is in {}", first_place(pieces))
+}
+
+/// Returns the facts about an object with their names. The name of a copy is its tier after two spaces.
+pub fn facts(found: &Whereabouts) -> Vec<(String, String)> {
+    let Whereabouts { version, size, etag, checksum, modified, storage_class, pieces, next, .. } = found;
     let checksum = checksum.as_ref().map_or(String::new(), |checksum| format!(", {checksum}"));
-    let mut lines = vec![
-        format!("{bucket}/{key} is in {place}"),
-        format!("size       {size} bytes"),
-        format!("version    {version}, modified {modified:.0}"),
-        format!("checksums  etag {etag}{checksum}"),
-        format!("class      {storage_class}"),
+    let mut facts = vec![
+        ("size".into(), format!("{size} bytes")),
+        ("version".into(), format!("{version}, modified {modified:.0}")),
+        ("checksums".into(), format!("etag {etag}{checksum}")),
+        ("class".into(), storage_class.clone()),
     ];
     for piece in pieces {
         let Some(blob) = &piece.blob else {
-            lines.push(format!("piece      {} bytes in the catalog", piece.size));
+            facts.push(("piece".into(), format!("{} bytes in the catalog", piece.size)));
             continue;
         };
-        lines.push(match &piece.slice {
-            None => format!("blob       {blob}, {} bytes", piece.size),
-            Some(slice) => format!(
-                "pack file  {blob}, {} of {} bytes at offset {}, CRC-32C {}",
-                piece.size, slice.pack_file_size, slice.offset, slice.crc32c
+        facts.push(match &piece.slice {
+            None => ("blob".into(), format!("{blob}, {} bytes", piece.size)),
+            Some(slice) => (
+                "pack file".into(),
+                format!(
+                    "{blob}, {} of {} bytes at offset {}, CRC-32C {}",
+                    piece.size, slice.pack_file_size, slice.offset, slice.crc32c
+                ),
             ),
         });
         for copy in &piece.copies {
             let written = copy.written.map_or("adopted".into(), |time| format!("written {time:.0}"));
             let until = copy.deleted_after.map_or(String::new(), |time| format!(", deleted after {time:.0}"));
-            lines.push(format!("  {:<9}{}, {written}{until}", copy.tier, copy.object));
+            facts.push((format!("  {:<8}", copy.tier), format!("{}, {written}{until}", copy.object)));
         }
     }
-    lines.push(match next {
-        Next::Stays => "next       no rule applies: it stays".into(),
-        Next::Moves { to, rule, from } => format!("next       moves to {to} from {from:.0} on ({rule})"),
-        Next::Packs { to, from } => format!("next       moves into a pack file in {to} from {from:.0} on"),
-        Next::TooDear { to } => {
-            format!("next       stays: a rule moves it to {to}, but that costs more than it saves")
-        }
-    });
-    lines.join("\n") + "\n"
+    let next = match next {
+        Next::Stays => "no rule applies: it stays".into(),
+        Next::Moves { to, rule, from } => format!("moves to {to} from {from:.0} on ({rule})"),
+        Next::Packs { to, from } => format!("moves into a pack file in {to} from {from:.0} on"),
+        Next::TooDear { to } => format!("stays: a rule moves it to {to}, but that costs more than it saves"),
+    };
+    facts.push(("next".into(), next));
+    facts
 }
 
 /// Returns the places from which the pieces are read.

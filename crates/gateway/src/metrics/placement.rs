@@ -1,7 +1,6 @@
 //! Metrics of the work in the background: where objects are, what their storage costs, and what waits.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,12 +12,11 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::ambient::{now_ms, shared_now_ms};
 use crate::backup;
-use crate::body::location::Location;
 use crate::catalog::any::AnyCatalog;
-use crate::catalog::{Catalog, CatalogError};
 use crate::disk::real::free_bytes;
 use crate::mover::survey::{LatestSurvey, Survey, Where};
-use crate::object::{Store, keys};
+use crate::object::Store;
+use crate::queues::queues;
 use crate::scrub::progress;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -46,42 +44,6 @@ impl std::fmt::Debug for PlacementMetrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("PlacementMetrics")
     }
-}
-
-/// Queues in the catalog.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Queues {
-    /// Milliseconds since the first bytes should have been deleted; 0 if none are due.
-    deletion_overdue_ms: u64,
-    /// Number of unfinished moves.
-    moves: u64,
-    /// Age of the oldest unfinished move in milliseconds; 0 if there is none.
-    oldest_move_ms: u64,
-}
-
-/// Reads the queues. Garbage is kept for `retain_ms` milliseconds.
-fn queues(catalog: &impl Catalog, now_ms: u64, retain_ms: u64) -> Result<Queues, CatalogError> {
-    /// Maximum number of unfinished moves that are counted.
-    const MOST: u64 = 10_000;
-    let mut queues = Queues::default();
-    let mut scan = catalog.scan();
-    scan.seek(Bound::Included(keys::GARBAGE))?;
-    if let Some((at_ms, _)) = scan
-        .next()?
-        .and_then(|(key, _)| key.starts_with(keys::GARBAGE).then(|| keys::parse_garbage(&key)).flatten())
-    {
-        queues.deletion_overdue_ms = now_ms.saturating_sub(at_ms.saturating_add(retain_ms));
-    }
-    scan.seek(Bound::Included(keys::INTENTS))?;
-    while let Some((key, _)) = scan.next()?
-        && let Some(place) = key.strip_prefix(keys::INTENTS)
-        && queues.moves < MOST
-    {
-        queues.moves += 1;
-        let begun_ms = Location::decode(place).and_then(|place| place.written_ms()).unwrap_or(now_ms);
-        queues.oldest_move_ms = queues.oldest_move_ms.max(now_ms.saturating_sub(begun_ms));
-    }
-    Ok(queues)
 }
 
 fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> std::fmt::Result {

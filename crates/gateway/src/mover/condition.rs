@@ -177,7 +177,10 @@ impl Condition {
 }
 
 /// Splits a condition into words, operators and quoted texts, which keep their opening quote.
-fn words(text: &str) -> Result<Vec<String>, String> {
+///
+/// # Errors
+/// A message if a quoted text does not end.
+pub fn words(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {

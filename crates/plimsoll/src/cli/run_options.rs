@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use clap::Args;
 use prometheus_client::registry::Registry;
@@ -14,6 +14,7 @@ use super::out::{fit, is_quiet, note, say};
 use super::progress::Terminal;
 use super::report::{conclude, verdicts};
 use super::signals;
+use crate::live_page::RunPage;
 use crate::screen::{Hooks, Screen};
 use crate::session::abort::{AbortCondition, AbortRules};
 use crate::session::budget::{Planned, preview};
@@ -61,6 +62,9 @@ pub struct RunOptions {
     /// Show the run on the whole terminal: throughput and latency of the last minutes, failures and the client
     #[arg(long, conflicts_with = "quiet")]
     live: bool,
+    /// Serve the live view on this address during the run, a page for browsers; port 0 selects a free port
+    #[arg(long, value_name = "ADDRESS")]
+    live_listen: Option<String>,
     /// Do not write the HTML report; `plimsoll report RUN` writes it later
     #[arg(long)]
     no_report: bool,
@@ -209,17 +213,32 @@ impl RunOptions {
     /// Returns the observer that shows a run to the user.
     ///
     /// # Errors
-    /// Exit code 2 if `--live` is given without a terminal.
+    /// Exit code 2 if `--live` is given without a terminal, or the address of `--live-listen` cannot be used.
     pub fn observer(&self) -> Result<Arc<dyn RunObserver>, Exit> {
+        let observer = self.terminal()?;
+        let Some(address) = &self.live_listen else { return Ok(observer) };
+        let page = run_page(address)?;
+        Ok(Arc::new(page.observer(self.cost_limit(), observer)))
+    }
+
+    /// Returns the cost limit in words; `None` without a limit.
+    fn cost_limit(&self) -> Option<String> {
+        self.money.settings().max_cost.map(|limit| format!("${limit}"))
+    }
+
+    /// Returns the observer that shows a run on the terminal.
+    ///
+    /// # Errors
+    /// Exit code 2 if `--live` is given without a terminal.
+    fn terminal(&self) -> Result<Arc<dyn RunObserver>, Exit> {
         if !self.live {
             return Ok(Arc::new(Terminal::new(self.json || is_quiet())));
         }
         if !(std::io::stderr().is_terminal() && std::io::stdin().is_terminal()) {
             return Err(Exit::input("--live needs a terminal; omit --live, or use `ssh -t` on another host"));
         }
-        let limit = self.money.settings().max_cost.map(|limit| format!("${limit}"));
         let hooks = Hooks { print: |line| note(line), started: signals::listen };
-        Ok(Arc::new(Screen::new(limit, hooks)))
+        Ok(Arc::new(Screen::new(self.cost_limit(), hooks)))
     }
 
     /// Prints the result of a run, and returns the error with which the command ends.
@@ -294,6 +313,21 @@ pub fn name_stores(experiment: &mut Experiment, given: &[String]) -> Result<(), 
     }
     experiment.stores = stores;
     Ok(())
+}
+
+/// Returns the page of this process; starts it the first time.
+///
+/// # Errors
+/// Exit code 2 if the address cannot be used.
+fn run_page(address: &str) -> Result<&'static RunPage, Exit> {
+    static PAGE: OnceLock<RunPage> = OnceLock::new();
+    if let Some(page) = PAGE.get() {
+        return Ok(page);
+    }
+    let page = RunPage::start(address)
+        .map_err(|e| Exit::input(format!("--live-listen {address}: {e}; choose another address or port")))?;
+    note(format_args!("live view on http://{}/", page.address));
+    Ok(PAGE.get_or_init(|| page))
 }
 
 /// Starts a Prometheus endpoint on `address` and the connections to collectors. Returns the metrics that they have;

@@ -13,10 +13,10 @@ use tokio::net::UnixListener;
 use tokio::sync::watch;
 
 use super::{Answer, Request, SOCKET, SocketPlace, receive, send};
-use crate::cli::command::{self, Administrative, Target};
+use crate::cli::Exit;
+use crate::cli::command::{self, Target};
 use crate::cli::out::Output;
-use crate::cli::{Command, Exit};
-use crate::log::{note, warn};
+use crate::log::warn;
 use crate::threads;
 
 /// Maximum number of commands at a time.
@@ -68,7 +68,7 @@ impl Server {
     ///
     /// # Errors
     /// If the socket cannot be created.
-    pub fn start(catalog: &Path, target: Target) -> io::Result<Server> {
+    pub fn start(catalog: &Path, target: Arc<Target>) -> io::Result<Server> {
         let place = SocketPlace::of(catalog)?;
         let socket = catalog.join(SOCKET);
         match std::fs::remove_file(&socket) {
@@ -79,7 +79,6 @@ impl Server {
         let listener = runtime.block_on(async { UnixListener::bind(&place.path) })?;
         std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600))?;
         let (stop, mut stopped) = watch::channel(false);
-        let target = Arc::new(target);
         let thread = threads::spawn("admin", move || {
             runtime.block_on(async {
                 tokio::select! {
@@ -166,34 +165,13 @@ fn serve(mut stream: UnixStream, target: &Target, user: u32) -> io::Result<()> {
         return send(&mut stream, &Answer::Exit(2, Some(message)));
     }
     let connection = Connection(Mutex::new(stream));
-    let result = command::parse(&request.arguments, &request.directory)
-        .and_then(|command| audited(&command, user, &request, target, &connection));
+    let Request { directory, arguments, .. } = &request;
+    let result = command::audited(arguments, directory, &format!("user {user}"), target, &connection);
     let answer = match result {
         Ok(()) => Answer::Exit(0, None),
         Err(Exit { code, message }) => Answer::Exit(code, Some(message)),
     };
     connection.send(&answer)
-}
-
-/// Executes a command. One that changes something is logged, with its user and its result.
-fn audited(
-    command: &Command,
-    user: u32,
-    request: &Request,
-    target: &Target,
-    connection: &Connection,
-) -> Result<(), Exit> {
-    let words = request.arguments.join(" ");
-    let is_logged = !Administrative::of(command).is_some_and(|command| command.only_reads());
-    if is_logged {
-        note(&format!("audit: user {user} begins the command: {words}"));
-    }
-    let result = command::execute(command, target, connection);
-    if is_logged {
-        let end = result.as_ref().map_or_else(|exit| format!("code {}", exit.code), |()| "success".into());
-        note(&format!("audit: the command of user {user} ends with {end}: {words}"));
-    }
-    result
 }
 
 #[cfg(test)]

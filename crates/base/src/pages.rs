@@ -1,0 +1,354 @@
+//! A small HTTP server for the pages of a process: metrics, health, and pages for people. It has one thread, which is
+//! idle between requests, and executes requests on at most [`WORKERS`] others.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+pub use http::StatusCode;
+use http::header::{
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName,
+    HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{Method, Response};
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use crate::net::encode::decode;
+
+/// Requests that are executed at a time.
+const WORKERS: usize = 4;
+/// Maximum number of connections; further ones are closed.
+const CONNECTIONS: usize = 64;
+/// Time in which a client must send the head of its next request, or finish its handshake.
+const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+/// Time in which a client must send the body of a request.
+const BODY_PATIENCE: Duration = Duration::from_secs(10);
+/// Longest life of a connection, so that a client that reads nothing does not keep it.
+const LIFE: Duration = Duration::from_secs(3600);
+/// Maximum size of the body of a request in bytes.
+const BODY: usize = 64 * 1024;
+/// What browsers may do with a page: load its script, its style and its data from this server, and nothing else.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
+    form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+/// Names and values of a query or a form, decoded.
+pub type Fields = Vec<(String, String)>;
+
+/// A request for a page.
+#[derive(Debug, Clone)]
+pub struct PageRequest {
+    /// Method of the request.
+    pub method: Method,
+    /// Path without the query, as sent.
+    pub path: String,
+    /// Parameters of the query.
+    pub query: Fields,
+    /// Fields of a form in the body; empty for other requests.
+    pub form: Fields,
+    /// Value of the header `Authorization`; `None` without one.
+    pub authorization: Option<String>,
+    /// Value of the header `Host`; empty without one.
+    pub host: String,
+    /// Address of the client, which may be a proxy.
+    pub peer: IpAddr,
+    /// True if nobody on the network can read the request: it came through TLS, or from this machine.
+    pub is_private: bool,
+}
+
+impl PageRequest {
+    /// Returns the first value of a parameter of the query; empty without one.
+    pub fn parameter(&self, name: &str) -> &str {
+        value(&self.query, name)
+    }
+
+    /// Returns the first value of a field of the form; empty without one.
+    pub fn field(&self, name: &str) -> &str {
+        value(&self.form, name)
+    }
+
+    /// Returns the refusal of a request for a page that people open in a browser: another method than `allowed`, such as
+    /// `GET, HEAD`, or a page of another site may have sent it. `None` for other requests.
+    pub fn refusal(&self, allowed: &'static str) -> Option<Page> {
+        if !self.is_addressed() {
+            let text = "write localhost or the address of this machine in place of its name\n";
+            return Some(Page::text(StatusCode::MISDIRECTED_REQUEST, text));
+        }
+        if allowed.split(", ").any(|method| method == self.method.as_str()) {
+            return None;
+        }
+        let refused = Page::text(StatusCode::METHOD_NOT_ALLOWED, format!("use {allowed}\n"));
+        Some(Page { headers: vec![(ALLOW, allowed)], ..refused })
+    }
+
+    /// Returns false if a browser on this machine may have resolved the name of another site to this machine (DNS
+    /// rebinding). Clients of this machine must name it `localhost` or by its address.
+    fn is_addressed(&self) -> bool {
+        let name = self.host.rsplit_once(':').map_or(self.host.as_str(), |(name, port)| {
+            if port.bytes().all(|digit| digit.is_ascii_digit()) { name } else { &self.host }
+        });
+        let address = name.trim_start_matches('[').trim_end_matches(']');
+        let is_local = name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok();
+        !self.peer.is_loopback() || is_local
+    }
+}
+
+fn value<'a>(fields: &'a Fields, name: &str) -> &'a str {
+    fields.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value)
+}
+
+/// A page.
+#[derive(Debug, Clone)]
+pub struct Page {
+    /// Status of the response.
+    pub status: StatusCode,
+    /// Media type.
+    pub kind: &'static str,
+    /// Body of the response.
+    pub body: Bytes,
+    /// Further headers.
+    pub headers: Vec<(HeaderName, &'static str)>,
+}
+
+impl Page {
+    /// Returns a page with a status.
+    pub fn new(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Page {
+        Page { status, kind, body: body.into(), headers: Vec::new() }
+    }
+
+    /// Returns a page for browsers.
+    pub fn html(status: StatusCode, text: impl Into<String>) -> Page {
+        Page::new(status, "text/html; charset=utf-8", text.into())
+    }
+
+    /// Returns a plain text.
+    pub fn text(status: StatusCode, text: impl Into<String>) -> Page {
+        Page::new(status, "text/plain; charset=utf-8", text.into())
+    }
+}
+
+/// Returns the page of a request. It may block.
+pub type Handler = Arc<dyn Fn(&PageRequest) -> Page + Send + Sync>;
+
+/// Returns the current TLS configuration of new connections; `None` for connections without TLS.
+pub type TlsSource = Arc<dyn Fn() -> Option<TlsAcceptor> + Send + Sync>;
+
+/// Starts a thread with a name that serves pages on `address` until the process ends. Returns the bound address.
+///
+/// # Errors
+/// If the address cannot be bound, or the thread cannot be started.
+pub fn serve(address: &str, name: &str, tls: Option<TlsSource>, handler: Handler) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    let bound = listener.local_addr()?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().max_blocking_threads(WORKERS).enable_all().build()?;
+    std::thread::Builder::new()
+        .name(name.into())
+        .spawn(move || runtime.block_on(accept(listener, tls, handler)))?;
+    Ok(bound)
+}
+
+async fn accept(listener: TcpListener, tls: Option<TlsSource>, handler: Handler) {
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    let open = Arc::new(AtomicUsize::new(0));
+    loop {
+        let Ok((stream, peer)) = listener.accept().await else {
+            // There are no descriptors, for example.
+            let _ = timeout(Duration::from_millis(100), std::future::pending::<()>()).await;
+            continue;
+        };
+        let one = Open::begin(&open);
+        if open.load(Ordering::Relaxed) > CONNECTIONS {
+            continue;
+        }
+        let (handler, acceptor) = (Arc::clone(&handler), tls.as_ref().and_then(|tls| tls()));
+        tokio::spawn(async move {
+            let _one = one;
+            let served = async {
+                match acceptor {
+                    None => connection(stream, peer.ip(), peer.ip().is_loopback(), handler).await,
+                    Some(acceptor) => {
+                        if let Ok(Ok(stream)) = timeout(HEAD_PATIENCE, acceptor.accept(stream)).await {
+                            connection(stream, peer.ip(), true, handler).await;
+                        }
+                    }
+                }
+            };
+            let _ = timeout(LIFE, served).await;
+        });
+    }
+}
+
+/// An open connection.
+struct Open(Arc<AtomicUsize>);
+
+impl Open {
+    fn begin(count: &Arc<AtomicUsize>) -> Open {
+        count.fetch_add(1, Ordering::Relaxed);
+        Open(Arc::clone(count))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Serves the requests of a connection. Clients that disconnect are ignored.
+async fn connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    peer: IpAddr,
+    is_private: bool,
+    handler: Handler,
+) {
+    let service = service_fn(|request: http::Request<Incoming>| {
+        let handler = Arc::clone(&handler);
+        async move { Ok::<_, Infallible>(answer(request, peer, is_private, handler).await) }
+    });
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).max_buf_size(BODY);
+    let _ = server.serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn answer(
+    request: http::Request<Incoming>,
+    peer: IpAddr,
+    is_private: bool,
+    handler: Handler,
+) -> Response<Whole> {
+    let (head, body) = request.into_parts();
+    let header = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let is_form =
+        header(CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/x-www-form-urlencoded"));
+    let Ok(Some(body)) = timeout(BODY_PATIENCE, collect(body)).await else {
+        return response(Page::text(StatusCode::PAYLOAD_TOO_LARGE, "the request is too long or too slow\n"));
+    };
+    let request = PageRequest {
+        method: head.method.clone(),
+        path: head.uri.path().to_string(),
+        query: fields(head.uri.query().unwrap_or("")),
+        form: if is_form { fields(std::str::from_utf8(&body).unwrap_or("")) } else { Vec::new() },
+        authorization: header(AUTHORIZATION).map(str::to_string),
+        host: header(HOST).unwrap_or("").to_string(),
+        peer,
+        is_private,
+    };
+    let page = tokio::task::spawn_blocking(move || handler(&request)).await;
+    response(page.unwrap_or_else(|_| {
+        Page::text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the request has failed; the log of the program has more\n",
+        )
+    }))
+}
+
+/// Reads a body; `None` if it is too long or ends early.
+async fn collect(body: Incoming) -> Option<Vec<u8>> {
+    let (mut body, mut all) = (std::pin::pin!(body), Vec::new());
+    while let Some(frame) = std::future::poll_fn(|context| body.as_mut().poll_frame(context)).await {
+        if let Ok(bytes) = frame.ok()?.into_data() {
+            all.extend_from_slice(&bytes);
+        }
+        if all.len() > BODY {
+            return None;
+        }
+    }
+    Some(all)
+}
+
+/// Decodes the parameters of a query or a form; malformed ones are left out.
+fn fields(text: &str) -> Fields {
+    let field = |pair: &str| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Some((decode(name, true)?, decode(value, true)?))
+    };
+    text.split('&').filter(|pair| !pair.is_empty()).filter_map(field).collect()
+}
+
+fn response(page: Page) -> Response<Whole> {
+    let mut response = Response::new(Whole(Some(page.body)));
+    *response.status_mut() = page.status;
+    let always = [
+        (CONTENT_TYPE, page.kind),
+        (CACHE_CONTROL, "no-store"),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (REFERRER_POLICY, "no-referrer"),
+    ];
+    for (name, value) in always.into_iter().chain(page.headers) {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// A response body of one buffer.
+struct Whole(Option<Bytes>);
+
+impl Body for Whole {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
+        std::task::Poll::Ready(self.0.take().map(|bytes| Ok(hyper::body::Frame::data(bytes))))
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        hyper::body::SizeHint::with_exact(self.0.as_ref().map_or(0, |bytes| bytes.len() as u64))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(peer: &str, host: &str) -> PageRequest {
+        PageRequest {
+            method: Method::GET,
+            path: "/".into(),
+            query: Vec::new(),
+            form: Vec::new(),
+            authorization: None,
+            host: host.into(),
+            peer: peer.parse().unwrap(),
+            is_private: true,
+        }
+    }
+
+    #[test]
+    fn another_site_cannot_address_this_machine_by_its_name() {
+        for host in ["localhost:9002", "LOCALHOST", "127.0.0.1:9002", "[::1]:9002", "[::1]", "192.0.2.1"] {
+            assert!(request("127.0.0.1", host).is_addressed(), "{host}");
+        }
+        for host in ["", "evil.example", "evil.example:9002", "localhost.evil.example:9002", "127.0.0.1.evil"]
+        {
+            assert!(!request("::1", host).is_addressed(), "{host}");
+        }
+        assert!(request("192.0.2.7", "console.example").is_addressed());
+    }
+
+    #[test]
+    fn parameters_are_decoded_and_malformed_ones_left_out() {
+        let found = fields("a=x%20y+z&b&c=%zz&a=2");
+        let expected = [("a", "x y z"), ("b", ""), ("a", "2")];
+        assert_eq!(found, expected.map(|(name, value)| (name.to_string(), value.to_string())));
+        assert_eq!(value(&found, "a"), "x y z");
+    }
+}
