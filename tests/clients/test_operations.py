@@ -45,7 +45,7 @@ class Machine:
 
     def __init__(self, directory):
         self.root = directory
-        self.ports = {"9000": str(free_port()), "9100": str(free_port())}
+        self.ports = {port: str(free_port()) for port in ("9000", "9100", "9101")}
         for name in ("usr/local/bin", "etc/systemd/system", "var/lib", "var/log", "mnt", "tmp", "work", "backup", "run"):
             (directory / name).mkdir(parents=True)
         shutil.copy(GATEWAY, directory / "work" / "plimsoll-gateway")
@@ -61,7 +61,7 @@ class Machine:
     def local(self, text):
         """Replaces the directories and ports of a page by those of this machine."""
         text = re.sub(r"(?<![\w}])/(usr/local/bin|etc|var|mnt|tmp|backup)(?=/|\b)", rf"{self.root}/\1", text)
-        return re.sub(r"\b(9000|9100)\b", lambda port: self.ports[port[1]], text)
+        return re.sub(r"\b(9000|9100|9101)\b", lambda port: self.ports[port[1]], text)
 
     def run(self, commands):
         """Executes the commands of a block. The variables that it sets are those of the following blocks."""
@@ -154,6 +154,10 @@ def test_certificates(machine):
     [shown] = machine.follow("tls.md", "Rotate the access log")
     line = json.loads(shown.splitlines()[-1])
     assert line["client"] == "127.0.0.1" and line["operation"] == "ListObjectsV2"
+
+
+def test_the_console_is_opened(machine):
+    machine.follow("console.md", "Open it")
 
 
 def test_a_backup_is_made_and_restored(machine):

@@ -37,7 +37,7 @@ const BODY_PATIENCE: Duration = Duration::from_secs(10);
 const LIFE: Duration = Duration::from_secs(3600);
 /// Maximum size of the body of a request in bytes.
 const BODY: usize = 64 * 1024;
-/// What browsers may do with a page: load its script, its style and its data from this server, and nothing else.
+/// Policy for browsers: a page loads its script, its style and its data from this server, and nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
     form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
@@ -76,8 +76,8 @@ impl PageRequest {
         value(&self.form, name)
     }
 
-    /// Returns the refusal of a request for a page that people open in a browser: another method than `allowed`, such as
-    /// `GET, HEAD`, or a page of another site may have sent it. `None` for other requests.
+    /// Returns the refusal of a request for a page that people open in a browser: it has another method than `allowed`
+    /// (such as `GET, HEAD`), or a page of another site may have sent it. `None` for other requests.
     pub fn refusal(&self, allowed: &'static str) -> Option<Page> {
         if !self.is_addressed() {
             let text = "write localhost or the address of this machine in place of its name\n";
@@ -106,16 +106,16 @@ fn value<'a>(fields: &'a Fields, name: &str) -> &'a str {
     fields.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value)
 }
 
-/// A page.
+/// A page with its status.
 #[derive(Debug, Clone)]
 pub struct Page {
     /// Status of the response.
     pub status: StatusCode,
-    /// Media type.
+    /// Media type of the body.
     pub kind: &'static str,
     /// Body of the response.
     pub body: Bytes,
-    /// Further headers.
+    /// Further headers of the response.
     pub headers: Vec<(HeaderName, &'static str)>,
 }
 

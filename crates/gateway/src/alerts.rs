@@ -8,7 +8,7 @@ use plimsoll_base::units::format_volume;
 use crate::mover::condition::show_time_ms;
 use crate::overview::Overview;
 
-/// An alert.
+/// A fact that an operator must look at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Alert {
     /// Name of the rule.

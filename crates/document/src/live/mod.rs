@@ -118,19 +118,19 @@ pub struct Form {
 pub struct Section {
     /// Id of the section in the page, and target of links.
     pub id: String,
-    /// Heading.
+    /// Heading of the section.
     pub head: String,
     /// Explanation below the heading; may be empty.
     pub note: String,
-    /// Forms.
+    /// Forms above the result.
     pub forms: Vec<Form>,
     /// True if the result follows the program; false if only the forms replace it.
     pub follows: bool,
     /// Answer in a sentence; may be empty.
     pub answer: String,
-    /// Charts.
+    /// Charts of the result.
     pub plots: Vec<Plot>,
-    /// Tables.
+    /// Tables below the charts.
     pub tables: Vec<Table>,
     /// Remarks below the tables.
     pub notes: Vec<String>,
@@ -139,7 +139,7 @@ pub struct Section {
 /// A page that follows a running program.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct LivePage {
-    /// Title.
+    /// Title of the page.
     pub title: String,
     /// Description of the subject, one or a few lines.
     pub what: Vec<String>,
@@ -149,9 +149,9 @@ pub struct LivePage {
     pub warnings: Vec<String>,
     /// Seconds between two updates; 0 for a page that is not updated.
     pub every_s: u64,
-    /// What has ended if the program does not answer any more, such as `the run`.
+    /// Name of the program for the sentence that it does not answer any more, such as `the run`.
     pub program: String,
-    /// Key figures.
+    /// Key figures of the program.
     pub tiles: Vec<Tile>,
     /// Sections in order.
     pub sections: Vec<Section>,

@@ -30,13 +30,13 @@ impl Line {
 /// A chart of lines over time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plot {
-    /// Title.
+    /// Title of the chart.
     pub title: String,
     /// Unit of the values.
     pub unit: String,
     /// Texts of the first and the last time.
     pub from_to: [String; 2],
-    /// Lines.
+    /// Lines of the chart.
     pub lines: Vec<Line>,
     /// True for a logarithmic axis of values.
     pub is_log: bool,

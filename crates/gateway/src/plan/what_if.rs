@@ -1,5 +1,5 @@
-//! Settings that people vary in plans: the ages and sizes in the rules of moves, and the sizes of pack files. Each has a
-//! few values in their order, for a slider.
+//! Settings that people vary in plans: the ages and sizes in the rules of moves, and the sizes of pack files. Each has
+//! a few values in their order, for a slider.
 
 use plimsoll_base::units::{format_size, parse_size};
 

@@ -95,6 +95,8 @@ spec:
         - /etc/plimsoll/gateway.toml
         - --listen=0.0.0.0:9000
         - --metrics-listen=0.0.0.0:9100
+        # Only `kubectl port-forward` reaches it.
+        - --admin-listen=127.0.0.1:9101
         - --credentials=/etc/plimsoll-accounts/accounts.toml
         {{- if .Values.tlsSecret }}
         - --tls-cert=/etc/plimsoll-tls/tls.crt
