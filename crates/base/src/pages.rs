@@ -1,11 +1,11 @@
 //! A small HTTP server for the pages of a process: metrics, health, and pages for people. It has one thread, which is
 //! idle between requests, and executes requests on at most [`WORKERS`] others.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
@@ -27,7 +28,7 @@ use crate::net::encode::decode;
 
 /// Requests that are executed at a time.
 const WORKERS: usize = 4;
-/// Maximum number of connections; further ones are closed.
+/// Maximum number of connections. A further one replaces the oldest, so that idle clients keep nobody out.
 const CONNECTIONS: usize = 64;
 /// Time in which a client must send the head of its next request, or finish its handshake.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
@@ -160,20 +161,21 @@ pub fn serve(address: &str, name: &str, tls: Option<TlsSource>, handler: Handler
 
 async fn accept(listener: TcpListener, tls: Option<TlsSource>, handler: Handler) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-    let open = Arc::new(AtomicUsize::new(0));
+    let mut open: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             // There are no descriptors, for example.
             let _ = timeout(Duration::from_millis(100), std::future::pending::<()>()).await;
             continue;
         };
-        let one = Open::begin(&open);
-        if open.load(Ordering::Relaxed) > CONNECTIONS {
-            continue;
+        open.retain(|connection| !connection.is_finished());
+        if open.len() >= CONNECTIONS
+            && let Some(oldest) = open.pop_front()
+        {
+            oldest.abort();
         }
         let (handler, acceptor) = (Arc::clone(&handler), tls.as_ref().and_then(|tls| tls()));
-        tokio::spawn(async move {
-            let _one = one;
+        let task = tokio::spawn(async move {
             let served = async {
                 match acceptor {
                     None => connection(stream, peer.ip(), peer.ip().is_loopback(), handler).await,
@@ -186,22 +188,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsSource>, handler: Handler)
             };
             let _ = timeout(LIFE, served).await;
         });
-    }
-}
-
-/// An open connection.
-struct Open(Arc<AtomicUsize>);
-
-impl Open {
-    fn begin(count: &Arc<AtomicUsize>) -> Open {
-        count.fetch_add(1, Ordering::Relaxed);
-        Open(Arc::clone(count))
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        open.push_back(task.abort_handle());
     }
 }
 
@@ -317,6 +304,9 @@ impl Body for Whole {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
     use super::*;
 
     fn request(peer: &str, host: &str) -> PageRequest {
@@ -342,6 +332,20 @@ mod tests {
             assert!(!request("::1", host).is_addressed(), "{host}");
         }
         assert!(request("192.0.2.7", "console.example").is_addressed());
+    }
+
+    #[test]
+    fn idle_connections_keep_nobody_out() {
+        let handler: Handler = Arc::new(|request| Page::text(StatusCode::OK, request.path.clone()));
+        let address = serve("127.0.0.1:0", "pages", None, handler).unwrap();
+        let idle: Vec<TcpStream> =
+            (0..2 * CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let mut one = TcpStream::connect(address).unwrap();
+        one.write_all(b"GET /served HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        one.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("/served"), "{answer}");
+        drop(idle);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The first page: the state of the gateway, its buckets, tiers, moves and safety, and the forms.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use plimsoll_base::units::{format_volume, grouped};
 use plimsoll_document::Table;
@@ -111,12 +113,20 @@ fn tiles(found: &Overview, now_ms: u64) -> Vec<Tile> {
 
 /// Returns a table of all buckets, with a column for each place.
 fn buckets(found: &Overview) -> Section {
+    /// Maximum number of rows.
+    const MOST: usize = 200;
     let places: Vec<String> =
         std::iter::once("catalog".to_string()).chain(found.tiers.keys().cloned()).collect();
     let names: Vec<String> = places.iter().map(|place| format!("in {place}#")).collect();
     let columns = ["bucket", "objects#", "size#"].into_iter().chain(names.iter().map(String::as_str));
     let mut table = Table::new("Buckets", &columns.collect::<Vec<_>>());
-    for (name, stocks) in &found.buckets {
+    let mut all: Vec<_> = found.buckets.iter().collect();
+    if all.len() > MOST {
+        let bytes =
+            |(_, stocks): &(&String, &BTreeMap<String, Stock>)| stocks.values().map(|s| s.bytes).sum::<u64>();
+        all.sort_by_key(|bucket| std::cmp::Reverse(bytes(bucket)));
+    }
+    for (name, stocks) in all.into_iter().take(MOST) {
         let all = stocks.values().fold(Stock::default(), |mut all, stock| {
             all.add(stock.blobs, stock.bytes);
             all
@@ -126,13 +136,16 @@ fn buckets(found: &Overview) -> Section {
         let row = [name.clone(), count(all.blobs), format_volume(all.bytes)].into_iter();
         table.row(row.chain(places.iter().map(in_place)));
     }
-    let notes = match &found.counts {
+    let mut notes = match &found.counts {
         None => vec!["The objects are counted when all of them were visited.".to_string()],
         Some(counts) => vec![format!(
             "Objects and versions by the place from which they are read, counted {:.0} s ago.",
             counts.age_seconds
         )],
     };
+    if found.buckets.len() > MOST {
+        notes.push(format!("The largest {MOST} of {} buckets.", count(found.buckets.len() as u64)));
+    }
     let answer = if found.buckets.is_empty() { "There are no buckets.".into() } else { String::new() };
     let tables = if found.buckets.is_empty() { Vec::new() } else { vec![table] };
     Section {
@@ -263,8 +276,6 @@ fn safety(found: &Overview, now_ms: u64) -> Section {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
     #[test]
@@ -274,6 +285,17 @@ mod tests {
         assert_eq!(sentence(&found, 1), "Running. There is 1 alert:");
         found.problem = Some("the disk failed".into());
         assert_eq!(sentence(&found, 2), "Running, but writes fail: the disk failed. There are 2 alerts:");
+    }
+
+    #[test]
+    fn a_page_has_the_largest_of_many_buckets() {
+        let bucket =
+            |n: u64| (format!("b{n}"), BTreeMap::from([("hot".to_string(), Stock { blobs: 1, bytes: n })]));
+        let found = Overview { buckets: (0..1000).map(bucket).collect(), ..Overview::default() };
+        let section = buckets(&found);
+        let rows = &section.tables[0].rows;
+        assert_eq!((rows.len(), rows[0][0].as_str(), rows[199][0].as_str()), (200, "b999", "b800"));
+        assert_eq!(section.notes.last().unwrap(), "The largest 200 of 1,000 buckets.");
     }
 
     #[test]
