@@ -105,12 +105,15 @@ fn stale_reads_are_found_with_their_lag() {
 
 #[test]
 fn lost_conditional_writes_are_found_and_other_reads_are_not_blamed() {
-    let (code, findings) = check_until_violated("consistency-lost", "lost-conditional=0.3", &[]);
+    let blamed = ["read_after_conditional_put", "put_if_unchanged", "put_if_absent", "list_after_put"];
+    let sum = |findings: &Value| blamed.iter().map(|name| count(findings, name, "violations")).sum::<u64>();
+    // Either of two guarantees may explain a single violation, which is then counted for neither.
+    let (code, findings) =
+        check_until("consistency-lost", "lost-conditional=0.3", &[], |findings| sum(findings) > 0);
     assert_eq!(code, Some(1));
     assert_eq!(count(&findings, "read_after_put", "violations"), 0, "{findings:#}");
     assert_eq!(count(&findings, "read_after_delete", "violations"), 0, "{findings:#}");
-    let blamed = ["read_after_conditional_put", "put_if_unchanged", "put_if_absent", "list_after_put"];
-    assert!(blamed.iter().map(|name| count(&findings, name, "violations")).sum::<u64>() > 0, "{findings:#}");
+    assert!(sum(&findings) > 0, "{findings:#}");
 }
 
 #[test]
