@@ -1,6 +1,8 @@
 """What `plimsoll-gateway` keeps after it was deleted, and `undelete`."""
 import datetime
 import os
+import re
+import shlex
 import subprocess
 import time
 
@@ -42,6 +44,27 @@ def test_what_was_deleted_is_kept_and_comes_back(tmp_path):
     assert too_old.returncode == 2 and "kept for 1h" in too_old.stderr, too_old
     early = subprocess.run([GATEWAY, "sweep", path, "--older-than", "5m"], capture_output=True, text=True)
     assert early.returncode == 2 and "use at least 1h" in early.stderr, early
+
+
+def test_the_search_for_a_deleted_object_names_the_command_that_brings_it_back(tmp_path):
+    path = settings(tmp_path, retain="1h")
+    with run(path) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="bucket")
+        s3.put_object(Bucket="bucket", Key="a b", Body=b"first")
+        # The time has the precision of a millisecond, and the deletion is later.
+        at = time.time()
+        wait(lambda: time.time() > at + 0.002, "the clock stands still")
+        s3.delete_object(Bucket="bucket", Key="a b")
+        where = lambda key: subprocess.run([GATEWAY, "where", path, "--object", f"bucket/{key}"], capture_output=True, text=True)
+        found = where("a b")
+        assert found.returncode == 1 and "It was deleted after 20" in found.stderr, found
+        command = re.search("`(undelete .*)`", found.stderr)[1]
+        done = subprocess.run([GATEWAY, *shlex.split(command), path], capture_output=True, text=True)
+        assert done.stdout == "1 objects with 5 bytes brought back\n", done
+        assert s3.get_object(Bucket="bucket", Key="a b")["Body"].read() == b"first"
+        never = where("never")
+        assert never.returncode == 1 and "undelete" not in never.stderr, never
 
 
 def test_without_deletes_nothing_is_moved_and_nothing_deleted(tmp_path):

@@ -8,7 +8,8 @@ use super::command::Target;
 use super::out::Output;
 use super::place::StoreArguments;
 use crate::object::Bucket;
-use crate::whereabouts::{self, Next, PiecePlace, Whereabouts};
+use crate::object::retained::Removal;
+use crate::whereabouts::{self, Next, PiecePlace, Removed, Whereabouts};
 
 /// Arguments of `plimsoll-gateway where`.
 #[derive(Debug, Args)]
@@ -65,11 +66,32 @@ pub fn find(object: &str, version: Option<&str>, target: &Target) -> Result<Wher
     let found_bucket = target.bucket("--object", bucket)?;
     let found = whereabouts::find(&*target.store, &target.rules, &found_bucket, key, version);
     found.map_err(|error| match error.code {
-        ErrorCode::NoSuchKey | ErrorCode::NoSuchVersion | ErrorCode::MethodNotAllowed => {
+        ErrorCode::NoSuchKey => match removed(target, &found_bucket, key) {
+            Ok(removed) => Exit::check(format!("{bucket}/{key}: {}{removed}", error.message)),
+            Err(exit) => exit,
+        },
+        ErrorCode::NoSuchVersion | ErrorCode::MethodNotAllowed => {
             Exit::check(format!("{bucket}/{key}: {}", error.message))
         }
         _ => target.fail(&error),
     })
+}
+
+/// Says how an object that does not exist any more is brought back; empty if it is not kept.
+fn removed(target: &Target, bucket: &Bucket, key: &str) -> Result<String, Exit> {
+    let found =
+        whereabouts::last_removed(&*target.store, bucket, key).map_err(|error| target.fail(&error))?;
+    let Some(Removed { removal, last, until }) = found else { return Ok(String::new()) };
+    let (verb, force) = match removal {
+        Removal::Replaced => ("replaced", ""),
+        Removal::Deleted => ("deleted", ""),
+        Removal::Expired => ("deleted by a lifecycle rule", " --force"),
+    };
+    let name = &bucket.name;
+    Ok(format!(
+        " It was {verb} after {last}, and is kept until {until:.0}: `undelete --bucket {name} --prefix '{key}' \
+         --at {last}{force}` brings it back."
+    ))
 }
 
 /// Lists the objects of a bucket that are read from a tier.

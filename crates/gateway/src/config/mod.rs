@@ -163,7 +163,11 @@ impl Config {
     fn parse(text: &str) -> Result<Config, (Option<usize>, String)> {
         let file: File = toml::from_str(text).map_err(|e| {
             let line = e.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-            (line, e.message().to_string())
+            let message = match e.message() {
+                "invalid type: map, expected a sequence" => "write the rule as [[move]], with two brackets",
+                other => other,
+            };
+            (line, message.to_string())
         })?;
         resolve(file).map_err(|problem| (None, problem))
     }
@@ -295,6 +299,7 @@ when = "age > 7d"
             ("secret_key_env = \"COLD_SECRET\"", "", None, "tier.cold: access_key_env and secret_key_env"),
             ("inline", "inlin", Some(12), "unknown field `inlin`"),
             ("url = \"s3://hot\"", "", Some(4), "missing field `url`"),
+            ("[[move]]", "[move]", Some(13), "write the rule as [[move]], with two brackets"),
         ] {
             let (at, error) = Config::parse(&GOOD.replace(from, to)).unwrap_err();
             assert!(error.contains(problem) && at == line, "{to}: {at:?} {error}");

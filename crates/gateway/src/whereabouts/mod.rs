@@ -1,6 +1,7 @@
 //! The places of the bytes of one object, and its future according to the rules.
 
 mod forecast;
+mod removed;
 
 use std::ops::Bound;
 
@@ -9,6 +10,7 @@ use plimsoll_server::error::ApiError;
 use serde::{Serialize, Serializer};
 
 pub use self::forecast::Next;
+pub use self::removed::{Removed, last_removed};
 use crate::ambient::now_ms;
 use crate::body::blob::text;
 use crate::body::location::{BlobHead, BlobName, Garbage, Location, State};
