@@ -153,17 +153,19 @@ def test_only_an_administrator_brings_objects_back(gateway, browser):
     s3.delete_object(Bucket="photos", Key="2026/2.jpg")
     opened(browser, gateway.console)
 
-    def ask(button="button:last-of-type", **account):
+    def ask(button, **account):
         for name, value in account.items():
             fill(browser, f"[name={name}]", value)
         return submitted(browser, "form[aria-label^='Bring back']", "change-result", {"bucket": "photos", "at": at}, button)
 
-    assert "Changes need the access key" in ask()
-    assert "its secret key is wrong" in ask(access_key=ACCESS, secret_key="wrong")
+    bring_back = "button[name=execute]"
+    assert "Changes need the access key" in ask(bring_back)
+    assert "its secret key is wrong" in ask(bring_back, access_key=ACCESS, secret_key="wrong")
     count = f"1 objects with {BLOB} bytes"
-    assert f"{count} can be brought back" in ask("button[name=dry_run]", secret_key=SECRET)
+    assert f"{count} can be brought back" in ask("button:not([name])", secret_key=SECRET)
     assert s3.list_objects_v2(Bucket="photos")["KeyCount"] == 2
-    assert f"{count} brought back" in ask()
+    assert f"{count} brought back" in ask(bring_back)
+    assert browser.run("document.querySelectorAll('button:disabled, [aria-busy]').length") == 0
     assert s3.get_object(Bucket="photos", Key="2026/2.jpg")["Body"].read() == bytes([2]) * BLOB
     assert browser.run("document.querySelector('[name=secret_key]').type") == "password"
     # Neither the address of the page nor a store of the browser has the secret.
@@ -171,8 +173,10 @@ def test_only_an_administrator_brings_objects_back(gateway, browser):
     assert all("403" in text for text in browser.trouble), browser.trouble
 
 
-def post(url, fields, **headers):
-    request = urllib.request.Request(url + "change", urllib.parse.urlencode(fields).encode(), headers=headers)
+def post(url, fields, path="undelete", **headers):
+    data = fields if isinstance(fields, bytes) else urllib.parse.urlencode(fields).encode()
+    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = urllib.request.Request(url + path, data, headers=headers)
     try:
         with urllib.request.urlopen(request) as answer:
             return answer.status, answer.read().decode()
@@ -189,7 +193,7 @@ def test_accounts_without_all_rights_change_nothing(tmp_path):
     accounts.write_text("".join(f"[[account]]\naccess_key = '{key}'\nsecret_key = '{SECRET}'\n{rights}\n" for key, rights in (
         (ACCESS, "write = true"), ("reader", ""), ("one", "write = true\nbuckets = ['bucket']"))))
     accounts.chmod(0o600)
-    fields = {"bucket": "bucket", "at": "30m", "dry_run": "1"}
+    fields = {"bucket": "bucket", "at": "30m"}
     with run(settings(tmp_path, retain="1h"), *CONSOLE, "--credentials", accounts) as server:
         client(server).create_bucket(Bucket="bucket")
         for key, secret in (("reader", SECRET), ("one", SECRET), (ACCESS, SECRET[:-1]), (ACCESS, "")):
@@ -197,13 +201,21 @@ def test_accounts_without_all_rights_change_nothing(tmp_path):
             assert status == 403 and "not the account of an administrator" in text, (key, text)
         status, text = post(server.console, fields, Authorization=basic(ACCESS, SECRET))
         assert status == 200 and "0 objects with 0 bytes can be brought back" in text, text
-        # Without a time, the form is that of a rollback.
-        status, text = post(server.console, {"dry_run": "1"}, Authorization=basic(ACCESS, SECRET))
+        # A form that is incomplete or malformed changes nothing.
+        status, text = post(server.console, {}, "rollback", Authorization=basic(ACCESS, SECRET))
         assert status == 200 and "0 moves with 0 bytes can be rolled back" in text, text
-        # A value is never an option.
-        status, text = post(server.console, {**fields, "prefix": "--force"}, Authorization=basic(ACCESS, SECRET))
-        assert status == 200 and "0 objects" in text, text
-        for _ in range(10):
+        for fields_of in (b"bucket=bucket&at=100%", b"bucket=bucket&execute=1&at=\xff"):
+            assert post(server.console, fields_of, Authorization=basic(ACCESS, SECRET))[0] == 400, fields_of
+        status, text = post(server.console, {"bucket": "bucket", "execute": "1"}, Authorization=basic(ACCESS, SECRET))
+        assert status == 400 and "--at" in text, text
+        status, _ = post(server.console, b'{"execute": 1}', "rollback", Authorization=basic(ACCESS, SECRET),
+                         Content_Type="application/json")
+        assert status == 400
+        # A proxy on this machine may have received the account through a network without TLS.
+        status, text = post(server.console, fields, Authorization=basic(ACCESS, SECRET), X_Forwarded_For="192.0.2.1")
+        assert status == 403 and "Changes need TLS" in text, text
+        # Five attempts have failed before.
+        for _ in range(6):
             post(server.console, fields, Authorization=basic(ACCESS, "guess"))
         status, text = post(server.console, fields, Authorization=basic(ACCESS, SECRET))
         assert status == 403 and "Too many failed attempts" in text, text
@@ -222,7 +234,10 @@ def test_other_sites_cannot_read_or_change_anything(gateway):
     policy = page.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
     assert not any(name.lower().startswith("access-control") for name in page.headers)
-    assert get("change").status == 405 and get("metrics").status == 404
+    assert get("undelete").status == 405 and get("metrics").status == 404
+    foreign = {"Sec-Fetch-Site": "cross-site"}
+    assert get("plan", **foreign).status == 403 and get("", **foreign).status == 200
+    assert post(gateway.console, {"bucket": "photos"}, Authorization=basic(ACCESS, SECRET), Sec_Fetch_Site="cross-site")[0] == 403
     long = post(gateway.console, {"bucket": "x" * 70_000})
     assert long[0] == 413, long
 
@@ -247,8 +262,12 @@ def test_the_keyboard_is_sufficient(gateway, browser):
     press("Enter", 13, "\r")
     wait_in(browser, "document.getElementById('where-result').textContent.includes('is in the catalog')", "the object is found")
     browser.run("document.querySelector('[name=\"move.1.age\"]').focus()")
+    for _ in range(5):
+        press("ArrowLeft", 37)
     press("Home", 36)
-    wait_in(browser, "document.getElementById('plan-result').textContent.includes('The rules would')", "the plan is computed")
+    # Each key asks for a plan, and the last one is that of the slider.
+    wait_in(browser, "document.getElementById('plan-result').textContent.includes('age > 0s') "
+                     "&& !document.getElementById('plan-result').hasAttribute('aria-busy')", "the last plan is computed")
 
 
 def test_a_page_says_that_its_gateway_does_not_answer(tmp_path, browser):
@@ -291,11 +310,11 @@ def test_the_live_page_of_a_run(tmp_path, browser):
             opened(browser, url)
             wait_in(browser, "window.plimsoll.update().then(() => document.querySelectorAll('#failures td').length > 0)", "operations have failed")
             state = browser.run("document.getElementById('state').textContent")
-            assert state.startswith("The run is in progress; ") and state.endswith(" of its time limits are left."), state
-            assert {"Throughput", "Median service time", "Succeeded", "CPU of the client"} <= set(figures(browser))
+            assert state == "The run is in progress.", state
+            assert {"Throughput", "Time left", "Median service time", "Succeeded", "CPU of the client"} <= set(figures(browser))
             browser.run("document.getElementById('pause').click()")
             labels = browser.run("[...document.querySelectorAll('svg[role=img]')].map((s) => s.getAttribute('aria-label'))")
-            assert labels[1].startswith("Operations in per second, 0:00 to 0:59. succeeded: "), labels
+            assert labels[1].startswith("Operations in per second, 0:00 to 0:59. succeeded: last "), labels
             assert browser.trouble == []
             for width, dark in VIEWS:
                 opened(browser, url, width=width, dark=dark)

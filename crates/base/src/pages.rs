@@ -1,18 +1,18 @@
 //! A small HTTP server for the pages of a process: metrics, health, and pages for people. It has one thread, which is
 //! idle between requests, and executes requests on at most [`WORKERS`] others.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 pub use http::StatusCode;
 use http::header::{
-    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName,
-    HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Method, Response};
 use hyper::body::{Body, Incoming};
@@ -20,6 +20,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -28,14 +29,15 @@ use crate::net::encode::decode;
 
 /// Requests that are executed at a time.
 const WORKERS: usize = 4;
-/// Maximum number of connections. A further one replaces the oldest, so that idle clients keep nobody out.
+/// Maximum number of connections. A further one replaces the oldest without a request, so that idle clients keep nobody
+/// out.
 const CONNECTIONS: usize = 64;
 /// Time in which a client must send the head of its next request, or finish its handshake.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// Time in which a client must send the body of a request.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
-/// Longest life of a connection, so that a client that reads nothing does not keep it.
-const LIFE: Duration = Duration::from_secs(3600);
+/// Time for which a request waits for one of the threads.
+const TURN_PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum size of the body of a request in bytes.
 const BODY: usize = 64 * 1024;
 /// Policy for browsers: a page loads its script, its style and its data from this server, and nothing else.
@@ -60,9 +62,14 @@ pub struct PageRequest {
     pub authorization: Option<String>,
     /// Value of the header `Host`; empty without one.
     pub host: String,
+    /// True if a page of another site has made a browser send the request.
+    pub is_foreign: bool,
     /// Address of the client, which may be a proxy.
     pub peer: IpAddr,
-    /// True if nobody on the network can read the request: it came through TLS, or from this machine.
+    /// True if the request came through TLS.
+    pub has_tls: bool,
+    /// True if nobody on the network can read the request: it came through TLS, or from this machine and not through a
+    /// proxy.
     pub is_private: bool,
 }
 
@@ -81,8 +88,14 @@ impl PageRequest {
     /// (such as `GET, HEAD`), or a page of another site may have sent it. `None` for other requests.
     pub fn refusal(&self, allowed: &'static str) -> Option<Page> {
         if !self.is_addressed() {
-            let text = "write localhost or the address of this machine in place of its name\n";
+            let text = "without TLS, write localhost or the address of this machine in place of its name\n";
             return Some(Page::text(StatusCode::MISDIRECTED_REQUEST, text));
+        }
+        if self.is_foreign && self.path != "/" {
+            return Some(Page::text(
+                StatusCode::FORBIDDEN,
+                "pages of other sites cannot send this request\n",
+            ));
         }
         if allowed.split(", ").any(|method| method == self.method.as_str()) {
             return None;
@@ -91,15 +104,15 @@ impl PageRequest {
         Some(Page { headers: vec![(ALLOW, allowed)], ..refused })
     }
 
-    /// Returns false if a browser on this machine may have resolved the name of another site to this machine (DNS
-    /// rebinding). Clients of this machine must name it `localhost` or by its address.
+    /// Returns false if a browser may have resolved the name of another site to this machine (DNS rebinding). Without
+    /// TLS, which protects names, clients must write `localhost` or an address.
     fn is_addressed(&self) -> bool {
         let name = self.host.rsplit_once(':').map_or(self.host.as_str(), |(name, port)| {
             if port.bytes().all(|digit| digit.is_ascii_digit()) { name } else { &self.host }
         });
         let address = name.trim_start_matches('[').trim_end_matches(']');
         let is_local = name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok();
-        !self.peer.is_loopback() || is_local
+        self.has_tls || is_local
     }
 }
 
@@ -161,83 +174,129 @@ pub fn serve(address: &str, name: &str, tls: Option<TlsSource>, handler: Handler
 
 async fn accept(listener: TcpListener, tls: Option<TlsSource>, handler: Handler) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-    let mut open: VecDeque<AbortHandle> = VecDeque::new();
+    let mut open: Vec<Open> = Vec::new();
+    let turns = Arc::new(Semaphore::new(WORKERS));
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             // There are no descriptors, for example.
             let _ = timeout(Duration::from_millis(100), std::future::pending::<()>()).await;
             continue;
         };
-        open.retain(|connection| !connection.is_finished());
-        if open.len() >= CONNECTIONS
-            && let Some(oldest) = open.pop_front()
-        {
-            oldest.abort();
+        open.retain(|connection| !connection.task.is_finished());
+        if open.len() >= CONNECTIONS {
+            let Some(idle) = open.iter().position(|connection| !connection.is_busy.load(Ordering::Relaxed))
+            else {
+                continue;
+            };
+            open.remove(idle).task.abort();
         }
-        let (handler, acceptor) = (Arc::clone(&handler), tls.as_ref().and_then(|tls| tls()));
+        let is_busy = Arc::new(AtomicBool::new(false));
+        let acceptor = tls.as_ref().and_then(|tls| tls());
+        let client = Client {
+            peer: peer.ip().to_canonical(),
+            has_tls: acceptor.is_some(),
+            handler: Arc::clone(&handler),
+            turns: Arc::clone(&turns),
+            is_busy: Arc::clone(&is_busy),
+        };
         let task = tokio::spawn(async move {
-            let served = async {
-                match acceptor {
-                    None => connection(stream, peer.ip(), peer.ip().is_loopback(), handler).await,
-                    Some(acceptor) => {
-                        if let Ok(Ok(stream)) = timeout(HEAD_PATIENCE, acceptor.accept(stream)).await {
-                            connection(stream, peer.ip(), true, handler).await;
-                        }
+            match acceptor {
+                None => connection(stream, client).await,
+                Some(acceptor) => {
+                    if let Ok(Ok(stream)) = timeout(HEAD_PATIENCE, acceptor.accept(stream)).await {
+                        connection(stream, client).await;
                     }
                 }
-            };
-            let _ = timeout(LIFE, served).await;
+            }
         });
-        open.push_back(task.abort_handle());
+        open.push(Open { task: task.abort_handle(), is_busy });
     }
 }
 
-/// Serves the requests of a connection. Clients that disconnect are ignored.
-async fn connection(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
+/// An open connection.
+struct Open {
+    task: AbortHandle,
+    /// True while a request is executed.
+    is_busy: Arc<AtomicBool>,
+}
+
+/// A client with what its requests need.
+#[derive(Clone)]
+struct Client {
     peer: IpAddr,
-    is_private: bool,
+    has_tls: bool,
     handler: Handler,
-) {
+    /// Threads that are free.
+    turns: Arc<Semaphore>,
+    is_busy: Arc<AtomicBool>,
+}
+
+/// Serves the requests of a connection. Clients that disconnect are ignored.
+async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, client: Client) {
     let service = service_fn(|request: http::Request<Incoming>| {
-        let handler = Arc::clone(&handler);
-        async move { Ok::<_, Infallible>(answer(request, peer, is_private, handler).await) }
+        let client = client.clone();
+        async move {
+            let page = page(request, &client).await;
+            client.is_busy.store(false, Ordering::Relaxed);
+            Ok::<_, Infallible>(response(page))
+        }
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).max_buf_size(BODY);
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn answer(
-    request: http::Request<Incoming>,
-    peer: IpAddr,
-    is_private: bool,
-    handler: Handler,
-) -> Response<Whole> {
+async fn page(request: http::Request<Incoming>, client: &Client) -> Page {
     let (head, body) = request.into_parts();
-    let header = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let is_form =
-        header(CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/x-www-form-urlencoded"));
+    let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     let Ok(Some(body)) = timeout(BODY_PATIENCE, collect(body)).await else {
-        return response(Page::text(StatusCode::PAYLOAD_TOO_LARGE, "the request is too long or too slow\n"));
+        return Page::text(StatusCode::PAYLOAD_TOO_LARGE, "the request is too long or too slow\n");
     };
+    let is_form = header("content-type")
+        .and_then(|kind| kind.split(';').next())
+        .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded"));
+    let form = match (body.is_empty(), is_form) {
+        (true, _) => Some(Vec::new()),
+        (false, true) => std::str::from_utf8(&body).ok().and_then(fields),
+        (false, false) => None,
+    };
+    let (Some(form), Some(query)) = (form, fields(head.uri.query().unwrap_or(""))) else {
+        return Page::text(StatusCode::BAD_REQUEST, "the query or the form is malformed\n");
+    };
+    let is_forwarded = ["forwarded", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "via"]
+        .iter()
+        .any(|name| head.headers.contains_key(*name));
+    let (peer, has_tls) = (client.peer, client.has_tls);
     let request = PageRequest {
         method: head.method.clone(),
         path: head.uri.path().to_string(),
-        query: fields(head.uri.query().unwrap_or("")),
-        form: if is_form { fields(std::str::from_utf8(&body).unwrap_or("")) } else { Vec::new() },
-        authorization: header(AUTHORIZATION).map(str::to_string),
-        host: header(HOST).unwrap_or("").to_string(),
+        query,
+        form,
+        authorization: header("authorization").map(str::to_string),
+        host: header("host").unwrap_or("").to_string(),
+        is_foreign: header("sec-fetch-site").is_some_and(|site| !["same-origin", "none"].contains(&site)),
         peer,
-        is_private,
+        has_tls,
+        is_private: has_tls || (peer.is_loopback() && !is_forwarded),
     };
-    let page = tokio::task::spawn_blocking(move || handler(&request)).await;
-    response(page.unwrap_or_else(|_| {
-        Page::text(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "the request has failed; the log of the program has more\n",
-        )
-    }))
+    // The thread has its turn until the request ends, even if the client has gone.
+    let Ok(Ok(turn)) = timeout(TURN_PATIENCE, Arc::clone(&client.turns).acquire_owned()).await else {
+        return Page::text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "there are too many requests; repeat this later\n",
+        );
+    };
+    client.is_busy.store(true, Ordering::Relaxed);
+    let handler = Arc::clone(&client.handler);
+    let page = tokio::task::spawn_blocking(move || {
+        let page = handler(&request);
+        drop(turn);
+        page
+    });
+    page.await.unwrap_or_else(|_| {
+        let text = "the request has failed; the log of the program has more\n";
+        Page::text(StatusCode::INTERNAL_SERVER_ERROR, text)
+    })
 }
 
 /// Reads a body; `None` if it is too long or ends early.
@@ -254,13 +313,13 @@ async fn collect(body: Incoming) -> Option<Vec<u8>> {
     Some(all)
 }
 
-/// Decodes the parameters of a query or a form; malformed ones are left out.
-fn fields(text: &str) -> Fields {
+/// Decodes the parameters of a query or a form; `None` if one is malformed.
+fn fields(text: &str) -> Option<Fields> {
     let field = |pair: &str| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         Some((decode(name, true)?, decode(value, true)?))
     };
-    text.split('&').filter(|pair| !pair.is_empty()).filter_map(field).collect()
+    text.split('&').filter(|pair| !pair.is_empty()).map(field).collect()
 }
 
 fn response(page: Page) -> Response<Whole> {
@@ -309,7 +368,7 @@ mod tests {
 
     use super::*;
 
-    fn request(peer: &str, host: &str) -> PageRequest {
+    fn request(host: &str) -> PageRequest {
         PageRequest {
             method: Method::GET,
             path: "/".into(),
@@ -317,7 +376,9 @@ mod tests {
             form: Vec::new(),
             authorization: None,
             host: host.into(),
-            peer: peer.parse().unwrap(),
+            is_foreign: false,
+            peer: "192.0.2.7".parse().unwrap(),
+            has_tls: false,
             is_private: true,
         }
     }
@@ -325,13 +386,13 @@ mod tests {
     #[test]
     fn another_site_cannot_address_this_machine_by_its_name() {
         for host in ["localhost:9002", "LOCALHOST", "127.0.0.1:9002", "[::1]:9002", "[::1]", "192.0.2.1"] {
-            assert!(request("127.0.0.1", host).is_addressed(), "{host}");
+            assert!(request(host).is_addressed(), "{host}");
         }
         for host in ["", "evil.example", "evil.example:9002", "localhost.evil.example:9002", "127.0.0.1.evil"]
         {
-            assert!(!request("::1", host).is_addressed(), "{host}");
+            assert!(!request(host).is_addressed(), "{host}");
         }
-        assert!(request("192.0.2.7", "console.example").is_addressed());
+        assert!(PageRequest { has_tls: true, ..request("console.example") }.is_addressed());
     }
 
     #[test]
@@ -349,8 +410,9 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_decoded_and_malformed_ones_left_out() {
-        let found = fields("a=x%20y+z&b&c=%zz&a=2");
+    fn parameters_are_decoded_and_malformed_ones_refused() {
+        assert!(fields("a=1&c=%zz").is_none() && fields("a=100%").is_none());
+        let found = fields("a=x%20y+z&b&&a=2").unwrap();
         let expected = [("a", "x y z"), ("b", ""), ("a", "2")];
         assert_eq!(found, expected.map(|(name, value)| (name.to_string(), value.to_string())));
         assert_eq!(value(&found, "a"), "x y z");

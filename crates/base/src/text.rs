@@ -47,6 +47,12 @@ pub fn message(text: &str) -> Cow<'_, str> {
     printable(redacted(text))
 }
 
+/// Escapes control characters other than line feeds and tabs, and redacts nothing: for text that a client has sent, and
+/// in which a redaction would tell it whether it has guessed a secret.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| matches!(c, '\n' | '\t'))
+}
+
 fn printable(text: Cow<'_, str>) -> Cow<'_, str> {
     match text {
         Cow::Borrowed(text) => escaped(text, |c| matches!(c, '\n' | '\t')),

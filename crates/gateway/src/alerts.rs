@@ -100,7 +100,12 @@ fn add_verification(found: &Overview, now_ms: u64, add: &mut dyn FnMut(&'static 
     let since_ms = last.map(|last| last.ended_ms).or(current.map(|current| current.began_ms));
     let age_s = since_ms.map_or(0, |at_ms| now_ms.saturating_sub(at_ms) / 1000);
     if age_s > UNVERIFIED_S {
-        add("GatewayScrubOld", format!("all objects were last verified {} ago", show_time_ms(age_s * 1000)));
+        let age = show_time_ms(age_s * 1000);
+        let text = match last {
+            Some(_) => format!("all objects were last verified {age} ago"),
+            None => format!("the first verification of all objects has begun {age} ago and has not ended"),
+        };
+        add("GatewayScrubOld", text);
     }
 }
 

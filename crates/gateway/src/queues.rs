@@ -8,12 +8,15 @@ use crate::body::location::Location;
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::keys;
 
+/// Maximum number of unfinished moves that are counted.
+pub const MOST_MOVES: u64 = 10_000;
+
 /// Queues in the catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Queues {
     /// Milliseconds since the first bytes should have been deleted; 0 if none are due.
     pub deletion_overdue_ms: u64,
-    /// Number of unfinished moves.
+    /// Number of unfinished moves, at most [`MOST_MOVES`].
     pub moves: u64,
     /// Age of the oldest unfinished move in milliseconds; 0 if there is none.
     pub oldest_move_ms: u64,
@@ -24,8 +27,6 @@ pub struct Queues {
 /// # Errors
 /// If the catalog cannot be read.
 pub fn queues(catalog: &impl Catalog, now_ms: u64, retain_ms: u64) -> Result<Queues, CatalogError> {
-    /// Maximum number of unfinished moves that are counted.
-    const MOST: u64 = 10_000;
     let mut queues = Queues::default();
     let mut scan = catalog.scan();
     scan.seek(Bound::Included(keys::GARBAGE))?;
@@ -38,7 +39,7 @@ pub fn queues(catalog: &impl Catalog, now_ms: u64, retain_ms: u64) -> Result<Que
     scan.seek(Bound::Included(keys::INTENTS))?;
     while let Some((key, _)) = scan.next()?
         && let Some(place) = key.strip_prefix(keys::INTENTS)
-        && queues.moves < MOST
+        && queues.moves < MOST_MOVES
     {
         queues.moves += 1;
         let begun_ms = Location::decode(place).and_then(|place| place.written_ms()).unwrap_or(now_ms);

@@ -21,42 +21,47 @@
   });
   fold(document);
 
-  /* Replaces the content of a part. The focus stays on the same region, and an opened table stays open. */
+  /* Replaces the content of a part. The focus stays in its place, tables stay open and where they were scrolled to. */
+  const FOCUSABLE = "a, button, input, select, summary, [tabindex]";
   function replace(part, fresh) {
-    if (part.innerHTML === fresh.innerHTML || part.dataset.source === fresh.innerHTML) return;
     const source = fresh.innerHTML;
-    const inside = part.contains(document.activeElement) && document.activeElement !== part;
-    const name = inside ? document.activeElement.getAttribute("aria-label") : null;
+    if (part.innerHTML === source || part.dataset.source === source) return;
+    const focused = [...part.querySelectorAll(FOCUSABLE)].indexOf(document.activeElement);
     const open = [...part.querySelectorAll(".more")].map((more) => more.getAttribute("aria-expanded") === "true");
+    const scrolled = [...part.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
     part.replaceChildren(...document.importNode(fresh, true).childNodes);
     part.dataset.source = source;
     fold(part);
     part.querySelectorAll(".more").forEach((more, i) => { if (open[i]) more.click(); });
-    const again = name && [...part.querySelectorAll("[aria-label]")].find((e) => e.getAttribute("aria-label") === name);
-    if (again) again.focus({ preventScroll: true });
+    part.querySelectorAll(".scroll").forEach((box, i) => { box.scrollLeft = scrolled[i] || 0; });
+    if (focused >= 0) [...part.querySelectorAll(FOCUSABLE)][focused]?.focus({ preventScroll: true });
   }
 
   const every = Number(body.dataset.every) * 1000, stale = document.getElementById("stale");
-  let paused = false, lastGood = new Date();
+  let paused = false, lastGood = new Date(), asked = 0;
   const parse = (text) => new DOMParser().parseFromString(text, "text/html");
 
   async function update() {
     if (paused || document.hidden) return;
+    const number = ++asked;
+    let page = null;
     try {
       const answer = await fetch(location.pathname + location.search, { signal: AbortSignal.timeout(30000), cache: "no-store" });
-      if (!answer.ok) throw new Error(String(answer.status));
-      const page = parse(await answer.text());
-      if (!page.getElementById("state")) throw new Error("another page");
+      page = parse(await answer.text());
+    } catch { /* There is no page. */ }
+    /* An older answer must not replace a newer one, and a page that pauses does not change. */
+    if (number !== asked || paused) return;
+    if (page && page.getElementById("state")) {
       document.querySelectorAll("[data-part]").forEach((part) => { const fresh = page.getElementById(part.id); if (fresh) replace(part, fresh); });
       lastGood = new Date();
       stale.hidden = true;
       root.classList.remove("stale");
-    } catch {
-      const text = `No answer since ${lastGood.toLocaleTimeString()}: ${body.dataset.program} may have ended. The figures are from that time.`;
-      if (stale.textContent !== text) stale.textContent = text;
-      stale.hidden = false;
-      root.classList.add("stale");
+      return;
     }
+    const text = `No answer since ${lastGood.toLocaleTimeString()}: ${body.dataset.program} may have ended. The figures are from that time.`;
+    if (stale.textContent !== text) stale.textContent = text;
+    stale.hidden = false;
+    root.classList.add("stale");
   }
   if (every > 0) {
     const loop = () => setTimeout(() => update().finally(loop), every);
@@ -67,13 +72,19 @@
     pause.onclick = () => { paused = !paused; pause.setAttribute("aria-pressed", String(paused)); if (!paused) update(); };
   }
 
-  /* Sliders show the text of their position. */
+  /* Sliders show and send the text of their position. */
   document.querySelectorAll("input[type=range]").forEach((slider) => {
     const stops = slider.dataset.stops.split("|");
     slider.oninput = () => { slider.setAttribute("aria-valuetext", stops[slider.value]); slider.nextElementSibling.value = stops[slider.value]; };
     slider.oninput();
     slider.onchange = () => slider.form.requestSubmit();
   });
+  function fieldsOf(form, button) {
+    const fields = new URLSearchParams(new FormData(form));
+    form.querySelectorAll("input[type=range]").forEach((slider) => fields.set(slider.name, slider.dataset.stops.split("|")[slider.value]));
+    if (button && button.name) fields.set(button.name, button.value);
+    return fields;
+  }
 
   /* The account stays in its fields, and is sent only with changes. */
   const account = document.querySelector("form[data-account]");
@@ -83,31 +94,38 @@
     return "Basic " + btoa(String.fromCharCode(...bytes));
   }
 
+  /* Sends a form, and puts the answer into the page. */
+  async function send(form, button) {
+    const result = document.getElementById(form.dataset.into), fields = fieldsOf(form, button), changes = form.method === "post";
+    let problem = `No answer: ${body.dataset.program} may have ended.`;
+    try {
+      const request = changes ? { method: "POST", body: fields, headers: { Authorization: authorization() } } : {};
+      const answer = await fetch(form.getAttribute("action") + (changes ? "" : "?" + fields), request);
+      const text = await answer.text(), fresh = parse(text).getElementById(form.dataset.into);
+      problem = fresh ? "" : `The answer has the status ${answer.status}: ${text.slice(0, 200)}`;
+      if (fresh) replace(result, fresh);
+    } catch { /* There is no answer. */ }
+    if (problem) { result.textContent = problem; delete result.dataset.source; }
+    document.getElementById("said").textContent = (result.querySelector(".result") || result).textContent.trim();
+    if (changes) update();
+  }
+
+  /* A form waits for its answer. What is asked meanwhile is asked afterwards, but changes are not. */
+  const changing = [...document.querySelectorAll("form[method=post] button")];
   document.querySelectorAll("form").forEach((form) => {
+    let busy = false, again = false;
     form.onsubmit = async (event) => {
       event.preventDefault();
       if (form === account) return;
-      const result = document.getElementById(form.dataset.into);
-      const number = (result.requests || 0) + 1;
-      result.requests = number;
-      const fields = new URLSearchParams(new FormData(form, event.submitter));
-      const changes = form.method === "post";
+      const changes = form.method === "post", result = document.getElementById(form.dataset.into);
+      if (busy) { again = !changes; return; }
+      busy = true;
+      if (changes) changing.forEach((button) => { button.disabled = true; });
       result.setAttribute("aria-busy", "true");
-      let page;
-      try {
-        const request = changes
-          ? { method: "POST", body: fields, headers: { Authorization: authorization() } }
-          : {};
-        const answer = await fetch(form.getAttribute("action") + (changes ? "" : "?" + fields), request);
-        page = parse(await answer.text());
-      } catch { page = parse(""); }
-      const fresh = page.getElementById(form.dataset.into);
-      /* The answer of an older request must not replace that of a newer one. */
-      if (number !== result.requests) return;
-      if (fresh) replace(result, fresh);
-      else { result.textContent = `No answer: ${body.dataset.program} may have ended.`; delete result.dataset.source; }
+      do { again = false; await send(form, event.submitter); } while (again);
       result.removeAttribute("aria-busy");
-      if (changes) update();
+      if (changes) changing.forEach((button) => { button.disabled = false; });
+      busy = false;
     };
   });
   window.plimsoll = { update };

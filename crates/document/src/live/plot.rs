@@ -134,13 +134,10 @@ impl Plot {
     /// Describes the plot for people who do not see it.
     fn summary(&self) -> String {
         let line = |line: &Line| {
-            let mut values = line.values.iter().flatten();
-            let last = values.next_back().copied();
-            let highest = values.copied().chain(last).fold(f64::MIN, f64::max);
-            match last {
-                None => format!("{}: no value", line.name),
-                Some(last) => format!("{}: {} now, at most {}", line.name, number(last), number(highest)),
-            }
+            let highest = line.values.iter().flatten().copied().reduce(f64::max);
+            let Some(highest) = highest else { return format!("{}: no value", line.name) };
+            let last = line.values.iter().flatten().next_back().copied().unwrap_or(highest);
+            format!("{}: last {}, at most {}", line.name, number(last), number(highest))
         };
         let lines: Vec<String> = self.lines.iter().map(line).collect();
         let [from, to] = &self.from_to;
@@ -159,7 +156,7 @@ mod tests {
         let drawn = plot.drawn();
         assert_eq!(drawn.ends, ["200", "0"]);
         assert_eq!(drawn.lines[0].path, "M0.0 200.0h0L333.3 50.0M1000.0 125.0h0");
-        assert!(drawn.summary.contains("get: 75.0 now, at most 150"), "{}", drawn.summary);
+        assert!(drawn.summary.contains("get: last 75.0, at most 150"), "{}", drawn.summary);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{CommandFactory, FromArgMatches};
+use plimsoll_base::text::single_line;
 use plimsoll_server::reserve::Memory;
 
 use super::admin::client;
@@ -196,6 +197,7 @@ pub fn audited(
     let command = parse(words, directory)?;
     let refused = || Exit::input("a running gateway does not execute this command");
     let command = Administrative::of(&command).ok_or_else(refused)?;
+    let words: Vec<_> = words.iter().map(|word| single_line(word)).collect();
     let words = words.join(" ");
     let is_logged = !command.only_reads();
     if is_logged {

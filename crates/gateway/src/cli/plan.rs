@@ -121,7 +121,6 @@ pub fn of_store(
 ) -> Result<Bill, Exit> {
     let config = Config::load_with(file, changes).map_err(Exit::input)?;
     let place = StoreArguments::of_file(file);
-    let backends = place.backends(&config)?;
     let mut numbers = BTreeMap::new();
     for name in config.tiers.keys() {
         let number = store.blobs.tiers().number(name);
@@ -130,8 +129,9 @@ pub fn of_store(
         })?;
         numbers.insert(name.clone(), number);
     }
-    let rules = place.rules(&config, &backends, &numbers)?;
+    let backends = place.backends(&config)?;
     let mut prices = place.prices(&config, &backends, date)?;
+    let rules = place.rules(&config, &backends, &numbers)?;
     let priced = |(name, number): (&String, &u16)| {
         (*number, PricedTier { name: name.clone(), prices: prices.remove(name).flatten() })
     };

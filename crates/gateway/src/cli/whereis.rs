@@ -87,10 +87,11 @@ fn removed(target: &Target, bucket: &Bucket, key: &str) -> Result<String, Exit> 
         Removal::Deleted => ("deleted", ""),
         Removal::Expired => ("deleted by a lifecycle rule", " --force"),
     };
-    let name = &bucket.name;
+    let (name, key) = (&bucket.name, key.replace('\'', r"'\''"));
     Ok(format!(
         " It was {verb} after {last}, and is kept until {until:.0}: `undelete --bucket {name} --prefix '{key}' \
-         --at {last}{force}` brings it back."
+         --at {last}{force}` brings it back, \
+         with all keys that start so."
     ))
 }
 

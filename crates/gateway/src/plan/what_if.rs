@@ -118,14 +118,19 @@ pub fn variables(config: &Config) -> Vec<Variable> {
     all
 }
 
-/// Returns the changes of settings, as `--what-if` has them, for the positions that differ from the settings.
-/// `position` returns the chosen position of a variable by its name.
-pub fn changes(config: &Config, position: impl Fn(&str) -> Option<usize>) -> Vec<String> {
+/// Returns the changes of settings, as `--what-if` has them, for the values that differ from the settings. `value`
+/// returns the chosen value of a variable by its name, or its position among the values; an empty text changes nothing.
+pub fn changes<'a>(config: &Config, value: impl Fn(&str) -> &'a str) -> Vec<String> {
     let chosen: Vec<(String, String)> = variables(config)
         .into_iter()
         .filter_map(|variable| {
-            let at = position(&variable.name).filter(|at| *at != variable.at)?;
-            Some((variable.name, variable.stops.get(at)?.clone()))
+            let parse = if variable.name.ends_with("age") { age } else { size };
+            let text = value(&variable.name);
+            let value = match text.parse::<usize>() {
+                Ok(position) => variable.stops.get(position)?.clone(),
+                Err(_) => text.to_string(),
+            };
+            (parse(&value)? != parse(&variable.stops[variable.at])?).then_some((variable.name, value))
         })
         .collect();
     let mut all = Vec::new();
@@ -194,12 +199,15 @@ mod tests {
     #[test]
     fn changed_rules_keep_their_other_conditions() {
         let config = config();
-        assert_eq!(changes(&config, |_| None), Vec::<String>::new());
+        assert_eq!(changes(&config, |_| ""), Vec::<String>::new());
         let found = changes(&config, |name| match name {
-            "move.1.age" => Some(0),
-            "pack.file_size" => Some(0),
-            "pack.max_body" => Some(99),
-            _ => None,
+            "move.1.age" => "0s",
+            // The position of a value, from a browser without its script; no such position; the value of the settings.
+            "pack.file_size" => "0",
+            "pack.max_body" => "99",
+            "move.1.size" => "100KiB",
+            "pack.min_age" => "1d\" or age > 0s",
+            _ => "",
         });
         let expected = "age > 0s and ( size >= 100 KiB or suffix = \".mp4\" ) and not prefix = \"tmp/\"";
         assert_eq!(found, [format!("move.1.when={expected}"), "pack.file_size=1 MiB".into()]);

@@ -31,7 +31,7 @@ pub fn last_removed<C: Catalog>(
     key: &str,
 ) -> Result<Option<Removed>, CatalogError> {
     /// Maximum number of versions that are read.
-    const MOST: usize = 1_000_000;
+    const MOST: usize = 200_000;
     let mut found = None;
     let mut scan = store.catalog.scan();
     scan.seek(Bound::Included(keys::RETAINED))?;

@@ -1,6 +1,6 @@
 //! Renders the state of a run as a page.
 
-use plimsoll_base::clock::SECOND;
+use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::units::{format_count, format_ms, format_per_s, format_throughput};
 use plimsoll_document::Table;
 use plimsoll_document::live::plot::{Line, Plot};
@@ -25,7 +25,7 @@ pub fn of(model: &Model, has_ended: bool) -> LivePage {
         warnings,
         every_s: 1,
         program: "the run".into(),
-        tiles: tiles(model, failed),
+        tiles: tiles(model, failed, has_ended),
         sections: vec![charts(model), failures(model, failed), notes(model)],
     }
 }
@@ -46,18 +46,12 @@ fn sentence(model: &Model, has_ended: bool) -> String {
     if model.title.is_empty() {
         return "The run has not started yet.".into();
     }
-    match model.total_ns {
-        0 => "The run is in progress.".into(),
-        total => {
-            let left = total.saturating_sub(model.passed_ns).div_ceil(SECOND);
-            format!("The run is in progress; {} of its time limits are left.", minutes(left))
-        }
-    }
+    "The run is in progress.".into()
 }
 
-fn tiles(model: &Model, failed: u64) -> Vec<Tile> {
+fn tiles(model: &Model, failed: u64, has_ended: bool) -> Vec<Tile> {
     let mut tiles = Vec::new();
-    match model.current() {
+    match model.current(now_ns()) {
         None => tiles.push(Tile::new("Throughput", "–", "no operation has ended yet")),
         Some(now) => {
             let bytes =
@@ -69,6 +63,10 @@ fn tiles(model: &Model, failed: u64) -> Vec<Tile> {
                 tiles.push(Tile::new(name, value, "of the last 5 seconds"));
             }
         }
+    }
+    if model.total_ns > 0 && !has_ended {
+        let left = model.total_ns.saturating_sub(model.passed_ns).div_ceil(SECOND);
+        tiles.push(Tile::new("Time left", minutes(left), "of the time limits"));
     }
     tiles.push(Tile::new(
         "Succeeded",
@@ -89,12 +87,17 @@ fn tiles(model: &Model, failed: u64) -> Vec<Tile> {
 
 /// Returns charts of the last minutes.
 fn charts(model: &Model) -> Section {
-    let newest = model.seconds.back().map_or(0, |second| second.second);
+    let newest = model.last_second(now_ns()).unwrap_or(0);
     let oldest = model.seconds.front().map_or(0, |second| second.second);
     let length = (newest - oldest + 1).clamp(SHORTEST, KEPT as u64);
     let first = (newest + 1).saturating_sub(length);
-    let values = |of: &dyn Fn(&Second) -> Option<f64>| {
+    // Seconds without an operation have no counts.
+    let values = |none: Option<f64>, of: &dyn Fn(&Second) -> Option<f64>| {
         let mut values = vec![None; length as usize];
+        if !model.seconds.is_empty() {
+            let past = oldest.max(first)..=newest;
+            past.for_each(|second| values[(second - first) as usize] = none);
+        }
         for second in model.seconds.iter().filter(|second| second.second >= first) {
             if let Some(value) = values.get_mut((second.second - first) as usize) {
                 *value = of(second);
@@ -111,12 +114,12 @@ fn charts(model: &Model) -> Section {
         is_log,
     };
     let rates = vec![
-        Line::new("succeeded", values(&|second| Some(second.completed as f64))),
-        Line::new("failed", values(&|second| Some(second.failed as f64).filter(|failed| *failed > 0.0))),
+        Line::new("succeeded", values(Some(0.0), &|second| Some(second.completed as f64))),
+        Line::new("failed", values(Some(0.0), &|second| Some(second.failed as f64))),
     ];
     let latencies = vec![
-        Line::new("median", values(&|second| second.p50_ms)),
-        Line::new("99th percentile", values(&|second| second.p99_ms)),
+        Line::new("median", values(None, &|second| second.p50_ms)),
+        Line::new("99th percentile", values(None, &|second| second.p99_ms)),
     ];
     Section {
         id: "charts".into(),
@@ -176,7 +179,9 @@ mod tests {
         assert!(of(&model, false).state.starts_with("The run has not started"));
         model.title = "get".into();
         model.total_ns = 90 * SECOND;
-        assert_eq!(of(&model, false).state, "The run is in progress; 1:30 of its time limits are left.");
+        let page = of(&model, false);
+        assert_eq!(page.state, "The run is in progress.");
+        assert!(page.tiles.contains(&Tile::new("Time left", "1:30", "of the time limits")), "{page:?}");
         model.stopping = true;
         assert!(of(&model, false).state.contains("stopping"));
         assert!(of(&model, true).state.contains("have ended"));
@@ -192,7 +197,8 @@ mod tests {
         }
         let page = of(&model, false);
         let values = &page.sections[0].plots[0].lines[0].values;
-        assert_eq!((values.len(), values.iter().flatten().count()), (KEPT, 4));
+        let sum: f64 = values.iter().flatten().sum();
+        assert_eq!((values.len(), values.iter().flatten().count(), sum), (KEPT, KEPT, 28.0));
         assert_eq!(page.sections[0].plots[0].from_to, ["1:40", "6:39"]);
         assert_eq!(page.warnings, ["950 operations have failed"]);
         assert!(page.html().unwrap().contains("503 &lt;b&gt;"));

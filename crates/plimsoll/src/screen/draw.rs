@@ -9,7 +9,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Borders, Chart, Dataset, GraphType, LineGauge, Paragraph, Wrap};
 
 use super::model::{CLASSES, KEPT, Model, Second, edge_ms};
-use plimsoll_base::clock::SECOND;
+use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::units::{format_count, format_ms, format_per_s, format_throughput};
 
 /// Minimum length of the time axis, in seconds.
@@ -138,7 +138,7 @@ fn head(frame: &mut Frame<'_>, model: &Model, title: Rect, gauge: Rect) {
 
 /// Returns the line of current figures.
 fn figures(model: &Model) -> Line<'static> {
-    let Some(now) = model.current() else { return Line::from("no operation has ended yet") };
+    let Some(now) = model.current(now_ns()) else { return Line::from("no operation has ended yet") };
     let ms = |value: Option<f64>| value.map_or("-".into(), format_ms);
     let [p50, p99, p999] = now.percentiles_ms.map(ms);
     let failed: u64 = model.errors.values().sum();
@@ -356,6 +356,6 @@ mod tests {
         let mut tally = Tally { completed: 600, ..Tally::default() };
         tally.latencies[Latency::Service].record(9_000_000);
         model.second(&SecondRow { second: 400, phase: 0, kind: Default::default(), tally: &tally });
-        assert_eq!(model.current().unwrap().per_s, 200.0);
+        assert_eq!(model.current(now_ns()).unwrap().per_s, 200.0);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
-use plimsoll_base::clock::{now_ns, process_cpu_ns};
+use plimsoll_base::clock::{SECOND, now_ns, process_cpu_ns};
 use plimsoll_base::text::outgoing;
 use plimsoll_base::units::{format_per_s, short_names};
 use plimsoll_judge::summary::result::{CapacityStep, CostFigures, Window};
@@ -95,6 +95,8 @@ pub struct Model {
     pub stopping: bool,
     /// Time of the last update on the monotonic clock and CPU time of the process at that time, in nanoseconds.
     measured_ns: (u64, u64),
+    /// Time on the monotonic clock in nanoseconds at which the newest second arrived.
+    newest_ns: u64,
     /// Classes of failures that have been reported.
     reported: HashSet<String>,
 }
@@ -140,6 +142,7 @@ impl Model {
     /// Adds the counts of one second.
     pub fn second(&mut self, row: &SecondRow<'_>) {
         if self.seconds.back().is_none_or(|last| last.second != row.second) {
+            self.newest_ns = now_ns();
             self.seconds.push_back(Second { second: row.second, ..Second::default() });
             if self.seconds.len() > KEPT {
                 self.seconds.pop_front();
@@ -187,14 +190,25 @@ impl Model {
         };
     }
 
-    /// Returns the figures of the last seconds; `None` before the first complete second.
-    pub fn current(&self) -> Option<Current> {
-        let last = self.seconds.len().saturating_sub(CURRENT);
-        let newest = self.seconds.back()?.second;
-        let recent = || self.seconds.range(last..).filter(|s| s.second + CURRENT as u64 > newest);
+    /// Returns the last second of the run at a time on the monotonic clock, which had no operation if its counts have
+    /// not arrived; `None` before the first one with an operation.
+    pub fn last_second(&self, now_ns: u64) -> Option<u64> {
+        /// Seconds after which the counts of a second have arrived.
+        const DELAY: u64 = 2;
+        let silent = (now_ns.saturating_sub(self.newest_ns) / SECOND).saturating_sub(DELAY);
+        Some(self.seconds.back()?.second + silent)
+    }
+
+    /// Returns the figures of the last seconds at a time on the monotonic clock; `None` before the first complete
+    /// second. Seconds without an operation count.
+    pub fn current(&self, now_ns: u64) -> Option<Current> {
+        let newest = self.last_second(now_ns)?;
+        let first = self.seconds.len().saturating_sub(CURRENT);
+        let recent = || self.seconds.range(first..).filter(|s| s.second + CURRENT as u64 > newest);
         let mut service = Latencies::default();
         recent().for_each(|second| service.merge(&second.service));
-        let seconds = recent().count() as f64;
+        let oldest = self.seconds.front()?.second;
+        let seconds = (newest - oldest + 1).min(CURRENT as u64) as f64;
         Some(Current {
             per_s: recent().map(|s| s.completed).sum::<u64>() as f64 / seconds,
             bytes_per_s: recent().map(|s| s.bytes).sum::<f64>() / seconds,

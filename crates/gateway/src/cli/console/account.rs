@@ -1,5 +1,7 @@
 //! The accounts of administrators: all operations on all buckets.
 
+use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
 use plimsoll_base::clock::{SECOND, now_ns};
@@ -14,20 +16,28 @@ const WINDOW_NS: u64 = 60 * SECOND;
 /// Failed attempts in this time after which none is accepted.
 const MOST: usize = 10;
 
-/// Times of failed attempts to use an account.
+/// Maximum number of failed attempts that are remembered.
+const REMEMBERED: usize = 10_000;
+
+/// Failed attempts to use an account: their times on the monotonic clock, and the addresses of their clients.
 #[derive(Debug, Default)]
-pub struct Attempts(Mutex<Vec<u64>>);
+pub struct Attempts(Mutex<VecDeque<(u64, IpAddr)>>);
 
 impl Attempts {
-    /// Returns true if a further attempt is accepted at a time on the monotonic clock.
-    fn allows(&self, now_ns: u64) -> bool {
+    /// Returns true if a further attempt of a client is accepted at a time. Clients elsewhere do not matter, so that
+    /// nobody can keep all administrators out.
+    fn allows(&self, now_ns: u64, client: IpAddr) -> bool {
         let mut failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.retain(|at_ns| now_ns < at_ns + WINDOW_NS);
-        failed.len() < MOST
+        failed.retain(|(at_ns, _)| now_ns < at_ns + WINDOW_NS);
+        failed.iter().filter(|(_, other)| *other == client).count() < MOST
     }
 
-    fn failed(&self, now_ns: u64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(now_ns);
+    fn failed(&self, now_ns: u64, client: IpAddr) {
+        let mut failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed.len() == REMEMBERED {
+            failed.pop_front();
+        }
+        failed.push_back((now_ns, client));
     }
 }
 
@@ -56,13 +66,13 @@ impl Console {
         let Some((key, secret)) = account.filter(|(key, _)| !key.is_empty()) else {
             return Err("Changes need the access key and the secret key of an administrator.".into());
         };
-        if !self.attempts.allows(now_ns()) {
+        if !self.attempts.allows(now_ns(), request.peer) {
             return Err("Too many failed attempts; wait a minute.".into());
         }
         if self.shared.accounts().is_administrator(&key, &secret) {
             return Ok(key);
         }
-        self.attempts.failed(now_ns());
+        self.attempts.failed(now_ns(), request.peer);
         warn(&format!("audit: {} has used a wrong account of an administrator", request.peer));
         Err("This is not the account of an administrator, which may write to all buckets; or its secret key is wrong."
             .into())
@@ -85,8 +95,11 @@ mod tests {
     #[test]
     fn attempts_are_limited_for_a_time() {
         let attempts = Attempts::default();
-        (0..MOST as u64).for_each(|at_ns| attempts.failed(at_ns));
-        assert!(!attempts.allows(WINDOW_NS - 1));
-        assert!(attempts.allows(WINDOW_NS));
+        let [client, other] = ["192.0.2.1", "192.0.2.2"].map(|address| address.parse().unwrap());
+        (0..MOST as u64).for_each(|at_ns| attempts.failed(at_ns, client));
+        assert!(!attempts.allows(WINDOW_NS - 1, client) && attempts.allows(WINDOW_NS - 1, other));
+        assert!(attempts.allows(WINDOW_NS, client));
+        (0..2 * REMEMBERED as u64).for_each(|at_ns| attempts.failed(at_ns, client));
+        assert_eq!(attempts.0.lock().unwrap().len(), REMEMBERED);
     }
 }

@@ -10,12 +10,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use plimsoll_base::clock::now_ns;
 use plimsoll_base::pages::{Handler, Page, PageRequest, StatusCode, serve};
-use plimsoll_base::text::outgoing;
+use plimsoll_base::text;
 use plimsoll_document::live::{self, LivePage, Section};
 use plimsoll_server::Shared;
 
 use self::account::Attempts;
+use self::answers::Verb;
 use super::Exit;
 use super::command::Target;
 
@@ -29,6 +31,10 @@ struct Console {
     shared: Arc<Shared>,
     /// Taken while a plan is computed: one at a time, because each visits all objects.
     planning: Mutex<()>,
+    /// Taken while a change is executed.
+    changing: Mutex<()>,
+    /// Start of the console on the monotonic clock.
+    started_ns: u64,
     /// Failed attempts to use an account.
     attempts: Attempts,
 }
@@ -48,6 +54,8 @@ pub fn start(
         file,
         shared: Arc::clone(shared),
         planning: Mutex::default(),
+        changing: Mutex::default(),
+        started_ns: now_ns(),
         attempts: Attempts::default(),
     };
     let of_server = Arc::clone(shared);
@@ -57,9 +65,22 @@ pub fn start(
 
 impl Console {
     fn answer(&self, request: &PageRequest) -> Page {
-        let allowed = if request.path == "/change" { "POST" } else { "GET, HEAD" };
+        let verb = Verb::of(&request.path);
+        let allowed = if verb.is_some() { "POST" } else { "GET, HEAD" };
         if let Some(refusal) = request.refusal(allowed) {
             return refusal;
+        }
+        if let Some(verb) = verb {
+            return match self.administrator(request) {
+                Ok(name) => {
+                    let (status, section) = self.change(request, verb, &name);
+                    html(status, &self.only(section))
+                }
+                Err(problem) => {
+                    let section = Section { answer: problem, ..answers::of_changes() };
+                    html(StatusCode::FORBIDDEN, &self.only(section))
+                }
+            };
         }
         match request.path.as_str() {
             "/" => match self.overview() {
@@ -68,13 +89,6 @@ impl Console {
             },
             "/where" => html(StatusCode::OK, &self.only(self.place_of_object(request))),
             "/plan" => html(StatusCode::OK, &self.only(self.plan(request))),
-            "/change" => match self.administrator(request) {
-                Ok(name) => html(StatusCode::OK, &self.only(self.change(request, &name))),
-                Err(problem) => {
-                    let section = Section { answer: problem, ..answers::of_changes() };
-                    html(StatusCode::FORBIDDEN, &self.only(section))
-                }
-            },
             live::STYLE_PATH => Page::new(StatusCode::OK, "text/css; charset=utf-8", live::style()),
             live::SCRIPT_PATH => Page::new(StatusCode::OK, "text/javascript; charset=utf-8", live::script()),
             _ => Page::text(StatusCode::NOT_FOUND, "not found; the console is at /\n"),
@@ -100,7 +114,8 @@ impl Console {
     fn failed(&self, message: String) -> LivePage {
         LivePage {
             state: "The state of the gateway cannot be read.".into(),
-            warnings: vec![message],
+            warnings: vec![text::message(&message).into_owned()],
+            every_s: overview_page::EVERY_S,
             ..self.empty()
         }
     }
@@ -108,7 +123,7 @@ impl Console {
 
 fn html(status: StatusCode, page: &LivePage) -> Page {
     match page.html() {
-        Ok(text) => Page::html(status, outgoing(&text)),
+        Ok(text) => Page::html(status, text::visible(&text)),
         Err(error) => Page::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
     }
 }

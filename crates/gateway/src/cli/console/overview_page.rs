@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::units::{format_volume, grouped};
 use plimsoll_document::Table;
 use plimsoll_document::live::{LivePage, Section, Tile};
@@ -15,9 +16,13 @@ use crate::cli::status::{backup_age, state, verified};
 use crate::mover::condition::show_time_ms;
 use crate::overview::{Overview, TierState, overview};
 use crate::pricing::Stock;
+use crate::queues::MOST_MOVES;
 
 /// Seconds between two updates of the page.
-const EVERY_S: u64 = 5;
+pub const EVERY_S: u64 = 5;
+
+/// Time after the start in which there need not be a leader, in nanoseconds.
+const LEADER_NS: u64 = 120 * SECOND;
 
 fn count(number: u64) -> String {
     grouped(&number.to_string())
@@ -41,7 +46,11 @@ impl Console {
         let found = overview(&self.target.store, &self.target.survey, &self.target.rules.tariffs);
         let found = found.map_err(|error| self.target.fail(&error))?;
         let now_ms = shared_now_ms();
-        let alerts = alerts(&found, now_ms);
+        let mut alerts = alerts(&found, now_ms);
+        // A gateway leads only after it has renewed its session; the rule of Prometheus waits, too.
+        if now_ns() < self.started_ns + LEADER_NS {
+            alerts.retain(|alert| alert.name != "GatewayWithoutLeader");
+        }
         let gateways = found.sessions.len().max(1);
         let own = match gateways {
             1 => "1 gateway".to_string(),
@@ -75,20 +84,21 @@ fn sentence(found: &Overview, alerts: usize) -> String {
 }
 
 fn tiles(found: &Overview, now_ms: u64) -> Vec<Tile> {
-    let known = |of: fn(&TierState) -> Option<f64>| {
-        let all: Vec<f64> = found.tiers.values().filter_map(of).collect();
-        (!all.is_empty()).then(|| all.iter().sum::<f64>())
-    };
+    let both = |tier: &TierState| Some(tier.dollars_per_month? + tier.kept_dollars_per_month.unwrap_or(0.0));
+    let known: Vec<f64> = found.tiers.values().filter_map(both).collect();
+    let known = (!known.is_empty()).then(|| known.iter().sum::<f64>());
     let unpriced = found.tiers.values().filter(|tier| tier.dollars_per_month.is_none()).count();
     let note = match unpriced {
-        0 => "at list prices".to_string(),
-        some => format!("at list prices; {some} of {} tiers have no price", found.tiers.len()),
+        0 => "at list prices, with what is kept".to_string(),
+        some => {
+            format!("at list prices, with what is kept; {some} of {} tiers have no price", found.tiers.len())
+        }
     };
     let mut tiles = match &found.counts {
-        None => vec![Tile::new("Objects", "not counted yet", "after the first visit of all objects")],
+        None => vec![Tile::new("Objects", "not counted", uncounted(found))],
         Some(counts) => vec![
             Tile::new("Objects and versions", count(counts.objects), format_volume(counts.bytes)),
-            Tile::new("Storage in a month", month(known(|tier| tier.dollars_per_month)), note),
+            Tile::new("Storage in a month", month(known), note),
             Tile::new(
                 "Waiting moves",
                 count(counts.waiting_moves),
@@ -111,6 +121,16 @@ fn tiles(found: &Overview, now_ms: u64) -> Vec<Tile> {
     tiles
 }
 
+/// Says why this gateway has counted no objects.
+fn uncounted(found: &Overview) -> String {
+    match found.leader {
+        Some(leader) if leader != found.own_session => {
+            format!("the gateway with session {leader} counts them; see its console")
+        }
+        _ => "a gateway that moves and deletes counts them when it has visited all".into(),
+    }
+}
+
 /// Returns a table of all buckets, with a column for each place.
 fn buckets(found: &Overview) -> Section {
     /// Maximum number of rows.
@@ -131,13 +151,17 @@ fn buckets(found: &Overview) -> Section {
             all.add(stock.blobs, stock.bytes);
             all
         });
+        if found.counts.is_none() {
+            table.row(std::iter::once(name.clone()).chain(vec!["–".to_string(); 2 + places.len()]));
+            continue;
+        }
         let in_place =
             |place: &String| stocks.get(place).map_or("–".into(), |stock| format_volume(stock.bytes));
         let row = [name.clone(), count(all.blobs), format_volume(all.bytes)].into_iter();
         table.row(row.chain(places.iter().map(in_place)));
     }
     let mut notes = match &found.counts {
-        None => vec!["The objects are counted when all of them were visited.".to_string()],
+        None => vec![format!("The objects are not counted: {}.", uncounted(found))],
         Some(counts) => vec![format!(
             "Objects and versions by the place from which they are read, counted {:.0} s ago.",
             counts.age_seconds
@@ -173,14 +197,15 @@ fn tiers(found: &Overview) -> Section {
     let mut table = Table::new("Tiers", &columns);
     for (name, tier) in &found.tiers {
         let state = if tier.answers { "answers" } else { "does not answer" };
+        let counted = |text: String| if found.counts.is_some() { text } else { "–".into() };
         table.row([
             name.clone(),
             state.to_string(),
-            count(tier.blobs),
-            format_volume(tier.bytes),
-            month(tier.dollars_per_month),
-            format_volume(tier.kept_bytes),
-            month(tier.kept_dollars_per_month),
+            counted(count(tier.blobs)),
+            counted(format_volume(tier.bytes)),
+            counted(month(tier.dollars_per_month)),
+            counted(format_volume(tier.kept_bytes)),
+            counted(month(tier.kept_dollars_per_month)),
             tier.free_bytes.map_or("–".into(), format_volume),
         ]);
     }
@@ -222,9 +247,13 @@ fn moves(found: &Overview) -> Section {
         rows.push(("waiting", format!("{} moves of {bytes}", count(counts.waiting_moves))));
         rows.push(("to pack", format!("{} bodies", count(counts.waiting_packs))));
     }
+    let more = if queues.moves == MOST_MOVES { " or more" } else { "" };
     let oldest = time(queues.oldest_move_ms, "0s");
-    let begun =
-        if queues.moves == 0 { "none".into() } else { format!("{}, the oldest for {oldest}", queues.moves) };
+    let begun = if queues.moves == 0 {
+        "none".into()
+    } else {
+        format!("{}{more}, the oldest for {oldest}", queues.moves)
+    };
     rows.push(("begun", begun));
     let overdue = time(queues.deletion_overdue_ms, "");
     let deletions = match (found.deletions_stopped, overdue.as_str()) {
@@ -291,11 +320,24 @@ mod tests {
     fn a_page_has_the_largest_of_many_buckets() {
         let bucket =
             |n: u64| (format!("b{n}"), BTreeMap::from([("hot".to_string(), Stock { blobs: 1, bytes: n })]));
-        let found = Overview { buckets: (0..1000).map(bucket).collect(), ..Overview::default() };
+        let counts = Some(Default::default());
+        let found = Overview { counts, buckets: (0..1000).map(bucket).collect(), ..Overview::default() };
         let section = buckets(&found);
         let rows = &section.tables[0].rows;
         assert_eq!((rows.len(), rows[0][0].as_str(), rows[199][0].as_str()), (200, "b999", "b800"));
         assert_eq!(section.notes.last().unwrap(), "The largest 200 of 1,000 buckets.");
+    }
+
+    #[test]
+    fn what_is_not_counted_is_not_zero() {
+        let buckets_of = BTreeMap::from([("photos".to_string(), BTreeMap::new())]);
+        let tiers_of = BTreeMap::from([("hot".to_string(), TierState::default())]);
+        let found = Overview { leader: Some(7), buckets: buckets_of, tiers: tiers_of, ..Overview::default() };
+        assert_eq!(buckets(&found).tables[0].rows, [["photos", "–", "–", "–", "–"]]);
+        assert!(tiers(&found).tables[0].rows[0][2..].iter().all(|cell| cell == "–"));
+        let tile = &tiles(&found, 0)[0];
+        assert_eq!(tile.value, "not counted");
+        assert!(tile.note.contains("session 7"), "{}", tile.note);
     }
 
     #[test]
@@ -305,7 +347,7 @@ mod tests {
         let shown = tiles(&found, 0);
         assert_eq!(
             (shown[1].value.as_str(), shown[1].note.as_str()),
-            ("–", "at list prices; 1 of 1 tiers have no price")
+            ("–", "at list prices, with what is kept; 1 of 1 tiers have no price")
         );
     }
 }
