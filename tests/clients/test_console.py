@@ -16,6 +16,7 @@ import axe_core_python
 import pytest
 
 from browser import CHROMIUM, Page
+from postgres import Postgres, programs
 from support import ACCESS, GATEWAY, PLIMSOLL, SECRET, Server, environment
 from test_site import READABLE_SITE
 from test_tiers import BLOB, client, rule, run, settings, wait
@@ -323,3 +324,33 @@ def test_the_live_page_of_a_run(tmp_path, browser):
         finally:
             process.terminate()
             process.communicate()
+
+
+@pytest.mark.skipif(programs() is None, reason="PostgreSQL is not installed")
+def test_one_of_several_gateways_counts_and_a_lost_database_is_named(tmp_path, browser):
+    with Postgres() as database:
+        path = Path(settings(tmp_path))
+        path.write_text(path.read_text().replace(f"dir:{tmp_path}/catalog", database.url))
+        with run(str(path)) as before:
+            client(before).create_bucket(Bucket="photos")
+            client(before).put_object(Bucket="photos", Key="large", Body=bytes(BLOB))
+        with run(str(path), *CONSOLE) as first, run(str(path), *CONSOLE) as second:
+            opened(browser, first.console)
+            wait_in(browser, "window.plimsoll.update().then(() => document.getElementById('buckets').textContent.includes('293.0 KiB'))",
+                    "the leader counts the object")
+            opened(browser, second.console)
+            state = browser.run("document.getElementById('state').textContent")
+            assert state.startswith("Running; does not move and delete."), state
+            cells = browser.run("[...document.querySelectorAll('#buckets td')].map((cell) => cell.textContent)")
+            assert set(cells) == {"–"} and figures(browser)["Objects"] == "not counted", cells
+            assert "the gateway with session " in browser.run("document.getElementById('tiles').textContent")
+            found = submitted(browser, "form[action='/where']", "where-result", {"object": "photos/large"})
+            assert "photos/large is in tier hot" in found, found
+            database.kill()
+            wait_in(browser, "window.plimsoll.update().then(() => document.getElementById('state').textContent"
+                             ".startsWith('The state of the gateway cannot be read'))", "the page names the problem")
+            assert browser.run("document.getElementById('stale').hidden")
+            assert "no answer" not in browser.run("document.getElementById('warnings').textContent").lower()
+            database.start()
+            wait_in(browser, "window.plimsoll.update().then(() => document.getElementById('state').textContent"
+                             ".startsWith('Running'))", "the page recovers")
