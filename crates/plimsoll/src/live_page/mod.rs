@@ -1,5 +1,5 @@
-//! The live view of a run as a page for browsers (`--live-listen`): the same [`Model`] as that of the full-screen view,
-//! rendered when somebody looks.
+//! The live view of a run as a page for browsers (`--live-listen`): it renders the [`Model`] of the full-screen view
+//! when somebody looks.
 
 mod page;
 
