@@ -7,6 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use plimsoll_base::clock::now_ns;
 use plimsoll_base::pages::{Page, PageRequest, StatusCode, serve};
 use plimsoll_base::text::outgoing;
 use plimsoll_document::live;
@@ -76,7 +77,7 @@ fn answer(request: &PageRequest, state: &Mutex<State>) -> Page {
                 let mut state = lock(state);
                 state.model.stopping =
                     state.control.as_ref().is_some_and(|control| control.stopped_at().is_some());
-                page::of(&state.model, state.has_ended)
+                page::of(&state.model, state.has_ended, now_ns())
             };
             match page.html() {
                 Ok(text) => Page::html(StatusCode::OK, outgoing(&text)),

@@ -1,6 +1,6 @@
 //! Renders the state of a run as a page.
 
-use plimsoll_base::clock::{SECOND, now_ns};
+use plimsoll_base::clock::SECOND;
 use plimsoll_base::units::{format_count, format_ms, format_per_s, format_throughput};
 use plimsoll_document::Table;
 use plimsoll_document::live::plot::{Line, Plot};
@@ -11,8 +11,8 @@ use crate::screen::model::{KEPT, Model, Second};
 /// Minimum length of the time axis in seconds.
 const SHORTEST: u64 = 60;
 
-/// Returns the page of a run.
-pub fn of(model: &Model, has_ended: bool) -> LivePage {
+/// Returns the page of a run at a time on the monotonic clock.
+pub fn of(model: &Model, has_ended: bool, now_ns: u64) -> LivePage {
     let failed: u64 = model.errors.values().sum();
     let mut warnings = Vec::new();
     if failed > 0 {
@@ -25,8 +25,8 @@ pub fn of(model: &Model, has_ended: bool) -> LivePage {
         warnings,
         every_s: 1,
         program: "the run".into(),
-        tiles: tiles(model, failed, has_ended),
-        sections: vec![charts(model), failures(model, failed), notes(model)],
+        tiles: tiles(model, failed, has_ended, now_ns),
+        sections: vec![charts(model, now_ns), failures(model, failed), notes(model)],
     }
 }
 
@@ -49,9 +49,9 @@ fn sentence(model: &Model, has_ended: bool) -> String {
     "The run is in progress.".into()
 }
 
-fn tiles(model: &Model, failed: u64, has_ended: bool) -> Vec<Tile> {
+fn tiles(model: &Model, failed: u64, has_ended: bool, now_ns: u64) -> Vec<Tile> {
     let mut tiles = Vec::new();
-    match model.current(now_ns()) {
+    match model.current(now_ns) {
         None => tiles.push(Tile::new("Throughput", "–", "no operation has ended yet")),
         Some(now) => {
             let bytes =
@@ -86,8 +86,8 @@ fn tiles(model: &Model, failed: u64, has_ended: bool) -> Vec<Tile> {
 }
 
 /// Returns charts of the last minutes.
-fn charts(model: &Model) -> Section {
-    let newest = model.last_second(now_ns()).unwrap_or(0);
+fn charts(model: &Model, now_ns: u64) -> Section {
+    let newest = model.last_second(now_ns).unwrap_or(0);
     let oldest = model.seconds.front().map_or(0, |second| second.second);
     let length = (newest - oldest + 1).clamp(SHORTEST, KEPT as u64);
     let first = (newest + 1).saturating_sub(length);
@@ -176,15 +176,15 @@ mod tests {
     #[test]
     fn the_first_sentence_names_the_state() {
         let mut model = Model::new(Some("$1".into()));
-        assert!(of(&model, false).state.starts_with("The run has not started"));
+        assert!(of(&model, false, 0).state.starts_with("The run has not started"));
         model.title = "get".into();
         model.total_ns = 90 * SECOND;
-        let page = of(&model, false);
+        let page = of(&model, false, 0);
         assert_eq!(page.state, "The run is in progress.");
         assert!(page.tiles.contains(&Tile::new("Time left", "1:30", "of the time limits")), "{page:?}");
         model.stopping = true;
-        assert!(of(&model, false).state.contains("stopping"));
-        assert!(of(&model, true).state.contains("have ended"));
+        assert!(of(&model, false, 0).state.contains("stopping"));
+        assert!(of(&model, true, 0).state.contains("have ended"));
     }
 
     #[test]
@@ -195,7 +195,7 @@ mod tests {
             tally.errors.insert("503 <b>".into(), second);
             model.second(&SecondRow { second, phase: 0, kind: Default::default(), tally: &tally });
         }
-        let page = of(&model, false);
+        let page = of(&model, false, 0);
         let values = &page.sections[0].plots[0].lines[0].values;
         let sum: f64 = values.iter().flatten().sum();
         assert_eq!((values.len(), values.iter().flatten().count(), sum), (KEPT, KEPT, 28.0));

@@ -154,7 +154,9 @@ impl Console {
         let section = Section {
             id: "plan".into(),
             head: "Plan".into(),
-            note: "What the rules in the file would move now, and what it costs. Nothing is moved. A plan visits all objects.".into(),
+            note: "What the rules in the file would move now, and what it costs. Nothing is moved. A plan \
+                visits all objects."
+                .into(),
             ..Section::default()
         };
         let config = match config {
