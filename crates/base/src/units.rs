@@ -21,6 +21,9 @@ pub enum UnitError {
     /// The text is not a duration.
     #[error("'{0}' is not a duration; use a number with a unit, such as 30s, 250ms, 5m or 1h")]
     Duration(String),
+    /// The duration is too long.
+    #[error("'{0}' is too long; a duration has at most 27777h")]
+    TooLong(String),
     /// The text is not a rate.
     #[error(
         "'{0}' is not a rate; use operations per unit of time, such as 500/s, 30/m or 0.5/s, above 0 and at \
@@ -144,7 +147,8 @@ pub const MAX_COUNT: u64 = 1_000_000_000_000_000;
 /// Parses a duration, such as `250us`, `10ms`, `30s`, `5m` or `1h`, and returns nanoseconds.
 ///
 /// # Errors
-/// [`UnitError::Duration`] if the text is not a duration, has no unit (except `0`), or exceeds 10^17 ns.
+/// [`UnitError::Duration`] if the text is not a duration, or has no unit (except `0`); [`UnitError::TooLong`] if it
+/// exceeds 10^17 ns.
 pub fn parse_duration(text: &str) -> Result<u64, UnitError> {
     let fail = || UnitError::Duration(text.to_string());
     let (number, unit) = split(text).ok_or_else(fail)?;
@@ -160,7 +164,7 @@ pub fn parse_duration(text: &str) -> Result<u64, UnitError> {
     };
     let ns = (number * factor).round();
     if ns > 1e17 {
-        return Err(fail());
+        return Err(UnitError::TooLong(text.to_string()));
     }
     Ok(ns as u64)
 }

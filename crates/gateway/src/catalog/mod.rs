@@ -78,7 +78,7 @@ pub enum CatalogError {
         problem: String,
     },
     /// The disk has too little free space for writes.
-    #[error("the disk has less than the reserved free space; delete objects or add space")]
+    #[error("the disk has less free space than is reserved (--reserve); delete objects, or add space")]
     DiskFull,
     /// An earlier write failed in a way that leaves the state of the disk unknown.
     #[error("writes are stopped: {0}; check the disk and restart")]

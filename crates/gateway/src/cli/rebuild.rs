@@ -1,5 +1,7 @@
 //! `plimsoll-gateway rebuild-index`: builds the index again from the log.
 
+use std::sync::atomic::Ordering;
+
 use clap::Args;
 
 use super::Exit;
@@ -7,6 +9,7 @@ use super::out::say;
 use super::place::StoreArguments;
 use crate::catalog::embedded::catalog::EmbeddedCatalog;
 use crate::config::CatalogPlace;
+use crate::scrub::log;
 
 /// Arguments of `plimsoll-gateway rebuild-index`.
 #[derive(Debug, Args)]
@@ -32,24 +35,38 @@ pub fn rebuild(arguments: &Arguments) -> Result<(), Exit> {
     let (catalog, recovery) = EmbeddedCatalog::open(&root, Default::default()).map_err(|e| place.fail(&e))?;
     let rebuilt = catalog.engine().rebuild_index().map_err(|e| place.fail(&e))?;
     let entries = catalog.engine().entries();
+    // A damaged body leaves the index intact, but not the log.
+    let mut damage = Vec::new();
+    log::verify(catalog.engine(), &mut damage);
+    let bytes: u64 =
+        catalog.engine().segments().iter().map(|segment| segment.bytes.load(Ordering::Relaxed)).sum();
     catalog.close().map_err(|e| place.fail(&e))?;
-    let bytes = rebuilt.read_bytes;
     let is_kept = !rebuilt.damage.is_empty();
-    let damage: Vec<_> = recovery.damage.iter().chain(&rebuilt.damage).collect();
+    let known = recovery.damage.iter().chain(&rebuilt.damage);
+    damage.extend(
+        known.map(|damage| format!("{} at offset {}: {}", damage.file, damage.offset, damage.problem)),
+    );
+    damage.sort();
+    damage.dedup();
     if arguments.json {
         let value =
             serde_json::json!({ "entries": entries, "bytes": bytes, "kept": is_kept, "damage": damage });
         say(&format!("{value}\n"))?;
     } else {
-        for damage in &damage {
-            say(&format!("damaged: {} at offset {}: {}\n", damage.file, damage.offset, damage.problem))?;
-        }
         let result = if is_kept {
             "the old index stays, because it may know objects that the log has lost"
         } else {
             "the index is new"
         };
-        say(&format!("read {bytes} bytes of the log; {result}; it has {entries} entries\n"))?;
+        let state = match damage.len() {
+            0 => "intact".to_string(),
+            1 => "damaged at one place".to_string(),
+            count => format!("damaged at {count} places"),
+        };
+        say(&format!("the log of {bytes} bytes is {state}; {result}; it has {entries} entries\n"))?;
+        for damage in &damage {
+            say(&format!("damaged: {damage}\n"))?;
+        }
     }
     match damage.len() {
         0 => Ok(()),

@@ -1,5 +1,7 @@
 //! `plimsoll-gateway scrub`: verifies every stored byte.
 
+use std::sync::Arc;
+
 use clap::Args;
 use plimsoll_base::units::parse_size;
 
@@ -8,6 +10,8 @@ use super::command::Target;
 use super::out::Output;
 use super::place::StoreArguments;
 use crate::catalog::Catalog;
+use crate::catalog::embedded::Engine;
+use crate::catalog::embedded::segment_list::{AffectedKeys, Damage};
 use crate::scrub::pace::Pace;
 use crate::scrub::{self, FaultyObject, Scrub};
 
@@ -77,9 +81,22 @@ pub fn scrub(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result
         (0, places) => {
             Err(Exit::check(format!("damaged places: {places}; no object is affected as far as known")))
         }
-        (count, _) => {
-            Err(Exit::check(format!("damaged objects: {count}; restore them from a copy, or delete them")))
+        (count, _) => Err(Exit::check(format!(
+            "damaged objects: {count}; restore them from a copy, or delete them{}",
+            others(store.catalog.engine())
+        ))),
+    }
+}
+
+/// Says that damage of the log leaves other keys in doubt, which no list of objects has.
+fn others(engine: Option<&Arc<Engine>>) -> &'static str {
+    let is_unknown = |damage: &Damage| damage.keys == AffectedKeys::Unknown;
+    match engine.is_some_and(|engine| engine.damage().iter().any(is_unknown)) {
+        true => {
+            "; the log has lost records of unknown keys: keys that are not listed answer with an error, too, until \
+             `scrub --accept` lets the gateway take them for what the rest of the log says"
         }
+        false => "",
     }
 }
 

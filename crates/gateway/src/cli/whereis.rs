@@ -87,9 +87,9 @@ fn removed(target: &Target, bucket: &Bucket, key: &str) -> Result<String, Exit> 
         Removal::Deleted => ("deleted", ""),
         Removal::Expired => ("deleted by a lifecycle rule", " --force"),
     };
-    let (name, key) = (&bucket.name, key.replace('\'', r"'\''"));
+    let (name, key, place) = (&bucket.name, key.replace('\'', r"'\''"), &target.name);
     Ok(format!(
-        " It was {verb} after {last}, and is kept until {until:.0}: `undelete --bucket {name} --prefix '{key}' \
+        " It was {verb} after {last}, and is kept until {until:.0}: `plimsoll-gateway undelete {place} --bucket {name} --prefix '{key}' \
          --at {last}{force}` brings it back, \
          with all keys that start so."
     ))

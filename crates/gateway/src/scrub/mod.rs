@@ -1,6 +1,6 @@
 //! Verifies every stored byte.
 
-mod log;
+pub mod log;
 pub mod objects;
 pub mod pace;
 pub mod progress;

@@ -1,6 +1,8 @@
 //! `plimsoll run --dry-run`: prints the resolved plan with operations, bytes and time, without contacting a
 //! store.
 
+use std::collections::BTreeMap;
+
 use crate::run_dir::run::Run;
 use crate::summary::estimates::Metric;
 use crate::summary::power::detectable;
@@ -197,6 +199,10 @@ pub fn power(experiment: &Experiment, pilot: Option<&Run>) -> String {
         return "detectable difference: depends on the store; use --pilot RUN with an earlier run to predict it\n".into();
     };
     let mut out = String::new();
+    let mut stores: Vec<&str> = pilot.series.iter().map(|series| series.store.as_str()).collect();
+    stores.dedup();
+    let names = if stores.len() > 1 { short_names(&stores) } else { Vec::new() };
+    let names: BTreeMap<&str, String> = stores.iter().copied().zip(names).collect();
     for phase in experiment.phases.iter().filter(|p| p.role == Role::Measure) {
         let Some(length_ns) = phase.limit.duration_ns else { continue };
         let planned_s = length_ns as f64 / 1e9 * f64::from(experiment.repeats);
@@ -204,7 +210,15 @@ pub fn power(experiment: &Experiment, pilot: Option<&Run>) -> String {
             let metrics = [0.5, 0.99].map(|q| Metric::Percentile(series.clocked(), q));
             let rate = (!series.open).then_some(Metric::Rate);
             for metric in metrics.into_iter().chain(rate) {
-                let name = format!("{} {} {}", phase.name, series.operation, metric.name(series.clocked()));
+                let metric_name = metric.name(series.clocked());
+                let own = if phase.name == series.operation.to_string() {
+                    format!("{} {metric_name}", series.operation)
+                } else {
+                    format!("{} {} {metric_name}", phase.name, series.operation)
+                };
+                let store = names.get(series.store.as_str());
+                let store = store.map_or(String::new(), |name| format!(" of {}", name.trim_end_matches(':')));
+                let name = format!("{own}{store}");
                 out += &match detectable(series, metric, planned_s) {
                     Some(share) => format!(
                         "detectable difference in {name}: {:.1}% in 80% of the cases\n",

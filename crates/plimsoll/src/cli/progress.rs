@@ -212,7 +212,7 @@ impl Progress {
             if let Some(reason) = measured.filter(|_| self.is_new("limited".into())) {
                 let place = self.place(window);
                 self.note(&format!(
-                    "! {place}: limited by this client ({reason}); the report counts further rows"
+                    "! {place}: limited by this client ({reason}); the report has all such rows"
                 ));
             }
             let key = format!("saturated {} {} {}", window.phase, window.operation, window.store);

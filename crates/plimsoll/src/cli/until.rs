@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::exit::Exit;
+use super::runs::find_one;
 use crate::session::until::Until;
 use plimsoll_base::units::parse_duration;
 use plimsoll_judge::report::dry_run;
@@ -74,8 +75,8 @@ impl PrecisionArguments {
     /// # Errors
     /// Exit code 2 if the pilot cannot be read.
     pub fn power(&self, experiment: &Experiment) -> Result<String, Exit> {
-        let pilot =
-            self.pilot.as_ref().map(|path| read(path, &[LatencyKind::Service, LatencyKind::Response]));
+        let found = self.pilot.as_ref().map(|path| find_one("--pilot", path)).transpose()?;
+        let pilot = found.as_ref().map(|path| read(path, &[LatencyKind::Service, LatencyKind::Response]));
         Ok(dry_run::power(experiment, pilot.transpose().map_err(Exit::input)?.as_ref()))
     }
 }

@@ -3,6 +3,9 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
+/// Name of the file with the result of a run.
+const RESULT: &str = "result.json";
+
 /// Description of an error, and what it leaves behind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Details {
@@ -83,11 +86,15 @@ impl RunError {
 
     /// Returns the error of a run at `path` whose results could not all be written because of `problem`.
     pub fn results_kept(problem: &str, path: &Path) -> RunError {
+        let has_result = path.join(RESULT).is_file();
         let path = path.display();
-        RunError::Unwritten(Details::of(format_args!(
-            "{problem}; free disk space; the results are kept in {path}, and `plimsoll report {path}` \
-             creates the report"
-        )))
+        RunError::Unwritten(Details::of(match has_result {
+            true => format!(
+                "{problem}; free disk space; the results are kept in {path}, and `plimsoll report {path}` creates the \
+                 report"
+            ),
+            false => format!("{problem}; {path} has no {RESULT}: free disk space, and repeat the run"),
+        }))
     }
 
     /// Returns the exit code of a process that ends with this error.

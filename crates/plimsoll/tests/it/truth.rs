@@ -158,7 +158,7 @@ fn a_dry_run_predicts_the_detectable_difference_from_a_pilot() {
     assert!(plain.contains("--pilot RUN"), "{plain}");
     let arguments: Vec<&str> = dry_run.iter().copied().chain(["--pilot", name(&pilot)]).collect();
     let predicted = text(&run(&arguments).stdout);
-    assert!(predicted.contains("detectable difference in get get p50: "), "{predicted}");
+    assert!(predicted.contains("detectable difference in get p50: "), "{predicted}");
     let alone = run(&["run", "get", "--store", "memory:", "--pilot", name(&pilot)]);
     assert!(alone.status.code() == Some(2) && text(&alone.stderr).contains("--dry-run"));
 }

@@ -171,6 +171,10 @@ fn caches(window: &Window) -> String {
 
 fn client(result: &RunResult) -> String {
     let client = &result.client;
+    if client.cpu_seconds <= 0.0 {
+        // The run was killed, or ended in its preparation.
+        return "\nclient: its CPU time is not known, because the run did not end by itself\n".into();
+    }
     format!(
         "\nclient: {:.1} us CPU per operation, {:.1} s CPU, peak memory {:.0} MB, {} worker{}{}\n",
         client.cpu_us_per_operation,

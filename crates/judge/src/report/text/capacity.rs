@@ -173,7 +173,7 @@ impl Words<'_> {
             _ if bytes.is_empty() => String::new(),
             _ => format!(" ({})", &bytes[2..]),
         };
-        let reached = found.in_flight.map_or(String::new(), |n| format!(" with {n} in flight"));
+        let reached = self.reached().map_or(String::new(), |n| format!(" with {n} in flight"));
         let (store, rate, held) = (self.store, self.rate(per_s), self.held());
         if found.growing {
             return format!(
@@ -181,17 +181,28 @@ impl Words<'_> {
                  concurrency: raise --to"
             );
         }
-        format!("capacity of {store}: {rate}{interval}{reached}{held}{}", self.beyond(per_s))
+        let least = match (found.in_flight, found.held_in_flight) {
+            (Some(least), Some(held)) if least < held && found.change.is_none() => {
+                format!("; {least} in flight reached 95% of it in a short step")
+            }
+            _ => String::new(),
+        };
+        format!("capacity of {store}: {rate}{interval}{reached}{held}{least}{}", self.beyond(per_s))
+    }
+
+    /// Returns the operations in flight of the capacity: those with which it was held.
+    fn reached(&self) -> Option<u64> {
+        self.found.held_in_flight.or(self.found.in_flight)
     }
 
     /// Describes the highest concurrency that was measured, if a lower concurrency reached the capacity.
     fn beyond(&self, per_s: f64) -> String {
-        let reached = self.found.in_flight.unwrap_or(u64::MAX);
-        let beyond = self.found.steps.iter().filter(|step| step.in_flight.is_some_and(|n| n > reached));
-        let last = beyond.max_by_key(|step| step.in_flight);
-        let Some((n, achieved)) = last.and_then(|step| Some((step.in_flight?, step.achieved_per_s))) else {
-            return String::new();
-        };
+        let reached = self.reached().unwrap_or(u64::MAX);
+        let most = self.found.steps.iter().filter_map(|step| step.in_flight).max();
+        let Some(n) = most.filter(|n| *n > reached) else { return String::new() };
+        let steps = self.found.steps.iter().filter(|step| step.in_flight == Some(n));
+        let achieved: Vec<f64> = steps.map(|step| step.achieved_per_s).collect();
+        let achieved = achieved.iter().sum::<f64>() / achieved.len() as f64;
         match achieved / per_s {
             _ if self.found.change.is_some() => String::new(),
             share if share < 0.95 => format!("; {n} in flight gave only {}/s", format_per_s(achieved)),

@@ -59,8 +59,14 @@ pub fn remarks(window: &Window) -> Vec<String> {
     let place = window.place();
     let mut out = of_store(window);
     out.extend(pauses(window).map(|text| format!("{place}: {text}")));
-    out.extend(window.client_limited.as_ref().map(|why| format!("{place}: {}", limited(why))));
+    out.extend(client_limit(window).map(|why| format!("{place}: {}", limited(why))));
     out
+}
+
+/// Returns why the client was the limit; `None` also if no operation succeeded, because failures say nothing about the
+/// limits of either.
+fn client_limit(window: &Window) -> Option<&String> {
+    window.client_limited.as_ref().filter(|_| window.achieved_per_s > 0.0 || window.errors.is_empty())
 }
 
 fn limited(why: &str) -> String {
@@ -86,7 +92,7 @@ pub fn together(windows: &[&Window]) -> Vec<String> {
         pauses(window).map(|text| (share, text))
     };
     add(windows.iter().filter_map(|w| paused(w).map(|(share, text)| (*w, share, text))).collect());
-    let busy = |window: &&Window| window.client_limited.as_ref().map(|why| limited(why));
+    let busy = |window: &&Window| client_limit(window).map(|why| limited(why));
     add(windows.iter().filter_map(|w| busy(w).map(|text| (*w, w.achieved_per_s, text))).collect());
     out
 }
@@ -178,6 +184,9 @@ mod tests {
             "2 of 3 rows, most of all b get: limited by the client, not by the store (cpu: 99%)"
         );
         assert!(together(&[&rows[2]]).is_empty());
+        // The CPU of a client whose operations all fail at once says nothing about the store.
+        let failed = row("b", 0.0, Some("cpu: 87%"));
+        assert_eq!(remarks(&failed).len(), 1, "{:?}", remarks(&failed));
         assert_eq!(together(&[&rows[0]]), ["a get: limited by the client, not by the store (cpu: 81%)"]);
     }
 }

@@ -55,6 +55,9 @@ pub struct CapacityFigures {
     /// last step at the rate. Null if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_s: Option<f64>,
+    /// Operations in flight in these steps. Null for a rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_in_flight: Option<u64>,
     /// Change of the store during the search: one load with different results. Null if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<CapacityChange>,

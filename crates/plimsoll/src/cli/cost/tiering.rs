@@ -10,6 +10,7 @@ use super::form::FormArguments;
 use super::from_run::FromRun;
 use super::request::WorkloadArguments;
 use crate::cli::exit::Exit;
+use crate::cli::runs::find_one;
 use plimsoll_base::provider::calls::Call;
 use plimsoll_base::units::parse_duration;
 use plimsoll_cost::bill::Bill;
@@ -244,6 +245,7 @@ fn retention_days(request: &CostRequest) -> Result<(f64, String), Exit> {
 /// Exit code 2 if the run cannot be read or does not contain such a store.
 fn measured(flag: &str, path: &Path, request: &CostRequest, tariff: &Tariff) -> Result<Known, Exit> {
     let wrong = |e: &dyn std::fmt::Display| Exit::input(format!("{flag} {}: {e}", path.display()));
+    let path = &find_one(flag, path)?;
     let result = json::read(path).map_err(|e| wrong(&e))?;
     let environment = read_environment(path).map_err(|e| wrong(&e))?;
     let reads: Vec<&Window> = result

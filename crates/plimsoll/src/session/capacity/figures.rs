@@ -40,6 +40,7 @@ impl Capacity {
             (_, None) => {}
             (_, Some(plateau)) => {
                 figures.held_s = Some(plateau.held_s()).filter(|held_s| *held_s > 0.0);
+                figures.held_in_flight = figures.held_s.map(|_| plateau.concurrency as u64);
                 match plateau.paused_share() {
                     Some(share) => {
                         let reason = format!("it paused {:.0}% of the time", 100.0 * share);
