@@ -19,6 +19,12 @@ pub fn now_ms() -> u64 {
     wall_now().as_millisecond() as u64
 }
 
+/// Returns a Unix time in milliseconds as text, such as `2026-01-02T03:04:05.678Z`.
+pub fn utc_text(ms: u64) -> String {
+    let time = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    time.map_or_else(|| "an unknown time".into(), |time| format!("{time:.3}"))
+}
+
 /// Shared Unix time minus the monotonic time of this machine, in milliseconds; the minimum before the first reading.
 static SHARED_OFFSET_MS: AtomicI64 = AtomicI64::new(i64::MIN);
 

@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, watch};
 
 use self::leadership::Leadership;
 use crate::ambient::{now_ms, pause};
-use crate::backup;
+use crate::backup::last;
 use crate::body::blob::text;
 use crate::catalog::{Catalog, CatalogError};
 use crate::mover::budget::Budget;
@@ -172,9 +172,9 @@ async fn keep_up<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings) {
 /// Deletes what is due at a time in Unix milliseconds, and applies lifecycle rules if `day_ms` has the length of their
 /// day.
 async fn keep_up_at<C: Catalog>(store: &Store<C>, now_ms: u64, day_ms: Option<u64>) {
-    let backup_ms = backup::last_ms(&*store.catalog);
+    let backup_ms = last::time_ms(&*store.catalog);
     // A full disk needs the space of what is kept.
-    if backup::is_outdated(&backup_ms, now_ms, store.retain_ms) && !store.catalog.is_full() {
+    if last::is_outdated(&backup_ms, now_ms, store.retain_ms) && !store.catalog.is_full() {
         // Lifecycle rules are due at least every hour.
         if day_ms.is_some() {
             crate::log::warn(&match backup_ms {

@@ -21,6 +21,10 @@ pub enum Guard {
     Owner,
     /// Nothing is moved or deleted by a clock that differs from its witnesses.
     Clock,
+    /// Pieces of a backup that do not follow the piece before them are refused.
+    Chain,
+    /// Pieces of a backup are created only if they do not exist, and none counts behind the fence of its epoch.
+    Fence,
 }
 
 /// Returns true if a check is made, which is always so outside simulations.

@@ -8,7 +8,7 @@ use plimsoll_cost::tariff::Tariff;
 use serde::Serialize;
 
 use crate::ambient::shared_now_ms;
-use crate::backup;
+use crate::backup::last;
 use crate::catalog::CatalogError;
 use crate::catalog::any::AnyCatalog;
 use crate::disk::real::free_bytes;
@@ -148,8 +148,8 @@ pub fn overview(
     };
     let tiers = store.blobs.tiers().iter();
     let tiers = tiers.map(|(number, one)| (one.name.clone(), tier(number, one))).collect();
-    let last_backup_ms = backup::last_ms(&*store.catalog);
-    let deletions_stopped = backup::is_outdated(&last_backup_ms, shared_now_ms(), store.retain_ms);
+    let last_backup_ms = last::time_ms(&*store.catalog);
+    let deletions_stopped = last::is_outdated(&last_backup_ms, shared_now_ms(), store.retain_ms);
     Ok(Overview {
         sessions: sessions.sessions,
         leader: sessions.leader,

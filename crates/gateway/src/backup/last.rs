@@ -11,7 +11,7 @@ use plimsoll_server::error::ApiError;
 ///
 /// # Errors
 /// If the catalog cannot be read, or the record is in doubt.
-pub fn last_ms(catalog: &impl Catalog) -> Result<Option<u64>, CatalogError> {
+pub fn time_ms(catalog: &impl Catalog) -> Result<Option<u64>, CatalogError> {
     let row = catalog.get(keys::BACKUP)?;
     row.map(|row| intact(Reader(&row.head).number())).transpose()
 }

@@ -13,7 +13,7 @@ use super::out::Output;
 use super::place::StoreArguments;
 use super::undelete::parse_at;
 use crate::ambient::{now_ms, shared_now_ms};
-use crate::backup;
+use crate::backup::last;
 use crate::blocking::block_on;
 use crate::catalog::embedded::snapshot::Snapshot;
 use crate::disk::real::create_directory;
@@ -97,7 +97,7 @@ fn copy_catalog(catalog: &Path, to: &Path) -> Result<u64, Exit> {
 pub fn backup(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result<(), Exit> {
     let store = &*target.store;
     if arguments.forget {
-        block_on(backup::forget(store)).map_err(|e| target.fail(&e))?;
+        block_on(last::forget(store)).map_err(|e| target.fail(&e))?;
         return out.say("the last backup is forgotten; its age does not stop deletions\n");
     }
     let (at_ms, text) = match (&arguments.to, &arguments.done) {
@@ -117,6 +117,6 @@ pub fn backup(arguments: &Arguments, target: &Target, out: &dyn Output) -> Resul
         }
         (None, None) => return Err(Exit::input("use --to DIR, --done TIME or --forget")),
     };
-    block_on(backup::record(store, at_ms)).map_err(|e| target.fail(&e))?;
+    block_on(last::record(store, at_ms)).map_err(|e| target.fail(&e))?;
     out.say(&text)
 }

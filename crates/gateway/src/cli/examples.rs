@@ -28,6 +28,20 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "plimsoll-gateway backup gateway.toml --done 10m",
         ],
     ),
+    (
+        "restore",
+        &[
+            "plimsoll-gateway restore gateway.toml --at 2026-01-02T03:04:05Z",
+            "plimsoll-gateway restore --from s3://backup/gateway --data /var/lib/plimsoll",
+        ],
+    ),
+    (
+        "verify-backup",
+        &[
+            "plimsoll-gateway verify-backup gateway.toml",
+            "plimsoll-gateway verify-backup --from s3://backup/gateway",
+        ],
+    ),
     ("where", &["plimsoll-gateway where gateway.toml --object photos/2026/a.jpg"]),
     ("recover", &["plimsoll-gateway recover gateway.toml --from-tiers --dry-run"]),
     ("reconcile", &["plimsoll-gateway reconcile gateway.toml"]),

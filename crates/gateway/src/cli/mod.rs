@@ -13,6 +13,7 @@ mod plan;
 mod reattach;
 mod rebuild;
 mod release;
+mod restore;
 mod rollback;
 mod run;
 mod scrub;
@@ -56,6 +57,10 @@ enum Command {
     Undelete(undelete::Arguments),
     /// Copy the catalog while the gateway runs, or record the backup of a database
     Backup(backup::Arguments),
+    /// Restore the catalog of any time from the backup of [backup]
+    Restore(restore::RestoreArguments),
+    /// Verify the backup of [backup]: read all of it, and write nothing
+    VerifyBackup(restore::VerifyArguments),
     /// Show where the bytes of an object are, and what the rules will do with it
     Where(whereis::Arguments),
     /// Build a catalog that was lost from the tiers
@@ -124,6 +129,8 @@ pub fn main() -> ExitCode {
         Command::Reconcile(arguments) => reattach::reconcile(arguments),
         Command::Sweep(arguments) => sweep::sweep(arguments),
         Command::RebuildIndex(arguments) => rebuild::rebuild(arguments),
+        Command::Restore(arguments) => restore::restore(arguments),
+        Command::VerifyBackup(arguments) => restore::verify_backup(arguments),
         command @ (Command::Scrub(_)
         | Command::Rollback(_)
         | Command::Undelete(_)

@@ -20,7 +20,7 @@ use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
 use crate::catalog::embedded::recovery::Recovery;
 use crate::catalog::embedded::snapshot::Snapshot;
 use crate::catalog::postgres::{Access, PostgresCatalog};
-use crate::config::{CatalogPlace, Config, DayLimits, MAX_INLINE, PackRule, RETAIN_MS};
+use crate::config::{BackupRule, CatalogPlace, Config, DayLimits, MAX_INLINE, PackRule, RETAIN_MS};
 use crate::log::note;
 use crate::mover::rules::{Packing, Rule, Rules};
 use crate::object::Bodies;
@@ -59,6 +59,8 @@ pub struct Opened {
     pub tables: BTreeMap<String, TierTable>,
     /// Rule of the verification in the background; `None` for none.
     pub scrub: Option<ScrubRule>,
+    /// Rule of the backup; `None` for none.
+    pub backup: Option<BackupRule>,
     /// Findings of the start.
     pub recovery: Recovery,
 }
@@ -250,6 +252,7 @@ impl StoreArguments {
         let config = config.unwrap_or_else(|| of_directory(catalog));
         // A wrong URL is an error before the catalog is created.
         let stores = self.backends(&config)?;
+        let settings = CatalogSettings { is_followed: config.backup.is_some(), ..settings };
         let (catalog, recovery) = match catalog {
             CatalogPlace::Directory(directory) => {
                 let opened = EmbeddedCatalog::open(directory, settings);
@@ -308,8 +311,8 @@ impl StoreArguments {
             classes,
             retain_ms: config.retain_ms,
         };
-        let (catalog, tables, scrub) = (Arc::new(catalog), config.tiers, config.scrub);
-        Ok(Opened { catalog, bodies, rules, reads_file, backends: stores, tables, scrub, recovery })
+        let (catalog, tables, scrub, backup) = (Arc::new(catalog), config.tiers, config.scrub, config.backup);
+        Ok(Opened { catalog, bodies, rules, reads_file, backends: stores, tables, scrub, backup, recovery })
     }
 }
 
@@ -327,8 +330,6 @@ impl StoreArguments {
         let books = read_prices(&config.prices).map_err(|e| Exit::input(format!("prices.files: {e}")))?;
         let price = |(name, backend): (&String, &Backend)| {
             let found = of_tier(&books, &config.tiers[name], backend, date);
-            // The messages name the options of `plimsoll cost`.
-            let renamed = |e: String| e.replace("with --prices FILE", "in a file of [prices]");
             found.map(|found| (name.clone(), found)).map_err(|e| format!("tier {name}: {}", renamed(e)))
         };
         let (found, failed): (Vec<_>, Vec<_>) = backends.iter().map(price).partition(Result::is_ok);
@@ -353,7 +354,7 @@ impl StoreArguments {
             match of_tier(&books, table, backend, today) {
                 Ok(found) => found.map(|found| (numbers[name], found.tariff)),
                 Err(error) if table.offer.is_some() => {
-                    note(&format!("tier {name}: {error}; its costs are not counted"));
+                    note(&format!("tier {name}: {}; its costs are not counted", renamed(error)));
                     None
                 }
                 Err(_) => None,
@@ -408,6 +409,11 @@ impl StoreArguments {
     }
 }
 
+/// Returns a message about prices, which names the options of `plimsoll cost`, with those of the settings file.
+fn renamed(message: String) -> String {
+    message.replace("with --prices FILE", "in a file of [prices]")
+}
+
 /// Returns the rules of pack files. Without settings, only pack files that exist are written again.
 fn packing(rule: Option<&PackRule>, numbers: &BTreeMap<String, u16>) -> Packing {
     let Some(rule) = rule else { return Packing { file_size: 64 << 20, ..Packing::default() } };
@@ -448,6 +454,7 @@ fn of_directory(catalog: &CatalogPlace) -> Config {
         budget: DayLimits::default(),
         retain_ms: RETAIN_MS,
         scrub: None,
+        backup: None,
     }
 }
 

@@ -24,18 +24,23 @@ use super::console;
 use super::out::say;
 use super::ownership::{self, Older};
 use super::place::{Opened, StoreArguments};
+use super::restore;
 use crate::background::{self, Background};
+use crate::backup::place::Place;
+use crate::backup::service::{BackupSettings, BackupThreads};
 use crate::catalog::Catalog;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::committer::Durability;
 use crate::catalog::embedded::catalog::CatalogSettings;
 use crate::catalog::embedded::recovery::Recovery;
+use crate::config::BackupRule;
 use crate::credentials;
 use crate::log::note;
 use crate::metrics::{self, RequestMetrics};
 use crate::mover::condition::parse_time_ms;
 use crate::mover::rules::Rules;
 use crate::object::Store;
+use crate::object::reads::Reads;
 use crate::request_log::{Proxies, RequestLog};
 use crate::scrub::ScrubRule;
 use crate::tier::check;
@@ -292,6 +297,35 @@ fn is_older(arguments: &Arguments, opened: &Opened) -> Result<bool, Exit> {
     Ok(found.is_some())
 }
 
+/// Returns the settings of the backup.
+///
+/// # Errors
+/// Exit code 2 if its place is invalid, or in the place of a tier.
+fn backup_settings(
+    place: &StoreArguments,
+    opened: &Opened,
+    rule: &BackupRule,
+) -> Result<BackupSettings, Exit> {
+    let backend = restore::backend(rule)?;
+    let is_within = |a: &str, b: &str| !a.is_empty() && !b.is_empty() && a.starts_with(b);
+    for (name, tier) in &opened.backends {
+        if is_within(&backend.root, &tier.root) || is_within(&tier.root, &backend.root) {
+            let (place, url) = (place.name(), &rule.place.url);
+            return Err(Exit::input(format!(
+                "{place}: backup.to: {url} is in the place of tier {name}; use another bucket or prefix"
+            )));
+        }
+    }
+    Ok(BackupSettings {
+        place: Place::new(backend.store),
+        url: rule.place.url.clone(),
+        every_ms: rule.every_ms,
+        keep_ms: rule.keep_ms,
+        bytes_per_s: rule.bytes_per_s,
+        verify_every_ms: rule.verify_every_ms,
+    })
+}
+
 /// Listens on an address.
 ///
 /// # Errors
@@ -361,6 +395,25 @@ fn listen_for_administrators(
     }
 }
 
+/// Opens the store, and says so if it is a new one: the directory may be a wrong one.
+fn open(place: &StoreArguments, settings: CatalogSettings) -> Result<Opened, Exit> {
+    let is_new = place.directory()?.is_some_and(|directory| !directory.exists());
+    let opened = place.open(settings)?;
+    if is_new {
+        note(&format!("{}: this is a new store without objects", place.name()));
+    }
+    Ok(opened)
+}
+
+/// Writes the counts of reads to their file.
+fn save_reads(reads: Option<&Reads>, path: Option<&Path>) {
+    if let (Some(reads), Some(path)) = (reads, path)
+        && let Err(error) = reads.save(path)
+    {
+        note(&format!("{}: {error}; the counts of reads are lost", path.display()));
+    }
+}
+
 /// Serves until SIGINT or SIGTERM.
 ///
 /// # Errors
@@ -376,9 +429,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let scheme = if tls.is_some() { "https" } else { "http" };
     let listener = listen(&arguments.listen)?;
     let address = listener.local_addr().map_err(Exit::store)?;
-    let opened = place.open(catalog_settings)?;
+    let opened = open(place, catalog_settings)?;
     let is_older = is_older(arguments, &opened)?;
     let reload_tiers = opened.reload_tiers();
+    let backup = opened.backup.as_ref().map(|rule| backup_settings(place, &opened, rule)).transpose()?;
     let Opened { catalog, mut bodies, rules, reads_file, scrub, recovery, .. } = opened;
     if let Some(retain_ms) = retain_ms {
         bodies.retain_ms = retain_ms;
@@ -416,17 +470,18 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     check::start(store.blobs.tiers().clone());
     let admin = listen_for_administrators(arguments, &shared, &store, &work, recovery)?;
     let background = Background::start(Arc::clone(&store), work).map_err(Exit::store)?;
+    let backup = backup.map(|settings| BackupThreads::start(&store, settings)).transpose();
+    let backup = backup.map_err(Exit::store)?.flatten();
     let (stop, shutdown) = watch::channel(false);
     watch_for_end(stop, arguments.until_stdin_closes);
     say(&format!("listening on {scheme}://{address}\n"))?;
     let served = plimsoll_server::run(listener, &shared, &store, &shutdown);
     admin.into_iter().for_each(Server::stop);
     background.stop();
-    if let (Some(reads), Some(path)) = (reads, reads_file)
-        && let Err(error) = reads.save(&path)
-    {
-        note(&format!("{}: {error}; the counts of reads are lost", path.display()));
+    if let Some(backup) = backup {
+        backup.stop();
     }
+    save_reads(reads.as_deref(), reads_file.as_deref());
     let closed = catalog.close();
     served.map_err(|e| Exit::store(format!("the server failed: {e}")))?;
     closed.map_err(|e| place.fail(&e))

@@ -10,7 +10,7 @@ use super::command::Target;
 use super::out::{Output, say};
 use super::place::StoreArguments;
 use crate::ambient::{now_ms, shared_now_ms};
-use crate::backup;
+use crate::backup::last;
 use crate::catalog::embedded::document;
 use crate::catalog::embedded::manifest::Manifest;
 use crate::catalog::embedded::segment::HEADER;
@@ -135,7 +135,7 @@ fn of_database(arguments: &Arguments, database: &Database) -> Result<(), Exit> {
     let leader = found.leader.map_or("none".to_string(), |leader| leader.to_string());
     let sessions: Vec<String> = found.sessions.iter().map(u64::to_string).collect();
     let (sessions, epoch) = (sessions.join(", "), found.epoch);
-    let backup = backup::last_ms(&catalog).map_err(|e| place.fail(&e))?;
+    let backup = last::time_ms(&catalog).map_err(|e| place.fail(&e))?;
     let scrub = progress::load(&catalog).map_err(|e| place.fail(&e))?;
     say(&format!("sessions   {sessions}\nleader     {leader}, epoch {epoch}\n"))?;
     say(&format!("verified   {}\nbackup     {}\n", verified(&scrub), backup_age(backup, now_ms())))

@@ -1,5 +1,6 @@
 //! The settings of a gateway over several tiers, from a TOML file.
 
+mod backup;
 mod resolve;
 mod tables;
 
@@ -9,7 +10,8 @@ use std::path::{Path, PathBuf};
 use plimsoll_cost::money::Usd;
 use toml::Value;
 
-use self::resolve::resolve;
+pub use self::backup::BackupRule;
+use self::resolve::{check_credentials, resolve};
 use self::tables::File;
 use crate::tier::TierTable;
 
@@ -116,6 +118,8 @@ pub struct Config {
     pub retain_ms: u64,
     /// Rule of the verification in the background; `None` for none.
     pub scrub: Option<ScrubRule>,
+    /// Rule of the backup; `None` for none.
+    pub backup: Option<BackupRule>,
 }
 
 impl Config {
@@ -202,7 +206,11 @@ fn apply(document: &mut Value, change: &str) -> Result<(), String> {
                 Some(table.entry(key.to_string()).or_insert_with(|| Value::Table(Default::default())))
             }
             Value::Array(list) => {
-                key.parse().ok().and_then(|number: usize| list.get_mut(number.checked_sub(1)?))
+                let (count, list_key) = (list.len(), keys[position.saturating_sub(1)]);
+                let found = key.parse().ok().and_then(|number: usize| list.get_mut(number.checked_sub(1)?));
+                Some(found.ok_or_else(|| {
+                    format!("there is no {list_key} {key}; the file has {count}, counted from 1")
+                })?)
             }
             _ => None,
         };
@@ -265,8 +273,8 @@ when = "age > 7d"
         assert_eq!((config.moves[0].text.as_str(), config.write.len()), ("age > 30d", 1));
         for (change, problem) in [
             ("pack", "write NAME=VALUE"),
-            ("move.7.when=x", "there is no 7"),
-            ("move.0.when=x", "there is no 0"),
+            ("move.7.when=x", "there is no move 7; the file has"),
+            ("move.0.when=x", "there is no move 0; the file has"),
             ("moves.1.when=x", "the file has no [[moves]]"),
             ("a.b.c.d", "write NAME"),
         ] {

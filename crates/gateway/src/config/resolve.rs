@@ -77,6 +77,7 @@ pub fn resolve(file: File) -> Result<Config, String> {
     }
     let retain_ms = parse_time_ms(&file.retain.deleted).map_err(|e| format!("retain.deleted: {e}"))?;
     let scrub = file.scrub.map(scrub).transpose()?;
+    let backup = file.backup.map(|table| table.resolve(&catalog, retain_ms)).transpose()?;
     Ok(Config {
         catalog,
         tiers,
@@ -90,6 +91,7 @@ pub fn resolve(file: File) -> Result<Config, String> {
         budget,
         retain_ms,
         scrub,
+        backup,
     })
 }
 
@@ -138,7 +140,7 @@ fn check_classes(name: &str, tier: &TierTable, all: &BTreeMap<String, TierTable>
 }
 
 /// Returns an error if the places of a tier's credentials contradict each other.
-fn check_credentials(tier: &TierTable) -> Result<(), &'static str> {
+pub fn check_credentials(tier: &TierTable) -> Result<(), &'static str> {
     if tier.access_key_env.is_some() != tier.secret_key_env.is_some() {
         return Err("access_key_env and secret_key_env belong together");
     }

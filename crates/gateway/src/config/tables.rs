@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use super::backup::BackupTable;
 use crate::tier::TierTable;
 
 /// Settings of `plimsoll-gateway run FILE`.
@@ -37,6 +38,8 @@ pub struct File {
     pub retain: RetainTable,
     /// Verification of all objects; without this table, only `scrub` verifies.
     pub scrub: Option<ScrubTable>,
+    /// Backup of a catalog in a directory; without this table, only the command `backup` makes one.
+    pub backup: Option<BackupTable>,
 }
 
 /// Verification of all objects.

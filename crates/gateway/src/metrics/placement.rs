@@ -11,7 +11,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::ambient::{now_ms, shared_now_ms};
-use crate::backup;
+use crate::backup::last;
 use crate::catalog::any::AnyCatalog;
 use crate::disk::real::free_bytes;
 use crate::mover::survey::{LatestSurvey, Survey, Where};
@@ -100,7 +100,7 @@ impl PlacementMetrics {
     /// Encodes the age of the last backup, and the results of the verification in the background.
     fn encode_safety(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
         let age_s = |at_ms: u64| shared_now_ms().saturating_sub(at_ms) as f64 / 1000.0;
-        let backup_ms = backup::last_ms(&*self.store.catalog);
+        let backup_ms = last::time_ms(&*self.store.catalog);
         if let Ok(Some(at_ms)) = backup_ms {
             gauge(
                 encoder,
@@ -109,7 +109,7 @@ impl PlacementMetrics {
                 age_s(at_ms),
             )?;
         }
-        let stopped = backup::is_outdated(&backup_ms, shared_now_ms(), self.store.retain_ms);
+        let stopped = last::is_outdated(&backup_ms, shared_now_ms(), self.store.retain_ms);
         let help = "1 if nothing is deleted because the last backup is older than retain.deleted";
         gauge(encoder, "deletions_stopped", help, f64::from(stopped))?;
         let Ok(progress) = progress::load(&*self.store.catalog) else { return Ok(()) };

@@ -18,6 +18,7 @@
 //! v                                 largest generation of a version that was deleted
 //! q                                 progress of the verification in the background
 //! w                                 time of the last backup
+//! h                                 time of the last group of the log, if a backup follows it
 //! l                                 leader and epoch of the background work
 //! l SESSION                         session of a process
 //! ```
@@ -41,6 +42,8 @@ pub const IDENTITY: &[u8] = b"c";
 pub const SCRUB: &[u8] = b"q";
 /// Key of the time of the last backup of the catalog.
 pub const BACKUP: &[u8] = b"w";
+/// Key of the time of the last group of the log, in Unix milliseconds.
+pub const TIME: &[u8] = b"h";
 /// Key of what the moves of the day have cost.
 pub const BUDGET: &[u8] = b"d";
 /// Key of the leader, and prefix of the keys of sessions.

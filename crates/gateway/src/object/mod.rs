@@ -29,7 +29,7 @@ pub mod write;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::reserve::Memory;
@@ -41,6 +41,7 @@ use self::placement::{ClassNames, Placement};
 use self::reads::Reads;
 use crate::ambient::{set_shared_ms, shared_now_ms};
 use crate::background::witness::Witnesses;
+use crate::backup::service::Backup;
 use crate::body::blob::Blobs;
 use crate::catalog::{Catalog, CatalogError, Transaction};
 use crate::guard::{self, Guard};
@@ -97,6 +98,8 @@ pub struct Store<C> {
     pub owns_tiers: AtomicBool,
     /// Number of transactions that this process has committed.
     pub transactions: AtomicU64,
+    /// Backup of the catalog, if this process makes one.
+    pub backup: OnceLock<Arc<Backup>>,
 }
 
 /// Result of the operation inside a transaction: an S3 error drops the transaction.
@@ -131,6 +134,7 @@ impl<C: Catalog> Store<C> {
             witnesses: Witnesses::default(),
             owns_tiers: AtomicBool::new(true),
             transactions: AtomicU64::new(0),
+            backup: OnceLock::new(),
         })
     }
 

@@ -29,6 +29,8 @@ pub struct CatalogSettings {
     pub durability: Durability,
     /// Maximum rate of compaction in bytes per second.
     pub compaction_bytes_per_s: u64,
+    /// True if a backup follows the log: from the start, groups have the time, and segments wait for it.
+    pub is_followed: bool,
 }
 
 impl Default for CatalogSettings {
@@ -37,6 +39,7 @@ impl Default for CatalogSettings {
             limits: CatalogLimits::default(),
             durability: Durability::Sync,
             compaction_bytes_per_s: 64 << 20,
+            is_followed: false,
         }
     }
 }
@@ -106,6 +109,9 @@ impl EmbeddedCatalog {
         format::of_directory(root)?;
         let (engine, writer, recovery) = open(Arc::new(disk), settings.limits)?;
         hold_ballast(&engine, &ballast);
+        if settings.is_followed {
+            engine.follow(0);
+        }
         let committer = Arc::new(Committer::start(writer, settings.durability)?);
         let stop = Arc::new(Stop::default());
         let flusher = {
@@ -206,7 +212,8 @@ fn maintain(engine: &Arc<Engine>, committer: &Committer<Writer>, stop: &Stop, ra
             Ok(true) => continue,
             Err(error) => failed("tables were not merged", error),
         }
-        if let Err(error) = compact(engine, committer, stop, rate, is_idle) {
+        let removed = engine.remove_copied();
+        if let Err(error) = removed.and_then(|()| compact(engine, committer, stop, rate, is_idle)) {
             failed("a segment was not compacted", error);
         }
     }
@@ -229,7 +236,7 @@ fn compact(
             }
         });
         match step? {
-            Step::Copied => return compaction.remove_segment(engine),
+            Step::Copied => return engine.end_compaction(compaction),
             Step::Copy(batch, keys) => {
                 let bytes = batch.bytes();
                 let work = batch.work(compaction.keep_removals());

@@ -115,7 +115,8 @@ impl Engine {
         let segments = self.segments();
         // A segment that the replay of the log would need, or that has unreadable records, stays. So does the last one,
         // which receives the copies.
-        let unmovable = self.unmovable.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut unmovable = self.unmovable.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        unmovable.extend(self.waiting_segments());
         let candidates = segments.iter().filter(|segment| {
             segment.id < applied && segment.garbage() >= share && !unmovable.contains(&segment.id)
         });

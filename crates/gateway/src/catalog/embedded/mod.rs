@@ -8,6 +8,7 @@ mod builder;
 pub mod catalog;
 pub mod compaction;
 pub mod document;
+pub mod follow;
 pub mod maintenance;
 pub mod manifest;
 mod memtable;
@@ -17,6 +18,7 @@ pub mod record;
 pub mod recovery;
 mod repair;
 mod replay;
+mod roll;
 pub mod segment;
 pub mod segment_list;
 pub mod snapshot;
@@ -31,6 +33,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
 
+use self::follow::Followed;
 use self::manifest::{Manifest, SegmentUse};
 use self::memtable::Memtable;
 use self::merge::Merge;
@@ -155,7 +158,8 @@ pub struct Counters {
 /// The log and its index, without the thread that writes.
 pub struct Engine {
     disk: Arc<dyn Disk>,
-    salt: Salt,
+    /// Secret number of the catalog.
+    pub salt: Salt,
     /// Limits that trigger the work of the engine.
     pub limits: CatalogLimits,
     view: RwLock<Arc<View>>,
@@ -177,6 +181,8 @@ pub struct Engine {
     flush_error: Mutex<Option<CatalogError>>,
     /// True if the last check found too little free space.
     is_full: AtomicBool,
+    /// State that a backup of the log needs.
+    followed: Followed,
     /// Counters for metrics.
     pub counters: Counters,
 }

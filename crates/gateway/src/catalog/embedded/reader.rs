@@ -1,5 +1,7 @@
 //! Reads the groups of a segment.
 
+use bytes::Bytes;
+
 use super::record::{GROUP_HEADER, Group, Record, Salt, announced_header_len, may_begin_group};
 use super::segment::{HEADER, Segment};
 use crate::catalog::CatalogError;
@@ -22,10 +24,20 @@ pub struct ReadGroup {
     /// Offset of the first record in the segment.
     pub records_at: u64,
     /// Records, one after the other.
-    pub bytes: Vec<u8>,
+    pub bytes: Bytes,
 }
 
 impl ReadGroup {
+    /// Returns the group at the start of `bytes`, which are at an offset in a segment; `None` if there is no complete
+    /// group with an intact header.
+    pub fn parse(salt: Salt, segment: u32, offset: u64, bytes: &Bytes) -> Option<ReadGroup> {
+        let length = announced_header_len(salt, bytes)?;
+        let group = Group::parse(salt, bytes.get(..length)?, segment, offset)?;
+        let records = usize::try_from(group.records_len()).ok()?;
+        let bytes = (bytes.len() - length >= records).then(|| bytes.slice(length..length + records))?;
+        Some(ReadGroup { group, salt, segment, records_at: offset + length as u64, bytes })
+    }
+
     /// Returns true if all records are intact.
     pub fn is_intact(&self) -> bool {
         self.records().all(|(record, ..)| record.is_some_and(|record| record.intact))
@@ -79,6 +91,7 @@ impl<'a> GroupReader<'a> {
         }
         let mut bytes = vec![0; group.records_len() as usize];
         self.segment.file.read_at(records_at, &mut bytes)?;
+        let bytes = bytes.into();
         Ok(Some(ReadGroup { group, salt, segment: self.segment.id, records_at, bytes }))
     }
 

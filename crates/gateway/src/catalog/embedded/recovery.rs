@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::builder::IndexBuilder;
+use super::follow::Followed;
 use super::manifest::Manifest;
 use super::reader::GroupReader;
 use super::record::Salt;
@@ -61,6 +62,7 @@ pub fn open(
         is_beyond_repair: AtomicBool::new(false),
         flush_error: Mutex::default(),
         is_full: AtomicBool::new(false),
+        followed: Followed::default(),
         counters: Counters::default(),
     });
     damage.extend(list.damage.iter().cloned());

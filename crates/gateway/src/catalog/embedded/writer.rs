@@ -9,12 +9,14 @@ use plimsoll_base::clock::now_ns;
 use super::memtable::Memtable;
 use super::merge::Merge;
 use super::record::{Change, Group, MAX_RECORDS, hash};
-use super::segment::{DIRECTORY, HEADER, MAX_ID, Segment, SegmentHeader, file_name};
-use super::segment_list::{ListedSegment, Position, SegmentEnd};
+use super::roll::create_segment;
+use super::segment::{HEADER, Segment};
+use super::segment_list::Position;
 use super::synced::SyncedMark;
 use super::table::Slot;
-use super::{Engine, Frozen, View, record_len};
+use super::{Engine, Frozen, View, head_only, record_len};
 use crate::catalog::{CatalogError, LogPosition, Row, Transaction, Value, Work};
+use crate::object::keys;
 
 /// Segment number of a row that the current group has written.
 const PENDING: u32 = u32::MAX;
@@ -79,6 +81,17 @@ impl GroupTransaction<'_> {
     fn push(&mut self, key: Vec<u8>, value: Option<Value>) {
         self.known.entry(key.clone()).or_default().change = Some(self.changes.len());
         self.changes.push(Change { key, value });
+    }
+
+    /// Adds the time, if a backup follows the log. It is the last record of its group, so that the time of a copied row
+    /// is not taken for that of the group.
+    fn stamp(&mut self) {
+        if self.changes.is_empty() {
+            return;
+        }
+        if let Some(now_ms) = self.engine.next_stamp() {
+            self.push(keys::TIME.to_vec(), Some(head_only(now_ms.to_be_bytes().to_vec())));
+        }
     }
 
     /// Reads the rows of changed keys that no transaction has read. Nothing may fail after the group is written.
@@ -203,6 +216,8 @@ impl Writer {
         let end = Position { segment: segment.id, offset: HEADER, group: end.group };
         // After the list of segments: until then, the old mark may be the only proof that the log was longer.
         let mark = SyncedMark::create(&*engine.disk, &end)?;
+        engine.set_written(&end);
+        engine.set_synced(end);
         Ok(Writer {
             engine,
             segment,
@@ -257,6 +272,7 @@ impl Writer {
         let (committed, all) = (group.committed, group.changes.len());
         assert_eq!(committed, all, "a group contains changes of a transaction that was not committed");
         // Before the write: a failed read may still reject the group, but no group that is in the log may be rejected.
+        group.stamp();
         let looked_up = group.look_up_bases();
         let GroupTransaction { known, changes, ends_segment, .. } = group;
         let mut written = looked_up;
@@ -264,6 +280,7 @@ impl Writer {
             written = self.write(&changes, sync).map(|places| self.apply(changes, &places, known));
         }
         if let Err(error) = written {
+            engine.forget_stamp();
             return vec![Err(error); count];
         }
         if ends_segment {
@@ -340,6 +357,7 @@ impl Writer {
         }
         self.end.offset += buffer.len() as u64;
         self.end.group += 1;
+        self.engine.set_written(&self.end);
         let next = self.end.group;
         assert_eq!(next, group.number + 1, "group {next} follows group {} in the log", group.number);
         self.segment.bytes.store(self.end.offset, Ordering::Relaxed);
@@ -377,6 +395,7 @@ impl Writer {
         }
         self.durable = self.end.offset;
         self.mark.set(&self.end);
+        self.engine.set_synced(self.end);
         Ok(())
     }
 
@@ -459,34 +478,4 @@ impl Writer {
             }
         });
     }
-}
-
-/// Creates the segment behind a position, without groups, durably. Its number is greater than `newest`.
-fn create_segment(engine: &Engine, end: &Position, newest: u32) -> Result<Arc<Segment>, CatalogError> {
-    let listed = engine.lock_manifest().list.segments.last().map_or(0, |listed| listed.id);
-    let last = listed.max(end.segment).max(newest);
-    if last >= MAX_ID {
-        return Err(CatalogError::Io(format!("the log has no number after segment {last}")));
-    }
-    let id = last + 1;
-    // The creation of a file empties an existing one of the same name.
-    let open = engine.segments().last().map(|segment| segment.id);
-    assert!(open < Some(id), "log segment {id} would follow or replace segment {open:?}");
-    let file = engine.disk.create(DIRECTORY, &file_name(id))?;
-    file.write_at(0, &SegmentHeader { salt: engine.salt, id, first_group: end.group }.encode())?;
-    file.sync()?;
-    // Before the first group: the sync of a group does not make the name of its file durable.
-    engine.disk.sync_directory(DIRECTORY)?;
-    // Also before the first group: a segment that is not listed may be missing without a trace.
-    engine.change_list(|list| {
-        if let Some(last) = list.segments.last_mut().filter(|last| last.end.is_none()) {
-            let bytes = if last.id == end.segment { end.offset } else { HEADER };
-            last.end = Some(SegmentEnd { bytes, group: end.group });
-        }
-        list.segments.push(ListedSegment { id, first_group: end.group, end: None });
-    })?;
-    let segment = Arc::new(Segment::new(id, engine.salt, file, HEADER, 0));
-    let mut segments = engine.segments.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-    segments.insert(id, Arc::clone(&segment));
-    Ok(segment)
 }

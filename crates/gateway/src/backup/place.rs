@@ -1,0 +1,274 @@
+//! The place of a backup: its objects by name.
+
+use std::fs::File;
+use std::io::Write;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use object_store::path::Path;
+use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
+use serde::{Deserialize, Serialize};
+
+use super::bodies::read_some;
+use super::error::{BackupError, WAIT};
+use crate::ambient::in_time;
+use crate::tier::counted::{Counted, TierUsage};
+
+/// Format of the backups that this program writes. It changes if an older program could not read them.
+const FORMAT: u32 = 1;
+/// Name of the object with the format and the id of the catalog.
+const MARKER: &str = "plimsoll-backup.json";
+/// Largest object in bytes that is read as a whole. A piece has at most one large group besides small ones.
+const MOST_BYTES: u64 = 1 << 30;
+/// Size in bytes of a part of an upload.
+const PART_BYTES: usize = 8 << 20;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Marker {
+    format: u32,
+    catalog: String,
+}
+
+/// Returns the name of a piece.
+pub fn piece(epoch: u64, number: u64) -> String {
+    format!("log/{epoch:08}/{number:012}")
+}
+
+/// Returns the number of the piece with a name in an epoch.
+fn number_of(name: &str) -> Option<u64> {
+    let digits = name.rsplit('/').next()?;
+    (digits.len() == 12).then(|| digits.parse().ok()).flatten()
+}
+
+/// Returns the name of the index of the pieces up to this one.
+pub fn index(epoch: u64, number: u64) -> String {
+    format!("index/{epoch:08}-{number:012}")
+}
+
+/// The place of a backup.
+#[derive(Debug, Clone)]
+pub struct Place {
+    store: Arc<Counted>,
+}
+
+/// Waits for an answer of the place.
+async fn answer<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, BackupError> {
+    Ok(in_time(WAIT, request).await.ok_or(BackupError::Silent)??)
+}
+
+impl Place {
+    /// Creates a place over a backend, and counts its requests.
+    pub fn new(store: Arc<dyn ObjectStore>) -> Place {
+        Place { store: Arc::new(Counted::new(store)) }
+    }
+
+    /// Returns the requests since the start.
+    pub fn usage(&self) -> Arc<TierUsage> {
+        self.store.usage()
+    }
+
+    /// Uses another client of the same backend from the next request on.
+    pub fn use_client(&self, client: Arc<dyn ObjectStore>) {
+        self.store.replace(client);
+    }
+
+    /// Creates an object. Returns false if it exists.
+    ///
+    /// # Errors
+    /// If the place fails.
+    pub async fn create(&self, name: &str, content: impl Into<PutPayload>) -> Result<bool, BackupError> {
+        let (path, payload) = (Path::from(name), content.into());
+        match answer(self.store.put_opts(&path, payload, PutMode::Create.into())).await {
+            Err(BackupError::Place(Error::AlreadyExists { .. } | Error::Precondition { .. })) => Ok(false),
+            put => put.map(|_| true),
+        }
+    }
+
+    /// Writes an object, which replaces one of the same name.
+    ///
+    /// # Errors
+    /// If the place fails.
+    pub async fn put(&self, name: &str, content: Bytes) -> Result<(), BackupError> {
+        answer(self.store.put(&Path::from(name), content.into())).await.map(|_| ())
+    }
+
+    /// Writes a file as an object. Returns its size in bytes. The object exists as a whole or not at all.
+    ///
+    /// # Errors
+    /// If the place fails, or the file cannot be read.
+    pub async fn upload(&self, name: &str, mut file: File) -> Result<u64, BackupError> {
+        let mut part = read_some(&mut file, PART_BYTES)?;
+        if part.len() < PART_BYTES {
+            let size = part.len() as u64;
+            return self.put(name, part).await.map(|()| size);
+        }
+        let mut size = 0;
+        let mut upload = answer(self.store.put_multipart(&Path::from(name))).await?;
+        let uploaded = async {
+            while !part.is_empty() {
+                size += part.len() as u64;
+                answer(upload.put_part(part.into())).await?;
+                part = read_some(&mut file, PART_BYTES)?;
+            }
+            answer(upload.complete()).await
+        };
+        let uploaded = uploaded.await;
+        if uploaded.is_err() {
+            let _ = answer(upload.abort()).await;
+        }
+        uploaded.map(|_| size)
+    }
+
+    /// Writes an object to a new file, durably. Returns false if the object does not exist.
+    ///
+    /// # Errors
+    /// If the place fails, or the file cannot be written.
+    pub async fn download(&self, name: &str, to: &std::path::Path) -> Result<bool, BackupError> {
+        let result = match answer(self.store.get(&Path::from(name))).await {
+            Err(BackupError::Place(Error::NotFound { .. })) => return Ok(false),
+            result => result?,
+        };
+        let size = result.meta.size;
+        let (mut file, mut stream) = (File::create(to)?, result.into_stream());
+        while let Some(part) = answer(stream.try_next()).await? {
+            file.write_all(&part)?;
+        }
+        file.sync_all()?;
+        if file.metadata()?.len() == size {
+            Ok(true)
+        } else {
+            Err(BackupError::damaged(name, "it is cut off"))
+        }
+    }
+
+    /// Returns the content of an object; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// If the place fails, or the object is too large to be one of a backup.
+    pub async fn read(&self, name: &str) -> Result<Option<Bytes>, BackupError> {
+        self.read_part(name, None).await
+    }
+
+    /// Returns the first bytes of an object, at most `length`; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// As [`Place::read`].
+    pub async fn read_start(&self, name: &str, length: u64) -> Result<Option<Bytes>, BackupError> {
+        self.read_part(name, Some(0..length)).await
+    }
+
+    async fn read_part(&self, name: &str, range: Option<Range<u64>>) -> Result<Option<Bytes>, BackupError> {
+        let options = GetOptions { range: range.map(Into::into), ..GetOptions::default() };
+        let result = match answer(self.store.get_opts(&Path::from(name), options)).await {
+            Err(BackupError::Place(Error::NotFound { .. })) => return Ok(None),
+            result => result?,
+        };
+        if result.range.end - result.range.start > MOST_BYTES {
+            return Err(BackupError::damaged(name, "it is too large"));
+        }
+        answer(result.bytes()).await.map(Some)
+    }
+
+    /// Deletes an object; a missing one is not an error.
+    ///
+    /// # Errors
+    /// If the place fails.
+    pub async fn delete(&self, name: &str) -> Result<(), BackupError> {
+        match answer(self.store.delete(&Path::from(name))).await {
+            Err(BackupError::Place(Error::NotFound { .. })) => Ok(()),
+            deleted => deleted,
+        }
+    }
+
+    /// Returns the names under a prefix with the sizes and the Unix times in milliseconds of the objects. `after` is
+    /// the last name that is left out.
+    ///
+    /// # Errors
+    /// If the place fails.
+    pub async fn list(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+    ) -> Result<Vec<(String, u64, i64)>, BackupError> {
+        let prefix = Path::from(prefix);
+        let listing = match after {
+            Some(after) => self.store.list_with_offset(Some(&prefix), &Path::from(after)),
+            None => self.store.list(Some(&prefix)),
+        };
+        // A listing has as many requests as it needs, so its time is not limited; each request is, by the client.
+        let found: Vec<_> = listing.try_collect().await?;
+        let mut found: Vec<_> = found
+            .into_iter()
+            .map(|one| (one.location.to_string(), one.size, one.last_modified.timestamp_millis()))
+            .collect();
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// Returns the epochs that have pieces.
+    ///
+    /// # Errors
+    /// If the place fails.
+    pub async fn epochs(&self) -> Result<Vec<u64>, BackupError> {
+        let names = self.directories("log").await?;
+        Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
+    }
+
+    /// Returns the names of the directories in a directory, in their order.
+    ///
+    /// # Errors
+    /// If the place fails.
+    pub async fn directories(&self, directory: &str) -> Result<Vec<String>, BackupError> {
+        let found = answer(self.store.list_with_delimiter(Some(&Path::from(directory)))).await?;
+        let name = |path: &Path| path.filename().map(str::to_string);
+        let mut names: Vec<String> = found.common_prefixes.iter().filter_map(name).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Returns the numbers of the pieces of an epoch behind a number, in their order.
+    ///
+    /// # Errors
+    /// If the place fails.
+    pub async fn numbers(&self, epoch: u64, after: Option<u64>) -> Result<Vec<u64>, BackupError> {
+        let after = after.map(|number| piece(epoch, number));
+        let found = self.list(&format!("log/{epoch:08}"), after.as_deref()).await?;
+        Ok(found.iter().filter_map(|(name, ..)| number_of(name)).collect())
+    }
+
+    /// Returns the id of the catalog whose backup is in the place; `None` if there is no backup.
+    ///
+    /// # Errors
+    /// If the place fails, or has a newer format.
+    pub async fn catalog(&self) -> Result<Option<String>, BackupError> {
+        let Some(bytes) = self.read(MARKER).await? else { return Ok(None) };
+        let wrong = |problem: String| BackupError::damaged(MARKER, problem);
+        let marker: Marker =
+            serde_json::from_slice(&bytes).map_err(|_| wrong("it has an unknown form".into()))?;
+        if marker.format > FORMAT {
+            let found = marker.format;
+            return Err(wrong(format!("format {found}; this version knows formats up to {FORMAT}")));
+        }
+        Ok(Some(marker.catalog))
+    }
+
+    /// Makes the place that of a catalog, and checks that it creates objects only if they do not exist.
+    ///
+    /// # Errors
+    /// If the place fails, belongs to another catalog, or replaces objects.
+    pub async fn claim(&self, own: &str) -> Result<(), BackupError> {
+        let marker = Marker { format: FORMAT, catalog: own.into() };
+        let text = serde_json::to_string_pretty(&marker).unwrap_or_default() + "\n";
+        if self.catalog().await?.is_none() {
+            self.create(MARKER, text.clone()).await?;
+        }
+        let found = self.catalog().await?.ok_or(BackupError::Missing)?;
+        if found != own {
+            return Err(BackupError::Foreign { found, own: own.into() });
+        }
+        // It has the same content, so a place that replaces it loses nothing.
+        if self.create(MARKER, text).await? { Err(BackupError::Unconditional) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,49 @@
+//! Deletes the pieces that no state of the window needs any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::error::BackupError;
+use super::history::{History, MOST_IN_FLIGHT};
+use super::place::{self, Place};
+use super::plan::needed;
+
+/// Number of the last pieces that stay, so that a fence that is created late at the place of a deleted piece has more
+/// pieces behind it than a writer has in flight.
+const STAY: u64 = 64;
+
+/// Deletes the pieces that no state since a time in Unix milliseconds needs. Fences stay for ever: without one, a
+/// process that was stopped for long could continue its epoch. Returns the number of deleted objects.
+///
+/// # Errors
+/// If the place fails. What is left is deleted the next time.
+pub async fn prune(place: &Place, history: &History, since_ms: u64) -> Result<u64, BackupError> {
+    const { assert!(STAY > MOST_IN_FLIGHT, "a fence at the place of a deleted piece could count") };
+    let needed = match needed(history, since_ms) {
+        Err(BackupError::TooOld(_) | BackupError::Incomplete | BackupError::Missing) => return Ok(0),
+        needed => needed?,
+    };
+    let mut last: BTreeMap<u64, u64> = BTreeMap::new();
+    for known in &history.pieces {
+        last.insert(known.header.epoch, known.header.number);
+    }
+    let stays = |index: usize| {
+        let header = &history.pieces[index].header;
+        let is_last = last.get(&header.epoch).is_some_and(|last| last - header.number < STAY);
+        needed.contains(&index) || header.fence.is_some() || is_last
+    };
+    let mut names: BTreeSet<String> = BTreeSet::new();
+    for epoch in place.epochs().await? {
+        let numbers = place.numbers(epoch, None).await?;
+        names.extend(numbers.into_iter().map(|number| place::piece(epoch, number)));
+    }
+    let mut deleted = 0;
+    for (index, known) in history.pieces.iter().enumerate() {
+        // Only what an index has: the headers of other pieces would be lost with them.
+        let name = known.header.name();
+        if !stays(index) && names.contains(&name) && !history.is_unindexed(index) {
+            place.delete(&name).await?;
+            deleted += 1;
+        }
+    }
+    Ok(deleted)
+}

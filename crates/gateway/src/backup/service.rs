@@ -1,0 +1,355 @@
+//! The threads of the backup: one ships the log, and one verifies the backup and deletes what it does not need any
+//! more.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use plimsoll_base::clock::{SECOND, now_ns};
+use plimsoll_base::net::encode::hex;
+use serde::Serialize;
+use tokio::sync::watch;
+
+use super::bodies::{self, Directories};
+use super::error::BackupError;
+use super::history::History;
+use super::place::Place;
+use super::ship::{Shipper, Step};
+use super::verify::verify;
+use super::{last, prune};
+use crate::ambient::{now_ms, pause, utc_text};
+use crate::body::location::BlobHead;
+use crate::catalog::any::AnyCatalog;
+use crate::catalog::embedded::Engine;
+use crate::catalog::{Catalog, CatalogError};
+use crate::object::{Store, keys};
+use crate::threads;
+
+/// Time between two records of the backup in the catalog, in milliseconds. Each of them is shipped, too.
+const RECORD_MS: u64 = 3_600_000;
+/// Time between two looks for pieces to delete, in milliseconds.
+const PRUNE_MS: u64 = 86_400_000;
+/// Time before the first look, in milliseconds.
+const FIRST_PRUNE_MS: u64 = 600_000;
+/// Time for which the end of the process waits for the place, in milliseconds.
+const LAST_STEP_MS: u64 = 20_000;
+
+/// Settings of the backup.
+#[derive(Debug, Clone)]
+pub struct BackupSettings {
+    /// Place of the backup.
+    pub place: Place,
+    /// URL of the place, for messages.
+    pub url: String,
+    /// Milliseconds between two pieces.
+    pub every_ms: u64,
+    /// Milliseconds for which states can be restored.
+    pub keep_ms: u64,
+    /// Maximum number of bytes of the log that are shipped per second.
+    pub bytes_per_s: u64,
+    /// Milliseconds between two verifications; `None` for none.
+    pub verify_every_ms: Option<u64>,
+}
+
+/// State of the backup of a running gateway.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct BackupState {
+    /// URL of the place.
+    pub to: String,
+    /// Time of the newest group in the backup, in Unix milliseconds; `None` before the first one.
+    pub newest_ms: Option<u64>,
+    /// Seconds since the backup had everything; 0 while nothing is missing.
+    pub lag_seconds: f64,
+    /// Bytes of the log that were shipped since the start.
+    pub log_bytes: u64,
+    /// Bytes that were sent since the start.
+    pub sent_bytes: u64,
+    /// Reason why the last attempt failed; `None` if it did not.
+    pub problem: Option<String>,
+    /// Time of the last verification in Unix milliseconds; `None` before the first one since the start.
+    pub verified_ms: Option<u64>,
+    /// Problem that the last verification has found; `None` if there is none.
+    pub damage: Option<String>,
+}
+
+/// State that the threads and the pages share.
+#[derive(Debug, Default)]
+struct Shared {
+    state: BackupState,
+    /// Monotonic time at which the backup had everything.
+    covered_ns: u64,
+    /// Number of the group behind the last one in the backup.
+    shipped: u64,
+}
+
+/// The backup of a running gateway.
+pub struct Backup {
+    engine: Arc<Engine>,
+    place: Place,
+    shared: Arc<Mutex<Shared>>,
+}
+
+impl Backup {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Shared)) {
+        change(&mut self.lock());
+    }
+
+    /// Returns the state.
+    pub fn state(&self) -> BackupState {
+        let shared = self.lock();
+        let is_behind = shared.shipped < self.engine.synced_end().group || shared.state.newest_ms.is_none();
+        let lag_ns = if is_behind { now_ns().saturating_sub(shared.covered_ns) } else { 0 };
+        let sent_bytes = self.place.usage().uploaded.load(std::sync::atomic::Ordering::Relaxed);
+        BackupState { lag_seconds: lag_ns as f64 / SECOND as f64, sent_bytes, ..shared.state.clone() }
+    }
+
+    /// Returns the place.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn fail(&self, error: &BackupError) {
+        let text = error.to_string();
+        let is_new = self.lock().state.problem.as_ref() != Some(&text);
+        self.change(|shared| shared.state.problem = Some(text));
+        if is_new {
+            crate::log::warn(&format!("the backup does not continue: {error}"));
+        }
+    }
+}
+
+/// The threads of the backup.
+pub struct BackupThreads {
+    stop: watch::Sender<bool>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl BackupThreads {
+    /// Starts the backup of a catalog in a directory. `None` for other catalogs.
+    ///
+    /// # Errors
+    /// If a thread or its runtime cannot be created.
+    pub fn start(
+        store: &Arc<Store<AnyCatalog>>,
+        settings: BackupSettings,
+    ) -> std::io::Result<Option<BackupThreads>> {
+        let Some(engine) = store.catalog.engine().cloned() else { return Ok(None) };
+        let state = BackupState { to: settings.url.clone(), ..BackupState::default() };
+        let shared = Arc::new(Mutex::new(Shared { state, covered_ns: now_ns(), shipped: 0 }));
+        let backup = Arc::new(Backup { engine, place: settings.place.clone(), shared });
+        let (stop, stopped) = watch::channel(false);
+        let mut threads = Vec::new();
+        for (name, ships) in [("backup", true), ("backup-check", false)] {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let (store, backup, settings) = (Arc::clone(store), Arc::clone(&backup), settings.clone());
+            let mut stopped = stopped.clone();
+            threads.push(threads::spawn(name, move || {
+                runtime.block_on(async {
+                    if ships {
+                        ship(&store, &backup, &settings, &mut stopped).await;
+                    } else {
+                        tokio::select! {
+                            () = care(&store, &backup, &settings) => {}
+                            _ = stopped.wait_for(|stop| *stop) => {}
+                        }
+                    }
+                });
+            })?);
+        }
+        let _ = store.backup.set(backup);
+        Ok(Some(BackupThreads { stop, threads }))
+    }
+
+    /// Ships what is left, and ends the threads.
+    pub fn stop(self) {
+        let _ = self.stop.send(true);
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Returns the tiers that are directories.
+pub fn directories(store: &Store<AnyCatalog>) -> Directories {
+    let tiers = store.blobs.tiers().iter();
+    let named =
+        tiers.filter_map(|(number, tier)| Some((number, (tier.name.clone(), tier.directory.clone()?))));
+    Directories(named.collect())
+}
+
+/// Ships the log until the process ends, and what is left then.
+async fn ship(
+    store: &Store<AnyCatalog>,
+    backup: &Backup,
+    settings: &BackupSettings,
+    stopped: &mut watch::Receiver<bool>,
+) {
+    let catalog = hex(&store.catalog_id);
+    let mut begun = None;
+    let work = async {
+        loop {
+            let begin = Shipper::begin(
+                settings.place.clone(),
+                Arc::clone(&backup.engine),
+                &catalog,
+                directories(store),
+            );
+            match begin.await {
+                Ok(shipper) => break ship_on(store, backup, settings, begun.insert(shipper)).await,
+                Err(error) => backup.fail(&error),
+            }
+            pause(settings.every_ms.max(10_000)).await;
+        }
+    };
+    tokio::select! {
+        () = work => {}
+        _ = stopped.wait_for(|stop| *stop) => {}
+    }
+    // A piece whose creation was interrupted may exist; the next step finds it.
+    let Some(shipper) = &mut begun else { return };
+    let last = async {
+        while let Ok(step) = shipper.step().await {
+            if step.is_up_to_date {
+                return shipper.write_index(true).await.is_ok();
+            }
+        }
+        false
+    };
+    if !crate::ambient::in_time(Duration::from_millis(LAST_STEP_MS), last).await.unwrap_or(false) {
+        crate::log::warn("the backup does not have the end of the log; the next start ships it");
+    }
+}
+
+/// Ships the log. Ends if another process continues the backup.
+async fn ship_on(
+    store: &Store<AnyCatalog>,
+    backup: &Backup,
+    settings: &BackupSettings,
+    shipper: &mut Shipper,
+) {
+    let mut recorded_ns = None;
+    loop {
+        let start_ns = now_ns();
+        if recorded_ns.is_none_or(|at_ns| start_ns - at_ns >= RECORD_MS * 1_000_000) {
+            // The first record also is the first group with a time.
+            match last::record(store, now_ms()).await {
+                Ok(()) => recorded_ns = Some(start_ns),
+                Err(error) => crate::log::warn(&format!("the time of the backup was not recorded: {error}")),
+            }
+            if let Err(error) = shipper.write_index(recorded_ns.is_some()).await {
+                backup.fail(&error);
+            }
+        }
+        match shipper.step().await {
+            Ok(step) => {
+                advance(backup, shipper, step, start_ns);
+                if !step.is_up_to_date {
+                    let least_ms = 1000 * step.bytes / settings.bytes_per_s.max(1);
+                    pause(least_ms.saturating_sub((now_ns() - start_ns) / 1_000_000)).await;
+                    continue;
+                }
+            }
+            Err(error @ BackupError::Fenced(_)) => {
+                backup.engine.stop_following();
+                backup.fail(&error);
+                return;
+            }
+            Err(error) => {
+                backup.fail(&error);
+                if matches!(error, BackupError::Gap) {
+                    shipper.start_over();
+                    recorded_ns = None;
+                }
+            }
+        }
+        if let Err(error) = shipper.write_index(false).await {
+            backup.fail(&error);
+        }
+        pause(settings.every_ms.saturating_sub((now_ns() - start_ns) / 1_000_000).max(1)).await;
+    }
+}
+
+/// Records the result of a step that began at a monotonic time.
+fn advance(backup: &Backup, shipper: &Shipper, step: Step, start_ns: u64) {
+    backup.change(|shared| {
+        shared.state.problem = None;
+        shared.state.log_bytes += step.bytes;
+        shared.shipped = shipper.position().group;
+        if step.is_up_to_date {
+            shared.covered_ns = start_ns;
+        }
+        if shipper.until_ms() > 0 {
+            shared.state.newest_ms = Some(shipper.until_ms());
+        }
+    });
+}
+
+/// Verifies the backup from time to time, and deletes what no state of the window needs.
+async fn care(store: &Store<AnyCatalog>, backup: &Backup, settings: &BackupSettings) {
+    pause(FIRST_PRUNE_MS).await;
+    let mut verified_ns: Option<u64> = None;
+    loop {
+        if let Err(error) = prune_all(store, settings).await {
+            crate::log::warn(&format!("the backup keeps what it does not need any more: {error}"));
+        }
+        let is_due = |every_ms: u64| verified_ns.is_none_or(|at| now_ns() - at >= every_ms * 1_000_000);
+        if settings.verify_every_ms.is_some_and(is_due) {
+            verified_ns = Some(now_ns());
+            let since_ms = now_ms().saturating_sub(settings.keep_ms);
+            let problem = match verify(&settings.place, Some(since_ms)).await {
+                Ok(found) => found.problems.into_iter().next(),
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(problem) = &problem {
+                crate::log::warn(&format!("the backup cannot be restored as a whole: {problem}"));
+            }
+            let at_ms = now_ms();
+            backup.change(|shared| {
+                (shared.state.verified_ms, shared.state.damage) = (Some(at_ms), problem);
+            });
+        }
+        pause(PRUNE_MS).await;
+    }
+}
+
+/// Deletes the pieces and bodies that no state of the window needs.
+async fn prune_all(store: &Store<AnyCatalog>, settings: &BackupSettings) -> Result<(), BackupError> {
+    let now_ms = now_ms();
+    let history = History::load(&settings.place).await?;
+    let pieces = prune::prune(&settings.place, &history, now_ms.saturating_sub(settings.keep_ms)).await?;
+    let directories = directories(store);
+    let mut bodies = 0;
+    if !directories.0.is_empty() {
+        let used = used_bodies(store, &directories)?;
+        // A body is copied before the catalog says that it is complete.
+        bodies = bodies::prune(&settings.place, &used, now_ms.saturating_sub(PRUNE_MS)).await?;
+    }
+    if pieces + bodies > 0 {
+        let kept = utc_text(now_ms.saturating_sub(settings.keep_ms));
+        crate::log::event(&format!(
+            "deleted {pieces} pieces and {bodies} bodies of the backup that states since {kept} do not need"
+        ));
+    }
+    Ok(())
+}
+
+/// Returns the names of the bodies that the blobs of the catalog have in directories.
+fn used_bodies(
+    store: &Store<AnyCatalog>,
+    directories: &Directories,
+) -> Result<BTreeSet<String>, CatalogError> {
+    let mut used = BTreeSet::new();
+    let mut scan = store.catalog.scan();
+    scan.seek(std::ops::Bound::Included(keys::BLOBS))?;
+    while let Some((key, row)) = scan.next()?
+        && key.starts_with(keys::BLOBS)
+    {
+        let places = BlobHead::decode(&row.head).into_iter().flat_map(|head| head.locations);
+        used.extend(places.filter_map(|place| Some(directories.names(&place)?.0)));
+    }
+    Ok(used)
+}

@@ -1,0 +1,161 @@
+//! Verifies a backup: reads every piece that the states of a window need.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::bodies;
+use super::error::BackupError;
+use super::header::Header;
+use super::history::History;
+use super::place::Place;
+use super::plan::{last_piece, needed, salt_of, segments};
+use super::restore::{groups_of, read_piece};
+use crate::body::location::{BlobHead, State};
+use crate::catalog::embedded::record::Salt;
+use crate::object::keys;
+
+/// Most problems that are named.
+const MOST_PROBLEMS: usize = 100;
+
+/// Result of a verification.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Verified {
+    /// Pieces that were read.
+    pub pieces: u64,
+    /// Bytes of the log in them.
+    pub log_bytes: u64,
+    /// Groups in them.
+    pub groups: u64,
+    /// Bodies of directories that the newest state needs.
+    pub bodies: u64,
+    /// Time of the oldest state in Unix milliseconds; 0 if it is unknown.
+    pub oldest_ms: u64,
+    /// Time of the newest state in Unix milliseconds; 0 if it is unknown.
+    pub newest_ms: u64,
+    /// Missing and damaged objects and bytes.
+    pub problems: Vec<String>,
+}
+
+/// Rows of the catalog that name bodies.
+#[derive(Default)]
+struct Rows {
+    blobs: BTreeMap<Vec<u8>, BlobHead>,
+    tiers: BTreeMap<u16, String>,
+}
+
+impl Verified {
+    fn problem(&mut self, error: &impl ToString) {
+        if self.problems.len() < MOST_PROBLEMS {
+            self.problems.push(error.to_string());
+        }
+    }
+
+    /// Checks the groups of a piece.
+    fn check_groups(&mut self, header: &Header, runs: &[Bytes], salt: Salt, rows: &mut Rows) {
+        for (run, bytes) in header.runs.iter().zip(runs) {
+            let end = run.offset + run.bytes;
+            let mut at = run.offset.max(crate::catalog::embedded::segment::HEADER);
+            let mut next = None;
+            for group in groups_of(run.segment, run.offset, bytes, salt) {
+                if !group.is_intact() || next.is_some_and(|next| next != group.group.number) {
+                    break;
+                }
+                self.groups += 1;
+                (at, next) = (group.end(), Some(group.group.number + 1));
+                rows.add(&group);
+            }
+            if at != end {
+                let problem = format!("log segment {} is damaged at offset {at}", run.segment);
+                self.problem(&BackupError::damaged(header.name(), problem));
+            }
+        }
+    }
+}
+
+impl Rows {
+    fn add(&mut self, group: &crate::catalog::embedded::reader::ReadGroup) {
+        for (record, ..) in group.records() {
+            let Some(record) = record else { continue };
+            if record.key.starts_with(keys::BLOBS) {
+                let head = record.head.and_then(|head| BlobHead::decode(&head));
+                match head.filter(|head| head.state == State::Complete) {
+                    Some(head) => self.blobs.insert(record.key, head),
+                    None => self.blobs.remove(&record.key),
+                };
+            } else if let Some(name) = record.key.strip_prefix(keys::TIERS) {
+                let number = record.head.and_then(|head| Some(u16::from_be_bytes(*head.first_chunk()?)));
+                self.tiers.extend(number.map(|number| (number, String::from_utf8_lossy(name).into_owned())));
+            }
+        }
+    }
+}
+
+/// Reads everything that the states since a Unix time in milliseconds need; without a time, everything that the place
+/// has.
+///
+/// # Errors
+/// If the place fails, or there is no backup. Damage is in the result.
+pub async fn verify(place: &Place, since_ms: Option<u64>) -> Result<Verified, BackupError> {
+    place.catalog().await?.ok_or(BackupError::Missing)?;
+    let mut found = Verified::default();
+    let history = History::load(place).await?;
+    let newest = last_piece(&history, None)?;
+    found.newest_ms = history.pieces[newest].header.until_ms;
+    let oldest = history.pieces.iter().find(|known| known.header.is_complete && known.header.least_ms > 0);
+    let oldest_ms = oldest.map_or(0, |known| known.header.least_ms);
+    found.oldest_ms = oldest_ms.max(since_ms.unwrap_or(0));
+    let wanted = match needed(&history, found.oldest_ms) {
+        Ok(wanted) => wanted,
+        Err(error) => {
+            found.problem(&error);
+            Default::default()
+        }
+    };
+    if let Err(error) = segments(&history, newest) {
+        found.problem(&error);
+    }
+    let (mut rows, mut salt) = (Rows::default(), None);
+    for index in wanted {
+        let header = &history.pieces[index].header;
+        let runs = match read_piece(place, &history, index).await {
+            Ok(runs) => runs,
+            Err(error @ BackupError::Damaged { .. }) => {
+                found.problem(&error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        found.pieces += 1;
+        found.log_bytes += header.log_bytes();
+        let start = header.runs.iter().zip(&runs).find(|(run, _)| run.offset == 0);
+        salt = start.and_then(|(_, bytes)| salt_of(bytes)).or(salt);
+        if let Some(salt) = salt {
+            found.check_groups(header, &runs, salt, &mut rows);
+        }
+    }
+    check_bodies(place, &rows, &mut found).await?;
+    Ok(found)
+}
+
+/// Checks that the backup has the bodies of those tiers of which it has any.
+async fn check_bodies(place: &Place, rows: &Rows, found: &mut Verified) -> Result<(), BackupError> {
+    let stored = bodies::stored(place).await?;
+    for head in rows.blobs.values() {
+        for location in &head.locations {
+            let Some(tier) = rows.tiers.get(&location.tier) else { continue };
+            let prefix = bodies::name(tier, "");
+            let has_tier =
+                stored.range(prefix.clone()..).next().is_some_and(|(name, _)| name.starts_with(&prefix));
+            let name = bodies::name(tier, location.path().as_ref());
+            if !has_tier {
+                continue;
+            }
+            found.bodies += 1;
+            if !stored.contains_key(&name) {
+                found.problem(&BackupError::damaged(name, "it is missing"));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,313 @@
+//! `plimsoll-gateway restore` and `verify-backup`: restore the catalog of any second of a backup, and verify it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tokio::runtime::{Builder, Runtime};
+
+use super::Exit;
+use super::out::say;
+use super::place::StoreArguments;
+use super::undelete::parse_at;
+use crate::ambient::{now_ms, utc_text};
+use crate::backup::bodies::{self, Directories, copy_out};
+use crate::backup::error::BackupError;
+use crate::backup::history::History;
+use crate::backup::place::Place;
+use crate::backup::restore::{Cut, find, forward, later_blobs, write_log};
+use crate::backup::verify::verify;
+use crate::blocking::block_on;
+use crate::body::location::{BlobHead, State};
+use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
+use crate::catalog::{Catalog, CatalogError};
+use crate::config::{BackupRule, CatalogPlace, Config};
+use crate::disk::real::{RealDisk, create_directory};
+use crate::log::note;
+use crate::object::keys;
+use crate::tier::{Backend, TierTable, open};
+
+/// Arguments of `plimsoll-gateway restore`.
+#[derive(Debug, Args)]
+pub struct RestoreArguments {
+    #[command(flatten)]
+    place: StoreArguments,
+    /// URL of the backup; default: that of [backup] in FILE
+    #[arg(long, value_name = "URL")]
+    from: Option<String>,
+    /// Time of the state: such as 2026-01-02T03:04:05Z, or the time since then, such as 2h [default: the newest state]
+    #[arg(long, value_name = "TIME")]
+    at: Option<String>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `plimsoll-gateway verify-backup`.
+#[derive(Debug, Args)]
+#[group(id = "which", required = true, multiple = true)]
+pub struct VerifyArguments {
+    /// Settings of the gateway, a TOML file with [backup]
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// URL of the backup; default: that of [backup] in FILE
+    #[arg(long, value_name = "URL")]
+    from: Option<String>,
+    /// Verify only what states since this time need: such as 2026-01-02T03:04:05Z, or the time since then, such as 2h
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn runtime() -> Result<Runtime, Exit> {
+    Builder::new_current_thread().enable_all().build().map_err(Exit::store)
+}
+
+/// Opens the place of a backup.
+///
+/// # Errors
+/// Exit code 2 if the settings are invalid.
+pub fn backend(rule: &BackupRule) -> Result<Backend, Exit> {
+    open::open(&rule.place).map_err(|e| Exit::input(format!("backup: {e}")))
+}
+
+/// Opens the place of a backup for reading. A URL replaces that of the settings, with their credentials.
+fn place(rule: Option<&BackupRule>, from: Option<&String>) -> Result<(Place, String), Exit> {
+    let mut table = rule.map(|rule| rule.place.clone()).unwrap_or_default();
+    if let Some(from) = from {
+        table.url.clone_from(from);
+    }
+    if table.url.is_empty() {
+        return Err(Exit::input("--from: name the place of the backup, or use a FILE with [backup]"));
+    }
+    if let Some(path) = table.url.strip_prefix("file://")
+        && !Path::new(path).is_dir()
+    {
+        return Err(Exit::store(format!("{}: {}", table.url, BackupError::Missing)));
+    }
+    let opened = open::open(&table).map_err(|e| Exit::input(format!("--from {}: {e}", table.url)))?;
+    Ok((Place::new(opened.store), table.url))
+}
+
+fn time(flag: &str, text: Option<&String>) -> Result<Option<u64>, Exit> {
+    text.map(|text| parse_at(flag, text, now_ms()).map_err(Exit::input)).transpose()
+}
+
+/// Result of a restore.
+#[derive(Debug, Default, serde::Serialize)]
+struct Restored {
+    /// Time of the state in Unix milliseconds; 0 if it is unknown.
+    at_ms: u64,
+    /// Time of the newest state of the backup in Unix milliseconds; 0 if it is unknown.
+    newest_ms: u64,
+    log_bytes: u64,
+    segments: usize,
+    /// Bodies that have moved since the time of the state.
+    moved_bodies: u64,
+    /// Bodies in directories.
+    bodies: u64,
+    /// Bodies in directories that neither the directory nor the backup has.
+    missing_bodies: u64,
+    damage: Vec<String>,
+}
+
+/// Restores the catalog of a time into a new directory.
+///
+/// # Errors
+/// Exit code 1 if something is missing or damaged, 2 for invalid arguments, 3 if the backup or the disk fails.
+pub fn restore(arguments: &RestoreArguments) -> Result<(), Exit> {
+    let config = arguments.place.config()?;
+    let CatalogPlace::Directory(root) = &config.catalog else {
+        return Err(Exit::input("a backup is restored into a directory, and the catalog is in a database"));
+    };
+    let at_ms = time("--at", arguments.at.as_ref())?;
+    let (place, url) = place(config.backup.as_ref(), arguments.from.as_ref())?;
+    check_free(root)?;
+    let failed = |error: BackupError| Exit::store(format!("{url}: {error}"));
+    let runtime = runtime()?;
+    let unfinished = root.with_file_name(format!("{}.unfinished", name_of(root)?));
+    remove(&unfinished)?;
+    let restored = runtime.block_on(restore_to(&place, at_ms, &unfinished, &config));
+    let restored = match restored {
+        Ok(restored) => restored,
+        Err(error) => {
+            let _ = fs::remove_dir_all(&unfinished);
+            return Err(failed(error));
+        }
+    };
+    let end = || {
+        // An empty directory may be there already.
+        if root.is_dir() {
+            fs::remove_dir(root)?;
+        }
+        fs::rename(&unfinished, root)?;
+        fs::File::open(root.parent().unwrap_or(Path::new(".")))?.sync_all()
+    };
+    end().map_err(|e| Exit::store(format!("{}: {e}", root.display())))?;
+    report(&restored, arguments.json)
+}
+
+fn name_of(root: &Path) -> Result<String, Exit> {
+    let name = root.file_name().ok_or_else(|| Exit::input("the directory of the catalog needs a name"))?;
+    Ok(name.to_string_lossy().into_owned())
+}
+
+fn remove(directory: &Path) -> Result<(), Exit> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Exit::store(format!("{}: {error}", directory.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the directory of the catalog does not exist or is empty.
+fn check_free(root: &Path) -> Result<(), Exit> {
+    let is_free = fs::read_dir(root).map_or(!root.exists(), |mut entries| entries.next().is_none());
+    if is_free {
+        return Ok(());
+    }
+    Err(Exit::input(format!("{}: a catalog is there; move it away first", root.display())))
+}
+
+async fn restore_to(
+    place: &Place,
+    at_ms: Option<u64>,
+    root: &Path,
+    config: &Config,
+) -> Result<Restored, BackupError> {
+    place.catalog().await?.ok_or(BackupError::Missing)?;
+    let history = History::load(place).await?;
+    let cut = find(place, &history, at_ms).await?;
+    create_directory(root)?;
+    write_log(place, &history, &cut, &RealDisk::new(root)?).await?;
+    let later = if at_ms.is_some() { later_blobs(place, &history, &cut).await? } else { Default::default() };
+    let (catalog, recovery) = EmbeddedCatalog::open(root, CatalogSettings::default())?;
+    let moved_bodies = block_on(forward(&catalog, later))?;
+    let (bodies, missing_bodies) = copy_bodies(place, &catalog, config).await?;
+    catalog.close()?;
+    let Cut { at_ms, segments, .. } = cut;
+    let damage = recovery.damage.iter();
+    Ok(Restored {
+        at_ms,
+        newest_ms: history.pieces.iter().map(|known| known.header.until_ms).max().unwrap_or(0),
+        log_bytes: segments.values().map(|segment| segment.bytes).sum(),
+        segments: segments.len(),
+        moved_bodies,
+        bodies,
+        missing_bodies,
+        damage: damage.map(|d| format!("{} at offset {}: {}", d.file, d.offset, d.problem)).collect(),
+    })
+}
+
+/// Copies the bodies of tiers that are directories, unless the directories have them. Returns their number, and that of
+/// those that are missing.
+async fn copy_bodies(
+    place: &Place,
+    catalog: &EmbeddedCatalog,
+    config: &Config,
+) -> Result<(u64, u64), BackupError> {
+    let directories = directories(catalog, config)?;
+    for name in bodies::tiers(place).await?.iter().filter(|name| !config.tiers.contains_key(*name)) {
+        note(&format!(
+            "tier {name} is not in the settings; its bodies, which the backup has, were not restored"
+        ));
+    }
+    let (mut copied, mut missing) = (0, 0);
+    let mut scan = catalog.scan();
+    scan.seek(std::ops::Bound::Included(keys::BLOBS))?;
+    while let Some((key, row)) = scan.next()?
+        && key.starts_with(keys::BLOBS)
+    {
+        let head = BlobHead::decode(&row.head).filter(|head| head.state == State::Complete);
+        let places = head.into_iter().flat_map(|head| head.locations);
+        for (name, path) in places.filter_map(|place| directories.names(&place)) {
+            if copy_out(place, &name, &path).await? {
+                copied += 1;
+            } else {
+                missing += 1;
+            }
+        }
+    }
+    Ok((copied, missing))
+}
+
+/// Returns the tiers of the settings that are directories, by the numbers that the catalog has for them.
+fn directories(catalog: &EmbeddedCatalog, config: &Config) -> Result<Directories, CatalogError> {
+    let mut found = Directories::default();
+    for (name, table) in &config.tiers {
+        let Some(row) = catalog.get(&keys::tier(name))? else { continue };
+        let Some(number) = row.head.first_chunk().map(|bytes| u16::from_be_bytes(*bytes)) else { continue };
+        let is_directory = |table: &&TierTable| table.url.starts_with("file://");
+        let opened = Some(table).filter(is_directory).and_then(|table| open::open(table).ok());
+        let directory = opened.and_then(|backend| backend.directory);
+        found.0.extend(directory.map(|directory| (number, (name.clone(), directory))));
+    }
+    Ok(found)
+}
+
+fn report(restored: &Restored, json: bool) -> Result<(), Exit> {
+    let Restored { at_ms, newest_ms, log_bytes, segments, moved_bodies, bodies, missing_bodies, damage } =
+        restored;
+    let is_whole = damage.is_empty() && *missing_bodies == 0;
+    if json {
+        say(&format!("{}\n", serde_json::to_string_pretty(restored).map_err(Exit::store)?))?;
+    } else {
+        let time = if *at_ms == 0 { "before the first known time".into() } else { utc_text(*at_ms) };
+        let but = if is_whole { "" } else { ", but not as a whole" };
+        say(&format!("restored the state of {time}{but}\n"))?;
+        say(&format!("log        {log_bytes} bytes in {segments} segments\n"))?;
+        if *bodies + *missing_bodies > 0 {
+            say(&format!("bodies     {bodies} in directories, {missing_bodies} missing\n"))?;
+        }
+        if *moved_bodies > 0 {
+            say(&format!("moved      {moved_bodies} bodies are not where they were at that time\n"))?;
+        }
+        if newest_ms > at_ms {
+            say(&format!("newest     the backup also has states until {}\n", utc_text(*newest_ms)))?;
+        }
+        for damage in damage {
+            say(&format!("damaged    {damage}\n"))?;
+        }
+    }
+    if is_whole { Ok(()) } else { Err(Exit::check("the state was not restored as a whole")) }
+}
+
+/// Verifies a backup without writing anything.
+///
+/// # Errors
+/// Exit code 1 if something is missing or damaged, 2 for invalid arguments, 3 if the backup cannot be read.
+pub fn verify_backup(arguments: &VerifyArguments) -> Result<(), Exit> {
+    let config = arguments.file.as_ref().map(|file| Config::load(file)).transpose().map_err(Exit::input)?;
+    let rule = config.and_then(|config| config.backup);
+    let since_ms = time("--since", arguments.since.as_ref())?;
+    let (place, url) = place(rule.as_ref(), arguments.from.as_ref())?;
+    let found = runtime()?.block_on(verify(&place, since_ms));
+    let found = found.map_err(|error| match error {
+        BackupError::Damaged { .. } => Exit::check(format!("{url}: {error}")),
+        error => Exit::store(format!("{url}: {error}")),
+    })?;
+    if arguments.json {
+        say(&format!("{}\n", serde_json::to_string_pretty(&found).map_err(Exit::store)?))?;
+    } else {
+        let times = format!("{} to {}", utc_text(found.oldest_ms), utc_text(found.newest_ms));
+        say(&match found.problems.len() {
+            0 => format!("every state from {times} can be restored\n"),
+            count => format!("{count} problems: not every state from {times} can be restored\n"),
+        })?;
+        let (pieces, bytes, groups, bodies) = (found.pieces, found.log_bytes, found.groups, found.bodies);
+        say(&format!("read       {pieces} pieces with {bytes} bytes of the log, {groups} groups\n"))?;
+        if bodies > 0 {
+            say(&format!("bodies     {bodies} in directories\n"))?;
+        }
+        for problem in &found.problems {
+            say(&format!("damaged    {problem}\n"))?;
+        }
+    }
+    match found.problems.len() {
+        0 => Ok(()),
+        count => Err(Exit::check(format!("{url}: problems: {count}"))),
+    }
+}
