@@ -123,7 +123,8 @@ def metrics_of(text):
 
 def test_the_page_has_every_metric_and_every_alert(tmp_path):
     """With UPDATE_METRICS=1, the labels and meanings of the page are written again."""
-    path = settings(tmp_path, moves=PACK + rule(when="suffix = 'c'") + '[scrub]\nevery = "1d"\n', retain="1h")
+    path = settings(tmp_path, moves=PACK + rule(when="suffix = 'c'") + '[scrub]\nevery = "1d"\n' +
+                    f'[backup]\nto = "file://{tmp_path}/backup"\nevery = "1s"\n', retain="1h")
     add_prices(path)
     with Server(path, "--move-every", "50ms", "--metrics-listen", "127.0.0.1:0", command=(GATEWAY, "run")) as server:
         s3 = client(server)
@@ -134,7 +135,7 @@ def test_the_page_has_every_metric_and_every_alert(tmp_path):
         s3.delete_object(Bucket="tiers", Key="b")
         subprocess.run([GATEWAY, "backup", path, "--done", "1m"], check=True, capture_output=True)
         scrape = lambda: urllib.request.urlopen(server.metrics).read().decode()
-        needed = ['kept_bytes{tier="hot"}', 'tier_blobs{tier="cold"}', "scrub_age_seconds ", "waiting_moves ",
+        needed = ['kept_bytes{tier="hot"}', "backup_newest_timestamp_seconds ", 'tier_blobs{tier="cold"}', "scrub_age_seconds ", "waiting_moves ",
                   'tier_request_dollars_total{tier="cold"']
         wait(lambda: all(f"plimsoll_gateway_{one}" in scrape() for one in needed), "all metrics have a value")
         found = metrics_of(scrape().replace("plimsoll_gateway_tier_errors_total 0", ""))

@@ -172,6 +172,16 @@ def test_a_backup_is_made_and_restored(machine):
     assert readable(machine, {**bodies, "newer": newer}), shown
 
 
+def test_a_continuous_backup_restores_any_second(machine):
+    bodies = fill(machine)
+    shown = machine.follow("backup.md", "Back up continuously")
+    assert "; complete" in shown[0] and "every state from" in shown[0], shown
+    newer = os.urandom(BLOB)
+    machine.client().put_object(Bucket="photos", Key="newer", Body=newer)
+    shown = machine.follow("backup.md", "Restore any second")
+    assert "restored the state of 20" in shown[0] and readable(machine, {**bodies, "newer": newer}), shown
+
+
 def test_deleted_objects_come_back(machine):
     bodies = fill(machine)
     s3 = machine.client()

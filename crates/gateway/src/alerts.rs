@@ -25,6 +25,8 @@ const OVERDUE_S: u64 = 3600;
 const OLD_S: u64 = 86_400;
 /// Time since the last verification of all objects, in seconds.
 const UNVERIFIED_S: u64 = 7_776_000;
+/// Time since the backup had everything, in seconds.
+const BEHIND_S: f64 = 300.0;
 /// Free bytes of a disk.
 const FREE_BYTES: f64 = 5e9;
 
@@ -73,6 +75,16 @@ pub fn alerts(found: &Overview, now_ms: u64) -> Vec<Alert> {
         let text =
             format!("the last backup is older than {kept}: nothing is deleted until there is a newer one");
         add("GatewayBackupOld", text);
+    }
+    if let Some(backup) = &found.backup {
+        if backup.lag_seconds > BEHIND_S {
+            let reason = backup.problem.as_ref().map_or(String::new(), |problem| format!(": {problem}"));
+            let text = format!("the backup is behind by {}{reason}", seconds(backup.lag_seconds as u64));
+            add("GatewayBackupBehind", text);
+        }
+        if let Some(damage) = &backup.damage {
+            add("GatewayBackupDamaged", format!("not every state can be restored from the backup: {damage}"));
+        }
     }
     let overdue_s = found.queues.deletion_overdue_ms / 1000;
     if overdue_s > OVERDUE_S && !found.deletions_stopped {

@@ -21,6 +21,8 @@ pub enum Guard {
     Owner,
     /// Nothing is moved or deleted by a clock that differs from its witnesses.
     Clock,
+    /// A log segment whose records were copied stays until the backup has the copies.
+    Copies,
     /// Pieces of a backup that do not follow the piece before them are refused.
     Chain,
     /// Pieces of a backup are created only if they do not exist, and none counts behind the fence of its epoch.

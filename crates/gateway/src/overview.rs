@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::ambient::shared_now_ms;
 use crate::backup::last;
+use crate::backup::service::BackupState;
 use crate::catalog::CatalogError;
 use crate::catalog::any::AnyCatalog;
 use crate::disk::real::free_bytes;
@@ -52,6 +53,8 @@ pub struct Overview {
     pub scrub: Progress,
     /// Unix time in milliseconds of the last recorded backup of the catalog.
     pub last_backup_ms: Option<u64>,
+    /// Backup of the catalog that this gateway makes; `None` if it makes none.
+    pub backup: Option<BackupState>,
     /// True if nothing is deleted because the last backup is older than the time for which garbage is kept.
     pub deletions_stopped: bool,
     /// Work that waits.
@@ -165,6 +168,7 @@ pub fn overview(
         log: log_state(&store.catalog),
         scrub: progress::load(&*store.catalog)?,
         last_backup_ms: last_backup_ms?,
+        backup: store.backup.get().map(|backup| backup.state()),
         deletions_stopped,
         queues: queues(&*store.catalog, crate::ambient::now_ms(), store.retain_ms)?,
         problem: store.catalog.check().err().map(|error| error.to_string()),

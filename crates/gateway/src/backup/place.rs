@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::bodies::read_some;
 use super::error::{BackupError, WAIT};
 use crate::ambient::in_time;
-use crate::tier::counted::{Counted, TierUsage};
+use crate::tier::{Backend, Tier};
 
 /// Format of the backups that this program writes. It changes if an older program could not read them.
 const FORMAT: u32 = 1;
@@ -47,10 +47,15 @@ pub fn index(epoch: u64, number: u64) -> String {
     format!("index/{epoch:08}-{number:012}")
 }
 
+/// Name of the place in metrics. No tier of the settings can have it.
+pub const NAME: &str = "(backup)";
+
 /// The place of a backup.
 #[derive(Debug, Clone)]
 pub struct Place {
-    store: Arc<Counted>,
+    store: Arc<dyn ObjectStore>,
+    /// Tier that counts the requests.
+    pub tier: Tier,
 }
 
 /// Waits for an answer of the place.
@@ -60,18 +65,9 @@ async fn answer<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T,
 
 impl Place {
     /// Creates a place over a backend, and counts its requests.
-    pub fn new(store: Arc<dyn ObjectStore>) -> Place {
-        Place { store: Arc::new(Counted::new(store)) }
-    }
-
-    /// Returns the requests since the start.
-    pub fn usage(&self) -> Arc<TierUsage> {
-        self.store.usage()
-    }
-
-    /// Uses another client of the same backend from the next request on.
-    pub fn use_client(&self, client: Arc<dyn ObjectStore>) {
-        self.store.replace(client);
+    pub fn new(backend: Backend) -> Place {
+        let tier = Tier::new(NAME, backend);
+        Place { store: Arc::clone(&tier.store), tier }
     }
 
     /// Creates an object. Returns false if it exists.

@@ -2,11 +2,14 @@
 //! more.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::net::encode::hex;
+use plimsoll_base::provider::calls::{Call, Calls};
+use plimsoll_cost::tariff::Tariff;
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -23,7 +26,9 @@ use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::Engine;
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::{Store, keys};
+use crate::pricing::Work;
 use crate::threads;
+use crate::tier::Tier;
 
 /// Time between two records of the backup in the catalog, in milliseconds. Each of them is shipped, too.
 const RECORD_MS: u64 = 3_600_000;
@@ -41,6 +46,8 @@ pub struct BackupSettings {
     pub place: Place,
     /// URL of the place, for messages.
     pub url: String,
+    /// Prices of the place; `None` if they are not known.
+    pub tariff: Option<Tariff>,
     /// Milliseconds between two pieces.
     pub every_ms: u64,
     /// Milliseconds for which states can be restored.
@@ -64,6 +71,10 @@ pub struct BackupState {
     pub log_bytes: u64,
     /// Bytes that were sent since the start.
     pub sent_bytes: u64,
+    /// Requests to the place since the start.
+    pub requests: u64,
+    /// Cost at list prices of these requests and bytes; `None` if the place has no known price.
+    pub dollars: Option<f64>,
     /// Reason why the last attempt failed; `None` if it did not.
     pub problem: Option<String>,
     /// Time of the last verification in Unix milliseconds; `None` before the first one since the start.
@@ -86,6 +97,7 @@ struct Shared {
 pub struct Backup {
     engine: Arc<Engine>,
     place: Place,
+    tariff: Option<Tariff>,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -103,13 +115,31 @@ impl Backup {
         let shared = self.lock();
         let is_behind = shared.shipped < self.engine.synced_end().group || shared.state.newest_ms.is_none();
         let lag_ns = if is_behind { now_ns().saturating_sub(shared.covered_ns) } else { 0 };
-        let sent_bytes = self.place.usage().uploaded.load(std::sync::atomic::Ordering::Relaxed);
-        BackupState { lag_seconds: lag_ns as f64 / SECOND as f64, sent_bytes, ..shared.state.clone() }
+        let usage = &self.place.tier.usage;
+        let count = |call| usage.of(call).requests.load(Ordering::Relaxed);
+        let mut calls = Calls::default();
+        Call::ALL.into_iter().for_each(|call| calls.set(call, count(call)));
+        let (uploaded, downloaded) =
+            (usage.uploaded.load(Ordering::Relaxed), usage.downloaded.load(Ordering::Relaxed));
+        let work = Work { calls, uploaded, downloaded, ..Work::default() };
+        let cost = self.tariff.as_ref().and_then(|tariff| work.cost(tariff).ok());
+        BackupState {
+            lag_seconds: lag_ns as f64 / SECOND as f64,
+            sent_bytes: uploaded,
+            requests: Call::ALL.into_iter().map(count).sum(),
+            dollars: cost.map(|usd| usd.dollars()),
+            ..shared.state.clone()
+        }
     }
 
-    /// Returns the place.
-    pub fn place(&self) -> &Place {
-        &self.place
+    /// Returns the place as a tier, for its metrics.
+    pub fn tier(&self) -> &Tier {
+        &self.place.tier
+    }
+
+    /// Returns the prices of the place; `None` if they are not known.
+    pub fn tariff(&self) -> Option<&Tariff> {
+        self.tariff.as_ref()
     }
 
     fn fail(&self, error: &BackupError) {
@@ -140,7 +170,8 @@ impl BackupThreads {
         let Some(engine) = store.catalog.engine().cloned() else { return Ok(None) };
         let state = BackupState { to: settings.url.clone(), ..BackupState::default() };
         let shared = Arc::new(Mutex::new(Shared { state, covered_ns: now_ns(), shipped: 0 }));
-        let backup = Arc::new(Backup { engine, place: settings.place.clone(), shared });
+        let (place, tariff) = (settings.place.clone(), settings.tariff.clone());
+        let backup = Arc::new(Backup { engine, place, tariff, shared });
         let (stop, stopped) = watch::channel(false);
         let mut threads = Vec::new();
         for (name, ships) in [("backup", true), ("backup-check", false)] {

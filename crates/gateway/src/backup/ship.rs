@@ -95,14 +95,14 @@ impl Shipper {
         let mut attempts = 0;
         let (history, fence) = loop {
             let history = History::load(&place).await?;
-            let Some(last) = history.pieces.last() else { break (history, None) };
-            let fence = Known::new(fence(last, &writer));
+            let fence = Known::new(fence(history.pieces.last(), &writer));
+            let epoch = fence.header.epoch;
             if place.create(&fence.header.name(), fence.encode(&[])).await? || is_own(&place, &fence).await? {
-                break (history, Some(fence));
+                break (history, fence);
             }
             attempts += 1;
             if attempts == ATTEMPTS {
-                return Err(BackupError::Fenced(last.header.epoch));
+                return Err(BackupError::Fenced(epoch));
             }
         };
         let bodies = if directories.0.is_empty() { BTreeMap::new() } else { bodies::stored(&place).await? };
@@ -124,9 +124,7 @@ impl Shipper {
             unindexed: history.unindexed(),
         };
         shipper.complete_from = shipper.engine.synced_end();
-        if let Some(fence) = fence {
-            shipper.follow(&history, fence);
-        }
+        shipper.follow(&history, fence);
         shipper.engine.follow(shipper.position.group);
         Ok(shipper)
     }
@@ -138,7 +136,7 @@ impl Shipper {
         self.previous = fence.digest();
         if self.is_same_log(&header.tail) {
             (self.is_first, self.position, self.until_ms) = (false, header.tail.position, header.until_ms);
-            let live = history.live(history.pieces.len() - 1);
+            let live = history.pieces.len().checked_sub(1).and_then(|last| history.live(last));
             if let Some(live) = live.filter(|_| header.is_complete && self.has_all_groups()) {
                 self.before = Some(Before { live, until: self.complete_from });
                 self.complete_from = self.position;
@@ -356,14 +354,14 @@ impl Shipper {
     }
 }
 
-/// Returns the piece that ends the epoch of another one.
-fn fence(last: &Known, writer: &str) -> Header {
-    let header = &last.header;
+/// Returns the piece that ends the epoch of the last piece; the first piece of an empty place.
+fn fence(last: Option<&Known>, writer: &str) -> Header {
+    let header = last.map(|known| known.header.clone()).unwrap_or_default();
     let epoch = header.fence.unwrap_or(header.epoch);
     Header {
         epoch,
-        number: header.number + 1,
-        previous: last.digest(),
+        number: last.map_or(0, |known| known.header.number + 1),
+        previous: last.map_or_else(String::new, Known::digest),
         writer: writer.into(),
         written_ms: now_ms(),
         fence: Some(epoch + 1),

@@ -13,6 +13,7 @@ use plimsoll_cost::period::DAY_S;
 use plimsoll_cost::tariff::Tariff;
 
 use super::Exit;
+use crate::backup::place;
 use crate::body::blob::{Blobs, part_bytes};
 use crate::body::cache::{Cache, CacheSettings};
 use crate::catalog::any::AnyCatalog;
@@ -61,17 +62,20 @@ pub struct Opened {
     pub scrub: Option<ScrubRule>,
     /// Rule of the backup; `None` for none.
     pub backup: Option<BackupRule>,
+    /// Files with price books.
+    pub prices: Vec<PathBuf>,
     /// Findings of the start.
     pub recovery: Recovery,
 }
 
 impl Opened {
     /// Returns a function that opens the tiers again, for credentials that have changed. A tier that cannot be opened
-    /// keeps the old ones.
-    pub fn reload_tiers(&self) -> impl Fn() + Send + 'static {
-        let (tables, tiers) = (self.tables.clone(), self.bodies.blobs.tiers().clone());
-        move || {
-            for (_, tier) in tiers.iter() {
+    /// keeps the old ones. The argument of the function is the place of the backup.
+    pub fn reload_tiers(&self) -> impl Fn(Option<&Tier>) + Send + 'static {
+        let (mut tables, tiers) = (self.tables.clone(), self.bodies.blobs.tiers().clone());
+        tables.extend(self.backup.as_ref().map(|rule| (place::NAME.to_string(), rule.place.clone())));
+        move |backup| {
+            for tier in tiers.iter().map(|(_, tier)| tier).chain(backup) {
                 match tables.get(&tier.name).map(open::open) {
                     Some(Ok(backend)) => tier.use_client(backend.store),
                     Some(Err(error)) => {
@@ -312,7 +316,19 @@ impl StoreArguments {
             retain_ms: config.retain_ms,
         };
         let (catalog, tables, scrub, backup) = (Arc::new(catalog), config.tiers, config.scrub, config.backup);
-        Ok(Opened { catalog, bodies, rules, reads_file, backends: stores, tables, scrub, backup, recovery })
+        let prices = config.prices;
+        Ok(Opened {
+            catalog,
+            bodies,
+            rules,
+            reads_file,
+            backends: stores,
+            tables,
+            scrub,
+            backup,
+            prices,
+            recovery,
+        })
     }
 }
 
@@ -361,6 +377,22 @@ impl StoreArguments {
             }
         };
         Ok(backends.iter().filter_map(tariff).collect())
+    }
+
+    /// Returns the tariff of the place of a backup; `None` if it has no known price, which is reported if the settings
+    /// have an offer.
+    pub fn tariff(&self, prices: &[PathBuf], table: &TierTable, backend: &Backend) -> Option<Tariff> {
+        let today = wall_now().to_zoned(TimeZone::UTC).date();
+        let books = read_prices(prices).ok()?;
+        match of_tier(&books, table, backend, today) {
+            Ok(found) => found.map(|found| found.tariff),
+            Err(error) => {
+                if table.offer.is_some() {
+                    note(&format!("backup: {}; its costs are not counted", renamed(error)));
+                }
+                None
+            }
+        }
     }
 
     /// Returns the rules with the numbers of their tiers, and the prices that they need.

@@ -88,7 +88,7 @@ fn place(rule: Option<&BackupRule>, from: Option<&String>) -> Result<(Place, Str
         return Err(Exit::store(format!("{}: {}", table.url, BackupError::Missing)));
     }
     let opened = open::open(&table).map_err(|e| Exit::input(format!("--from {}: {e}", table.url)))?;
-    Ok((Place::new(opened.store), table.url))
+    Ok((Place::new(opened), table.url))
 }
 
 fn time(flag: &str, text: Option<&String>) -> Result<Option<u64>, Exit> {

@@ -316,8 +316,10 @@ fn backup_settings(
             )));
         }
     }
+    let tariff = place.tariff(&opened.prices, &rule.place, &backend);
     Ok(BackupSettings {
-        place: Place::new(backend.store),
+        place: Place::new(backend),
+        tariff,
         url: rule.place.url.clone(),
         every_ms: rule.every_ms,
         keep_ms: rule.keep_ms,
@@ -459,8 +461,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         })?;
         say(&format!("metrics on http://{bound}/metrics\n"))?;
     }
+    let backup_place = backup.as_ref().map(|settings| settings.place.tier.clone());
     let reload_others = move || {
-        reload_tiers();
+        reload_tiers(backup_place.as_ref());
         if let Some(Err(error)) = access_log.as_ref().map(|log| log.reopen()) {
             note(&format!("the access log was not opened again: {error}"));
         }

@@ -9,8 +9,9 @@ use super::admin::client;
 use super::command::Target;
 use super::out::{Output, say};
 use super::place::StoreArguments;
-use crate::ambient::{now_ms, shared_now_ms};
+use crate::ambient::{now_ms, shared_now_ms, utc_text};
 use crate::backup::last;
+use crate::backup::service::BackupState;
 use crate::catalog::embedded::document;
 use crate::catalog::embedded::manifest::Manifest;
 use crate::catalog::embedded::segment::HEADER;
@@ -206,7 +207,10 @@ fn text(found: &Overview, now_ms: u64) -> String {
         lines.extend(log.damage.iter().map(|damage| format!("damaged    {damage}")));
     }
     lines.push(format!("verified   {}", verified(&found.scrub)));
-    lines.push(format!("backup     {}", backup_age(found.last_backup_ms, now_ms)));
+    match &found.backup {
+        None => lines.push(format!("backup     {}", backup_age(found.last_backup_ms, now_ms))),
+        Some(backup) => lines.push(format!("backup     {}", shipped(backup))),
+    }
     lines.join("\n") + "\n"
 }
 
@@ -245,6 +249,24 @@ pub fn verified(scrub: &Progress) -> String {
     });
     let all: Vec<String> = last.into_iter().chain(current).collect();
     if all.is_empty() { "never".into() } else { all.join("; ") }
+}
+
+/// Describes the backup that a gateway makes. The first words say whether it works.
+pub fn shipped(backup: &BackupState) -> String {
+    let newest = backup.newest_ms.map_or("nothing yet".into(), |ms| format!("until {}", utc_text(ms)));
+    let lag = if backup.lag_seconds > 0.0 {
+        format!("; behind by {:.0} s", backup.lag_seconds)
+    } else {
+        "; complete".into()
+    };
+    let problem = backup.problem.as_ref().map_or(String::new(), |problem| format!("fails: {problem}; "));
+    let damage = backup.damage.as_ref().map_or(String::new(), |damage| format!("damaged: {damage}; "));
+    let cost = backup.dollars.map_or(String::new(), |usd| format!(" (${usd:.4})"));
+    let verified = backup.verified_ms.map_or(String::new(), |ms| format!("; verified {}", utc_text(ms)));
+    let (to, sent, requests) = (&backup.to, backup.sent_bytes, backup.requests);
+    format!(
+        "{problem}{damage}{newest}{lag}; to {to}, {sent} bytes in {requests} requests{cost} since the start{verified}"
+    )
 }
 
 /// Describes the time of the last backup.

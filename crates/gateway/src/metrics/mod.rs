@@ -1,5 +1,6 @@
 //! Prometheus metrics of the gateway, and its health pages.
 
+mod backup;
 mod engine;
 mod placement;
 mod requests;
@@ -14,6 +15,7 @@ use plimsoll_base::metrics::{Pages, listen};
 use plimsoll_cost::tariff::Tariff;
 use prometheus_client::registry::Registry;
 
+use self::backup::BackupMetrics;
 use self::engine::EngineMetrics;
 use self::placement::PlacementMetrics;
 pub use self::requests::RequestMetrics;
@@ -69,8 +71,10 @@ pub fn serve(
     if let Some(engine) = store.catalog.engine() {
         registry.register_collector(Box::new(EngineMetrics(Arc::clone(engine))));
     }
+    registry.register_collector(Box::new(BackupMetrics(Arc::clone(store))));
     let (tiers, home) = (store.blobs.tiers().clone(), store.write_tiers().first().copied());
-    registry.register_collector(Box::new(TierMetrics { tiers, tariffs: tariffs.clone(), home }));
+    let backup = Arc::clone(store);
+    registry.register_collector(Box::new(TierMetrics { tiers, tariffs: tariffs.clone(), home, backup }));
     registry.register_collector(Box::new(PlacementMetrics {
         store: Arc::clone(store),
         survey: Arc::clone(survey),

@@ -1,6 +1,7 @@
 //! Metrics of the requests to the tiers and their costs, by tier, bucket and kind of request.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_base::provider::calls::{Call, Calls};
@@ -11,9 +12,11 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetri
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 
+use crate::catalog::any::AnyCatalog;
+use crate::object::Store;
 use crate::pricing::Work;
-use crate::tier::Tiers;
 use crate::tier::counted::{CallCount, OriginUsage, TierUsage};
+use crate::tier::{Tier, Tiers};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByCall {
@@ -40,7 +43,6 @@ struct ByBucket {
 }
 
 /// Metrics of the tiers.
-#[derive(Debug)]
 pub struct TierMetrics {
     /// Tiers by their numbers.
     pub tiers: Tiers,
@@ -48,9 +50,33 @@ pub struct TierMetrics {
     pub tariffs: BTreeMap<u16, Tariff>,
     /// Number of the tier in whose network the gateway runs.
     pub home: Option<u16>,
+    /// Store whose backup has its own requests.
+    pub backup: Arc<Store<AnyCatalog>>,
+}
+
+/// Number of the place of the backup among the tiers.
+const BACKUP: u16 = u16::MAX;
+
+impl std::fmt::Debug for TierMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TierMetrics")
+    }
 }
 
 impl TierMetrics {
+    /// Returns the tiers, and the place of the backup.
+    fn all(&self) -> impl Iterator<Item = (u16, &Tier)> {
+        let backup = self.backup.backup.get().map(|backup| (BACKUP, backup.tier()));
+        self.tiers.iter().chain(backup)
+    }
+
+    fn tariff(&self, number: u16) -> Option<&Tariff> {
+        match self.backup.backup.get() {
+            Some(backup) if number == BACKUP => backup.tariff(),
+            _ => self.tariffs.get(&number),
+        }
+    }
+
     /// Returns the cost of the bytes that cross the internet between a tier and the gateway, as plans compute it: the
     /// provider of the tier bills the bytes read from it, and the provider of the gateway bills the bytes written to
     /// it.
@@ -73,7 +99,7 @@ impl TierMetrics {
         of: impl Fn(&CallCount) -> M,
     ) -> std::fmt::Result {
         let mut family = encoder.encode_descriptor(name, help, None, kind)?;
-        for (_, tier) in self.tiers.iter() {
+        for (_, tier) in self.all() {
             for call in Call::ALL {
                 let count = tier.usage.of(call);
                 if count.requests.load(Ordering::Relaxed) > 0 {
@@ -94,7 +120,7 @@ impl TierMetrics {
         of: impl Fn(&TierUsage) -> &AtomicU64,
     ) -> std::fmt::Result {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (_, tier) in self.tiers.iter() {
+        for (_, tier) in self.all() {
             let labels = ByTier { tier: tier.name.clone() };
             let counter = ConstCounter::new(of(&tier.usage).load(Ordering::Relaxed));
             counter.encode(family.encode_family(&labels)?)?;
@@ -107,8 +133,8 @@ impl TierMetrics {
         let help = "Cost at list prices of the requests to a tier; bucket (background) stands for moves";
         let name = "plimsoll_gateway_tier_request_dollars";
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (number, tier) in self.tiers.iter() {
-            let Some(tariff) = self.tariffs.get(&number) else { continue };
+        for (number, tier) in self.all() {
+            let Some(tariff) = self.tariff(number) else { continue };
             for (bucket, usage) in tier.usage.origins() {
                 for call in Call::ALL {
                     let requests = usage.requests(call);
@@ -132,9 +158,9 @@ impl TierMetrics {
         of: impl Fn(Option<&Tariff>, &OriginUsage) -> Option<f64>,
     ) -> std::fmt::Result {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (number, tier) in self.tiers.iter() {
+        for (number, tier) in self.all() {
             for (bucket, usage) in tier.usage.origins() {
-                let Some(value) = of(self.tariffs.get(&number), &usage) else { continue };
+                let Some(value) = of(self.tariff(number), &usage) else { continue };
                 let labels = ByBucket { tier: tier.name.clone(), bucket: bucket.to_string() };
                 ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
             }

@@ -15,6 +15,7 @@ mod moves;
 mod power_loss;
 mod process;
 mod restores;
+mod shipping;
 pub mod time;
 
 use std::collections::BTreeMap;

@@ -110,7 +110,7 @@ pub fn compact(engine: &Arc<Engine>, writer: &mut Writer, sync: bool) -> bool {
     let Some(mut compaction) = engine.choose_compaction(true) else { return true };
     loop {
         match compaction.step(engine) {
-            Ok(Step::Copied) => return compaction.remove_segment(engine).is_ok(),
+            Ok(Step::Copied) => return engine.end_compaction(compaction).is_ok(),
             Ok(Step::Copy(batch, keys)) => {
                 let committed = writer.commit(vec![batch.work(compaction.keep_removals())], sync);
                 if committed.iter().any(Result::is_err) || compaction.verify(engine, &keys).is_err() {

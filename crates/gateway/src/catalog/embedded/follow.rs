@@ -11,6 +11,7 @@ use super::reader::ReadGroup;
 use super::segment::{DIRECTORY, HEADER, file_name};
 use super::segment_list::{ListedSegment, Position};
 use crate::catalog::CatalogError;
+use crate::guard::{self, Guard};
 
 /// State that the engine shares with the follower of its log.
 #[derive(Default)]
@@ -113,7 +114,8 @@ impl Engine {
 
     /// Returns true if a follower has everything before a group, or none needs it. A full disk does not wait.
     fn has_shipped(&self, group: u64) -> bool {
-        !self.followed.is_followed.load(Ordering::Acquire)
+        !guard::is_made(Guard::Copies)
+            || !self.followed.is_followed.load(Ordering::Acquire)
             || self.followed.shipped.load(Ordering::Acquire) >= group
             || self.is_full()
     }

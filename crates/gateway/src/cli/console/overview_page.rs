@@ -10,9 +10,9 @@ use plimsoll_document::live::{LivePage, Section, Tile};
 
 use super::{Console, answers};
 use crate::alerts::alerts;
-use crate::ambient::shared_now_ms;
+use crate::ambient::{shared_now_ms, utc_text};
 use crate::cli::Exit;
-use crate::cli::status::{backup_age, state, verified};
+use crate::cli::status::{backup_age, shipped, state, verified};
 use crate::mover::condition::show_time_ms;
 use crate::overview::{Overview, TierState, overview};
 use crate::pricing::Stock;
@@ -116,8 +116,22 @@ fn tiles(found: &Overview, now_ms: u64) -> Vec<Tile> {
         ],
     };
     let hours = |at_ms: u64| format!("{:.1} hours ago", now_ms.saturating_sub(at_ms) as f64 / 3_600_000.0);
-    let backup = found.last_backup_ms.map_or("none recorded".into(), hours);
-    tiles.push(Tile::new("Last backup of the catalog", backup, ""));
+    tiles.push(match &found.backup {
+        None => Tile::new(
+            "Last backup of the catalog",
+            found.last_backup_ms.map_or("none recorded".into(), hours),
+            "",
+        ),
+        Some(backup) => {
+            let newest =
+                backup.newest_ms.map_or("nothing yet".into(), |ms| format!("until {}", utc_text(ms)));
+            let behind = match backup.lag_seconds {
+                seconds if seconds > 0.0 => format!("behind by {seconds:.0} s"),
+                _ => "complete".into(),
+            };
+            Tile::new("Backup of the catalog", behind, newest)
+        }
+    });
     tiles
 }
 
@@ -272,8 +286,9 @@ fn moves(found: &Overview) -> Section {
 }
 
 fn safety(found: &Overview, now_ms: u64) -> Section {
+    let age = || backup_age(found.last_backup_ms, now_ms);
     let mut rows = vec![
-        ("backup of the catalog", backup_age(found.last_backup_ms, now_ms)),
+        ("backup of the catalog", found.backup.as_ref().map_or_else(age, shipped)),
         ("verification", verified(&found.scrub)),
         ("clock", format!("{:+.1} s to its witnesses", found.clock_ahead_seconds)),
     ];
