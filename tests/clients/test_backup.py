@@ -268,7 +268,7 @@ def test_a_place_is_used_by_one_catalog_and_one_gateway_at_a_time(tmp_path):
         copied = tmp_path / "copy"
         copied.mkdir()
         command("backup", first, "--to", str(copied / "catalog"))
-        with gateway(settings(copied, to), "--restored") as copy:
+        with gateway(settings(copied, to)) as copy:
             s3 = client(copy)
             s3.put_object(Bucket="plain", Key="copy", Body=b"1")
             wait(lambda: "another gateway has continued this backup" in command("status", first), "the first is fenced")

@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
+use plimsoll_base::net::encode::hex;
+
 use super::error::BackupError;
 use super::place::Place;
+use crate::body::blob::new_name;
 use crate::body::location::{BlobHead, Location, State};
 use crate::catalog::embedded::reader::ReadGroup;
 use crate::disk::real::create_directory;
@@ -18,7 +21,8 @@ const BODIES: &str = "blobs";
 
 /// Returns the name of the body at a path of a tier.
 pub fn name(tier: &str, path: &str) -> String {
-    format!("{BODIES}/{tier}/{path}")
+    // The name as listings have it.
+    object_store::path::Path::from(format!("{BODIES}/{tier}/{path}")).to_string()
 }
 
 /// The tiers that are directories, by number: name and path.
@@ -31,6 +35,11 @@ impl Directories {
         let (tier, directory) = self.0.get(&location.tier)?;
         let path = location.path();
         Some((name(tier, path.as_ref()), directory.join(path.as_ref())))
+    }
+
+    /// Returns the directory of a tier; `None` if it is no directory.
+    pub fn directory(&self, tier: u16) -> Option<&Path> {
+        self.0.get(&tier).map(|(_, directory)| directory.as_path())
     }
 
     /// Returns the places in directories that the complete blobs of a group have.
@@ -79,19 +88,23 @@ pub async fn copy_in(place: &Place, name: &str, path: &Path) -> Result<Option<u6
     place.upload(name, file).await.map(Some)
 }
 
-/// Copies a body of the backup into a directory, unless the directory has it. Returns false if neither has it.
+/// Copies a body of the backup into the directory `root` of its tier, unless the directory has it. Returns false if
+/// neither has it.
 ///
 /// # Errors
 /// If the place fails, or the file cannot be written.
-pub async fn copy_out(place: &Place, name: &str, path: &Path) -> Result<bool, BackupError> {
+pub async fn copy_out(place: &Place, name: &str, root: &Path, path: &Path) -> Result<bool, BackupError> {
     if path.exists() {
         return Ok(true);
     }
     let parent = path.parent().unwrap_or(Path::new("."));
     create_directory(parent)?;
-    let unfinished = path.with_extension("unfinished");
-    if !place.download(name, &unfinished).await? {
-        return Ok(false);
+    // A random name, which no object of the tier has.
+    let unfinished = root.join(format!(".plimsoll-restore-{}", hex(&new_name())));
+    let is_there = place.download(name, &unfinished).await;
+    if !matches!(is_there, Ok(true)) {
+        let _ = std::fs::remove_file(&unfinished);
+        return is_there;
     }
     std::fs::rename(&unfinished, path)?;
     std::fs::File::open(parent)?.sync_all()?;

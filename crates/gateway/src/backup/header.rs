@@ -20,6 +20,8 @@ const MAGIC: &[u8; 4] = b"PLBK";
 const START: usize = 8;
 /// Largest header in bytes. It lists at most all segments of a log.
 const MOST_HEADER: usize = 16 << 20;
+/// Most bytes of the log in a piece. A piece is longer than usual only if a single group is.
+const MOST_LOG: u64 = 1 << 30;
 /// Level of the compression: the fastest one, because the writer of the log has the same cores.
 const LEVEL: i32 = 1;
 
@@ -105,7 +107,7 @@ impl Header {
 
     /// Returns the number of bytes of the log.
     pub fn log_bytes(&self) -> u64 {
-        self.runs.iter().map(|run| run.bytes).sum()
+        self.runs.iter().map(|run| run.bytes).fold(0, u64::saturating_add)
     }
 }
 
@@ -128,7 +130,15 @@ impl Known {
 
     /// Parses a stored header; `None` if it is malformed.
     pub fn parse(text: &str) -> Option<Known> {
-        Some(Known { header: serde_json::from_str(text).ok()?, text: text.to_string() })
+        /// Largest number that a header may have, so that sums do not overflow.
+        const MOST: u64 = 1 << 53;
+        let header: Header = serde_json::from_str(text).ok()?;
+        let of_run = |run: &RunHeader| [run.first_group, run.offset, run.bytes, run.next_group];
+        let position = header.tail.position;
+        let own = [header.epoch, header.number, header.fence.unwrap_or(0), position.offset, position.group];
+        let is_small =
+            own.into_iter().chain(header.runs.iter().flat_map(of_run)).all(|number| number <= MOST);
+        is_small.then(|| Known { header, text: text.to_string() })
     }
 
     /// Returns the digest of the header.
@@ -181,7 +191,12 @@ impl Known {
         if payload.len() as u64 != self.header.bytes || hex(&sha256(&payload)) != self.header.sha256 {
             return Err(wrong("its content has changed"));
         }
-        let length = usize::try_from(self.header.log_bytes()).map_err(|_| wrong("it is too large"))?;
+        let lengths = self.header.runs.iter().map(|run| run.bytes);
+        let length = lengths.fold(0u64, u64::saturating_add);
+        if length > MOST_LOG {
+            return Err(wrong("it is too large"));
+        }
+        let length = length as usize;
         let mut raw: Bytes =
             zstd::bulk::decompress(&payload, length).map_err(|_| wrong("it cannot be decompressed"))?.into();
         if raw.len() != length {

@@ -25,6 +25,8 @@ const MOST_INDEX: usize = 256 << 20;
 pub struct History {
     /// Headers from the oldest known piece to the last one. The pieces of old ones may be deleted.
     pub pieces: Vec<Known>,
+    /// Number of the first piece whose state was not given up by a deletion.
+    pub first_number: u64,
     /// Epochs and numbers of the pieces that are in no index.
     unindexed: BTreeSet<(u64, u64)>,
 }
@@ -77,7 +79,11 @@ impl History {
         let indexes = place.list("index", None).await?;
         let read = |(name, ..): (String, u64, i64)| async move {
             match place.read(&name).await? {
-                Some(object) => parse_index(&name, &object),
+                // The pieces have the same headers.
+                Some(object) => parse_index(&name, &object).or_else(|error| {
+                    crate::log::warn(&format!("an index of the backup is left out: {error}"));
+                    Ok::<_, BackupError>(Vec::new())
+                }),
                 None => Ok(Vec::new()),
             }
         };
@@ -100,7 +106,8 @@ impl History {
                 all.insert(key, known);
             }
         }
-        let mut history = History { unindexed, ..History::default() };
+        let first_number = place.first_number().await?;
+        let mut history = History { first_number, unindexed, ..History::default() };
         history.order(all);
         history.check_chain()?;
         Ok(history)
@@ -148,6 +155,13 @@ impl History {
             pair[0].header.number + 1 != pair[1].header.number && pair[1].header.live.is_none()
         });
         lost.map(|pair| place::piece(pair[0].header.epoch, pair[0].header.number + 1)).next()
+    }
+
+    /// Returns true if the states since a time in Unix milliseconds belong to one log.
+    pub fn is_one_log_since(&self, since_ms: u64) -> bool {
+        let since = self.pieces.iter().position(|known| known.header.until_ms >= since_ms);
+        let since = since.unwrap_or(self.pieces.len());
+        self.pieces.iter().skip(since).skip(1).all(|known| !known.header.is_first)
     }
 
     /// Returns true if no index has the header of a piece.

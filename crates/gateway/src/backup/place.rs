@@ -58,6 +58,19 @@ pub struct Place {
     pub tier: Tier,
 }
 
+/// Object with the number of the first piece whose state can be restored.
+const WINDOW: &str = "window.json";
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Window {
+    first_number: u64,
+}
+
+/// Returns the path of an object, whose name is encoded already.
+fn path_of(name: &str) -> Path {
+    Path::parse(name).unwrap_or_else(|_| Path::from(name))
+}
+
 /// Waits for an answer of the place.
 async fn answer<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, BackupError> {
     Ok(in_time(WAIT, request).await.ok_or(BackupError::Silent)??)
@@ -75,7 +88,7 @@ impl Place {
     /// # Errors
     /// If the place fails.
     pub async fn create(&self, name: &str, content: impl Into<PutPayload>) -> Result<bool, BackupError> {
-        let (path, payload) = (Path::from(name), content.into());
+        let (path, payload) = (path_of(name), content.into());
         match answer(self.store.put_opts(&path, payload, PutMode::Create.into())).await {
             Err(BackupError::Place(Error::AlreadyExists { .. } | Error::Precondition { .. })) => Ok(false),
             put => put.map(|_| true),
@@ -87,7 +100,7 @@ impl Place {
     /// # Errors
     /// If the place fails.
     pub async fn put(&self, name: &str, content: Bytes) -> Result<(), BackupError> {
-        answer(self.store.put(&Path::from(name), content.into())).await.map(|_| ())
+        answer(self.store.put(&path_of(name), content.into())).await.map(|_| ())
     }
 
     /// Writes a file as an object. Returns its size in bytes. The object exists as a whole or not at all.
@@ -101,7 +114,7 @@ impl Place {
             return self.put(name, part).await.map(|()| size);
         }
         let mut size = 0;
-        let mut upload = answer(self.store.put_multipart(&Path::from(name))).await?;
+        let mut upload = answer(self.store.put_multipart(&path_of(name))).await?;
         let uploaded = async {
             while !part.is_empty() {
                 size += part.len() as u64;
@@ -122,12 +135,12 @@ impl Place {
     /// # Errors
     /// If the place fails, or the file cannot be written.
     pub async fn download(&self, name: &str, to: &std::path::Path) -> Result<bool, BackupError> {
-        let result = match answer(self.store.get(&Path::from(name))).await {
+        let result = match answer(self.store.get(&path_of(name))).await {
             Err(BackupError::Place(Error::NotFound { .. })) => return Ok(false),
             result => result?,
         };
         let size = result.meta.size;
-        let (mut file, mut stream) = (File::create(to)?, result.into_stream());
+        let (mut file, mut stream) = (File::create_new(to)?, result.into_stream());
         while let Some(part) = answer(stream.try_next()).await? {
             file.write_all(&part)?;
         }
@@ -157,7 +170,7 @@ impl Place {
 
     async fn read_part(&self, name: &str, range: Option<Range<u64>>) -> Result<Option<Bytes>, BackupError> {
         let options = GetOptions { range: range.map(Into::into), ..GetOptions::default() };
-        let result = match answer(self.store.get_opts(&Path::from(name), options)).await {
+        let result = match answer(self.store.get_opts(&path_of(name), options)).await {
             Err(BackupError::Place(Error::NotFound { .. })) => return Ok(None),
             result => result?,
         };
@@ -172,7 +185,7 @@ impl Place {
     /// # Errors
     /// If the place fails.
     pub async fn delete(&self, name: &str) -> Result<(), BackupError> {
-        match answer(self.store.delete(&Path::from(name))).await {
+        match answer(self.store.delete(&path_of(name))).await {
             Err(BackupError::Place(Error::NotFound { .. })) => Ok(()),
             deleted => deleted,
         }
@@ -190,7 +203,7 @@ impl Place {
     ) -> Result<Vec<(String, u64, i64)>, BackupError> {
         let prefix = Path::from(prefix);
         let listing = match after {
-            Some(after) => self.store.list_with_offset(Some(&prefix), &Path::from(after)),
+            Some(after) => self.store.list_with_offset(Some(&prefix), &path_of(after)),
             None => self.store.list(Some(&prefix)),
         };
         // A listing has as many requests as it needs, so its time is not limited; each request is, by the client.
@@ -248,6 +261,25 @@ impl Place {
             return Err(wrong(format!("format {found}; this version knows formats up to {FORMAT}")));
         }
         Ok(Some(marker.catalog))
+    }
+
+    /// Returns the number of the first piece whose state can be restored; earlier pieces may be deleted.
+    ///
+    /// # Errors
+    /// If the place fails, or the object is damaged.
+    pub async fn first_number(&self) -> Result<u64, BackupError> {
+        let Some(bytes) = self.read(WINDOW).await? else { return Ok(0) };
+        let window: Result<Window, _> = serde_json::from_slice(&bytes);
+        Ok(window.map_err(|_| BackupError::damaged(WINDOW, "it has an unknown form"))?.first_number)
+    }
+
+    /// Gives up the states before a piece.
+    ///
+    /// # Errors
+    /// If the place fails.
+    pub async fn set_first_number(&self, first_number: u64) -> Result<(), BackupError> {
+        let text = serde_json::to_string(&Window { first_number }).unwrap_or_default();
+        self.put(WINDOW, text.into()).await
     }
 
     /// Makes the place that of a catalog, and checks that it creates objects only if they do not exist.

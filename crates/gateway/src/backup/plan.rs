@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::BackupError;
+use super::header::Known;
 use super::history::History;
 use crate::ambient::utc_text;
 use crate::catalog::embedded::reader::ReadGroup;
@@ -33,17 +34,28 @@ pub type Segments = BTreeMap<u32, SegmentPlan>;
 pub fn last_piece(history: &History, at_ms: Option<u64>) -> Result<usize, BackupError> {
     let is_state = |index: usize| {
         let header = &history.pieces[index].header;
-        header.is_complete && at_ms.is_none_or(|at_ms| (1..=at_ms).contains(&header.least_ms))
+        header.is_complete
+            && header.number >= history.first_number
+            && at_ms.is_none_or(|at_ms| (1..=at_ms).contains(&header.least_ms))
     };
     if let Some(found) = (0..history.pieces.len()).rev().find(|index| is_state(*index)) {
         return Ok(found);
     }
-    let oldest = history.pieces.iter().find(|known| known.header.is_complete && known.header.least_ms > 0);
+    let oldest = oldest(history);
     Err(match oldest {
         _ if history.pieces.is_empty() => BackupError::Missing,
         Some(known) => BackupError::TooOld(utc_text(known.header.least_ms)),
         None => BackupError::Incomplete,
     })
+}
+
+/// Returns the oldest piece with a state that can be restored; `None` if there is none.
+pub fn oldest(history: &History) -> Option<&Known> {
+    let is_state = |known: &&Known| {
+        let header = &known.header;
+        header.is_complete && header.least_ms > 0 && header.number >= history.first_number
+    };
+    history.pieces.iter().find(is_state)
 }
 
 /// Returns the segments that were in use at the end of a piece, or since it was begun.
@@ -74,7 +86,7 @@ pub fn segments(history: &History, last: usize) -> Result<Segments, BackupError>
                 let problem = format!("log segment {number} has no bytes from {missing} to {}", run.offset);
                 return Err(BackupError::damaged(known.header.name(), problem));
             }
-            segment.bytes += run.bytes;
+            segment.bytes = segment.bytes.saturating_add(run.bytes);
             segment.next_group = run.next_group;
             segment.runs.push((piece, index));
         }
@@ -85,14 +97,29 @@ pub fn segments(history: &History, last: usize) -> Result<Segments, BackupError>
     Ok(found)
 }
 
+/// Pieces that the states since a time need.
+pub struct Needed {
+    /// Index of the first piece with such a state.
+    pub first: usize,
+    /// Indexes of all pieces.
+    pub pieces: BTreeSet<usize>,
+}
+
 /// Returns the pieces that the states since a time in Unix milliseconds need.
 ///
 /// # Errors
 /// If the backup has no state of that time, or bytes of it are missing.
-pub fn needed(history: &History, since_ms: u64) -> Result<BTreeSet<usize>, BackupError> {
-    let first = last_piece(history, Some(since_ms))?;
+pub fn needed(history: &History, since_ms: u64) -> Result<Needed, BackupError> {
+    let last = last_piece(history, Some(since_ms))?;
+    // If the clock was set back, earlier pieces have later times.
+    let crossing = history.pieces.iter().position(|known| {
+        let header = &known.header;
+        header.is_complete && header.number >= history.first_number && header.until_ms >= since_ms
+    });
+    let first = crossing.map_or(last, |crossing| last.min(crossing));
     let runs = segments(history, first)?.into_values().flat_map(|segment| segment.runs);
-    Ok(runs.map(|(piece, _)| piece).chain(first..history.pieces.len()).collect())
+    let pieces = runs.map(|(piece, _)| piece).chain(first..history.pieces.len()).collect();
+    Ok(Needed { first, pieces })
 }
 
 /// Returns the time that a group has, in Unix milliseconds; `None` if it is that of the group before.

@@ -22,6 +22,9 @@ pub async fn prune(place: &Place, history: &History, since_ms: u64) -> Result<u6
         Err(BackupError::TooOld(_) | BackupError::Incomplete | BackupError::Missing) => return Ok(0),
         needed => needed?,
     };
+    let (first, needed) = (history.pieces[needed.first].header.number, needed.pieces);
+    // Before the deletions: the states before are given up.
+    place.set_first_number(first.max(history.first_number)).await?;
     let mut last: BTreeMap<u64, u64> = BTreeMap::new();
     for known in &history.pieces {
         last.insert(known.header.epoch, known.header.number);

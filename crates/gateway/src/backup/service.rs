@@ -91,6 +91,8 @@ struct Shared {
     covered_ns: u64,
     /// Number of the group behind the last one in the backup.
     shipped: u64,
+    /// True if another process continues the backup.
+    is_fenced: bool,
 }
 
 /// The backup of a running gateway.
@@ -169,7 +171,8 @@ impl BackupThreads {
     ) -> std::io::Result<Option<BackupThreads>> {
         let Some(engine) = store.catalog.engine().cloned() else { return Ok(None) };
         let state = BackupState { to: settings.url.clone(), ..BackupState::default() };
-        let shared = Arc::new(Mutex::new(Shared { state, covered_ns: now_ns(), shipped: 0 }));
+        let shared =
+            Arc::new(Mutex::new(Shared { state, covered_ns: now_ns(), shipped: 0, is_fenced: false }));
         let (place, tariff) = (settings.place.clone(), settings.tariff.clone());
         let backup = Arc::new(Backup { engine, place, tariff, shared });
         let (stop, stopped) = watch::channel(false);
@@ -241,7 +244,7 @@ async fn ship(
         _ = stopped.wait_for(|stop| *stop) => {}
     }
     // A piece whose creation was interrupted may exist; the next step finds it.
-    let Some(shipper) = &mut begun else { return };
+    let Some(shipper) = begun.as_mut().filter(|_| !backup.lock().is_fenced) else { return };
     let last = async {
         while let Ok(step) = shipper.step().await {
             if step.is_up_to_date {
@@ -262,19 +265,9 @@ async fn ship_on(
     settings: &BackupSettings,
     shipper: &mut Shipper,
 ) {
-    let mut recorded_ns = None;
+    let mut recorded_ns: Option<u64> = None;
     loop {
-        let start_ns = now_ns();
-        if recorded_ns.is_none_or(|at_ns| start_ns - at_ns >= RECORD_MS * 1_000_000) {
-            // The first record also is the first group with a time.
-            match last::record(store, now_ms()).await {
-                Ok(()) => recorded_ns = Some(start_ns),
-                Err(error) => crate::log::warn(&format!("the time of the backup was not recorded: {error}")),
-            }
-            if let Err(error) = shipper.write_index(recorded_ns.is_some()).await {
-                backup.fail(&error);
-            }
-        }
+        let (start_ns, start_ms) = (now_ns(), now_ms());
         match shipper.step().await {
             Ok(step) => {
                 advance(backup, shipper, step, start_ns);
@@ -283,11 +276,20 @@ async fn ship_on(
                     pause(least_ms.saturating_sub((now_ns() - start_ns) / 1_000_000)).await;
                     continue;
                 }
+                if recorded_ns.is_none_or(|at_ns| start_ns - at_ns >= RECORD_MS * 1_000_000) {
+                    let is_recorded = record(store, backup, shipper, start_ms).await;
+                    recorded_ns = is_recorded.then_some(start_ns).or(recorded_ns);
+                    if is_recorded {
+                        // The record is a group with a time, and makes the state complete.
+                        continue;
+                    }
+                }
             }
             Err(error @ BackupError::Fenced(_)) => {
                 backup.engine.stop_following();
+                backup.change(|shared| shared.is_fenced = true);
                 backup.fail(&error);
-                return;
+                return std::future::pending().await;
             }
             Err(error) => {
                 backup.fail(&error);
@@ -301,6 +303,21 @@ async fn ship_on(
             backup.fail(&error);
         }
         pause(settings.every_ms.saturating_sub((now_ns() - start_ns) / 1_000_000).max(1)).await;
+    }
+}
+
+/// Records in the catalog that the backup has everything until a time, and writes an index. Returns false if this has
+/// failed.
+async fn record(store: &Store<AnyCatalog>, backup: &Backup, shipper: &mut Shipper, at_ms: u64) -> bool {
+    if let Err(error) = shipper.write_index(true).await {
+        backup.fail(&error);
+    }
+    match last::record(store, at_ms).await {
+        Ok(()) => true,
+        Err(error) => {
+            crate::log::warn(&format!("the time of the backup was not recorded: {error}"));
+            false
+        }
     }
 }
 
@@ -324,6 +341,14 @@ async fn care(store: &Store<AnyCatalog>, backup: &Backup, settings: &BackupSetti
     pause(FIRST_PRUNE_MS).await;
     let mut verified_ns: Option<u64> = None;
     loop {
+        let may_delete = store.is_leader()
+            && store.owns_tiers.load(Ordering::Relaxed)
+            && !store.has_wrong_clock.load(Ordering::Relaxed)
+            && !backup.lock().is_fenced;
+        if !may_delete {
+            pause(FIRST_PRUNE_MS).await;
+            continue;
+        }
         if let Err(error) = prune_all(store, settings).await {
             crate::log::warn(&format!("the backup keeps what it does not need any more: {error}"));
         }
@@ -354,7 +379,9 @@ async fn prune_all(store: &Store<AnyCatalog>, settings: &BackupSettings) -> Resu
     let pieces = prune::prune(&settings.place, &history, now_ms.saturating_sub(settings.keep_ms)).await?;
     let directories = directories(store);
     let mut bodies = 0;
-    if !directories.0.is_empty() {
+    // A state from before a restore may need bodies that this catalog does not know.
+    let is_one_log = history.is_one_log_since(now_ms.saturating_sub(settings.keep_ms));
+    if !directories.0.is_empty() && is_one_log {
         let used = used_bodies(store, &directories)?;
         // A body is copied before the catalog says that it is complete.
         bodies = bodies::prune(&settings.place, &used, now_ms.saturating_sub(PRUNE_MS)).await?;

@@ -14,12 +14,15 @@ use super::place::{self, Place};
 use super::plan::time_of;
 use crate::ambient::now_ms;
 use crate::body::blob::new_name;
+use crate::body::location::{BlobHead, Location, ObjectName, State};
 use crate::catalog::embedded::Engine;
 use crate::catalog::embedded::follow::Run;
 use crate::catalog::embedded::segment_list::Position;
+use crate::catalog::unless_in_doubt;
 use crate::guard::{self, Guard};
+use crate::object::keys;
 
-/// Bytes of the log in a piece. A single group may be longer.
+/// Usual bytes of the log in a piece.
 const PIECE_BYTES: u64 = 16 << 20;
 /// Number of pieces after which their headers become an index.
 const INDEX_PIECES: usize = 1024;
@@ -51,6 +54,8 @@ pub struct Shipper {
     /// Segments of the last header that names them; `None` if the next one must.
     live: Option<Vec<u32>>,
     unindexed: Vec<Known>,
+    /// Bytes of the log in a piece. A single group may be longer.
+    pub piece_bytes: u64,
 }
 
 /// Segments that were in use at the end of the last piece of the process before.
@@ -75,7 +80,7 @@ struct Contents {
     end: Position,
     least_ms: u64,
     until_ms: u64,
-    bodies: Vec<crate::body::location::Location>,
+    bodies: Vec<Location>,
 }
 
 impl Shipper {
@@ -97,8 +102,13 @@ impl Shipper {
             let history = History::load(&place).await?;
             let fence = Known::new(fence(history.pieces.last(), &writer));
             let epoch = fence.header.epoch;
-            if place.create(&fence.header.name(), fence.encode(&[])).await? || is_own(&place, &fence).await? {
-                break (history, fence);
+            let name = fence.header.name();
+            if place.create(&name, fence.encode(&[])).await? || is_own(&place, &fence).await? {
+                if place.numbers(epoch, Some(fence.header.number)).await?.is_empty() {
+                    break (history, fence);
+                }
+                // The writer has gone on, and the place of the fence was that of a deleted piece.
+                place.delete(&name).await?;
             }
             attempts += 1;
             if attempts == ATTEMPTS {
@@ -122,6 +132,7 @@ impl Shipper {
             before: None,
             live: None,
             unindexed: history.unindexed(),
+            piece_bytes: PIECE_BYTES,
         };
         shipper.complete_from = shipper.engine.synced_end();
         shipper.follow(&history, fence);
@@ -199,15 +210,20 @@ impl Shipper {
     /// the backup, and [`BackupError::Gap`] if the log has lost what is not shipped.
     pub async fn step(&mut self) -> Result<Step, BackupError> {
         // Before the end: a segment that is gone by then has its copies before the position.
-        let live = self.live();
+        let mut live = self.live();
         let end = self.engine.synced_end();
+        if self.engine.released() > self.complete_from.group {
+            self.complete_from = end;
+        }
         if end.group == self.position.group && !self.is_first {
             return Ok(Step { bytes: 0, is_up_to_date: true });
         }
         let until = if self.is_complete() { end } else { self.complete_from };
-        let runs = self.engine.read_log(self.position, until, PIECE_BYTES)?;
+        let runs = self.engine.read_log(self.position, until, self.piece_bytes)?;
         self.check_gap(&runs)?;
         let contents = self.contents(&runs);
+        // Later segments begin in later pieces.
+        live.retain(|id| *id <= contents.end.segment);
         self.copy_bodies(&contents.bodies).await?;
         let payload = compress(&runs)?;
         let header = self.header(&runs, &contents, &payload, &live)?;
@@ -254,10 +270,10 @@ impl Shipper {
         let first = runs.first().ok_or(BackupError::Gap)?;
         let is_next =
             first.segment.id == self.position.segment || first.segment.first_group == self.position.group;
-        if is_next || self.is_first || !self.is_complete() {
-            return Ok(());
-        }
-        Err(BackupError::Gap)
+        let follows =
+            |pair: &[Run]| pair[0].segment.end.is_some_and(|end| end.group == pair[1].segment.first_group);
+        let is_whole = is_next && runs.windows(2).all(follows);
+        if is_whole || self.is_first || !self.is_complete() { Ok(()) } else { Err(BackupError::Gap) }
     }
 
     fn contents(&self, runs: &[Run]) -> Contents {
@@ -320,15 +336,29 @@ impl Shipper {
     }
 
     /// Copies bodies in directories before the piece whose groups make them part of an object.
-    async fn copy_bodies(&mut self, places: &[crate::body::location::Location]) -> Result<(), BackupError> {
+    async fn copy_bodies(&mut self, places: &[Location]) -> Result<(), BackupError> {
         for location in places {
             let Some((name, path)) = self.directories.names(location) else { continue };
             // A file that is gone belonged to a blob that was deleted since.
-            if !self.bodies.contains(&name) && bodies::copy_in(&self.place, &name, &path).await?.is_some() {
+            if self.bodies.contains(&name) {
+                continue;
+            }
+            if bodies::copy_in(&self.place, &name, &path).await?.is_some() {
                 self.bodies.insert(name);
+            } else if self.is_in_use(location)? {
+                let text = format!("{}: the file is missing", path.display());
+                return Err(BackupError::File(std::io::Error::new(std::io::ErrorKind::NotFound, text)));
             }
         }
         Ok(())
+    }
+
+    /// Returns true if the catalog has a blob at a location that the gateway has chosen.
+    fn is_in_use(&self, location: &Location) -> Result<bool, BackupError> {
+        let ObjectName::Own(name) = &location.name else { return Ok(false) };
+        let row = unless_in_doubt(self.engine.get(&keys::blob(name)))?;
+        let head = row.and_then(|row| BlobHead::decode(&row.head));
+        Ok(head.is_some_and(|head| head.state == State::Complete && head.locations.contains(location)))
     }
 
     /// Makes the headers since the last index an index if there are enough of them, or if `is_due`.

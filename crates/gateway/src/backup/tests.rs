@@ -189,6 +189,27 @@ async fn every_time_can_be_restored_while_compaction_removes_segments() {
     assert_eq!(verified.problems, Vec::<String>::new());
 }
 
+/// Regression test: the first piece of a backlog named segments that only later pieces have.
+#[tokio::test]
+async fn every_state_of_a_backlog_can_be_restored_before_and_after_its_end() {
+    let mut backed = Backed::new();
+    let mut shipper = backed.begin().await;
+    backed.change();
+    ship_all(&mut shipper).await;
+    for _ in 0..100 {
+        backed.change();
+    }
+    shipper.piece_bytes = 3000;
+    while !shipper.step().await.unwrap().is_up_to_date {
+        let newest_ms = shipper.until_ms();
+        let found = backed.restore(None).await.unwrap().1;
+        // A state was remembered soon after the time of its group.
+        let is_known = backed.states.iter().any(|(at_ms, state)| *at_ms >= newest_ms && *state == found);
+        assert!(is_known, "the newest state of the backup was a state of the catalog");
+    }
+    backed.check_states(40).await;
+}
+
 #[tokio::test]
 async fn a_restart_continues_and_every_time_before_it_stays() {
     let mut backed = Backed::new();

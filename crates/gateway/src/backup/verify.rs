@@ -9,7 +9,7 @@ use super::error::BackupError;
 use super::header::Header;
 use super::history::History;
 use super::place::Place;
-use super::plan::{last_piece, needed, salt_of, segments};
+use super::plan::{last_piece, needed, oldest, salt_of, segments};
 use super::restore::{groups_of, read_piece};
 use crate::body::location::{BlobHead, State};
 use crate::catalog::embedded::record::Salt;
@@ -102,11 +102,10 @@ pub async fn verify(place: &Place, since_ms: Option<u64>) -> Result<Verified, Ba
     let history = History::load(place).await?;
     let newest = last_piece(&history, None)?;
     found.newest_ms = history.pieces[newest].header.until_ms;
-    let oldest = history.pieces.iter().find(|known| known.header.is_complete && known.header.least_ms > 0);
-    let oldest_ms = oldest.map_or(0, |known| known.header.least_ms);
-    found.oldest_ms = oldest_ms.max(since_ms.unwrap_or(0));
+    let oldest_ms = oldest(&history).map_or(0, |known| known.header.least_ms);
+    found.oldest_ms = oldest_ms.max(since_ms.unwrap_or(0)).min(found.newest_ms);
     let wanted = match needed(&history, found.oldest_ms) {
-        Ok(wanted) => wanted,
+        Ok(wanted) => wanted.pieces,
         Err(error) => {
             found.problem(&error);
             Default::default()

@@ -183,7 +183,17 @@ async fn restore_to(
     let cut = find(place, &history, at_ms).await?;
     create_directory(root)?;
     write_log(place, &history, &cut, &RealDisk::new(root)?).await?;
-    let later = if at_ms.is_some() { later_blobs(place, &history, &cut).await? } else { Default::default() };
+    let later = match at_ms {
+        None => Ok(Default::default()),
+        Some(_) => later_blobs(place, &history, &cut).await,
+    };
+    let later = match later {
+        Err(error @ BackupError::Damaged { .. }) => {
+            note(&format!("{error}; bodies that have moved since the state may not be found"));
+            Default::default()
+        }
+        later => later?,
+    };
     let (catalog, recovery) = EmbeddedCatalog::open(root, CatalogSettings::default())?;
     let moved_bodies = block_on(forward(&catalog, later))?;
     let (bodies, missing_bodies) = copy_bodies(place, &catalog, config).await?;
@@ -223,11 +233,17 @@ async fn copy_bodies(
     {
         let head = BlobHead::decode(&row.head).filter(|head| head.state == State::Complete);
         let places = head.into_iter().flat_map(|head| head.locations);
-        for (name, path) in places.filter_map(|place| directories.names(&place)) {
-            if copy_out(place, &name, &path).await? {
-                copied += 1;
-            } else {
-                missing += 1;
+        for location in places {
+            let root = directories.directory(location.tier).map(Path::to_path_buf);
+            let Some(((name, path), root)) = directories.names(&location).zip(root) else { continue };
+            match copy_out(place, &name, &root, &path).await {
+                Ok(true) => copied += 1,
+                Ok(false) => missing += 1,
+                // One body that cannot be written must not cost the catalog.
+                Err(error) => {
+                    note(&format!("{}: {error}", path.display()));
+                    missing += 1;
+                }
             }
         }
     }

@@ -111,7 +111,8 @@ pub struct Arguments {
     /// Serve, but move nothing and delete nothing from the tiers
     #[arg(long)]
     no_deletes: bool,
-    /// Serve a catalog that is older than its tiers, and move and delete nothing until `reconcile` has run
+    /// Serve a catalog that is older than its tiers, make no backup, and move and delete nothing until `reconcile` has
+    /// run
     #[arg(long)]
     restored: bool,
     /// Accept the time of this machine although the catalog was last used long ago, or in the future
@@ -473,6 +474,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     check::start(store.blobs.tiers().clone());
     let admin = listen_for_administrators(arguments, &shared, &store, &work, recovery)?;
     let background = Background::start(Arc::clone(&store), work).map_err(Exit::store)?;
+    // A look at an older state must not end the backup of the gateway that has the newest one.
+    let backup = backup.filter(|_| !arguments.restored);
     let backup = backup.map(|settings| BackupThreads::start(&store, settings)).transpose();
     let backup = backup.map_err(Exit::store)?.flatten();
     let (stop, shutdown) = watch::channel(false);

@@ -24,6 +24,8 @@ pub struct Followed {
     is_followed: AtomicBool,
     /// Number of the group after the last one that the follower has.
     shipped: AtomicU64,
+    /// Number of the group behind the copies of the last segment that did not wait for the follower.
+    released: AtomicU64,
     /// Segments whose records are copied, with the number of the group behind the copies.
     copied: Mutex<Vec<(Compaction, u64)>>,
     /// Last time that was written to a group, in Unix milliseconds.
@@ -117,7 +119,22 @@ impl Engine {
         !guard::is_made(Guard::Copies)
             || !self.followed.is_followed.load(Ordering::Acquire)
             || self.followed.shipped.load(Ordering::Acquire) >= group
-            || self.is_full()
+            || self.release(group)
+    }
+
+    /// Lets a segment go whose copies are before a group, if the disk is full.
+    fn release(&self, group: u64) -> bool {
+        let is_full = self.is_full();
+        if is_full {
+            self.followed.released.fetch_max(group, Ordering::AcqRel);
+        }
+        is_full
+    }
+
+    /// Returns the number of the group behind the copies of the last segment that did not wait; states before it may
+    /// need that segment.
+    pub fn released(&self) -> u64 {
+        self.followed.released.load(Ordering::Acquire)
     }
 
     /// Removes the segment of a compaction that has copied all records, or keeps it until the follower of the log has

@@ -309,7 +309,8 @@ impl Writer {
             let text = format!("a key of {key} bytes or its record of {record} bytes is too long");
             return Err(CatalogError::Io(text));
         }
-        if group.changes.len() > MAX_RECORDS as usize {
+        // The time is one more record.
+        if group.changes.len() >= MAX_RECORDS as usize {
             return Err(CatalogError::Io(format!("a transaction has more than {MAX_RECORDS} changes")));
         }
         // A removal frees space, so it may use the reserve.
