@@ -124,6 +124,7 @@ fn add_verification(found: &Overview, now_ms: u64, add: &mut dyn FnMut(&'static 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backup::service::BackupState;
     use crate::overview::{Counts, LogState, TierState};
     use crate::scrub::progress;
 
@@ -139,6 +140,11 @@ mod tests {
             deletions_stopped: true,
             counts: Some(Counts { age_seconds: 1e6, ..Counts::default() }),
             log: Some(LogState { segments: 1, bytes: 1, live_bytes: 1, damage, free_bytes: Some(1) }),
+            backup: Some(BackupState {
+                lag_seconds: BEHIND_S + 1.0,
+                damage: Some("a piece is missing".into()),
+                ..BackupState::default()
+            }),
             ..Overview::default()
         };
         found.tiers.insert("hot".into(), tier);
@@ -179,6 +185,7 @@ mod tests {
         assert_eq!(limit("GatewayDeletionsOverdue"), OVERDUE_S as f64);
         assert_eq!([limit("GatewayMoveStuck"), limit("GatewaySurveyOld")], [OLD_S as f64; 2]);
         assert_eq!(limit("GatewayScrubOld"), UNVERIFIED_S as f64);
+        assert_eq!(limit("GatewayBackupBehind"), BEHIND_S);
         assert_eq!([limit("GatewayDiskFilling"), limit("GatewayTierFilling")], [FREE_BYTES; 2]);
     }
 }

@@ -328,6 +328,6 @@ when = "age > 7d"
             assert_eq!(with, without, "{}", claim.line);
             checked += 1;
         }
-        assert_eq!(checked, 13);
+        assert_eq!(checked, 14);
     }
 }
