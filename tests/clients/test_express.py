@@ -124,6 +124,7 @@ def test_aws_cli_copies_in_both_directions(server, s3, tmp_path):
 
 def test_force_empties_and_deletes_the_bucket(server, s3):
     s3.create_multipart_upload(Bucket=BUCKET, Key="left/behind")
+    s3.put_object(Bucket=BUCKET, Key="left/object", Body=b"1")
     refused = subprocess.run([PLIMSOLL, "bucket", "delete", f"s3://{BUCKET}?endpoint={server.url}"], env=environment(),
                              capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2 and "nothing was deleted" in refused.stderr

@@ -59,8 +59,8 @@ def test_the_search_for_a_deleted_object_names_the_command_that_brings_it_back(t
         where = lambda key: subprocess.run([GATEWAY, "where", path, "--object", f"bucket/{key}"], capture_output=True, text=True)
         found = where("a b")
         assert found.returncode == 1 and "It was deleted after 20" in found.stderr, found
-        command = re.search("`(undelete .*)`", found.stderr)[1]
-        done = subprocess.run([GATEWAY, *shlex.split(command), path], capture_output=True, text=True)
+        command = re.search("`plimsoll-gateway (undelete .*)`", found.stderr)[1]
+        done = subprocess.run([GATEWAY, *shlex.split(command)], capture_output=True, text=True)
         assert done.stdout == "1 objects with 5 bytes brought back\n", done
         assert s3.get_object(Bucket="bucket", Key="a b")["Body"].read() == b"first"
         never = where("never")
