@@ -13,7 +13,8 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from support import ACCESS, GATEWAY, PLIMSOLL, SECRET, Server, environment
+from support import ACCESS, GATEWAY, SECRET, Server, environment
+from test_tiers import wait
 
 pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY), reason="plimsoll-gateway is not built")
 
@@ -157,14 +158,6 @@ def metric(server, name):
     text = urllib.request.urlopen(server.metrics, timeout=10).read().decode()
     found = [line.split()[-1] for line in text.splitlines() if line.startswith(f"plimsoll_gateway_{name} ")]
     return float(found[0]) if found else None
-
-
-def wait(condition, what):
-    """Waits for an event; the deadline only ends a test whose event never happens."""
-    end = time.time() + 300
-    while not condition():
-        assert time.time() < end, what
-        time.sleep(0.05)
 
 
 def test_every_time_is_restored_with_moves_packing_and_versions(tmp_path):
