@@ -115,7 +115,7 @@ class Workload:
                 s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
 
     def operate(self):
-        """Changes something at a millisecond of its own."""
+        """Changes something in a millisecond without another change."""
         start = time.time_ns() // 1_000_000
         while time.time_ns() // 1_000_000 == start:
             pass

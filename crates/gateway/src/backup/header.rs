@@ -82,11 +82,11 @@ pub struct Header {
     pub is_complete: bool,
     /// Time of the last group before the piece in Unix milliseconds; 0 if it has none.
     pub since_ms: u64,
-    /// Least time of a group of the piece; 0 if there is none. A group without a time has that of the group before.
+    /// Least time of a group of the piece; 0 if there is none. A group without a time has the time of the group before.
     pub least_ms: u64,
     /// Time of the last group up to the end of the piece; 0 if it has none.
     pub until_ms: u64,
-    /// Segments in use when the piece was begun, such as `1-3,7`; `None` if they are those of the piece before.
+    /// Segments in use when the piece was begun, such as `1-3,7`; `None` if the piece before has the same ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<String>,
     /// Runs in the order of the log.
@@ -179,7 +179,7 @@ impl Known {
     /// Returns the bytes of the runs of a piece, whose whole object is `object`.
     ///
     /// # Errors
-    /// If the object is not the one of this header.
+    /// If the object does not belong to this header.
     pub fn payload(&self, object: &Bytes) -> Result<Vec<Bytes>, BackupError> {
         let name = self.header.name();
         let wrong = |problem: &str| BackupError::damaged(&*name, problem);

@@ -73,7 +73,7 @@ impl History {
     /// Reads the headers of all pieces.
     ///
     /// # Errors
-    /// If the place fails, or a header is not the one that the next piece refers to.
+    /// If the place fails, or the digest of a header differs from the digest in the next piece.
     pub async fn load(place: &Place) -> Result<History, BackupError> {
         let mut all: BTreeMap<(u64, u64), Known> = BTreeMap::new();
         let indexes = place.list("index", None).await?;

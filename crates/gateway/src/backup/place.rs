@@ -282,7 +282,8 @@ impl Place {
         self.put(WINDOW, text.into()).await
     }
 
-    /// Makes the place that of a catalog, and checks that it creates objects only if they do not exist.
+    /// Records a catalog as the owner of the place, and checks that the place creates objects only if they do not
+    /// exist.
     ///
     /// # Errors
     /// If the place fails, belongs to another catalog, or replaces objects.

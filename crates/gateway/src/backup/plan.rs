@@ -26,8 +26,8 @@ pub struct SegmentPlan {
 /// The segments of a state by their numbers.
 pub type Segments = BTreeMap<u32, SegmentPlan>;
 
-/// Returns the index of the piece in which the newest state of a time ends, given in Unix milliseconds; that of the
-/// last state without a time.
+/// Returns the index of the piece in which the newest state of a time in Unix milliseconds ends. Without a time, it is
+/// the piece of the last state.
 ///
 /// # Errors
 /// If the backup has no such state.
@@ -122,7 +122,7 @@ pub fn needed(history: &History, since_ms: u64) -> Result<Needed, BackupError> {
     Ok(Needed { first, pieces })
 }
 
-/// Returns the time that a group has, in Unix milliseconds; `None` if it is that of the group before.
+/// Returns the time of a group in Unix milliseconds; `None` if the group has the time of the group before.
 pub fn time_of(group: &ReadGroup) -> Option<u64> {
     let is_time = group.group.table.last().is_some_and(|(_, key)| *key == hash(keys::TIME));
     let record = is_time.then(|| group.records().last())??.0?;

@@ -124,7 +124,7 @@ impl Backed {
         self.catalog = Some(open(&root));
     }
 
-    /// Changes a key at a millisecond of its own, and remembers the state.
+    /// Changes a key in a millisecond without another change, and remembers the state.
     fn change(&mut self) {
         let start = now_ms();
         while now_ms() == start {}

@@ -398,7 +398,7 @@ fn listen_for_administrators(
     }
 }
 
-/// Opens the store, and says so if it is a new one: the directory may be a wrong one.
+/// Opens the store, and reports a new one: its directory may be a wrong one.
 fn open(place: &StoreArguments, settings: CatalogSettings) -> Result<Opened, Exit> {
     let is_new = place.directory()?.is_some_and(|directory| !directory.exists());
     let opened = place.open(settings)?;
