@@ -54,6 +54,17 @@ pub fn shared_now_ms() -> u64 {
     }
 }
 
+/// Returns the milliseconds since the start of the machine, also while it sleeps. A change of the clock has no effect on
+/// it.
+pub fn steady_ms() -> u64 {
+    #[cfg(test)]
+    if let Some(ms) = crate::simulation::time::steady_ms() {
+        return ms;
+    }
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    (time.tv_sec.max(0) as u64) * 1000 + (time.tv_nsec.max(0) as u64) / 1_000_000
+}
+
 /// Returns a number that differs between calls, processes and machines.
 pub fn entropy() -> u64 {
     #[cfg(test)]

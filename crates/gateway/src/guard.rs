@@ -25,6 +25,10 @@ pub enum Guard {
     Copies,
     /// Pieces of a backup that do not follow the piece before them are refused.
     Chain,
+    /// A process serves only while no other one can lead.
+    Lease,
+    /// A group is acknowledged only if the journal has all groups before it.
+    Order,
     /// Pieces of a backup are created only if they do not exist, and none counts behind the fence of its epoch.
     Fence,
 }

@@ -14,6 +14,7 @@ pub mod config;
 pub mod credentials;
 pub mod disk;
 pub mod guard;
+pub mod journal;
 pub mod lease;
 pub mod listing;
 pub mod log;

@@ -2,19 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::ambient::{now_ms, set_shared_ms};
+use crate::ambient::{now_ms, set_shared_ms, steady_ms};
 use crate::catalog::{Catalog, CatalogError};
 use crate::guard::{self, Guard};
 use crate::object::Store;
 
 /// Milliseconds by which the clock of this machine may differ.
 pub const MOST_MS: u64 = 5000;
-
-/// Returns the milliseconds since the start of the machine, also while it sleeps.
-pub fn steady_ms() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    (time.tv_sec.max(0) as u64) * 1000 + (time.tv_nsec.max(0) as u64) / 1_000_000
-}
 
 /// A reading of the clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -43,6 +43,9 @@ pub enum BackupError {
         "another gateway has continued this backup in epoch {0}; what this one writes is not in the backup"
     )]
     Fenced(u64),
+    /// Another process leads.
+    #[error("another gateway leads this catalog; stop it first, or wait for the end of its lease")]
+    Led,
     /// The place replaces objects although it was asked to create them.
     #[error("the place of the backup replaces existing objects although it was asked not to (If-None-Match)")]
     Unconditional,

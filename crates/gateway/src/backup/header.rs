@@ -10,7 +10,8 @@ use plimsoll_s3::sign::sha256;
 use serde::{Deserialize, Serialize};
 
 use super::error::BackupError;
-use super::place;
+use super::place::Chain;
+use crate::catalog::embedded::Engine;
 use crate::catalog::embedded::follow::Run;
 use crate::catalog::embedded::segment_list::Position;
 
@@ -57,9 +58,32 @@ impl Tail {
     pub fn new(position: Position, bytes: &[u8]) -> Tail {
         Tail { position, sha256: hex(&sha256(bytes)) }
     }
+
+    /// Creates the tail of a log that ends at a position; `None` if the log does not have the bytes before it.
+    pub fn of(engine: &Engine, position: Position) -> Option<Tail> {
+        engine.tail(&position, Tail::BYTES).map(|bytes| Tail::new(position, &bytes))
+    }
+
+    /// Returns true if a log contains everything up to this tail.
+    pub fn is_in(&self, engine: &Engine) -> bool {
+        let is_before = self.position.group <= engine.synced_end().group;
+        is_before && Tail::of(engine, self.position).is_some_and(|tail| tail == *self)
+    }
 }
 
-/// Header of a piece.
+/// What the header of an entry of the journal has besides that of a piece.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EntryHeader {
+    /// Milliseconds for which the writer leads after it began to send an entry.
+    pub lease_ms: u64,
+    /// Number of an entry up to which all entries existed when this one was written; 0 if it is unknown.
+    pub confirmed: u64,
+    /// True if the writer does not lead any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_last: bool,
+}
+
+/// Header of a piece, or of an entry of the journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// Epoch of the writer.
@@ -97,12 +121,16 @@ pub struct Header {
     pub bytes: u64,
     /// SHA-256 of the payload, in hexadecimal digits.
     pub sha256: String,
+    /// Properties of an entry of the journal, whose payload is not compressed; `None` for a piece.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<EntryHeader>,
 }
 
 impl Header {
-    /// Returns the name of the piece.
+    /// Returns the name of the object.
     pub fn name(&self) -> String {
-        place::piece(self.epoch, self.number)
+        let chain = if self.entry.is_some() { Chain::Journal } else { Chain::Log };
+        chain.name(self.epoch, self.number)
     }
 
     /// Returns the number of bytes of the log.
@@ -135,9 +163,10 @@ impl Known {
         let header: Header = serde_json::from_str(text).ok()?;
         let of_run = |run: &RunHeader| [run.first_group, run.offset, run.bytes, run.next_group];
         let position = header.tail.position;
+        let entry = header.entry.clone().unwrap_or_default();
         let own = [header.epoch, header.number, header.fence.unwrap_or(0), position.offset, position.group];
-        let is_small =
-            own.into_iter().chain(header.runs.iter().flat_map(of_run)).all(|number| number <= MOST);
+        let own = own.into_iter().chain([entry.lease_ms, entry.confirmed]);
+        let is_small = own.chain(header.runs.iter().flat_map(of_run)).all(|number| number <= MOST);
         is_small.then(|| Known { header, text: text.to_string() })
     }
 
@@ -197,8 +226,13 @@ impl Known {
             return Err(wrong("it is too large"));
         }
         let length = length as usize;
-        let mut raw: Bytes =
-            zstd::bulk::decompress(&payload, length).map_err(|_| wrong("it cannot be decompressed"))?.into();
+        let mut raw: Bytes = match self.header.entry {
+            Some(_) => payload,
+            None => {
+                let raw = zstd::bulk::decompress(&payload, length);
+                raw.map_err(|_| wrong("it cannot be decompressed"))?.into()
+            }
+        };
         if raw.len() != length {
             return Err(wrong("it has a wrong length"));
         }

@@ -7,7 +7,7 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 use super::error::BackupError;
 use super::header::{Known, from_ranges};
-use super::place::{self, Place};
+use super::place::{self, Chain, Place};
 use crate::guard::{self, Guard};
 
 /// Number of requests in flight while a backup is read.
@@ -93,9 +93,9 @@ impl History {
         }
         drop(indexed);
         let mut unindexed = BTreeSet::new();
-        for epoch in place.epochs().await? {
+        for epoch in place.epochs(Chain::Log).await? {
             let after = all.range((epoch, 0)..=(epoch, u64::MAX)).next_back().map(|((_, number), _)| *number);
-            let names = place.numbers(epoch, after).await?;
+            let names = place.numbers(Chain::Log, epoch, after).await?;
             let names = names.into_iter().map(|number| place::piece(epoch, number));
             let read = |name: String| async move { read_header(place, &name).await };
             let mut headers = stream::iter(names.map(read)).buffered(IN_FLIGHT);

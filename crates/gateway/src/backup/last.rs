@@ -2,7 +2,7 @@
 //! deleted, because the catalog could be restored from it.
 
 use crate::catalog::embedded::head_only;
-use crate::catalog::{Catalog, CatalogError, intact};
+use crate::catalog::{Catalog, CatalogError, Transaction, intact};
 use crate::object::codec::{Reader, put_number};
 use crate::object::{Store, keys};
 use plimsoll_server::error::ApiError;
@@ -21,13 +21,18 @@ pub fn time_ms(catalog: &impl Catalog) -> Result<Option<u64>, CatalogError> {
 /// # Errors
 /// The error of the catalog.
 pub async fn record<C: Catalog>(store: &Store<C>, at_ms: u64) -> Result<(), ApiError> {
-    let mut head = Vec::new();
-    put_number(&mut head, at_ms);
     let stored = store.transact(64, move |t| {
-        t.put(keys::BACKUP.to_vec(), head_only(head));
+        put(t, at_ms);
         Ok(Ok(()))
     });
     stored.await
+}
+
+/// Records a backup in a transaction.
+pub fn put(t: &mut dyn Transaction, at_ms: u64) {
+    let mut head = Vec::new();
+    put_number(&mut head, at_ms);
+    t.put(keys::BACKUP.to_vec(), head_only(head));
 }
 
 /// Forgets the last backup, so that its age has no effect.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use serde::{Deserialize, Serialize};
@@ -31,9 +31,32 @@ struct Marker {
     catalog: String,
 }
 
+/// A sequence of objects that are created one after the other, and never replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Chain {
+    /// The pieces of the log.
+    Log,
+    /// The entries of the journal.
+    Journal,
+}
+
+impl Chain {
+    fn directory(self) -> &'static str {
+        match self {
+            Chain::Log => "log",
+            Chain::Journal => "journal",
+        }
+    }
+
+    /// Returns the name of an object of the sequence.
+    pub fn name(self, epoch: u64, number: u64) -> String {
+        format!("{}/{epoch:08}/{number:012}", self.directory())
+    }
+}
+
 /// Returns the name of a piece.
 pub fn piece(epoch: u64, number: u64) -> String {
-    format!("log/{epoch:08}/{number:012}")
+    Chain::Log.name(epoch, number)
 }
 
 /// Returns the number of the piece with a name in an epoch.
@@ -191,6 +214,28 @@ impl Place {
         }
     }
 
+    /// Deletes objects of an epoch; missing ones are not an error.
+    ///
+    /// # Errors
+    /// If the place fails.
+    pub async fn delete_numbers(
+        &self,
+        chain: Chain,
+        epoch: u64,
+        numbers: impl IntoIterator<Item = u64>,
+    ) -> Result<(), BackupError> {
+        let names: Vec<_> =
+            numbers.into_iter().map(|number| Ok(path_of(&chain.name(epoch, number)))).collect();
+        let mut deleted = self.store.delete_stream(futures_util::stream::iter(names).boxed());
+        while let Some(result) = deleted.next().await {
+            match result {
+                Ok(_) | Err(Error::NotFound { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the names under a prefix with the sizes and the Unix times in milliseconds of the objects. `after` is
     /// the last name that is left out.
     ///
@@ -216,12 +261,12 @@ impl Place {
         Ok(found)
     }
 
-    /// Returns the epochs that have pieces.
+    /// Returns the epochs that have objects, in their order.
     ///
     /// # Errors
     /// If the place fails.
-    pub async fn epochs(&self) -> Result<Vec<u64>, BackupError> {
-        let names = self.directories("log").await?;
+    pub async fn epochs(&self, chain: Chain) -> Result<Vec<u64>, BackupError> {
+        let names = self.directories(chain.directory()).await?;
         Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
@@ -237,13 +282,18 @@ impl Place {
         Ok(names)
     }
 
-    /// Returns the numbers of the pieces of an epoch behind a number, in their order.
+    /// Returns the numbers of the objects of an epoch behind a number, in their order.
     ///
     /// # Errors
     /// If the place fails.
-    pub async fn numbers(&self, epoch: u64, after: Option<u64>) -> Result<Vec<u64>, BackupError> {
-        let after = after.map(|number| piece(epoch, number));
-        let found = self.list(&format!("log/{epoch:08}"), after.as_deref()).await?;
+    pub async fn numbers(
+        &self,
+        chain: Chain,
+        epoch: u64,
+        after: Option<u64>,
+    ) -> Result<Vec<u64>, BackupError> {
+        let after = after.map(|number| chain.name(epoch, number));
+        let found = self.list(&format!("{}/{epoch:08}", chain.directory()), after.as_deref()).await?;
         Ok(found.iter().filter_map(|(name, ..)| number_of(name)).collect())
     }
 

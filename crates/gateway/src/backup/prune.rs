@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::BackupError;
 use super::history::{History, MOST_IN_FLIGHT};
-use super::place::{self, Place};
+use super::place::{self, Chain, Place};
 use super::plan::needed;
 
 /// Number of the last pieces that stay, so that a fence that is created late at the place of a deleted piece has more
@@ -35,8 +35,8 @@ pub async fn prune(place: &Place, history: &History, since_ms: u64) -> Result<u6
         needed.contains(&index) || header.fence.is_some() || is_last
     };
     let mut names: BTreeSet<String> = BTreeSet::new();
-    for epoch in place.epochs().await? {
-        let numbers = place.numbers(epoch, None).await?;
+    for epoch in place.epochs(Chain::Log).await? {
+        let numbers = place.numbers(Chain::Log, epoch, None).await?;
         names.extend(numbers.into_iter().map(|number| place::piece(epoch, number)));
     }
     let mut deleted = 0;

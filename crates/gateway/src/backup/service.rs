@@ -161,13 +161,15 @@ pub struct BackupThreads {
 }
 
 impl BackupThreads {
-    /// Starts the backup of a catalog in a directory. `None` for other catalogs.
+    /// Starts the backup of a catalog in a directory. `None` for other catalogs. `begun` is the writer of the backup, if
+    /// the start has begun it already.
     ///
     /// # Errors
     /// If a thread or its runtime cannot be created.
     pub fn start(
         store: &Arc<Store<AnyCatalog>>,
         settings: BackupSettings,
+        begun: Option<Shipper>,
     ) -> std::io::Result<Option<BackupThreads>> {
         let Some(engine) = store.catalog.engine().cloned() else { return Ok(None) };
         let state = BackupState { to: settings.url.clone(), ..BackupState::default() };
@@ -177,14 +179,16 @@ impl BackupThreads {
         let backup = Arc::new(Backup { engine, place, tariff, shared });
         let (stop, stopped) = watch::channel(false);
         let mut threads = Vec::new();
+        let mut begun = begun;
         for (name, ships) in [("backup", true), ("backup-check", false)] {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let (store, backup, settings) = (Arc::clone(store), Arc::clone(&backup), settings.clone());
             let mut stopped = stopped.clone();
+            let begun = if ships { begun.take() } else { None };
             threads.push(threads::spawn(name, move || {
                 runtime.block_on(async {
                     if ships {
-                        ship(&store, &backup, &settings, &mut stopped).await;
+                        ship(&store, &backup, &settings, begun, &mut stopped).await;
                     } else {
                         tokio::select! {
                             () = care(&store, &backup, &settings) => {}
@@ -220,11 +224,14 @@ async fn ship(
     store: &Store<AnyCatalog>,
     backup: &Backup,
     settings: &BackupSettings,
+    mut begun: Option<Shipper>,
     stopped: &mut watch::Receiver<bool>,
 ) {
     let catalog = hex(&store.catalog_id);
-    let mut begun = None;
     let work = async {
+        if let Some(shipper) = &mut begun {
+            return ship_on(store, backup, settings, shipper).await;
+        }
         loop {
             let begin = Shipper::begin(
                 settings.place.clone(),

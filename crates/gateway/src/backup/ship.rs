@@ -10,7 +10,7 @@ use super::bodies::{self, Directories};
 use super::error::BackupError;
 use super::header::{Header, Known, RunHeader, Tail, compress, from_ranges, to_ranges};
 use super::history::{History, encode_index, read_header};
-use super::place::{self, Place};
+use super::place::{self, Chain, Place};
 use super::plan::time_of;
 use crate::ambient::now_ms;
 use crate::body::blob::new_name;
@@ -49,6 +49,8 @@ pub struct Shipper {
     is_first: bool,
     /// Position from which on every state can be restored.
     complete_from: Position,
+    /// True if the state at the position can be restored.
+    pub has_state: bool,
     /// Segments of the process before, until everything that it left is shipped.
     before: Option<Before>,
     /// Segments of the last header that names them; `None` if the next one must.
@@ -104,7 +106,7 @@ impl Shipper {
             let epoch = fence.header.epoch;
             let name = fence.header.name();
             if place.create(&name, fence.encode(&[])).await? || is_own(&place, &fence).await? {
-                if place.numbers(epoch, Some(fence.header.number)).await?.is_empty() {
+                if place.numbers(Chain::Log, epoch, Some(fence.header.number)).await?.is_empty() {
                     break (history, fence);
                 }
                 // The writer has gone on, and the place of the fence was that of a deleted piece.
@@ -129,6 +131,7 @@ impl Shipper {
             until_ms: 0,
             is_first: true,
             complete_from: Position::default(),
+            has_state: false,
             before: None,
             live: None,
             unindexed: history.unindexed(),
@@ -145,8 +148,9 @@ impl Shipper {
         let header = &fence.header;
         (self.epoch, self.number) = (header.fence.unwrap_or(header.epoch + 1), header.number + 1);
         self.previous = fence.digest();
-        if self.is_same_log(&header.tail) {
+        if header.tail.is_in(&self.engine) {
             (self.is_first, self.position, self.until_ms) = (false, header.tail.position, header.until_ms);
+            self.has_state = header.is_complete;
             let live = history.pieces.len().checked_sub(1).and_then(|last| history.live(last));
             if let Some(live) = live.filter(|_| header.is_complete && self.has_all_groups()) {
                 self.before = Some(Before { live, until: self.complete_from });
@@ -179,17 +183,10 @@ impl Shipper {
         before.live.iter().copied().chain(begun).collect()
     }
 
-    /// Returns true if the log contains everything up to a tail.
-    fn is_same_log(&self, tail: &Tail) -> bool {
-        let is_before = tail.position.group <= self.engine.synced_end().group;
-        let bytes = self.engine.tail(&tail.position, Tail::BYTES);
-        is_before && bytes.is_some_and(|bytes| *tail == Tail::new(tail.position, &bytes))
-    }
-
     /// Begins again with the start of the log, in the same epoch.
     pub fn start_over(&mut self) {
         (self.is_first, self.position, self.until_ms, self.live) = (true, Position::default(), 0, None);
-        (self.complete_from, self.before) = (self.engine.synced_end(), None);
+        (self.complete_from, self.before, self.has_state) = (self.engine.synced_end(), None, false);
         self.engine.follow(0);
     }
 
@@ -234,7 +231,7 @@ impl Shipper {
         self.previous = known.digest();
         (self.number, self.position, self.until_ms) =
             (self.number + 1, header.tail.position, header.until_ms);
-        self.is_first = false;
+        (self.is_first, self.has_state) = (false, header.is_complete);
         if let Some(live) = header.live.as_deref().and_then(from_ranges) {
             self.live = Some(live);
         }
@@ -313,7 +310,7 @@ impl Shipper {
         payload: &[u8],
         live: &[u32],
     ) -> Result<Header, BackupError> {
-        let bytes = self.engine.tail(&contents.end, Tail::BYTES).ok_or(BackupError::Gap)?;
+        let tail = Tail::of(&self.engine, contents.end).ok_or(BackupError::Gap)?;
         assert!(!runs.is_empty(), "a piece without bytes would end an epoch");
         Ok(Header {
             epoch: self.epoch,
@@ -329,9 +326,10 @@ impl Shipper {
             until_ms: contents.until_ms,
             live: (self.live.as_deref() != Some(live)).then(|| to_ranges(live)),
             runs: contents.runs.clone(),
-            tail: Tail::new(contents.end, &bytes),
+            tail,
             bytes: payload.len() as u64,
             sha256: hex(&sha256(payload)),
+            entry: None,
         })
     }
 
@@ -385,7 +383,7 @@ impl Shipper {
 }
 
 /// Returns the piece that ends the epoch of the last piece; the first piece of an empty place.
-fn fence(last: Option<&Known>, writer: &str) -> Header {
+pub fn fence(last: Option<&Known>, writer: &str) -> Header {
     let header = last.map(|known| known.header.clone()).unwrap_or_default();
     let epoch = header.fence.unwrap_or(header.epoch);
     Header {
@@ -406,7 +404,7 @@ fn fence(last: Option<&Known>, writer: &str) -> Header {
 
 /// Returns true if an object that exists is the piece that was to be created: the answer of an earlier attempt was
 /// lost.
-async fn is_own(place: &Place, known: &Known) -> Result<bool, BackupError> {
+pub async fn is_own(place: &Place, known: &Known) -> Result<bool, BackupError> {
     let found = read_header(place, &known.header.name()).await?;
     Ok(found.is_some_and(|found| found.text == known.text))
 }

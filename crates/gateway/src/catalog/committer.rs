@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -36,10 +36,10 @@ pub trait GroupWriter: Send + 'static {
     fn sync(&mut self) -> Result<(), CatalogError>;
 }
 
-/// Maximum number of transactions in a group.
+/// Maximum number of transactions in a group that is synced.
 const MAX_TRANSACTIONS: usize = 256;
 /// Maximum number of bytes in a group, unless a single transaction has more.
-const MAX_BYTES: usize = 4 << 20;
+pub(super) const MAX_BYTES: usize = 4 << 20;
 
 /// Time at which acknowledged transactions are durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,17 +75,50 @@ thread_local! {
     static MAILBOX: Arc<Mailbox> = Arc::default();
 }
 
+/// A queued transaction.
 struct Job {
-    id: u64,
+    reply: Reply,
     work: Work,
     bytes: usize,
-    mailbox: Arc<Mailbox>,
 }
 
+/// Where the result of a transaction goes: its number and the results of its thread.
+pub(super) struct Reply(u64, Arc<Mailbox>);
+
+/// Transactions that wait, and what the committing thread must know.
 #[derive(Default)]
-struct Queue {
+pub(super) struct Queue {
     jobs: Vec<Job>,
-    closed: bool,
+    /// Bytes of the transactions that wait.
+    pub(super) bytes: usize,
+    /// Number of transactions for which the committing thread waits; 0 and 1 for any.
+    pub(super) wanted: usize,
+    /// True if no further transaction is accepted.
+    pub(super) closed: bool,
+    /// Number of groups that the journal has made durable.
+    pub(super) durable: u64,
+    /// Reason why the journal makes no further group durable.
+    pub(super) ended: Option<CatalogError>,
+}
+
+impl Queue {
+    /// Returns the number of transactions that wait.
+    pub(super) fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Takes the transactions of the next group, at most `most`.
+    pub(super) fn take(&mut self, most: usize) -> (Vec<Reply>, Vec<Work>) {
+        let mut bytes = 0;
+        let fits = |job: &Job| {
+            bytes += job.bytes;
+            bytes <= MAX_BYTES
+        };
+        let count = self.jobs.iter().take(most).map(fits).take_while(|fits| *fits).count().max(1);
+        let jobs: Vec<Job> = self.jobs.drain(..count.min(self.jobs.len())).collect();
+        self.bytes -= jobs.iter().map(|job| job.bytes).sum::<usize>();
+        jobs.into_iter().map(|job| (job.reply, job.work)).unzip()
+    }
 }
 
 /// Handle of the committing thread.
@@ -95,15 +128,38 @@ pub struct Committer<W> {
     ids: AtomicU64,
 }
 
+/// State that the committing thread shares with all others.
 #[derive(Default)]
-struct Shared {
+pub(super) struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
 }
 
 impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Queue> {
+    /// Locks the queue.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a change of the queue, at most for a time.
+    pub(super) fn wait<'a>(
+        &self,
+        queue: MutexGuard<'a, Queue>,
+        time: Option<Duration>,
+    ) -> MutexGuard<'a, Queue> {
+        match time {
+            None => self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            Some(time) => {
+                let waited = self.changed.wait_timeout(queue, time);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        }
+    }
+
+    /// Changes the queue, and wakes the committing thread.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Queue)) {
+        change(&mut self.lock());
+        self.changed.notify_one();
     }
 }
 
@@ -113,9 +169,20 @@ impl<W: GroupWriter> Committer<W> {
     /// # Errors
     /// If the thread cannot be started.
     pub fn start(writer: W, durability: Durability) -> std::io::Result<Committer<W>> {
-        let shared = Arc::new(Shared::default());
+        let interval = match durability {
+            Durability::Sync => None,
+            Durability::Interval(interval) => Some(interval),
+        };
+        Committer::spawn(Arc::default(), move |shared| run(writer, shared, interval))
+    }
+
+    /// Starts the thread with its work, which returns the writer.
+    pub(super) fn spawn(
+        shared: Arc<Shared>,
+        work: impl FnOnce(&Shared) -> W + Send + 'static,
+    ) -> std::io::Result<Committer<W>> {
         let of_thread = Arc::clone(&shared);
-        let thread = threads::spawn("commit", move || run(writer, &of_thread, durability))?;
+        let thread = threads::spawn("commit", move || work(&of_thread))?;
         Ok(Committer { shared, thread: Mutex::new(Some(thread)), ids: AtomicU64::new(0) })
     }
 
@@ -129,8 +196,10 @@ impl<W: GroupWriter> Committer<W> {
             let error = CatalogError::Stopped("the gateway is shutting down".into());
             mailbox.lock().results.insert(id, Err(error));
         } else {
-            queue.jobs.push(Job { id, work, bytes, mailbox: Arc::clone(&mailbox) });
-            if queue.jobs.len() == 1 {
+            queue.jobs.push(Job { reply: Reply(id, Arc::clone(&mailbox)), work, bytes });
+            let had_enough = queue.bytes >= MAX_BYTES;
+            queue.bytes += bytes;
+            if queue.jobs.len() == queue.wanted.max(1) || !had_enough && queue.bytes >= MAX_BYTES {
                 self.shared.changed.notify_one();
             }
         }
@@ -139,8 +208,7 @@ impl<W: GroupWriter> Committer<W> {
 
     /// Commits the queued transactions, ends the thread and returns the writer; `None` after the first call.
     pub fn stop(&self) -> Option<W> {
-        self.shared.lock().closed = true;
-        self.shared.changed.notify_one();
+        self.shared.change(|queue| queue.closed = true);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         thread.and_then(|thread| thread.join().ok())
     }
@@ -194,59 +262,29 @@ fn wake_others(mut state: std::sync::MutexGuard<'_, MailboxState>) {
     wakers.into_iter().for_each(Waker::wake);
 }
 
-/// Takes the jobs of the next group; `None` if the queue is closed and empty. The group is empty after the time
-/// `wait`.
-fn next_group(shared: &Shared, wait: Option<Duration>) -> Option<Vec<Job>> {
+/// Takes the next group; `None` if the queue is closed and empty. The group is empty after the time `wait`.
+fn next_group(shared: &Shared, wait: Option<Duration>) -> Option<(Vec<Reply>, Vec<Work>)> {
     let mut queue = shared.lock();
-    while queue.jobs.is_empty() {
+    while queue.len() == 0 {
         if queue.closed {
             return None;
         }
-        queue = match wait {
-            None => shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
-            Some(wait) => {
-                let waited = shared.changed.wait_timeout(queue, wait);
-                let (queue, result) = waited.unwrap_or_else(PoisonError::into_inner);
-                if result.timed_out() && queue.jobs.is_empty() {
-                    return Some(Vec::new());
-                }
-                queue
-            }
-        };
+        queue = shared.wait(queue, wait);
+        if wait.is_some() && queue.len() == 0 && !queue.closed {
+            return Some(Default::default());
+        }
     }
-    let mut bytes = 0;
-    let fits = |job: &Job| {
-        bytes += job.bytes;
-        bytes <= MAX_BYTES
-    };
-    let count = queue.jobs.iter().take(MAX_TRANSACTIONS).map(fits).take_while(|fits| *fits).count().max(1);
-    if count == queue.jobs.len() {
-        return Some(std::mem::take(&mut queue.jobs));
-    }
-    Some(queue.jobs.drain(..count).collect())
+    Some(queue.take(MAX_TRANSACTIONS))
 }
 
-fn run<W: GroupWriter>(mut writer: W, shared: &Shared, durability: Durability) -> W {
-    let interval = match durability {
-        Durability::Sync => None,
-        Durability::Interval(interval) => Some(interval),
-    };
+fn run<W: GroupWriter>(mut writer: W, shared: &Shared, interval: Option<Duration>) -> W {
     let mut synced_ns = now_ns();
-    while let Some(jobs) = next_group(shared, interval) {
-        let mut replies = Vec::with_capacity(jobs.len());
-        let mut works = Vec::with_capacity(jobs.len());
-        for job in jobs {
-            replies.push((job.id, job.mailbox));
-            works.push(job.work);
-        }
+    while let Some((replies, works)) = next_group(shared, interval) {
         if !works.is_empty() {
             let results = match writer.prepare() {
                 Ok(()) => writer.commit(works, interval.is_none()),
                 Err(error) => vec![Err(error); works.len()],
             };
-            // A transaction without a result would wait forever.
-            let (count, all) = (results.len(), replies.len());
-            assert_eq!(count, all, "a group of {all} transactions has {count} results");
             deliver(replies, results);
         }
         let since = Duration::from_nanos(now_ns() - synced_ns);
@@ -261,9 +299,12 @@ fn run<W: GroupWriter>(mut writer: W, shared: &Shared, durability: Durability) -
 }
 
 /// Delivers the results of a group, and wakes one task of each thread.
-fn deliver(replies: Vec<(u64, Arc<Mailbox>)>, results: Vec<Result<(), CatalogError>>) {
+pub(super) fn deliver(replies: Vec<Reply>, results: Vec<Result<(), CatalogError>>) {
+    // A transaction without a result would wait forever.
+    let (count, all) = (results.len(), replies.len());
+    assert_eq!(count, all, "a group of {all} transactions has {count} results");
     let mut threads: Vec<Arc<Mailbox>> = Vec::new();
-    for ((id, mailbox), result) in replies.into_iter().zip(results) {
+    for (Reply(id, mailbox), result) in replies.into_iter().zip(results) {
         let mut state = mailbox.lock();
         if !state.waiting.contains(&id) {
             continue;

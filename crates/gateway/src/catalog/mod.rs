@@ -9,6 +9,7 @@ pub mod embedded;
 pub mod format;
 pub mod memory;
 mod overlay;
+pub mod pipeline;
 pub mod postgres;
 
 #[cfg(test)]

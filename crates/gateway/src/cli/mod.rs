@@ -6,6 +6,7 @@ mod backup;
 mod command;
 mod console;
 mod examples;
+mod journaled;
 pub mod out;
 mod ownership;
 mod place;

@@ -13,7 +13,9 @@ use plimsoll_cost::period::DAY_S;
 use plimsoll_cost::tariff::Tariff;
 
 use super::Exit;
+use super::journaled::{self, BackupPlace};
 use crate::backup::place;
+use crate::backup::ship::Shipper;
 use crate::body::blob::{Blobs, part_bytes};
 use crate::body::cache::{Cache, CacheSettings};
 use crate::catalog::any::AnyCatalog;
@@ -62,8 +64,10 @@ pub struct Opened {
     pub scrub: Option<ScrubRule>,
     /// Rule of the backup; `None` for none.
     pub backup: Option<BackupRule>,
-    /// Files with price books.
-    pub prices: Vec<PathBuf>,
+    /// Place of the backup; `None` for none.
+    pub backup_place: Option<BackupPlace>,
+    /// Writer of the backup, if a journal has begun it.
+    pub shipper: Option<Shipper>,
     /// Findings of the start.
     pub recovery: Recovery,
 }
@@ -257,16 +261,28 @@ impl StoreArguments {
         // A wrong URL is an error before the catalog is created.
         let stores = self.backends(&config)?;
         let settings = CatalogSettings { is_followed: config.backup.is_some(), ..settings };
-        let (catalog, recovery) = match catalog {
-            CatalogPlace::Directory(directory) => {
-                let opened = EmbeddedCatalog::open(directory, settings);
-                opened.map(|(catalog, recovery)| (AnyCatalog::Embedded(catalog), recovery))
+        let backup_place = match access {
+            Access::Create => journaled::backup_place(self, &config, &stores)?,
+            // A copy has neither a backup nor a journal.
+            Access::ReadOnly => None,
+        };
+        let (catalog, recovery, shipper) = match catalog {
+            CatalogPlace::Directory(directory) if access == Access::ReadOnly => {
+                let opened = EmbeddedCatalog::open(directory, settings).map_err(|e| self.fail(&e))?;
+                (AnyCatalog::Embedded(opened.0), opened.1, None)
             }
-            CatalogPlace::Database(database) => PostgresCatalog::open(database, access)
-                .map(|catalog| (AnyCatalog::Postgres(catalog), Recovery::default())),
-        }
-        .map_err(|e| self.fail(&e))?;
-        self.open_with(catalog, recovery, config, stores)
+            CatalogPlace::Directory(directory) => {
+                let place = backup_place.as_ref().map(|found| &found.place);
+                let opened = journaled::open(self, directory, settings, &config, place)?;
+                (AnyCatalog::Embedded(opened.catalog), opened.recovery, opened.shipper)
+            }
+            CatalogPlace::Database(database) => {
+                let opened = PostgresCatalog::open(database, access).map_err(|e| self.fail(&e))?;
+                (AnyCatalog::Postgres(opened), Recovery::default(), None)
+            }
+        };
+        let opened = self.open_with(catalog, recovery, config, stores)?;
+        Ok(Opened { backup_place, shipper, ..opened })
     }
 
     /// Opens the tiers of an open catalog.
@@ -316,7 +332,6 @@ impl StoreArguments {
             retain_ms: config.retain_ms,
         };
         let (catalog, tables, scrub, backup) = (Arc::new(catalog), config.tiers, config.scrub, config.backup);
-        let prices = config.prices;
         Ok(Opened {
             catalog,
             bodies,
@@ -326,7 +341,8 @@ impl StoreArguments {
             tables,
             scrub,
             backup,
-            prices,
+            backup_place: None,
+            shipper: None,
             recovery,
         })
     }

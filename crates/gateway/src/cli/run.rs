@@ -21,12 +21,11 @@ use super::Exit;
 use super::admin::server::Server;
 use super::command::Target;
 use super::console;
+use super::journaled::BackupPlace;
 use super::out::say;
 use super::ownership::{self, Older};
 use super::place::{Opened, StoreArguments};
-use super::restore;
 use crate::background::{self, Background};
-use crate::backup::place::Place;
 use crate::backup::service::{BackupSettings, BackupThreads};
 use crate::catalog::Catalog;
 use crate::catalog::any::AnyCatalog;
@@ -204,6 +203,16 @@ fn reload_on_hangup(arguments: &Arguments, shared: &Arc<Shared>, reload_others: 
 
 /// Returns the settings of the catalog.
 fn catalog_settings(arguments: &Arguments) -> Result<CatalogSettings, Exit> {
+    let has_journal = arguments.place.config()?.backup.is_some_and(|rule| rule.lease_ms.is_some());
+    if has_journal && arguments.durability != "sync" {
+        return Err(Exit::input("--durability: FILE has backup.durability = \"tier\", which decides"));
+    }
+    if has_journal && arguments.restored {
+        return Err(Exit::input(
+            "--restored: with backup.durability = \"tier\", a start continues the newest state; serve an older one with \
+             another backup.to",
+        ));
+    }
     let mut settings = CatalogSettings {
         durability: durability(&arguments.durability)?,
         compaction_bytes_per_s: size("--compaction-rate", &arguments.compaction_rate)?.max(1),
@@ -299,34 +308,16 @@ fn is_older(arguments: &Arguments, opened: &Opened) -> Result<bool, Exit> {
 }
 
 /// Returns the settings of the backup.
-///
-/// # Errors
-/// Exit code 2 if its place is invalid, or in the place of a tier.
-fn backup_settings(
-    place: &StoreArguments,
-    opened: &Opened,
-    rule: &BackupRule,
-) -> Result<BackupSettings, Exit> {
-    let backend = restore::backend(rule)?;
-    let is_within = |a: &str, b: &str| !a.is_empty() && !b.is_empty() && a.starts_with(b);
-    for (name, tier) in &opened.backends {
-        if is_within(&backend.root, &tier.root) || is_within(&tier.root, &backend.root) {
-            let (place, url) = (place.name(), &rule.place.url);
-            return Err(Exit::input(format!(
-                "{place}: backup.to: {url} is in the place of tier {name}; use another bucket or prefix"
-            )));
-        }
-    }
-    let tariff = place.tariff(&opened.prices, &rule.place, &backend);
-    Ok(BackupSettings {
-        place: Place::new(backend),
-        tariff,
+fn backup_settings(place: BackupPlace, rule: &BackupRule) -> BackupSettings {
+    BackupSettings {
+        place: place.place,
+        tariff: place.tariff,
         url: rule.place.url.clone(),
         every_ms: rule.every_ms,
         keep_ms: rule.keep_ms,
         bytes_per_s: rule.bytes_per_s,
         verify_every_ms: rule.verify_every_ms,
-    })
+    }
 }
 
 /// Listens on an address.
@@ -435,8 +426,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let opened = open(place, catalog_settings)?;
     let is_older = is_older(arguments, &opened)?;
     let reload_tiers = opened.reload_tiers();
-    let backup = opened.backup.as_ref().map(|rule| backup_settings(place, &opened, rule)).transpose()?;
-    let Opened { catalog, mut bodies, rules, reads_file, scrub, recovery, .. } = opened;
+    let Opened { catalog, mut bodies, rules, reads_file, scrub, recovery, backup, .. } = opened;
+    let backup = opened.backup_place.zip(backup).map(|(place, rule)| backup_settings(place, &rule));
     if let Some(retain_ms) = retain_ms {
         bodies.retain_ms = retain_ms;
     }
@@ -476,7 +467,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let background = Background::start(Arc::clone(&store), work).map_err(Exit::store)?;
     // A look at an older state must not end the backup of the gateway that has the newest one.
     let backup = backup.filter(|_| !arguments.restored);
-    let backup = backup.map(|settings| BackupThreads::start(&store, settings)).transpose();
+    let shipper = opened.shipper;
+    let backup = backup.map(|settings| BackupThreads::start(&store, settings, shipper)).transpose();
     let backup = backup.map_err(Exit::store)?.flatten();
     let (stop, shutdown) = watch::channel(false);
     watch_for_end(stop, arguments.until_stdin_closes);

@@ -25,6 +25,14 @@ pub struct BackupTable {
     /// Maximum number of bytes of the log that are sent per second.
     #[serde(default = "default_rate")]
     pub rate: String,
+    /// Where an acknowledged write is durable: `local`, on the disk of the catalog, or `tier`, in the place of the
+    /// backup, so that the machine may be lost. With `tier`, only one gateway uses the catalog at a time.
+    #[serde(default = "default_durability")]
+    pub durability: String,
+    /// With `durability = "tier"`: time after which another gateway may continue if this one does not write any more.
+    /// If the place does not answer for this time, nothing is read or written.
+    #[serde(default = "default_lease")]
+    pub lease: String,
     /// Time between two verifications of the backup, which read all of it, such as `7d`; `never` for none.
     #[serde(default = "default_verify")]
     pub verify: String,
@@ -43,6 +51,14 @@ pub struct BackupTable {
 }
 
 fn default_every() -> String {
+    "10s".into()
+}
+
+fn default_durability() -> String {
+    "local".into()
+}
+
+fn default_lease() -> String {
     "10s".into()
 }
 
@@ -67,9 +83,24 @@ pub struct BackupRule {
     pub bytes_per_s: u64,
     /// Milliseconds between two verifications; `None` for none.
     pub verify_every_ms: Option<u64>,
+    /// Milliseconds of the lease, if each group is durable in the place before it is acknowledged.
+    pub lease_ms: Option<u64>,
 }
 
 impl BackupTable {
+    /// Returns the lease of the journal in milliseconds; `None` without a journal.
+    fn lease_ms(&self) -> Result<Option<u64>, String> {
+        let lease = parse_duration(&self.lease).map_err(|e| format!("backup.lease: {e}"))?;
+        if !(SECOND..=600 * SECOND).contains(&lease) {
+            return Err(format!("backup.lease: {}: from 1s to 10m", self.lease));
+        }
+        match self.durability.as_str() {
+            "local" => Ok(None),
+            "tier" => Ok(Some(lease / 1_000_000)),
+            other => Err(format!("backup.durability: {other}: use local or tier")),
+        }
+    }
+
     /// Returns the rule. `retain_ms` is the time for which garbage is kept.
     ///
     /// # Errors
@@ -96,6 +127,7 @@ impl BackupTable {
             "never" => None,
             text => Some(parse_time_ms(text).map_err(|e| format!("backup.verify: {e}; or never"))?),
         };
+        let lease_ms = self.lease_ms()?;
         let place = TierTable {
             url: self.to,
             access_key_env: self.access_key_env,
@@ -107,7 +139,8 @@ impl BackupTable {
             ..TierTable::default()
         };
         check_credentials(&place).map_err(|e| format!("backup: {e}"))?;
-        Ok(BackupRule { place, every_ms: every / 1_000_000, keep_ms, bytes_per_s, verify_every_ms })
+        let every_ms = every / 1_000_000;
+        Ok(BackupRule { place, every_ms, keep_ms, bytes_per_s, verify_every_ms, lease_ms })
     }
 }
 
@@ -126,6 +159,8 @@ mod tests {
         assert_eq!((rule.every_ms, rule.keep_ms), (10_000, 7 * 86_400_000));
         assert_eq!((rule.bytes_per_s, rule.verify_every_ms), (64 << 20, Some(7 * 86_400_000)));
         assert_eq!(resolve("to = 'file:///b'\nverify = 'never'").unwrap().verify_every_ms, None);
+        assert_eq!(rule.lease_ms, None);
+        assert_eq!(resolve("to = 's3://b'\ndurability = 'tier'").unwrap().lease_ms, Some(10_000));
     }
 
     #[test]
@@ -137,6 +172,8 @@ mod tests {
             ("keep = 'x'", "backup.keep"),
             ("rate = 'fast'", "backup.rate"),
             ("verify = 'x'", "or never"),
+            ("durability = 'x'", "backup.durability: x: use local or tier"),
+            ("durability = 'tier'\nlease = '1ms'", "backup.lease: 1ms: from 1s to 10m"),
             ("access_key_env = 'A'", "secret_key_env"),
             ("x = 1", "unknown field"),
         ];

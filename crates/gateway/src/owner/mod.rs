@@ -48,7 +48,8 @@ impl Identity {
         out.into()
     }
 
-    fn decode(bytes: &[u8]) -> Option<Identity> {
+    /// Decodes the row of the identity; `None` if it is malformed.
+    pub fn decode(bytes: &[u8]) -> Option<Identity> {
         let mut reader = Reader(bytes);
         let (id, position) = (reader.array()?, reader.number()?);
         let at_ms = if reader.0.is_empty() { 0 } else { reader.number()? };

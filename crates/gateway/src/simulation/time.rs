@@ -29,6 +29,11 @@ pub fn now() -> Option<Timestamp> {
     now_ms.map(|ms| Timestamp::from_nanosecond(ns(ms)).unwrap_or_default())
 }
 
+/// Returns the simulated milliseconds since the start of the machine; `None` outside simulations.
+pub fn steady_ms() -> Option<u64> {
+    NOW_MS.get()
+}
+
 /// Returns a random number of the simulation; `None` outside simulations.
 pub fn entropy() -> Option<u64> {
     NUMBERS.with_borrow_mut(|numbers| numbers.as_mut().map(Random::next))

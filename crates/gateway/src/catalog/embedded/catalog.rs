@@ -1,6 +1,7 @@
 //! The embedded catalog with its threads: one commits, one writes memtables to tables, and one merges tables and
 //! compacts the log.
 
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -11,13 +12,15 @@ use plimsoll_base::clock::{SECOND, now_ns};
 
 use super::compaction::Step;
 use super::recovery::{Recovery, open};
-use super::writer::Writer;
+use super::writer::{Writer, WrittenGroup};
 use super::{CatalogLimits, Engine};
 use crate::catalog::committer::{Committer, Durability, GroupWriter};
 use crate::catalog::format;
+use crate::catalog::pipeline::JournaledWriter;
 use crate::catalog::{Catalog, CatalogError, Row, Scan, Value, Work};
 use crate::disk::ballast::Ballast;
 use crate::disk::real::RealDisk;
+use crate::journal::lease::Lease;
 use crate::threads;
 
 /// Settings of an embedded catalog.
@@ -45,7 +48,7 @@ impl Default for CatalogSettings {
 }
 
 /// The lock of a data directory. It ends with the process.
-struct DirectoryLock {
+pub struct DirectoryLock {
     _directory: std::fs::File,
 }
 
@@ -56,7 +59,23 @@ pub struct EmbeddedCatalog {
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     stop: Arc<Stop>,
     durability: Durability,
+    /// Lease without which nothing is read; `None` if no other process can lead.
+    lease: Option<Arc<Lease>>,
     _lock: DirectoryLock,
+}
+
+/// An open catalog without its threads.
+pub struct Parts {
+    /// The log and its index.
+    pub engine: Arc<Engine>,
+    /// The committing thread.
+    pub committer: Committer<Writer>,
+    /// Space for deletes on a full disk.
+    pub ballast: Arc<Ballast>,
+    /// Lease without which nothing is read; `None` if no other process can lead.
+    pub lease: Option<Arc<Lease>>,
+    /// Lock of the directory.
+    pub lock: DirectoryLock,
 }
 
 /// Signal that ends the maintenance.
@@ -88,7 +107,7 @@ impl Stop {
 ///
 /// # Errors
 /// If another process uses it.
-fn lock(root: &Path) -> Result<DirectoryLock, CatalogError> {
+pub fn lock(root: &Path) -> Result<DirectoryLock, CatalogError> {
     // The directory itself: a file in it could be deleted while a process holds its lock.
     let directory = std::fs::File::open(root)?;
     rustix::fs::flock(&directory, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|_| {
@@ -97,22 +116,61 @@ fn lock(root: &Path) -> Result<DirectoryLock, CatalogError> {
     Ok(DirectoryLock { _directory: directory })
 }
 
+/// Creates a data directory, if it does not exist, locks it, and checks its format.
+///
+/// # Errors
+/// If another process uses it, or its format is unknown.
+pub fn lock_of(root: &Path) -> Result<DirectoryLock, CatalogError> {
+    RealDisk::new(root)?;
+    let lock = lock(root)?;
+    format::of_directory(root)?;
+    Ok(lock)
+}
+
+/// Rows of a scan that count only while this process leads.
+struct LeasedScan<'a> {
+    scan: Box<dyn Scan + 'a>,
+    lease: &'a Lease,
+}
+
+impl Scan for LeasedScan<'_> {
+    fn seek(&mut self, from: Bound<&[u8]>) -> Result<(), CatalogError> {
+        self.scan.seek(from)
+    }
+
+    fn next(&mut self) -> Result<Option<(Vec<u8>, Row)>, CatalogError> {
+        let next = self.scan.next()?;
+        self.lease.check()?;
+        Ok(next)
+    }
+}
+
 impl EmbeddedCatalog {
     /// Opens the catalog in a directory, creates it if necessary, and starts its threads.
     ///
     /// # Errors
     /// If another process uses the directory, or the disk fails.
     pub fn open(root: &Path, settings: CatalogSettings) -> Result<(EmbeddedCatalog, Recovery), CatalogError> {
+        let lock = lock_of(root)?;
         let disk = RealDisk::new(root)?;
         let ballast = Arc::clone(disk.ballast());
-        let lock = lock(root)?;
-        format::of_directory(root)?;
         let (engine, writer, recovery) = open(Arc::new(disk), settings.limits)?;
-        hold_ballast(&engine, &ballast);
         if settings.is_followed {
             engine.follow(0);
         }
-        let committer = Arc::new(Committer::start(writer, settings.durability)?);
+        let committer = Committer::start(writer, settings.durability)?;
+        let parts = Parts { engine, committer, ballast, lease: None, lock };
+        Ok((EmbeddedCatalog::start(parts, settings)?, recovery))
+    }
+
+    /// Starts the threads of an open catalog.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub fn start(parts: Parts, settings: CatalogSettings) -> Result<EmbeddedCatalog, CatalogError> {
+        let Parts { engine, committer, ballast, lease, lock } = parts;
+        let committer = Arc::new(committer);
+        hold_ballast(&engine, &ballast);
         let stop = Arc::new(Stop::default());
         let flusher = {
             let (engine, stop) = (Arc::clone(&engine), Arc::clone(&stop));
@@ -125,7 +183,19 @@ impl EmbeddedCatalog {
         };
         let threads = Mutex::new(vec![flusher, maintenance]);
         let durability = settings.durability;
-        Ok((EmbeddedCatalog { engine, committer, threads, stop, durability, _lock: lock }, recovery))
+        Ok(EmbeddedCatalog { engine, committer, threads, stop, durability, lease, _lock: lock })
+    }
+
+    /// Returns the lease; `None` if no other process can lead.
+    pub fn lease(&self) -> Option<&Arc<Lease>> {
+        self.lease.as_ref()
+    }
+
+    /// Returns what was read, if no other process can have changed it.
+    fn checked<T>(&self, read: T) -> Result<T, CatalogError> {
+        // After the read: until now nobody else has written.
+        self.lease.as_ref().map_or(Ok(()), |lease| lease.check())?;
+        Ok(read)
     }
 
     /// Returns the engine, for metrics and checks.
@@ -278,18 +348,38 @@ impl Catalog for EmbeddedCatalog {
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Row>, CatalogError> {
-        self.engine.get(key)
+        self.checked(self.engine.get(key)?)
     }
 
     fn properties(&self, key: &[u8], row: &Row) -> Result<Bytes, CatalogError> {
-        Ok(self.engine.read(key, row, false)?.properties)
+        self.checked(self.engine.read(key, row, false)?.properties)
     }
 
     fn value(&self, key: &[u8], row: &Row) -> Result<Value, CatalogError> {
-        self.engine.read(key, row, true)
+        self.checked(self.engine.read(key, row, true)?)
     }
 
     fn scan(&self) -> Box<dyn Scan + '_> {
-        Box::new(self.engine.scan())
+        let scan: Box<dyn Scan + '_> = Box::new(self.engine.scan());
+        match &self.lease {
+            None => scan,
+            Some(lease) => Box::new(LeasedScan { scan, lease }),
+        }
+    }
+}
+
+impl JournaledWriter for Writer {
+    type Group = WrittenGroup;
+
+    fn write(&mut self, works: Vec<Work>) -> (Vec<Result<(), CatalogError>>, Option<WrittenGroup>) {
+        self.write_group(works, false)
+    }
+
+    fn apply(&mut self, group: WrittenGroup) {
+        Writer::apply(self, group);
+    }
+
+    fn stop(&mut self, error: &CatalogError) {
+        self.engine.stop(&error.to_string());
     }
 }

@@ -176,6 +176,11 @@ impl Engine {
         self.followed.copied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the number of the group after the last one that the follower has.
+    pub fn shipped(&self) -> u64 {
+        self.followed.shipped.load(Ordering::Acquire)
+    }
+
     /// Returns the segments of the log in the order of their numbers.
     pub fn listed(&self) -> Vec<ListedSegment> {
         self.lock_manifest().list.segments.clone()

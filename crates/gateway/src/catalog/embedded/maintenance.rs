@@ -13,6 +13,28 @@ use super::{Engine, Frozen, View};
 use crate::catalog::CatalogError;
 
 impl Engine {
+    /// Returns true if a new memtable is due after so many bytes of the log.
+    pub(super) fn is_memtable_full(&self, log_bytes: u64) -> bool {
+        let entries = self.view().active.len();
+        let limits = &self.limits;
+        entries >= limits.memtable_entries || (entries > 0 && log_bytes >= limits.log_bytes_per_table)
+    }
+
+    /// Starts a new memtable; the next flush writes the current one, which contains the log up to a position, to a
+    /// table.
+    pub(super) fn freeze(&self, end: Position) {
+        self.change_view(|view| {
+            let newest = view.frozen.first().map(|newest| newest.end);
+            assert!(newest <= Some(end), "a memtable ends at {end:?}, before an older one: {newest:?}");
+            let frozen = Arc::new(Frozen { memtable: Arc::clone(&view.active), end });
+            View {
+                active: Arc::default(),
+                frozen: std::iter::once(frozen).chain(view.frozen.iter().cloned()).collect(),
+                tables: view.tables.clone(),
+            }
+        });
+    }
+
     /// Waits while too many memtables wait to be written to tables.
     ///
     /// # Errors

@@ -9,15 +9,18 @@ pub mod catalog;
 pub mod compaction;
 pub mod document;
 pub mod follow;
+mod group;
 pub mod maintenance;
 pub mod manifest;
 mod memtable;
 mod merge;
+mod pending;
 pub mod reader;
 pub mod record;
 pub mod recovery;
 mod repair;
 mod replay;
+pub mod replica;
 mod roll;
 pub mod segment;
 pub mod segment_list;
@@ -43,6 +46,9 @@ use self::segment_list::{Damage, Position};
 use self::table::{Slot, Table};
 use super::{CatalogError, LogPosition, Row, Scan, Value};
 use crate::disk::Disk;
+
+/// Directory of the index.
+pub const INDEX_DIRECTORY: &str = table::DIRECTORY;
 
 /// Limits that trigger the work of the engine.
 #[derive(Debug, Clone, Copy)]

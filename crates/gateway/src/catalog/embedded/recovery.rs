@@ -17,7 +17,7 @@ use super::record::Salt;
 pub use super::replay::Recovery;
 use super::replay::{MISSING, Purpose, Replay, Replayed};
 use super::segment::{DIRECTORY, HEADER, Segment, SegmentHeader, file_name, id_of};
-use super::segment_list::{AffectedKeys, Damage, ListedSegment, SegmentEnd, SegmentList};
+use super::segment_list::{AffectedKeys, Damage, ListedSegment, Position, SegmentEnd, SegmentList};
 use super::table::{self, Table, TableId};
 use super::writer::Writer;
 use super::{CatalogLimits, Counters, DamagedKeys, Engine, View, document, synced};
@@ -31,6 +31,20 @@ const NO_HEADER: &str = "no header of a log segment is intact, and both lists of
 /// Problem of a segment whose file has the header of another segment.
 const FOREIGN: &str = "the file is that of another segment";
 
+/// A log that is open, and whose index has been read.
+pub struct OpenLog {
+    /// The log and its index.
+    pub engine: Arc<Engine>,
+    /// End of the log.
+    pub end: Position,
+    /// Greatest number of a segment that was found.
+    newest: u32,
+    /// True if a part of the index was built, and is in no manifest.
+    is_partly_written: bool,
+    /// Findings.
+    pub recovery: Recovery,
+}
+
 /// Opens the catalog on a disk, and creates it if the disk is empty.
 ///
 /// # Errors
@@ -39,6 +53,35 @@ pub fn open(
     disk: Arc<dyn Disk>,
     limits: CatalogLimits,
 ) -> Result<(Arc<Engine>, Writer, Recovery), CatalogError> {
+    open_log(disk, limits)?.into_writer()
+}
+
+impl OpenLog {
+    /// Continues the log in a new segment.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn into_writer(self) -> Result<(Arc<Engine>, Writer, Recovery), CatalogError> {
+        let OpenLog { engine, end, newest, is_partly_written, recovery } = self;
+        let mut writer = Writer::new(Arc::clone(&engine), end, newest, recovery.replayed_bytes)?;
+        if is_partly_written {
+            writer.freeze();
+            engine.flush()?;
+            let (applied, end) = (engine.applied(), writer.end());
+            assert_eq!(applied, end, "the tables do not contain the whole log after a replay");
+        } else {
+            engine.checkpoint(None)?;
+        }
+        remove_leftovers(&engine);
+        Ok((engine, writer, recovery))
+    }
+}
+
+/// Opens the log on a disk without a writer.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_log(disk: Arc<dyn Disk>, limits: CatalogLimits) -> Result<OpenLog, CatalogError> {
     let mut recovery = Recovery::default();
     let stored = StoredIndex::load(&*disk, &mut recovery)?;
     let is_rebuild = stored.tables.is_none();
@@ -92,17 +135,9 @@ pub fn open(
     recovery.damage = damage;
     // A file that is not listed stays as it is, too.
     let newest = engine.disk.list(DIRECTORY)?.iter().filter_map(|name| id_of(name)).max().unwrap_or(0);
-    let mut writer = Writer::new(Arc::clone(&engine), end, newest, recovery.replayed_bytes)?;
-    if is_partly_written {
-        writer.freeze();
-        engine.flush_step()?;
-        let (applied, end) = (engine.applied(), writer.end());
-        assert_eq!(applied, end, "the tables do not contain the whole log after a replay");
-    } else {
-        engine.checkpoint(None)?;
-    }
-    remove_leftovers(&engine);
-    Ok((engine, writer, recovery))
+    engine.set_written(&end);
+    engine.set_synced(end);
+    Ok(OpenLog { engine, end, newest, is_partly_written, recovery })
 }
 
 impl Engine {

@@ -17,7 +17,14 @@ pub fn create_segment(engine: &Engine, end: &Position, newest: u32) -> Result<Ar
     if last >= MAX_ID {
         return Err(CatalogError::Io(format!("the log has no number after segment {last}")));
     }
-    let id = last + 1;
+    create_segment_at(engine, end, last + 1)
+}
+
+/// Creates the segment with a number behind a position, without groups, durably.
+///
+/// # Errors
+/// If the disk fails.
+pub fn create_segment_at(engine: &Engine, end: &Position, id: u32) -> Result<Arc<Segment>, CatalogError> {
     // The creation of a file empties an existing one of the same name.
     let open = engine.segments().last().map(|segment| segment.id);
     assert!(open < Some(id), "log segment {id} would follow or replace segment {open:?}");

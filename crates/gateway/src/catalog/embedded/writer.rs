@@ -4,29 +4,35 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use plimsoll_base::clock::now_ns;
 
-use super::memtable::Memtable;
-use super::merge::Merge;
+use super::group::{GroupTransaction, Known};
+use super::pending::PendingRows;
 use super::record::{Change, Group, MAX_RECORDS, hash};
 use super::roll::create_segment;
 use super::segment::{HEADER, Segment};
 use super::segment_list::Position;
 use super::synced::SyncedMark;
-use super::table::Slot;
-use super::{Engine, Frozen, View, head_only, record_len};
-use crate::catalog::{CatalogError, LogPosition, Row, Transaction, Value, Work};
-use crate::object::keys;
-
-/// Segment number of a row that the current group has written.
-const PENDING: u32 = u32::MAX;
+use super::{Engine, record_len};
+use crate::catalog::{CatalogError, LogPosition, Row, Work};
 
 /// The state of the end of the log.
 pub struct Writer {
     /// Engine that the writer writes for.
     pub engine: Arc<Engine>,
     segment: Arc<Segment>,
+    /// Number of the first group of the segment.
+    first_group: u64,
     end: Position,
+    /// Position behind the last group that the index contains.
+    applied: Position,
+    /// Rows of the groups that are written and not applied.
+    pending: PendingRows,
+    /// True if a new memtable begins behind the next group that is applied.
+    freezes: bool,
+    /// True if a journal makes groups durable: a group is acknowledged when it is applied, not when it is synced.
+    is_journaled: bool,
     /// Offset up to which the current segment is synced.
     durable: u64,
     mark: SyncedMark,
@@ -37,166 +43,22 @@ pub struct Writer {
     has_space: bool,
 }
 
-/// Knowledge of a group about a key: its row before the group, and its last change in the group.
-#[derive(Default)]
-struct Known {
-    base: Option<Slot>,
-    /// Index of the last change in the group.
-    change: Option<usize>,
-}
-
-/// The transactions of one group.
-struct GroupTransaction<'a> {
-    engine: &'a Engine,
-    known: BTreeMap<Vec<u8>, Known>,
+/// A group in the log that readers do not see yet.
+pub struct WrittenGroup {
+    /// Number of the group.
+    pub number: u64,
+    /// Number of the first group of its segment.
+    pub first_group: u64,
     changes: Vec<Change>,
-    /// Number of changes of committed transactions.
-    committed: usize,
-    uses_reserve: bool,
-    ends_segment: bool,
-}
-
-impl GroupTransaction<'_> {
-    fn pending(&self, change: usize) -> Option<Row> {
-        let value = self.changes[change].value.as_ref()?;
-        let place = LogPosition { segment: PENDING, offset: change as u32, ..LogPosition::default() };
-        Some(Row { head: value.head.clone(), place, loaded: None })
-    }
-
-    /// Returns true if an earlier transaction of the group, or this one, has changed a key.
-    fn is_changed(&self, key: &[u8]) -> bool {
-        self.known.get(key).is_some_and(|known| known.change.is_some())
-    }
-
-    fn base(&mut self, key: &[u8]) -> Result<Slot, CatalogError> {
-        if let Some(Known { base: Some(base), .. }) = self.known.get(key) {
-            return Ok(base.clone());
-        }
-        // A key whose record is damaged can be written again, so damage is no error here.
-        let base = self.engine.read_index(|view| view.get(key, hash(key)))?;
-        self.known.entry(key.to_vec()).or_default().base = Some(base.clone());
-        Ok(base)
-    }
-
-    fn push(&mut self, key: Vec<u8>, value: Option<Value>) {
-        self.known.entry(key.clone()).or_default().change = Some(self.changes.len());
-        self.changes.push(Change { key, value });
-    }
-
-    /// Adds the time, if a backup follows the log. It is the last record of its group, so that the time of a copied row
-    /// is not taken for that of the group.
-    fn stamp(&mut self) {
-        if self.changes.is_empty() {
-            return;
-        }
-        if let Some(now_ms) = self.engine.next_stamp() {
-            self.push(keys::TIME.to_vec(), Some(head_only(now_ms.to_be_bytes().to_vec())));
-        }
-    }
-
-    /// Reads the rows of changed keys that no transaction has read. Nothing may fail after the group is written.
-    fn look_up_bases(&mut self) -> Result<(), CatalogError> {
-        for (key, known) in &mut self.known {
-            if known.change.is_some() && known.base.is_none() {
-                known.base = Some(self.engine.read_index(|view| view.get(key, hash(key)))?);
-            }
-        }
-        Ok(())
-    }
-
-    /// Drops the changes of a transaction that is not committed.
-    fn roll_back(&mut self) {
-        self.changes.truncate(self.committed);
-        for known in self.known.values_mut() {
-            if known.change.is_some_and(|change| change >= self.committed) {
-                known.change = None;
-            }
-        }
-        // A dropped change may have hidden an earlier one of the same group.
-        for (index, change) in self.changes.iter().enumerate() {
-            if let Some(known) = self.known.get_mut(&change.key) {
-                known.change = Some(index);
-            }
-        }
-    }
-}
-
-impl Transaction for GroupTransaction<'_> {
-    fn get(&mut self, key: &[u8]) -> Result<Option<Row>, CatalogError> {
-        let row = self.last_known(key)?;
-        match &row {
-            _ if self.is_changed(key) => {}
-            Some(row) => self.engine.check_damage(hash(key), Some(row))?,
-            // Whether there is no row because of damage is a matter of `check_absent`.
-            None => self.engine.check_known_damage(key)?,
-        }
-        Ok(row)
-    }
-
-    fn last_known(&mut self, key: &[u8]) -> Result<Option<Row>, CatalogError> {
-        if let Some(Known { change: Some(change), .. }) = self.known.get(key) {
-            return Ok(self.pending(*change));
-        }
-        self.base(key)
-    }
-
-    fn check_absent(&self, key: &[u8]) -> Result<(), CatalogError> {
-        if self.is_changed(key) { Ok(()) } else { self.engine.check_damage(hash(key), None) }
-    }
-
-    fn value(&mut self, row: &Row) -> Result<Value, CatalogError> {
-        if row.place.segment == PENDING {
-            let change = self.changes.get(row.place.offset as usize);
-            return Ok(change.and_then(|change| change.value.clone()).unwrap_or_default());
-        }
-        // A segment is removed only after a later group, so the record cannot move meanwhile.
-        self.engine.read(&[], row, true)
-    }
-
-    fn first(&mut self, prefix: &[u8], from: &[u8]) -> Result<Option<(Vec<u8>, Row)>, CatalogError> {
-        let stored = self.engine.read_index(|view| {
-            let mut merge = Merge::new(&view.memtables(), &view.tables, from)?;
-            loop {
-                match merge.next()? {
-                    Some((key, _)) if !key.starts_with(prefix) => return Ok(None),
-                    Some((key, Some(row))) => {
-                        if !self.is_changed(&key) {
-                            return Ok(Some((Vec::from(key), row)));
-                        }
-                    }
-                    Some((_, None)) => {}
-                    None => return Ok(None),
-                }
-            }
-        })?;
-        let written = self.known.range(from.to_vec()..).take_while(|(key, _)| key.starts_with(prefix));
-        let written = written.filter_map(|(key, known)| Some((key.clone(), self.pending(known.change?)?)));
-        let written = written.into_iter().next();
-        Ok(match (stored, written) {
-            (Some(a), Some(b)) => Some(if a.0 < b.0 { a } else { b }),
-            (a, b) => a.or(b),
-        })
-    }
-
-    fn put(&mut self, key: Vec<u8>, value: Value) {
-        self.push(key, Some(value));
-    }
-
-    fn delete(&mut self, key: Vec<u8>) {
-        self.push(key, None);
-    }
-
-    fn use_reserve(&mut self) {
-        self.uses_reserve = true;
-    }
-
-    fn is_full(&self) -> bool {
-        self.engine.is_full.load(Ordering::Relaxed)
-    }
-
-    fn end_segment(&mut self) {
-        self.ends_segment = true;
-    }
+    known: BTreeMap<Vec<u8>, Known>,
+    /// Place of each change.
+    places: Vec<LogPosition>,
+    /// Offset of the group in its segment.
+    pub offset: u64,
+    /// Bytes of the group.
+    pub bytes: Bytes,
+    /// Position behind the group.
+    pub end: Position,
 }
 
 impl Writer {
@@ -221,7 +83,12 @@ impl Writer {
         Ok(Writer {
             engine,
             segment,
+            first_group: end.group,
             end,
+            applied: end,
+            pending: PendingRows::default(),
+            freezes: false,
+            is_journaled: false,
             durable: HEADER,
             mark,
             must_roll: false,
@@ -236,29 +103,78 @@ impl Writer {
         self.end
     }
 
+    /// Lets a journal make groups durable, from now on.
+    pub fn set_journaled(&mut self) {
+        self.is_journaled = true;
+    }
+
     /// Executes transactions one after the other, writes their changes as one group and, if `sync` is true, makes it
     /// durable. Returns the result of each transaction.
     pub fn commit(&mut self, works: Vec<Work>, sync: bool) -> Vec<Result<(), CatalogError>> {
+        let (results, group) = self.write_group(works, sync);
+        if let Some(group) = group {
+            self.apply(group);
+        }
+        results
+    }
+
+    /// Executes transactions one after the other, and writes their changes as one group, which readers do not see until
+    /// it is applied. Returns the result of each transaction, and the group; `None` if there are no changes.
+    pub fn write_group(
+        &mut self,
+        works: Vec<Work>,
+        sync: bool,
+    ) -> (Vec<Result<(), CatalogError>>, Option<WrittenGroup>) {
         let count = works.len();
         if let Some(reason) = self.engine.stop_reason() {
-            return vec![Err(CatalogError::Stopped(reason)); count];
+            return (vec![Err(CatalogError::Stopped(reason)); count], None);
         }
         let engine = Arc::clone(&self.engine);
-        let mut group = GroupTransaction {
-            engine: &engine,
-            known: BTreeMap::new(),
-            changes: Vec::new(),
-            committed: 0,
-            uses_reserve: false,
-            ends_segment: false,
+        let pending = std::mem::take(&mut self.pending);
+        let mut group = GroupTransaction::new(&engine, &pending);
+        let results = self.execute(works, &mut group);
+        // Before the write: a failed read may still reject the group, but no group that is in the log may be rejected.
+        group.stamp();
+        let looked_up = group.look_up_bases();
+        let GroupTransaction { known, changes, ends_segment, .. } = group;
+        self.pending = pending;
+        let written = match looked_up {
+            Ok(()) if !changes.is_empty() => self.write(changes, known, sync).map(Some),
+            result => result.map(|()| None),
         };
-        let mut results = Vec::with_capacity(count);
+        let written = match written {
+            Ok(written) => written,
+            Err(error) => {
+                engine.forget_stamp();
+                return (vec![Err(error); count], None);
+            }
+        };
+        if ends_segment {
+            // The group is in the log. A later group ends the segment if this fails.
+            match self.roll() {
+                // The rows of the group may not be in the memtable yet.
+                Ok(()) if written.is_none() || self.is_journaled => self.freeze(),
+                Ok(()) => self.freezes = true,
+                Err(error) => crate::log::warn(&format!("a log segment was not ended: {error}")),
+            }
+        }
+        engine.counters.transactions.fetch_add(count as u64, Ordering::Relaxed);
+        (results, written)
+    }
+
+    /// Executes transactions one after the other. Returns the result of each.
+    fn execute(
+        &mut self,
+        works: Vec<Work>,
+        group: &mut GroupTransaction<'_>,
+    ) -> Vec<Result<(), CatalogError>> {
+        let mut results = Vec::with_capacity(works.len());
         for work in works {
             let ends_segment = group.ends_segment;
             group.uses_reserve = false;
-            let mut result = work(&mut group);
+            let mut result = work(group);
             if matches!(result, Ok(true)) {
-                result = self.admit(&group).map(|()| true);
+                result = self.admit(group).map(|()| true);
             }
             match result {
                 Ok(true) => group.committed = group.changes.len(),
@@ -271,26 +187,6 @@ impl Writer {
         }
         let (committed, all) = (group.committed, group.changes.len());
         assert_eq!(committed, all, "a group contains changes of a transaction that was not committed");
-        // Before the write: a failed read may still reject the group, but no group that is in the log may be rejected.
-        group.stamp();
-        let looked_up = group.look_up_bases();
-        let GroupTransaction { known, changes, ends_segment, .. } = group;
-        let mut written = looked_up;
-        if written.is_ok() && !changes.is_empty() {
-            written = self.write(&changes, sync).map(|places| self.apply(changes, &places, known));
-        }
-        if let Err(error) = written {
-            engine.forget_stamp();
-            return vec![Err(error); count];
-        }
-        if ends_segment {
-            // The group is in the log. A later group ends the segment if this fails.
-            match self.roll() {
-                Ok(()) => self.freeze(),
-                Err(error) => crate::log::warn(&format!("a log segment was not ended: {error}")),
-            }
-        }
-        self.engine.counters.transactions.fetch_add(count as u64, Ordering::Relaxed);
         results
     }
 
@@ -328,8 +224,13 @@ impl Writer {
         if self.has_space { Ok(()) } else { Err(CatalogError::DiskFull) }
     }
 
-    /// Writes a group to the log. Returns the place of each record.
-    fn write(&mut self, changes: &[Change], sync: bool) -> Result<Vec<LogPosition>, CatalogError> {
+    /// Writes a group to the log.
+    fn write(
+        &mut self,
+        changes: Vec<Change>,
+        known: BTreeMap<Vec<u8>, Known>,
+        sync: bool,
+    ) -> Result<WrittenGroup, CatalogError> {
         if self.must_roll || self.end.offset >= self.engine.limits.segment_bytes {
             self.roll()?;
         }
@@ -376,7 +277,15 @@ impl Writer {
             let (durable, end) = (self.durable, self.end.offset);
             assert_eq!(durable, end, "group {} would be acknowledged before its sync", group.number);
         }
-        Ok(places)
+        if self.is_journaled {
+            for (key, change) in known.iter().filter_map(|(key, known)| Some((key, known.change?))) {
+                let head = changes[change].value.as_ref().map(|value| value.head.clone());
+                let row = head.map(|head| Row { head, place: places[change], loaded: None });
+                self.pending.add(group.number, key.clone(), row);
+            }
+        }
+        let (number, first_group, bytes, end) = (group.number, self.first_group, buffer.into(), self.end);
+        Ok(WrittenGroup { number, first_group, changes, known, places, offset: base, bytes, end })
     }
 
     /// Makes everything written so far durable.
@@ -396,7 +305,9 @@ impl Writer {
         }
         self.durable = self.end.offset;
         self.mark.set(&self.end);
-        self.engine.set_synced(self.end);
+        if !self.is_journaled {
+            self.engine.set_synced(self.end);
+        }
         Ok(())
     }
 
@@ -412,14 +323,19 @@ impl Writer {
         self.must_roll = true;
         self.segment = create_segment(&self.engine, &self.end, self.end.segment)?;
         self.end = Position { segment: self.segment.id, offset: HEADER, group: self.end.group };
-        self.durable = HEADER;
+        (self.first_group, self.durable) = (self.end.group, HEADER);
         self.must_roll = false;
+        if self.applied.group == self.end.group {
+            self.applied = self.end;
+        }
         Ok(())
     }
 
-    /// Adds the changes of a group to the index.
-    fn apply(&mut self, changes: Vec<Change>, places: &[LogPosition], known: BTreeMap<Vec<u8>, Known>) {
+    /// Adds the changes of a group to the index. Groups are applied in their order.
+    pub fn apply(&mut self, group: WrittenGroup) {
+        let WrittenGroup { number, changes, known, places, end: group_end, .. } = group;
         let engine = &self.engine;
+        assert_eq!(number, self.applied.group, "group {number} is applied in the place of another one");
         assert_eq!(places.len(), changes.len(), "every change of a group needs a place in the log");
         let mut live: BTreeMap<u32, i64> = BTreeMap::new();
         engine.forget_damage(changes.iter().map(|change| (hash(&change.key), change.value.is_some())));
@@ -434,8 +350,10 @@ impl Writer {
             let end = u64::from(place.offset) + record_len(place).unsigned_abs();
             assert!(change.key == key, "change {index} of a group belongs to another key");
             assert!(known.base.is_some(), "the row that change {index} of a group replaces is unknown");
-            assert_eq!(place.segment, self.segment.id, "change {index} of a group is in another log segment");
-            assert!(end <= self.end.offset, "change {index} of a group ends at {end}, behind the log");
+            let segment = group_end.segment;
+            assert_eq!(place.segment, segment, "change {index} of a group is in another log segment");
+            assert!(end <= group_end.offset, "change {index} of a group ends at {end}, behind it");
+            self.pending.remove(number, &key);
             if let Some(Some(old)) = known.base {
                 *live.entry(old.place.segment).or_default() -= record_len(&old.place);
             }
@@ -451,15 +369,18 @@ impl Writer {
                 segment.live.fetch_add(bytes, Ordering::Relaxed);
             }
         }
+        self.applied = if group_end.group == self.end.group { self.end } else { group_end };
+        if self.is_journaled {
+            self.engine.set_synced(self.applied);
+        }
+        if std::mem::take(&mut self.freezes) {
+            self.freeze();
+        }
         self.freeze_if_full();
     }
 
     fn freeze_if_full(&mut self) {
-        let limits = &self.engine.limits;
-        let entries = self.engine.view().active.len();
-        if entries >= limits.memtable_entries
-            || (entries > 0 && self.log_bytes_since_table >= limits.log_bytes_per_table)
-        {
+        if self.engine.is_memtable_full(self.log_bytes_since_table) {
             self.freeze();
         }
     }
@@ -467,16 +388,6 @@ impl Writer {
     /// Starts a new memtable; the next flush writes the current one to a table.
     pub fn freeze(&mut self) {
         self.log_bytes_since_table = 0;
-        let end = self.end;
-        self.engine.change_view(|view| {
-            let newest = view.frozen.first().map(|newest| newest.end);
-            assert!(newest <= Some(end), "a memtable ends at {end:?}, before an older one: {newest:?}");
-            let frozen = Arc::new(Frozen { memtable: Arc::clone(&view.active), end });
-            View {
-                active: Arc::new(Memtable::default()),
-                frozen: std::iter::once(frozen).chain(view.frozen.iter().cloned()).collect(),
-                tables: view.tables.clone(),
-            }
-        });
+        self.engine.freeze(self.applied);
     }
 }

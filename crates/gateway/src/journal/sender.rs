@@ -1,0 +1,347 @@
+//! Creates the entries of the journal, several at a time, and confirms them in their order.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use plimsoll_base::net::encode::hex;
+use plimsoll_s3::sign::sha256;
+use tokio::sync::mpsc;
+
+use super::lease::Lease;
+use super::take_over::Leadership;
+use crate::ambient::{in_time, now_ms, pause, steady_ms};
+use crate::backup::error::BackupError;
+use crate::backup::header::{EntryHeader, Header, Known, RunHeader, Tail};
+use crate::backup::history::{MOST_IN_FLIGHT, read_header};
+use crate::backup::place::{Chain, Place};
+use crate::catalog::CatalogError;
+use crate::catalog::embedded::Engine;
+use crate::catalog::embedded::segment::{HEADER, SegmentHeader};
+use crate::catalog::embedded::writer::WrittenGroup;
+use crate::catalog::pipeline::{Confirmation, Journal};
+use crate::guard::{self, Guard};
+use crate::threads;
+
+/// Time after which a request is sent again.
+const ATTEMPT: Duration = Duration::from_secs(5);
+/// Longest time between two attempts in milliseconds.
+const MOST_PAUSE_MS: u64 = 1000;
+/// Time between two deletions of entries that the backup has, in milliseconds.
+const PRUNE_MS: u64 = 2000;
+/// Number of the last entries that stay, so that a fence that is created late at the place of a deleted entry has more
+/// entries behind it than a writer has in flight.
+const STAY: usize = 64;
+/// Time for which the end of the process waits for the place, in seconds.
+const LAST_WAIT: Duration = Duration::from_secs(10);
+
+/// Bytes of the log that become an entry.
+pub struct Contents {
+    run: RunHeader,
+    bytes: Bytes,
+    tail: Tail,
+}
+
+impl Contents {
+    /// Returns the bytes of a group. The first group of a segment has the header of the segment.
+    pub fn new(engine: &Engine, group: &WrittenGroup) -> Result<Contents, BackupError> {
+        let segment = group.end.segment;
+        let (mut offset, mut bytes) = (group.offset, group.bytes.clone());
+        if offset == HEADER {
+            let header = SegmentHeader { salt: engine.salt, id: segment, first_group: group.number };
+            bytes = [header.encode(), bytes.to_vec()].concat().into();
+            offset = 0;
+        }
+        let (first_group, length) = (group.first_group, bytes.len() as u64);
+        let run = RunHeader { segment, first_group, offset, bytes: length, next_group: group.end.group };
+        let tail = Tail::of(engine, group.end).ok_or(BackupError::Gap)?;
+        Ok(Contents { run, bytes, tail })
+    }
+}
+
+/// Writer of an epoch of the journal: knows the last entry that was begun.
+pub struct EntryWriter {
+    place: Place,
+    lease_ms: u64,
+    last: Known,
+    /// End of the log in the last entry.
+    tail: Tail,
+    epoch: u64,
+    /// Number of the last entry that exists with all entries before it.
+    confirmed: u64,
+    /// Entries that exist, behind one that may not exist.
+    landed: BTreeMap<u64, Flight>,
+}
+
+/// An entry on its way.
+pub struct Flight {
+    known: Known,
+    sent_ms: u64,
+    has_group: bool,
+}
+
+impl EntryWriter {
+    /// Begins behind a fence, with the log up to a tail.
+    pub fn new(place: Place, leadership: &Leadership, tail: Tail) -> EntryWriter {
+        let last = leadership.fence.clone();
+        let header = &last.header;
+        let lease_ms = header.entry.as_ref().map_or(0, |entry| entry.lease_ms);
+        let (epoch, confirmed) = (header.fence.unwrap_or(header.epoch + 1), header.number);
+        EntryWriter { place, lease_ms, last, tail, epoch, confirmed, landed: BTreeMap::new() }
+    }
+
+    /// Returns the next entry and its bytes; without contents, an empty one.
+    pub fn next(&mut self, contents: Option<Contents>, is_last: bool) -> (Flight, Bytes) {
+        let (runs, bytes, tail) = match contents {
+            Some(contents) => (vec![contents.run], contents.bytes, contents.tail),
+            None => (Vec::new(), Bytes::new(), self.tail.clone()),
+        };
+        self.tail = tail.clone();
+        let has_group = !runs.is_empty();
+        let known = Known::new(Header {
+            epoch: self.epoch,
+            number: self.last.header.number + 1,
+            previous: self.last.digest(),
+            writer: self.last.header.writer.clone(),
+            written_ms: now_ms(),
+            runs,
+            tail,
+            bytes: bytes.len() as u64,
+            sha256: hex(&sha256(&bytes)),
+            entry: Some(EntryHeader { lease_ms: self.lease_ms, confirmed: self.confirmed, is_last }),
+            ..Header::default()
+        });
+        self.last = known.clone();
+        let object = known.encode(&bytes);
+        (Flight { known, sent_ms: steady_ms(), has_group }, object)
+    }
+
+    /// Tries to create an entry. Returns false if this must be tried again.
+    ///
+    /// # Errors
+    /// [`BackupError::Fenced`] if another process has ended the epoch, or the error of the place.
+    pub async fn attempt(place: &Place, flight: &Flight, object: Bytes) -> Result<bool, BackupError> {
+        let known = &flight.known;
+        let name = known.header.name();
+        if place.create(&name, object).await? {
+            return Ok(true);
+        }
+        // An earlier attempt may have succeeded without an answer.
+        match read_header(place, &name).await? {
+            Some(found) if found.text == known.text => Ok(true),
+            Some(_) if guard::is_made(Guard::Fence) => Err(BackupError::Fenced(known.header.epoch + 1)),
+            found => Ok(found.is_some()),
+        }
+    }
+
+    /// Records that an entry exists. Returns the entries that now exist with all entries before them, in their order.
+    pub fn landed(&mut self, flight: Flight, lease: &Lease) -> Vec<Flight> {
+        self.landed.insert(flight.known.header.number, flight);
+        let mut found = Vec::new();
+        while let Some(entry) = self.landed.first_entry()
+            && (*entry.key() == self.confirmed + 1 || !guard::is_made(Guard::Order))
+        {
+            let flight = entry.remove();
+            self.confirmed = self.confirmed.max(flight.known.header.number);
+            lease.extend(flight.sent_ms, self.lease_ms);
+            found.push(flight);
+        }
+        found
+    }
+}
+
+/// Creates an entry, with as many attempts as it needs.
+async fn create(
+    place: Place,
+    lease: Arc<Lease>,
+    flight: Flight,
+    object: Bytes,
+) -> Result<Flight, BackupError> {
+    let mut pause_ms = 50;
+    loop {
+        let attempt = EntryWriter::attempt(&place, &flight, object.clone());
+        let problem = match in_time(ATTEMPT, attempt).await {
+            Some(Ok(true)) => return Ok(flight),
+            Some(Err(error @ BackupError::Fenced(_))) => return Err(error),
+            Some(Ok(false)) => "the entry exists, and cannot be read".to_string(),
+            Some(Err(error)) => error.to_string(),
+            None => format!("no answer in {} s", ATTEMPT.as_secs()),
+        };
+        if lease.fail(problem.clone()) {
+            crate::log::warn(&format!("the journal is not written: {problem}"));
+        }
+        pause(pause_ms).await;
+        pause_ms = (2 * pause_ms).min(MOST_PAUSE_MS);
+    }
+}
+
+/// The thread that creates entries.
+struct Sender {
+    writer: EntryWriter,
+    engine: Arc<Engine>,
+    lease: Arc<Lease>,
+    confirmation: Confirmation,
+    /// Entries that exist: the number of each, and of the group behind its last one.
+    entries: VecDeque<(u64, u64)>,
+}
+
+impl Sender {
+    async fn run(mut self, mut contents: mpsc::UnboundedReceiver<Contents>) {
+        let mut flights = FuturesUnordered::new();
+        let mut pruned_ms = steady_ms();
+        let result = loop {
+            let beat_ms = self.lease.left_ms().saturating_sub(self.writer.lease_ms * 2 / 3);
+            tokio::select! {
+                biased;
+                Some(landed) = flights.next(), if !flights.is_empty() => match landed {
+                    Ok(flight) => self.landed(flight),
+                    Err(error) => break Err(error),
+                },
+                next = contents.recv(), if (flights.len() as u64) < MOST_IN_FLIGHT => match next {
+                    Some(contents) => flights.push(self.begin(Some(contents), false)),
+                    None => break Ok(()),
+                },
+                () = pause(beat_ms), if flights.is_empty() => {
+                    flights.push(self.begin(None, false));
+                }
+            }
+            if steady_ms() >= pruned_ms + PRUNE_MS {
+                pruned_ms = steady_ms();
+                self.prune();
+            }
+        };
+        let result = match result {
+            Ok(()) => self.end(flights).await,
+            error => error,
+        };
+        if let Err(error) = result {
+            self.fail(&error);
+        }
+    }
+
+    fn begin(
+        &mut self,
+        contents: Option<Contents>,
+        is_last: bool,
+    ) -> impl Future<Output = Result<Flight, BackupError>> + use<> {
+        let (flight, object) = self.writer.next(contents, is_last);
+        create(self.writer.place.clone(), Arc::clone(&self.lease), flight, object)
+    }
+
+    fn landed(&mut self, flight: Flight) {
+        for flight in self.writer.landed(flight, &self.lease) {
+            let header = &flight.known.header;
+            self.entries.push_back((header.number, header.tail.position.group));
+            if flight.has_group {
+                self.confirmation.confirm();
+            }
+        }
+    }
+
+    /// Waits for what is on its way, and ends the lease, so that the next start need not wait for its end.
+    async fn end(
+        &mut self,
+        mut flights: FuturesUnordered<impl Future<Output = Result<Flight, BackupError>>>,
+    ) -> Result<(), BackupError> {
+        let last = async {
+            while let Some(landed) = flights.next().await {
+                self.landed(landed?);
+            }
+            self.lease.end();
+            self.begin(None, true).await.map(|_| ())
+        };
+        in_time(LAST_WAIT, last).await.unwrap_or(Ok(()))
+    }
+
+    fn fail(&self, error: &BackupError) {
+        self.lease.end();
+        let text = format!("the journal cannot continue: {error}");
+        self.lease.fail(text.clone());
+        crate::log::warn(&text);
+        self.confirmation.end(CatalogError::Stopped(text));
+    }
+
+    /// Deletes entries that the backup has. Those that cannot be deleted stay until the next start.
+    fn prune(&mut self) {
+        let shipped = self.engine.shipped();
+        let mut numbers = Vec::new();
+        while self.entries.len() > STAY
+            && let Some((number, _)) = self.entries.front().filter(|(_, group)| *group <= shipped)
+        {
+            numbers.push(*number);
+            self.entries.pop_front();
+        }
+        if numbers.is_empty() {
+            return;
+        }
+        let (place, epoch) = (self.writer.place.clone(), self.writer.epoch);
+        tokio::spawn(async move {
+            if let Err(error) = place.delete_numbers(Chain::Journal, epoch, numbers).await {
+                crate::log::warn(&format!("entries of the journal stay until the next start: {error}"));
+            }
+        });
+    }
+}
+
+/// A journal in an object store.
+pub struct TierJournal {
+    engine: Arc<Engine>,
+    lease: Arc<Lease>,
+    confirmation: Confirmation,
+    contents: Option<mpsc::UnboundedSender<Contents>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl TierJournal {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If the thread or its runtime cannot be created.
+    pub fn start(
+        engine: Arc<Engine>,
+        writer: EntryWriter,
+        lease: Arc<Lease>,
+        confirmation: Confirmation,
+    ) -> std::io::Result<TierJournal> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let state = Sender {
+            writer,
+            engine: Arc::clone(&engine),
+            lease: Arc::clone(&lease),
+            confirmation: confirmation.clone(),
+            entries: VecDeque::new(),
+        };
+        let thread = threads::spawn("journal", move || runtime.block_on(state.run(receiver)))?;
+        Ok(TierJournal { engine, lease, confirmation, contents: Some(sender), thread: Some(thread) })
+    }
+}
+
+impl Journal<WrittenGroup> for TierJournal {
+    fn send(&mut self, group: &WrittenGroup) {
+        let contents = Contents::new(&self.engine, group);
+        let sent = match (contents, &self.contents) {
+            (Ok(contents), Some(sender)) => sender.send(contents).is_ok(),
+            _ => false,
+        };
+        if !sent {
+            self.confirmation.end(CatalogError::Stopped("the journal has ended".into()));
+        }
+    }
+
+    fn check(&self) -> Result<(), CatalogError> {
+        self.lease.check()
+    }
+}
+
+impl Drop for TierJournal {
+    fn drop(&mut self) {
+        self.contents = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

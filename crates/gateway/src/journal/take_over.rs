@@ -1,0 +1,108 @@
+//! Begins an epoch of the journal: waits until no other process can lead, and ends the epoch before.
+
+use super::end::JournalEnd;
+use crate::ambient::{pause, steady_ms};
+use crate::backup::error::BackupError;
+use crate::backup::header::{EntryHeader, Header, Known};
+use crate::backup::history::MOST_IN_FLIGHT;
+use crate::backup::place::{Chain, Place};
+use crate::backup::ship::{fence, is_own};
+use crate::guard::{self, Guard};
+
+/// Number of attempts to end an epoch.
+const ATTEMPTS: usize = 100;
+
+/// A process that begins to lead.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// Random id of this process.
+    pub writer: String,
+    /// Ids of processes that certainly do not live any more: those before in the same directory.
+    pub ended: Vec<String>,
+    /// Milliseconds for which it leads after each entry.
+    pub lease_ms: u64,
+}
+
+/// The end of the journal when this process began to lead.
+#[derive(Debug, Clone)]
+pub struct Leadership {
+    /// Entries of the processes before, which do not change any more.
+    pub before: JournalEnd,
+    /// The fence, behind which this process continues.
+    pub fence: Known,
+}
+
+/// Milliseconds for which a process waits that has just seen the last entry of another one: clocks may run differently
+/// by one percent.
+fn wait_ms(lease_ms: u64) -> u64 {
+    lease_ms + lease_ms / 100 + 2
+}
+
+/// Returns the milliseconds for which the writer of the last entry may still lead; 0 if it does not.
+pub fn lease_of(last: Option<&Known>, candidate: &Candidate) -> u64 {
+    let Some(header) = last.map(|known| &known.header) else { return 0 };
+    let entry = header.entry.as_ref();
+    let has_ended = entry.is_some_and(|entry| entry.is_last)
+        || header.writer == candidate.writer
+        || candidate.ended.contains(&header.writer);
+    if has_ended { 0 } else { entry.map_or(0, |entry| entry.lease_ms) }
+}
+
+/// Waits until the lease of the writer before has ended, if it has one. Returns the end of the journal.
+///
+/// # Errors
+/// [`BackupError::Led`] if the writer goes on, or the error of the place.
+pub async fn wait(place: &Place, candidate: &Candidate) -> Result<JournalEnd, BackupError> {
+    let end = JournalEnd::find(place).await?;
+    let lease_ms = lease_of(end.last.as_ref(), candidate);
+    if lease_ms == 0 || !guard::is_made(Guard::Lease) {
+        return Ok(end);
+    }
+    let until_ms = steady_ms() + wait_ms(lease_ms);
+    crate::log::event(&format!(
+        "another gateway may still lead; waiting {} s for the end of its lease",
+        lease_ms.div_ceil(1000)
+    ));
+    while steady_ms() < until_ms {
+        pause((until_ms - steady_ms()).min(1000)).await;
+    }
+    let now = JournalEnd::find(place).await?;
+    let is_same = (now.epoch, now.number) == (end.epoch, end.number);
+    if is_same || lease_of(now.last.as_ref(), candidate) == 0 { Ok(now) } else { Err(BackupError::Led) }
+}
+
+/// Ends the epoch of the last entry.
+///
+/// # Errors
+/// [`BackupError::Led`] if another process goes on, or the error of the place.
+pub async fn take_over(place: &Place, candidate: &Candidate) -> Result<Leadership, BackupError> {
+    for _ in 0..ATTEMPTS {
+        let before = wait(place, candidate).await?;
+        let lease_ms = candidate.lease_ms;
+        let header = Header {
+            entry: Some(EntryHeader { lease_ms, ..EntryHeader::default() }),
+            ..fence(before.last.as_ref(), &candidate.writer)
+        };
+        let fence = Known::new(header);
+        let name = fence.header.name();
+        if !place.create(&name, fence.encode(&[])).await? && !is_own(place, &fence).await? {
+            continue;
+        }
+        if is_valid(place, &fence.header).await? {
+            return Ok(Leadership { before, fence });
+        }
+        place.delete(&name).await?;
+    }
+    Err(BackupError::Led)
+}
+
+/// Returns true if a fence ends its epoch. If it was created late, at the place of a deleted entry, its writer has gone
+/// on or another process has ended the epoch.
+async fn is_valid(place: &Place, fence: &Header) -> Result<bool, BackupError> {
+    if !guard::is_made(Guard::Fence) {
+        return Ok(true);
+    }
+    let behind = place.numbers(Chain::Journal, fence.epoch, Some(fence.number)).await?;
+    let later = place.epochs(Chain::Journal).await?.into_iter().any(|epoch| epoch > fence.epoch);
+    Ok(!later && behind.iter().all(|number| *number <= fence.number + MOST_IN_FLIGHT))
+}
