@@ -197,6 +197,7 @@ impl<W: JournaledWriter, J: Journal<W::Group>> Pipeline<W, J> {
         let lingers = in_flight == 0 && queue.len() > 0;
         let is_full = in_flight >= MOST_IN_FLIGHT;
         queue.wanted = match () {
+            () if queue.ended.is_some() => 1,
             // A confirmation comes first.
             () if is_full => usize::MAX,
             () if lingers => self.pace.expected,

@@ -23,6 +23,7 @@ use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
 use crate::catalog::{Catalog, CatalogError};
 use crate::config::{BackupRule, CatalogPlace, Config};
 use crate::disk::real::{RealDisk, create_directory};
+use crate::journal::start::append_journal;
 use crate::log::note;
 use crate::object::keys;
 use crate::tier::{Backend, TierTable, open};
@@ -129,12 +130,17 @@ pub fn restore(arguments: &RestoreArguments) -> Result<(), Exit> {
     let runtime = runtime()?;
     let unfinished = root.with_file_name(format!("{}.unfinished", name_of(root)?));
     remove(&unfinished)?;
-    let restored = runtime.block_on(restore_to(&place, at_ms, &unfinished, &config));
-    let restored = match restored {
-        Ok(restored) => restored,
-        Err(error) => {
-            let _ = fs::remove_dir_all(&unfinished);
-            return Err(failed(error));
+    let mut attempt = 0;
+    let restored = loop {
+        attempt += 1;
+        match runtime.block_on(restore_to(&place, at_ms, &unfinished, &config)) {
+            Ok(restored) => break restored,
+            // A gateway that runs deletes entries of its journal that the backup has meanwhile.
+            Err(BackupError::Damaged { .. } | BackupError::Gap) if attempt < 3 => remove(&unfinished)?,
+            Err(error) => {
+                let _ = fs::remove_dir_all(&unfinished);
+                return Err(failed(error));
+            }
         }
     };
     let end = || {
@@ -183,6 +189,12 @@ async fn restore_to(
     let cut = find(place, &history, at_ms).await?;
     create_directory(root)?;
     write_log(place, &history, &cut, &RealDisk::new(root)?).await?;
+    let limits = CatalogSettings::default().limits;
+    let newest_ms = history.pieces.iter().map(|known| known.header.until_ms).max().unwrap_or(0);
+    let of_journal = match at_ms {
+        Some(at_ms) if at_ms < newest_ms => None,
+        at_ms => append_journal(place, root, limits, at_ms).await?,
+    };
     let later = match at_ms {
         None => Ok(Default::default()),
         Some(_) => later_blobs(place, &history, &cut).await,
@@ -199,10 +211,11 @@ async fn restore_to(
     let (bodies, missing_bodies) = copy_bodies(place, &catalog, config).await?;
     catalog.close()?;
     let Cut { at_ms, segments, .. } = cut;
+    let at_ms = of_journal.unwrap_or(0).max(at_ms);
     let damage = recovery.damage.iter();
     Ok(Restored {
         at_ms,
-        newest_ms: history.pieces.iter().map(|known| known.header.until_ms).max().unwrap_or(0),
+        newest_ms: newest_ms.max(at_ms),
         log_bytes: segments.values().map(|segment| segment.bytes).sum(),
         segments: segments.len(),
         moved_bodies,

@@ -42,6 +42,7 @@ use crate::object::Store;
 use crate::object::reads::Reads;
 use crate::request_log::{Proxies, RequestLog};
 use crate::scrub::ScrubRule;
+use crate::threads;
 use crate::tier::check;
 
 /// Arguments of `plimsoll-gateway run`.
@@ -399,6 +400,19 @@ fn open(place: &StoreArguments, settings: CatalogSettings) -> Result<Opened, Exi
     Ok(opened)
 }
 
+/// Ends the server if another gateway leads.
+fn end_with_lease(catalog: &AnyCatalog, stop: watch::Sender<bool>) -> std::io::Result<()> {
+    if let AnyCatalog::Embedded(catalog) = catalog
+        && let Some(lease) = catalog.lease().cloned()
+    {
+        threads::spawn("lease-end", move || {
+            lease.wait_until_lost();
+            let _ = stop.send(true);
+        })?;
+    }
+    Ok(())
+}
+
 /// Writes the counts of reads to their file.
 fn save_reads(reads: Option<&Reads>, path: Option<&Path>) {
     if let (Some(reads), Some(path)) = (reads, path)
@@ -471,6 +485,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let backup = backup.map(|settings| BackupThreads::start(&store, settings, shipper)).transpose();
     let backup = backup.map_err(Exit::store)?.flatten();
     let (stop, shutdown) = watch::channel(false);
+    end_with_lease(&catalog, stop.clone()).map_err(Exit::store)?;
     watch_for_end(stop, arguments.until_stdin_closes);
     say(&format!("listening on {scheme}://{address}\n"))?;
     let served = plimsoll_server::run(listener, &shared, &store, &shutdown);

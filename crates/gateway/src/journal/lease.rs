@@ -1,7 +1,7 @@
 //! The time for which this process leads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::ambient::steady_ms;
 use crate::catalog::CatalogError;
@@ -14,6 +14,9 @@ pub struct Lease {
     until_ms: AtomicU64,
     /// Reason why the journal was not written; `None` if it was.
     problem: Mutex<Option<String>>,
+    /// True if another process leads.
+    is_lost: Mutex<bool>,
+    lost: Condvar,
 }
 
 impl Lease {
@@ -26,6 +29,21 @@ impl Lease {
     /// Ends the lease for ever.
     pub fn end(&self) {
         self.until_ms.store(0, Ordering::Release);
+    }
+
+    /// Ends the lease, because another process leads.
+    pub fn lose(&self) {
+        self.end();
+        *self.is_lost.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.lost.notify_all();
+    }
+
+    /// Waits until another process leads.
+    pub fn wait_until_lost(&self) {
+        let mut is_lost = self.is_lost.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*is_lost {
+            is_lost = self.lost.wait(is_lost).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Returns the milliseconds until the lease ends.

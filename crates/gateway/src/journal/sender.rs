@@ -257,11 +257,14 @@ impl Sender {
     }
 
     fn fail(&self, error: &BackupError) {
-        self.lease.end();
-        let text = format!("the journal cannot continue: {error}");
+        let text = match error {
+            BackupError::Fenced(_) => "another gateway leads this catalog now".to_string(),
+            error => format!("the journal cannot continue: {error}"),
+        };
         self.lease.fail(text.clone());
         crate::log::warn(&text);
-        self.confirmation.end(CatalogError::Stopped(text));
+        self.confirmation.end(CatalogError::Unavailable(text));
+        self.lease.lose();
     }
 
     /// Deletes entries that the backup has. Those that cannot be deleted stay until the next start.

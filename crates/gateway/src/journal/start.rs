@@ -20,7 +20,8 @@ use crate::backup::header::{RunHeader, Tail};
 use crate::backup::history::History;
 use crate::backup::last;
 use crate::backup::place::{Chain, Place};
-use crate::backup::restore::{find, read_pieces, write_log};
+use crate::backup::plan::time_of;
+use crate::backup::restore::{find, groups_of, read_pieces, write_log};
 use crate::backup::ship::Shipper;
 use crate::body::blob::new_name;
 use crate::catalog::committer::Committer;
@@ -29,7 +30,7 @@ use crate::catalog::embedded::recovery::{OpenLog, Recovery, open_log};
 use crate::catalog::embedded::replica::{Part, Replica, ReplicaError};
 use crate::catalog::embedded::segment::DIRECTORY;
 use crate::catalog::embedded::writer::Writer;
-use crate::catalog::embedded::{Engine, INDEX_DIRECTORY};
+use crate::catalog::embedded::{CatalogLimits, Engine, INDEX_DIRECTORY};
 use crate::catalog::{CatalogError, Transaction, Work, intact};
 use crate::disk::real::RealDisk;
 use crate::log::note;
@@ -192,6 +193,36 @@ fn newest_tail(history: &History, before: &JournalEnd) -> Option<Tail> {
     let sent = before.last.as_ref().map(|known| known.header.tail.clone());
     let known = shipped.into_iter().chain(sent).filter(|tail| !tail.sha256.is_empty());
     known.max_by_key(|tail| tail.position.group)
+}
+
+/// Adds what the journal has until a Unix time in milliseconds to the restored log of the newest state of a backup.
+/// Returns the time of the last group; `None` if there is none.
+///
+/// # Errors
+/// If the place or the disk fails, or the journal does not continue the log.
+pub async fn append_journal(
+    place: &Place,
+    root: &Path,
+    limits: CatalogLimits,
+    at_ms: Option<u64>,
+) -> Result<Option<u64>, BackupError> {
+    let end = JournalEnd::find(place).await?;
+    let mut replica = Replica::new(open_log(Arc::new(RealDisk::new(root)?), limits)?);
+    let (salt, mut last_ms) = (replica.engine().salt, None);
+    let entries = end.runs(place).try_take_while(|(headers, runs)| {
+        let groups = headers.iter().zip(runs).flat_map(|(run, bytes)| {
+            groups_of(run.segment, run.offset, bytes, salt).filter_map(|group| time_of(&group))
+        });
+        let time = groups.max().or(last_ms);
+        let is_before = at_ms.is_none_or(|at_ms| time.is_none_or(|time| time <= at_ms));
+        if is_before {
+            last_ms = time;
+        }
+        std::future::ready(Ok(is_before))
+    });
+    append_runs(&mut replica, entries).await?;
+    replica.into_writer()?;
+    Ok(last_ms)
 }
 
 /// Adds everything that a backup and a journal have to a copy of the log.

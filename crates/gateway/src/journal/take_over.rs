@@ -63,12 +63,20 @@ pub async fn wait(place: &Place, candidate: &Candidate) -> Result<JournalEnd, Ba
         "another gateway may still lead; waiting {} s for the end of its lease",
         lease_ms.div_ceil(1000)
     ));
-    while steady_ms() < until_ms {
-        pause((until_ms - steady_ms()).min(1000)).await;
+    // A living writer is found before the end of its lease.
+    let step_ms = (lease_ms / 4).clamp(100, 5000);
+    loop {
+        pause(until_ms.saturating_sub(steady_ms()).min(step_ms)).await;
+        let is_over = steady_ms() >= until_ms;
+        let now = JournalEnd::find(place).await?;
+        let is_same = (now.epoch, now.number) == (end.epoch, end.number);
+        if lease_of(now.last.as_ref(), candidate) == 0 || is_same && is_over {
+            return Ok(now);
+        }
+        if !is_same {
+            return Err(BackupError::Led);
+        }
     }
-    let now = JournalEnd::find(place).await?;
-    let is_same = (now.epoch, now.number) == (end.epoch, end.number);
-    if is_same || lease_of(now.last.as_ref(), candidate) == 0 { Ok(now) } else { Err(BackupError::Led) }
 }
 
 /// Ends the epoch of the last entry.

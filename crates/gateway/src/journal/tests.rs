@@ -200,7 +200,7 @@ fn a_fenced_process_neither_writes_nor_reads() {
         Ok(true)
     });
     let error = block_on(catalog.commit(work, 10)).unwrap_err();
-    assert!(matches!(error, CatalogError::Stopped(_)), "{error}");
+    assert!(matches!(error, CatalogError::Unavailable(_)), "{error}");
     assert!(matches!(catalog.get(b"key 1"), Err(CatalogError::Unavailable(_))));
     assert!(catalog.close().is_err());
 }

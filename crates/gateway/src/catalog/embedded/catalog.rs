@@ -214,7 +214,8 @@ impl EmbeddedCatalog {
             let _ = thread.join();
         }
         if let Some(reason) = self.engine.stop_reason() {
-            return Err(CatalogError::Stopped(reason));
+            let is_journaled = self.lease.is_some();
+            return Err(if is_journaled { CatalogError::Unavailable(reason) } else { CatalogError::Stopped(reason) });
         }
         writer.freeze();
         self.engine.flush()?;
@@ -380,6 +381,10 @@ impl JournaledWriter for Writer {
     }
 
     fn stop(&mut self, error: &CatalogError) {
-        self.engine.stop(&error.to_string());
+        let reason = match error {
+            CatalogError::Unavailable(reason) => reason.clone(),
+            error => error.to_string(),
+        };
+        self.engine.stop(&reason);
     }
 }
