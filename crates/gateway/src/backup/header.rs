@@ -67,7 +67,8 @@ impl Tail {
     /// Returns true if a log contains everything up to this tail.
     pub fn is_in(&self, engine: &Engine) -> bool {
         let is_before = self.position.group <= engine.synced_end().group;
-        is_before && Tail::of(engine, self.position).is_some_and(|tail| tail == *self)
+        self.position.group == 0
+            || is_before && Tail::of(engine, self.position).is_some_and(|tail| tail == *self)
     }
 }
 

@@ -17,7 +17,8 @@ use crate::body::blob::new_name;
 use crate::body::location::{BlobHead, Location, ObjectName, State};
 use crate::catalog::embedded::Engine;
 use crate::catalog::embedded::follow::Run;
-use crate::catalog::embedded::segment_list::Position;
+use crate::catalog::embedded::segment::HEADER;
+use crate::catalog::embedded::segment_list::{ListedSegment, Position};
 use crate::catalog::unless_in_doubt;
 use crate::guard::{self, Guard};
 use crate::object::keys;
@@ -173,7 +174,10 @@ impl Shipper {
 
     /// Returns the segments that a state in the next piece needs, besides those that the piece begins.
     fn live(&self) -> Vec<u32> {
-        let listed: BTreeSet<u32> = self.engine.listed().iter().map(|listed| listed.id).collect();
+        // A segment without groups may be only on this disk, where a start has failed.
+        let has_groups = |listed: &ListedSegment| listed.end.is_none_or(|end| end.bytes > HEADER);
+        let listed = self.engine.listed().into_iter().filter(has_groups);
+        let listed: BTreeSet<u32> = listed.map(|listed| listed.id).collect();
         let Some(before) = self.before.as_ref().filter(|before| self.position.group < before.until.group)
         else {
             return listed.into_iter().collect();
@@ -216,7 +220,11 @@ impl Shipper {
             return Ok(Step { bytes: 0, is_up_to_date: true });
         }
         let until = if self.is_complete() { end } else { self.complete_from };
-        let runs = self.engine.read_log(self.position, until, self.piece_bytes)?;
+        let mut runs = self.engine.read_log(self.position, until, self.piece_bytes)?;
+        // A segment without groups may get none. Its header is shipped with its first group.
+        while runs.len() > 1 && runs.last().is_some_and(|run| run.end() <= HEADER) {
+            runs.pop();
+        }
         self.check_gap(&runs)?;
         let contents = self.contents(&runs);
         // Later segments begin in later pieces.

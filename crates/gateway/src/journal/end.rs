@@ -112,6 +112,11 @@ impl JournalEnd {
         Ok(end.unwrap_or_default())
     }
 
+    /// Returns this end with the entries that exist now, when some of them have been deleted.
+    pub fn with_entries_of(self, now: JournalEnd) -> JournalEnd {
+        JournalEnd { groups_epoch: now.groups_epoch, numbers: now.numbers, ..self }
+    }
+
     /// Returns the runs of the entries in their order. The next entry must follow each one.
     pub fn runs<'a>(
         &'a self,

@@ -74,13 +74,16 @@ pub struct EntryWriter {
     confirmed: u64,
     /// Entries that exist, behind one that may not exist.
     landed: BTreeMap<u64, Flight>,
+    /// Entries that exist with all before them: the number of each, and of the group behind its last one.
+    entries: VecDeque<(u64, u64)>,
 }
 
 /// An entry on its way.
 pub struct Flight {
     known: Known,
     sent_ms: u64,
-    has_group: bool,
+    /// True if the entry has a group.
+    pub has_group: bool,
 }
 
 impl EntryWriter {
@@ -90,7 +93,32 @@ impl EntryWriter {
         let header = &last.header;
         let lease_ms = header.entry.as_ref().map_or(0, |entry| entry.lease_ms);
         let (epoch, confirmed) = (header.fence.unwrap_or(header.epoch + 1), header.number);
-        EntryWriter { place, lease_ms, last, tail, epoch, confirmed, landed: BTreeMap::new() }
+        EntryWriter {
+            place,
+            lease_ms,
+            last,
+            tail,
+            epoch,
+            confirmed,
+            landed: BTreeMap::new(),
+            entries: VecDeque::new(),
+        }
+    }
+
+    /// Returns the place of the journal.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Returns true if a further entry may be sent. Entries that exist behind one that does not yet exist count, too: at
+    /// most so many are behind the end of the journal.
+    pub fn has_room(&self) -> bool {
+        self.last.header.number < self.confirmed + MOST_IN_FLIGHT
+    }
+
+    /// Returns the epoch.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// Returns the next entry and its bytes; without contents, an empty one.
@@ -146,10 +174,24 @@ impl EntryWriter {
         {
             let flight = entry.remove();
             self.confirmed = self.confirmed.max(flight.known.header.number);
+            self.entries.push_back((self.confirmed, flight.known.header.tail.position.group));
             lease.extend(flight.sent_ms, self.lease_ms);
             found.push(flight);
         }
         found
+    }
+
+    /// Returns the numbers of the entries that are not needed any more, because a backup has the groups before
+    /// `shipped`.
+    pub fn covered(&mut self, shipped: u64) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        while self.entries.len() > STAY
+            && let Some((number, _)) = self.entries.front().filter(|(_, group)| *group <= shipped)
+        {
+            numbers.push(*number);
+            self.entries.pop_front();
+        }
+        numbers
     }
 }
 
@@ -184,8 +226,6 @@ struct Sender {
     engine: Arc<Engine>,
     lease: Arc<Lease>,
     confirmation: Confirmation,
-    /// Entries that exist: the number of each, and of the group behind its last one.
-    entries: VecDeque<(u64, u64)>,
 }
 
 impl Sender {
@@ -200,7 +240,7 @@ impl Sender {
                     Ok(flight) => self.landed(flight),
                     Err(error) => break Err(error),
                 },
-                next = contents.recv(), if (flights.len() as u64) < MOST_IN_FLIGHT => match next {
+                next = contents.recv(), if self.writer.has_room() => match next {
                     Some(contents) => flights.push(self.begin(Some(contents), false)),
                     None => break Ok(()),
                 },
@@ -233,8 +273,6 @@ impl Sender {
 
     fn landed(&mut self, flight: Flight) {
         for flight in self.writer.landed(flight, &self.lease) {
-            let header = &flight.known.header;
-            self.entries.push_back((header.number, header.tail.position.group));
             if flight.has_group {
                 self.confirmation.confirm();
             }
@@ -269,14 +307,7 @@ impl Sender {
 
     /// Deletes entries that the backup has. Those that cannot be deleted stay until the next start.
     fn prune(&mut self) {
-        let shipped = self.engine.shipped();
-        let mut numbers = Vec::new();
-        while self.entries.len() > STAY
-            && let Some((number, _)) = self.entries.front().filter(|(_, group)| *group <= shipped)
-        {
-            numbers.push(*number);
-            self.entries.pop_front();
-        }
+        let numbers = self.writer.covered(self.engine.shipped());
         if numbers.is_empty() {
             return;
         }
@@ -316,7 +347,6 @@ impl TierJournal {
             engine: Arc::clone(&engine),
             lease: Arc::clone(&lease),
             confirmation: confirmation.clone(),
-            entries: VecDeque::new(),
         };
         let thread = threads::spawn("journal", move || runtime.block_on(state.run(receiver)))?;
         Ok(TierJournal { engine, lease, confirmation, contents: Some(sender), thread: Some(thread) })

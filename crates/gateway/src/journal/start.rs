@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::end::JournalEnd;
 use super::lease::Lease;
 use super::sender::{EntryWriter, TierJournal};
-use super::take_over::{Candidate, Leadership, take_over};
+use super::take_over::{Candidate, take_over};
 use crate::ambient::{now_ms, pause};
 use crate::backup::bodies::Directories;
 use crate::backup::error::BackupError;
@@ -63,27 +63,48 @@ pub struct Started {
     pub shipper: Shipper,
 }
 
-/// Ids of processes that have used a directory since the start of the machine. They do not live any more, because the
-/// directory is locked.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Writers {
+/// A process that has used a directory.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct WriterId {
+    id: String,
+    /// Random number of the start of its machine.
     machine_start: String,
-    ids: Vec<String>,
+}
+
+/// The processes that have used a directory, from the oldest to the newest.
+#[derive(Debug, Default)]
+struct Writers {
+    known: Vec<WriterId>,
+    machine_start: String,
 }
 
 impl Writers {
-    /// Reads the ids; none after a restart of the machine, because a copy of its disk may be in use elsewhere.
+    /// Number of processes that are remembered: those that have failed to start count, too.
+    const MOST: usize = 64;
+
     fn load(root: &Path) -> Writers {
         let machine_start = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let machine_start = machine_start.trim().to_string();
         let text = std::fs::read_to_string(root.join(WRITERS)).unwrap_or_default();
-        let known: Option<Writers> = serde_json::from_str(&text).ok();
-        let is_same = |known: &Writers| !machine_start.is_empty() && known.machine_start == machine_start;
-        known.filter(is_same).unwrap_or(Writers { machine_start, ids: Vec::new() })
+        let known = serde_json::from_str(&text).unwrap_or_default();
+        Writers { known, machine_start: machine_start.trim().to_string() }
     }
 
-    fn store(&self, root: &Path) -> std::io::Result<()> {
-        std::fs::write(root.join(WRITERS), serde_json::to_string(self).unwrap_or_default() + "\n")
+    fn ids(&self) -> Vec<String> {
+        self.known.iter().map(|known| known.id.clone()).collect()
+    }
+
+    /// Returns the ids of processes that do not live any more, because the directory is locked. After a restart of the
+    /// machine, nothing is known: a copy of its disk may be in use elsewhere.
+    fn ended(&self) -> Vec<String> {
+        let is_here =
+            |known: &&WriterId| !known.machine_start.is_empty() && known.machine_start == self.machine_start;
+        self.known.iter().filter(is_here).map(|known| known.id.clone()).collect()
+    }
+
+    fn add(&mut self, id: &str, root: &Path) -> std::io::Result<()> {
+        self.known.push(WriterId { id: id.into(), machine_start: self.machine_start.clone() });
+        self.known.drain(..self.known.len().saturating_sub(Writers::MOST));
+        std::fs::write(root.join(WRITERS), serde_json::to_string(&self.known).unwrap_or_default() + "\n")
     }
 }
 
@@ -109,34 +130,44 @@ impl Directory<'_> {
         Ok(log)
     }
 
-    /// Brings the directory up to date with what is durable in the place. `open` is the log that it has.
+    /// Brings the directory up to date with what is durable in the place. `open` is the log that it has, and `own` are
+    /// the processes that have used it.
     async fn bring_up_to_date(
         &self,
         mut open: Option<OpenLog>,
         before: &JournalEnd,
+        own: &[String],
     ) -> Result<OpenLog, BackupError> {
+        let mut before = before.clone();
         let mut attempt = 0;
         loop {
             attempt += 1;
             let history = History::load(self.place).await?;
-            let Some(tail) = newest_tail(&history, before) else {
+            let Some(tail) = newest_tail(&history, &before) else {
                 return open.map_or_else(|| Ok(self.create()?), Ok);
             };
             let copied = match open {
-                Some(log) if tail.is_in(&log.engine) => return Ok(log),
-                // As after the loss of the power.
-                Some(log) => append_all(Replica::new(log), self.place, &history, before).await,
+                Some(log) => match compare(&log, &tail, &before, own) {
+                    Local::Newest => return Ok(log),
+                    // As after the loss of the power.
+                    Local::Older if attempt == 1 => {
+                        append_all(Replica::new(log), self.place, &history, &before).await
+                    }
+                    Local::Older | Local::Other => Err(BackupError::Gap),
+                },
                 None => Err(BackupError::Gap),
             };
             let copied = match copied {
-                Err(BackupError::Gap) => self.restore(&history, before).await,
+                Err(BackupError::Gap) => self.restore(&history, &before).await,
                 copied => copied,
             };
             match copied {
-                Ok(()) => open = self.open()?,
+                Ok(()) if attempt < ATTEMPTS => open = self.open()?,
+                Ok(()) => return Err(BackupError::Gap),
                 // The process before may still delete entries that its backup has.
                 Err(BackupError::Damaged { .. } | BackupError::Gap) if attempt < ATTEMPTS => {
                     pause(RETRY_MS).await;
+                    before = before.with_entries_of(JournalEnd::find(self.place).await?);
                     open = self.open()?;
                 }
                 Err(error) => return Err(error),
@@ -187,8 +218,30 @@ fn remove(directory: &Path) -> std::io::Result<()> {
     }
 }
 
+/// What a log has of that which is durable in the place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Local {
+    /// Everything.
+    Newest,
+    /// A part of it, or something else.
+    Older,
+    /// Everything, and groups that were never acknowledged, whose writer was not the last one: since then, others may
+    /// have read that they do not exist.
+    Other,
+}
+
+/// Compares a log with the end of what is durable. `own` are the processes that have written the log.
+pub fn compare(log: &OpenLog, tail: &Tail, before: &JournalEnd, own: &[String]) -> Local {
+    let is_own = before.last.as_ref().is_some_and(|last| own.contains(&last.header.writer));
+    match tail.is_in(&log.engine) {
+        false => Local::Older,
+        true if is_own || log.end.group == tail.position.group || before.last.is_none() => Local::Newest,
+        true => Local::Other,
+    }
+}
+
 /// Returns the end of what is durable; `None` if nothing is.
-fn newest_tail(history: &History, before: &JournalEnd) -> Option<Tail> {
+pub fn newest_tail(history: &History, before: &JournalEnd) -> Option<Tail> {
     let shipped = history.pieces.last().map(|known| known.header.tail.clone());
     let sent = before.last.as_ref().map(|known| known.header.tail.clone());
     let known = shipped.into_iter().chain(sent).filter(|tail| !tail.sha256.is_empty());
@@ -229,7 +282,7 @@ pub async fn append_journal(
 ///
 /// # Errors
 /// [`BackupError::Gap`] if the copy has other bytes, or the backup does not have what follows the copy.
-async fn append_all(
+pub async fn append_all(
     mut replica: Replica,
     place: &Place,
     history: &History,
@@ -261,7 +314,8 @@ async fn append_runs(
     let mut runs = pin!(runs);
     while let Some((headers, bytes)) = runs.try_next().await? {
         for (run, bytes) in headers.iter().zip(bytes) {
-            let part = Part { segment: run.segment, first_group: run.first_group, offset: run.offset, bytes };
+            let RunHeader { segment, first_group, next_group, offset, .. } = *run;
+            let part = Part { segment, first_group, next_group, offset, bytes };
             replica.append(&part).map_err(|error| match error {
                 ReplicaError::Differs { .. } | ReplicaError::Gap(_) => BackupError::Gap,
                 ReplicaError::Damaged(group) => {
@@ -325,18 +379,18 @@ pub fn open(
         let open = directory.open()?;
         check_owner(place, open.as_ref()).await?;
         let mut writers = Writers::load(root);
-        let candidate =
-            Candidate { writer: hex(&new_name()), ended: writers.ids.clone(), lease_ms: journal.lease_ms };
-        writers.ids.push(candidate.writer.clone());
-        // Without them, the next start waits for the end of the lease.
-        let _ = writers.store(root);
+        let (writer, own) = (hex(&new_name()), writers.ids());
+        let candidate = Candidate { writer, ended: writers.ended(), lease_ms: journal.lease_ms };
+        writers.add(&candidate.writer, root)?;
         let leadership = take_over(place, &candidate).await?;
-        let log = directory.bring_up_to_date(open, &leadership.before).await?;
+        let log = directory.bring_up_to_date(open, &leadership.before, &own).await?;
         let (engine, mut writer, recovery) = log.into_writer()?;
         let id = hex(&identify(&mut writer)?.id);
         let shipper = ship(place, &mut writer, &id).await?;
         let lease = Arc::new(Lease::default());
-        let entries = first_entry(place, &leadership, &engine, &lease).await?;
+        // The end of the last group: the segment behind it has no bytes that anybody ships.
+        let tail = Tail::of(&engine, shipper.position()).ok_or(BackupError::Gap)?;
+        let entries = first_entry(EntryWriter::new(place.clone(), &leadership, tail), &lease).await?;
         delete_old(place, &leadership.before).await;
         writer.set_journaled();
         let (of_journal, of_lease) = (Arc::clone(&engine), Arc::clone(&lease));
@@ -366,7 +420,10 @@ pub fn has_journal(root: &Path) -> bool {
 }
 
 /// Ships everything that the log has, so that its state can be restored.
-async fn ship(place: &Place, writer: &mut Writer, id: &str) -> Result<Shipper, BackupError> {
+///
+/// # Errors
+/// If the place or the disk fails.
+pub async fn ship(place: &Place, writer: &mut Writer, id: &str) -> Result<Shipper, BackupError> {
     let engine = Arc::clone(&writer.engine);
     let mut shipper = Shipper::begin(place.clone(), engine, id, Directories::default()).await?;
     while !shipper.step().await?.is_up_to_date {}
@@ -383,18 +440,11 @@ async fn ship(place: &Place, writer: &mut Writer, id: &str) -> Result<Shipper, B
 }
 
 /// Creates the first entry of the epoch, without which nobody may read or write.
-async fn first_entry(
-    place: &Place,
-    leadership: &Leadership,
-    engine: &Engine,
-    lease: &Lease,
-) -> Result<EntryWriter, BackupError> {
-    let tail = Tail::of(engine, engine.synced_end()).ok_or(BackupError::Gap)?;
-    let mut entries = EntryWriter::new(place.clone(), leadership, tail);
+async fn first_entry(mut entries: EntryWriter, lease: &Lease) -> Result<EntryWriter, BackupError> {
     let (flight, object) = entries.next(None, false);
     let mut attempt = 0;
     loop {
-        match EntryWriter::attempt(place, &flight, object.clone()).await {
+        match EntryWriter::attempt(entries.place(), &flight, object.clone()).await {
             Ok(true) => break,
             Err(error @ BackupError::Fenced(_)) => return Err(error),
             Err(error) if attempt == ATTEMPTS => return Err(error),

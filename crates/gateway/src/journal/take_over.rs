@@ -48,17 +48,62 @@ pub fn lease_of(last: Option<&Known>, candidate: &Candidate) -> u64 {
     if has_ended { 0 } else { entry.map_or(0, |entry| entry.lease_ms) }
 }
 
+/// An end of the journal, and when its writer does not lead any more.
+pub struct Watch {
+    end: JournalEnd,
+    /// Milliseconds of the lease of the writer; 0 if it does not lead.
+    lease_ms: u64,
+    /// Time at which the lease has certainly ended, in milliseconds since the start of the machine.
+    until_ms: u64,
+}
+
+/// What a look at the journal says about its writer.
+#[derive(Debug)]
+pub enum Look {
+    /// It does not lead.
+    Free(Box<JournalEnd>),
+    /// It may lead.
+    Wait,
+    /// It has gone on.
+    Led,
+}
+
+impl Watch {
+    /// Begins with an end of the journal that was read just now.
+    pub fn new(end: JournalEnd, candidate: &Candidate) -> Watch {
+        let lease_ms = lease_of(end.last.as_ref(), candidate);
+        Watch { end, lease_ms, until_ms: steady_ms() + wait_ms(lease_ms) }
+    }
+
+    /// Returns the milliseconds of the lease that has not ended; 0 if there is none.
+    pub fn lease_ms(&self) -> u64 {
+        self.lease_ms
+    }
+
+    /// Compares with an end of the journal whose reading began at `began_ms`.
+    pub fn look(&self, now: JournalEnd, began_ms: u64, candidate: &Candidate) -> Look {
+        let is_same = (now.epoch, now.number) == (self.end.epoch, self.end.number);
+        let is_over = began_ms >= self.until_ms || !guard::is_made(Guard::Lease);
+        if lease_of(now.last.as_ref(), candidate) == 0 || is_same && is_over {
+            Look::Free(Box::new(now))
+        } else if is_same {
+            Look::Wait
+        } else {
+            Look::Led
+        }
+    }
+}
+
 /// Waits until the lease of the writer before has ended, if it has one. Returns the end of the journal.
 ///
 /// # Errors
 /// [`BackupError::Led`] if the writer goes on, or the error of the place.
-pub async fn wait(place: &Place, candidate: &Candidate) -> Result<JournalEnd, BackupError> {
-    let end = JournalEnd::find(place).await?;
-    let lease_ms = lease_of(end.last.as_ref(), candidate);
-    if lease_ms == 0 || !guard::is_made(Guard::Lease) {
-        return Ok(end);
+async fn wait(place: &Place, candidate: &Candidate) -> Result<JournalEnd, BackupError> {
+    let watch = Watch::new(JournalEnd::find(place).await?, candidate);
+    let lease_ms = watch.lease_ms();
+    if lease_ms == 0 {
+        return Ok(watch.end);
     }
-    let until_ms = steady_ms() + wait_ms(lease_ms);
     crate::log::event(&format!(
         "another gateway may still lead; waiting {} s for the end of its lease",
         lease_ms.div_ceil(1000)
@@ -66,15 +111,12 @@ pub async fn wait(place: &Place, candidate: &Candidate) -> Result<JournalEnd, Ba
     // A living writer is found before the end of its lease.
     let step_ms = (lease_ms / 4).clamp(100, 5000);
     loop {
-        pause(until_ms.saturating_sub(steady_ms()).min(step_ms)).await;
-        let is_over = steady_ms() >= until_ms;
-        let now = JournalEnd::find(place).await?;
-        let is_same = (now.epoch, now.number) == (end.epoch, end.number);
-        if lease_of(now.last.as_ref(), candidate) == 0 || is_same && is_over {
-            return Ok(now);
-        }
-        if !is_same {
-            return Err(BackupError::Led);
+        pause(watch.until_ms.saturating_sub(steady_ms()).min(step_ms)).await;
+        let began_ms = steady_ms();
+        match watch.look(JournalEnd::find(place).await?, began_ms, candidate) {
+            Look::Free(end) => return Ok(*end),
+            Look::Wait => {}
+            Look::Led => return Err(BackupError::Led),
         }
     }
 }
@@ -86,22 +128,37 @@ pub async fn wait(place: &Place, candidate: &Candidate) -> Result<JournalEnd, Ba
 pub async fn take_over(place: &Place, candidate: &Candidate) -> Result<Leadership, BackupError> {
     for _ in 0..ATTEMPTS {
         let before = wait(place, candidate).await?;
-        let lease_ms = candidate.lease_ms;
-        let header = Header {
-            entry: Some(EntryHeader { lease_ms, ..EntryHeader::default() }),
-            ..fence(before.last.as_ref(), &candidate.writer)
-        };
-        let fence = Known::new(header);
-        let name = fence.header.name();
-        if !place.create(&name, fence.encode(&[])).await? && !is_own(place, &fence).await? {
-            continue;
+        if let Some(leadership) = end_epoch(place, candidate, before).await? {
+            return Ok(leadership);
         }
-        if is_valid(place, &fence.header).await? {
-            return Ok(Leadership { before, fence });
-        }
-        place.delete(&name).await?;
     }
     Err(BackupError::Led)
+}
+
+/// Ends the epoch of the last entry, whose writer does not lead any more. `None` if another process was faster.
+///
+/// # Errors
+/// The error of the place; the fence may exist nevertheless.
+pub async fn end_epoch(
+    place: &Place,
+    candidate: &Candidate,
+    before: JournalEnd,
+) -> Result<Option<Leadership>, BackupError> {
+    let lease_ms = candidate.lease_ms;
+    let header = Header {
+        entry: Some(EntryHeader { lease_ms, ..EntryHeader::default() }),
+        ..fence(before.last.as_ref(), &candidate.writer)
+    };
+    let fence = Known::new(header);
+    let name = fence.header.name();
+    if !place.create(&name, fence.encode(&[])).await? && !is_own(place, &fence).await? {
+        return Ok(None);
+    }
+    if is_valid(place, &fence.header).await? {
+        return Ok(Some(Leadership { before, fence }));
+    }
+    place.delete(&name).await?;
+    Ok(None)
 }
 
 /// Returns true if a fence ends its epoch. If it was created late, at the place of a deleted entry, its writer has gone

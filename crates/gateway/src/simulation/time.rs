@@ -10,6 +10,7 @@ use crate::guard::Guard;
 thread_local! {
     static NOW_MS: Cell<Option<u64>> = const { Cell::new(None) };
     static AHEAD_MS: Cell<i64> = const { Cell::new(0) };
+    static DRIFT: Cell<i64> = const { Cell::new(0) };
     static CALLS: Cell<u64> = const { Cell::new(0) };
     static NUMBERS: RefCell<Option<Random>> = const { RefCell::new(None) };
     static REMOVED: Cell<Option<Guard>> = const { Cell::new(None) };
@@ -31,7 +32,12 @@ pub fn now() -> Option<Timestamp> {
 
 /// Returns the simulated milliseconds since the start of the machine; `None` outside simulations.
 pub fn steady_ms() -> Option<u64> {
-    NOW_MS.get()
+    NOW_MS.get().map(|ms| ms.saturating_add_signed((ms % 1_000_000_000).cast_signed() * DRIFT.get() / 1000))
+}
+
+/// Sets by how many thousandths the clock of the machine that works now runs faster than others.
+pub fn set_drift(thousandths: i64) {
+    DRIFT.set(thousandths);
 }
 
 /// Returns a random number of the simulation; `None` outside simulations.
@@ -53,6 +59,7 @@ impl Replaced {
         NOW_MS.set(Some(now_ms));
         CALLS.set(0);
         AHEAD_MS.set(0);
+        DRIFT.set(0);
         NUMBERS.set(Some(Random(seed)));
         REMOVED.set(without);
         Replaced

@@ -215,7 +215,11 @@ impl EmbeddedCatalog {
         }
         if let Some(reason) = self.engine.stop_reason() {
             let is_journaled = self.lease.is_some();
-            return Err(if is_journaled { CatalogError::Unavailable(reason) } else { CatalogError::Stopped(reason) });
+            return Err(if is_journaled {
+                CatalogError::Unavailable(reason)
+            } else {
+                CatalogError::Stopped(reason)
+            });
         }
         writer.freeze();
         self.engine.flush()?;

@@ -46,6 +46,8 @@ pub struct Part {
     pub segment: u32,
     /// Number of the first group of the segment.
     pub first_group: u64,
+    /// Number of the group behind the last one.
+    pub next_group: u64,
     /// Offset of the first byte.
     pub offset: u64,
     /// Bytes: the header of the segment, if they begin with it, and whole groups.
@@ -85,7 +87,9 @@ impl Replica {
     pub fn append(&mut self, part: &Part) -> Result<(), ReplicaError> {
         let end = self.log.end;
         if part.segment < end.segment {
-            return Ok(());
+            // The copy has a segment of its own in place of this one, if it does not have the groups. Otherwise, the end
+            // of the log tells whether its bytes are the same.
+            return if part.next_group <= end.group { Ok(()) } else { Err(ReplicaError::Gap(end.group)) };
         }
         if part.segment > end.segment || self.segment.is_none() {
             self.begin_segment(part)?;
