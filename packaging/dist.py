@@ -52,13 +52,18 @@ class Release:
         self.time = int(output("git", "log", "-1", "--format=%ct"))
 
 
+UNUSED_COMPRESSORS = ["GREEDY", "LAZY", "LAZY2", "BTLAZY2", "BTOPT", "BTULTRA"]
+
+
 def cargo(arguments, release, target):
     """Runs Cargo so that no path of this machine is in the result."""
     home = os.environ.get("CARGO_HOME", str(Path.home() / ".cargo"))
     # Cargo does not strip the programs of packages that have an own section in the profile.
     flags = f"-C strip=symbols --remap-path-prefix={ROOT}=/plimsoll --remap-path-prefix={home}=/cargo"
     maps = f"-ffile-prefix-map={ROOT}=/plimsoll -ffile-prefix-map={home}=/cargo"
-    environment = dict(os.environ, RUSTFLAGS=flags, CFLAGS=maps, CXXFLAGS=maps, CARGO_INCREMENTAL="0",
+    # Only the fastest levels of zstd are used.
+    unused = " ".join(f"-DZSTD_EXCLUDE_{name}_BLOCK_COMPRESSOR" for name in UNUSED_COMPRESSORS)
+    environment = dict(os.environ, RUSTFLAGS=flags, CFLAGS=f"{maps} {unused}", CXXFLAGS=maps, CARGO_INCREMENTAL="0",
                        PLIMSOLL_COMMIT=release.commit, PLIMSOLL_COMMIT_DATE=release.date,
                        SOURCE_DATE_EPOCH=str(release.time))
     subprocess.run(["cargo", *arguments, "--locked", *(["--target", target] if target else [])], cwd=ROOT,

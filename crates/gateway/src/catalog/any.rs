@@ -35,7 +35,10 @@ impl AnyCatalog {
     /// Describes why they cannot.
     pub fn check(&self) -> Result<(), CatalogError> {
         match self {
-            AnyCatalog::Embedded(catalog) => catalog.engine().check_writes(),
+            AnyCatalog::Embedded(catalog) => {
+                catalog.lease().map_or(Ok(()), |lease| lease.check())?;
+                catalog.engine().check_writes()
+            }
             AnyCatalog::Postgres(catalog) => catalog.ping(),
             AnyCatalog::Memory(_) => Ok(()),
         }

@@ -82,7 +82,7 @@ struct Flight<G> {
 /// wait. Clients whose writes were acknowledged usually send the next ones at once, and these share a group, too.
 #[derive(Debug, Clone, Copy, Default)]
 struct Pace {
-    /// Transactions in the last group that was confirmed.
+    /// Transactions in the last group that was confirmed, and of those that had queued up until then.
     expected: usize,
     /// Time until which they are waited for.
     until_ns: u64,
@@ -98,16 +98,17 @@ impl Pace {
         is_awaited || queued >= MANY || bytes >= MAX_BYTES
     }
 
-    /// Learns from a group that was confirmed.
-    fn confirmed(&mut self, transactions: usize, sent_ns: u64, now_ns: u64) {
-        self.expected = transactions.min(MANY);
-        self.until_ns = now_ns + (now_ns - sent_ns) / 4;
+    /// Learns from a group that was confirmed while others have queued up.
+    fn confirmed(&mut self, transactions: usize, queued: usize, sent_ns: u64, now_ns: u64) {
+        self.expected = (transactions + queued).min(MANY);
+        self.until_ns = now_ns + (now_ns - sent_ns) / 2;
     }
 }
 
 /// What the thread does next.
 enum Step {
-    Apply,
+    /// Apply the first group. So many transactions wait.
+    Apply(usize),
     Send(Vec<Reply>, Vec<Work>),
     Ended(CatalogError),
     Stop,
@@ -154,7 +155,7 @@ impl<W: JournaledWriter, J: Journal<W::Group>> Pipeline<W, J> {
     fn run(mut self, shared: &Shared) -> W {
         loop {
             match self.next(shared) {
-                Step::Apply => self.apply(),
+                Step::Apply(queued) => self.apply(queued),
                 Step::Send(replies, works) => self.send(replies, works),
                 Step::Ended(error) => self.end(shared, &error),
                 Step::Stop => break,
@@ -170,7 +171,7 @@ impl<W: JournaledWriter, J: Journal<W::Group>> Pipeline<W, J> {
         loop {
             let front = self.flights.front().map(|flight| flight.number);
             if front.is_some_and(|number| number <= queue.durable) {
-                return Step::Apply;
+                return Step::Apply(queue.len());
             }
             if queue.closed && queue.len() == 0 && front.is_none() {
                 return Step::Stop;
@@ -222,13 +223,13 @@ impl<W: JournaledWriter, J: Journal<W::Group>> Pipeline<W, J> {
     }
 
     /// Applies the first group, which is durable, and delivers its results.
-    fn apply(&mut self) {
+    fn apply(&mut self, queued: usize) {
         let Some(flight) = self.flights.pop_front() else { return };
         let mut results = flight.results;
         match flight.group {
             Some(group) => {
                 self.writer.apply(group);
-                self.pace.confirmed(results.len(), flight.sent_ns, now_ns());
+                self.pace.confirmed(results.len(), queued, flight.sent_ns, now_ns());
             }
             // Nothing in the journal proves that what the transactions have read was the newest state.
             None => {
