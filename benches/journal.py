@@ -42,7 +42,7 @@ def load(url, bucket, clients, seconds, size="1KiB"):
 def puts(metrics):
     text = urllib.request.urlopen(metrics).read().decode()
     return sum(float(line.split()[-1]) for line in text.splitlines()
-               if line.startswith("plimsoll_gateway_tier_requests_total") and '"(backup)"' in line and "put" in line)
+               if line.startswith("plimsoll_gateway_tier_requests_total") and '"(backup)"' in line and "PutObject" in line)
 
 
 def main():

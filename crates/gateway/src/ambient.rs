@@ -54,8 +54,8 @@ pub fn shared_now_ms() -> u64 {
     }
 }
 
-/// Returns the milliseconds since the start of the machine, also while it sleeps. A change of the clock has no effect on
-/// it.
+/// Returns the milliseconds since the start of the machine, also while it sleeps. A change of the clock has no effect
+/// on it.
 pub fn steady_ms() -> u64 {
     #[cfg(test)]
     if let Some(ms) = crate::simulation::time::steady_ms() {

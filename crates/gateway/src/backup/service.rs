@@ -161,8 +161,8 @@ pub struct BackupThreads {
 }
 
 impl BackupThreads {
-    /// Starts the backup of a catalog in a directory. `None` for other catalogs. `begun` is the writer of the backup, if
-    /// the start has begun it already.
+    /// Starts the backup of a catalog in a directory. `None` for other catalogs. `begun` is the writer of the backup,
+    /// if the start has begun it already.
     ///
     /// # Errors
     /// If a thread or its runtime cannot be created.

@@ -82,7 +82,7 @@ struct Job {
     bytes: usize,
 }
 
-/// Where the result of a transaction goes: its number and the results of its thread.
+/// Address of the result of a transaction: its number and the results of its thread.
 pub(super) struct Reply(u64, Arc<Mailbox>);
 
 /// Transactions that wait, and what the committing thread must know.

@@ -18,7 +18,7 @@ pub const MOST_IN_FLIGHT: u64 = 16;
 /// Maximum number of transactions in a group.
 const MAX_TRANSACTIONS: usize = 1024;
 /// Number of waiting transactions that do not wait for the groups before them. Each group costs a request.
-const MANY: usize = 100;
+const MANY: usize = 128;
 /// Nanoseconds for which the end of the process waits for the journal.
 const LAST_WAIT_NS: u64 = 20 * SECOND;
 
@@ -40,7 +40,8 @@ pub trait JournaledWriter: GroupWriter {
 
 /// Sender of groups to a journal.
 pub trait Journal<G>: Send + 'static {
-    /// Begins to make a group durable. The journal calls [`Confirmation::confirm`] when it and all groups before it are.
+    /// Begins to make a group durable. The journal calls [`Confirmation::confirm`] when it and all groups before it
+    /// are.
     fn send(&mut self, group: &G);
 
     /// Checks that no other process can have made a group durable since the last one of this process.
@@ -50,7 +51,7 @@ pub trait Journal<G>: Send + 'static {
     fn check(&self) -> Result<(), CatalogError>;
 }
 
-/// Where a journal says what is durable.
+/// Receiver of what a journal has made durable.
 #[derive(Clone)]
 pub struct Confirmation(Arc<Shared>);
 
@@ -105,7 +106,7 @@ impl Pace {
     }
 }
 
-/// What the thread does next.
+/// The next step of the thread.
 enum Step {
     /// Apply the first group. So many transactions wait.
     Apply(usize),

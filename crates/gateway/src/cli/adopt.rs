@@ -10,9 +10,10 @@ use plimsoll_server::reserve::Memory;
 use plimsoll_server::service::{NewBucket, ObjectService};
 
 use super::Exit;
+use super::opened::Opened;
 use super::out::say;
 use super::ownership::{self, Older};
-use super::place::{Opened, StoreArguments};
+use super::place::StoreArguments;
 use crate::adoption::adopt::{Adopted, Adoption, adopt as execute, count};
 use crate::catalog::any::AnyCatalog;
 use crate::object::{Bucket, Store};

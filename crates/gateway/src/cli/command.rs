@@ -8,9 +8,10 @@ use plimsoll_base::text::single_line;
 use plimsoll_server::reserve::Memory;
 
 use super::admin::client;
+use super::opened::Opened;
 use super::out::{Output, Standard};
 use super::ownership::{self, Older};
-use super::place::{Opened, StoreArguments};
+use super::place::StoreArguments;
 use super::{Arguments, Command, Exit, backup, rollback, scrub, status, undelete, whereis};
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::recovery::Recovery;

@@ -4,21 +4,24 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use plimsoll_cost::tariff::Tariff;
+use tokio::sync::watch;
 
 use super::Exit;
 use super::place::StoreArguments;
 use super::restore::backend;
 use crate::backup::place::Place;
 use crate::backup::ship::Shipper;
+use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
 use crate::catalog::embedded::recovery::Recovery;
 use crate::config::Config;
 use crate::journal::start::{self, JournalSettings, Started};
+use crate::threads;
 use crate::tier::Backend;
 
 /// Place of the backup and of the journal.
 pub struct BackupPlace {
-    /// The place.
+    /// Objects of the backup.
     pub place: Place,
     /// Its prices; `None` if they are not known.
     pub tariff: Option<Tariff>,
@@ -56,7 +59,7 @@ pub fn backup_place(
 
 /// An open catalog in a directory.
 pub struct Embedded {
-    /// The catalog.
+    /// Catalog in the directory.
     pub catalog: EmbeddedCatalog,
     /// Findings of the start.
     pub recovery: Recovery,
@@ -101,4 +104,20 @@ pub fn open(
     }
     let (catalog, recovery) = EmbeddedCatalog::open(directory, settings).map_err(failed)?;
     Ok(Embedded { catalog, recovery, shipper: None })
+}
+
+/// Ends the server if another gateway leads.
+///
+/// # Errors
+/// If a thread cannot be started.
+pub fn end_with_lease(catalog: &AnyCatalog, stop: watch::Sender<bool>) -> std::io::Result<()> {
+    if let AnyCatalog::Embedded(catalog) = catalog
+        && let Some(lease) = catalog.lease().cloned()
+    {
+        threads::spawn("lease-end", move || {
+            lease.wait_until_lost();
+            let _ = stop.send(true);
+        })?;
+    }
+    Ok(())
 }

@@ -7,6 +7,7 @@ mod command;
 mod console;
 mod examples;
 mod journaled;
+mod opened;
 pub mod out;
 mod ownership;
 mod place;

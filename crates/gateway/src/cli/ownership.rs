@@ -3,7 +3,8 @@
 use futures_util::future::join_all;
 
 use super::Exit;
-use super::place::{Opened, StoreArguments};
+use super::opened::Opened;
+use super::place::StoreArguments;
 use crate::blocking::block_on;
 use crate::catalog::CatalogError;
 use crate::log::note;

@@ -13,9 +13,8 @@ use plimsoll_cost::period::DAY_S;
 use plimsoll_cost::tariff::Tariff;
 
 use super::Exit;
-use super::journaled::{self, BackupPlace};
-use crate::backup::place;
-use crate::backup::ship::Shipper;
+use super::journaled;
+use super::opened::Opened;
 use crate::body::blob::{Blobs, part_bytes};
 use crate::body::cache::{Cache, CacheSettings};
 use crate::catalog::any::AnyCatalog;
@@ -23,14 +22,13 @@ use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
 use crate::catalog::embedded::recovery::Recovery;
 use crate::catalog::embedded::snapshot::Snapshot;
 use crate::catalog::postgres::{Access, PostgresCatalog};
-use crate::config::{BackupRule, CatalogPlace, Config, DayLimits, MAX_INLINE, PackRule, RETAIN_MS};
+use crate::config::{CatalogPlace, Config, DayLimits, MAX_INLINE, PackRule, RETAIN_MS};
 use crate::log::note;
 use crate::mover::rules::{Packing, Rule, Rules};
 use crate::object::Bodies;
 use crate::object::placement::Placement;
 use crate::object::reads::Reads;
 use crate::pricing::{Gate, TierPrices, of_tier};
-use crate::scrub::ScrubRule;
 use crate::tier::TierTable;
 use crate::tier::{BLOBS, Backend, Tier, Tiers, numbers, open};
 
@@ -44,52 +42,6 @@ pub struct StoreArguments {
     /// Directory of the data of a store on one machine
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-}
-
-/// An open store without its services.
-pub struct Opened {
-    /// Catalog of the store.
-    pub catalog: Arc<AnyCatalog>,
-    /// Places of bodies, and the settings of the store.
-    pub bodies: Bodies,
-    /// Rules of moves.
-    pub rules: Rules,
-    /// File with the counts of reads; `None` if no rule needs them.
-    pub reads_file: Option<PathBuf>,
-    /// Backends by name, with what is known about them.
-    pub backends: BTreeMap<String, Backend>,
-    /// Settings of the tiers by name.
-    pub tables: BTreeMap<String, TierTable>,
-    /// Rule of the verification in the background; `None` for none.
-    pub scrub: Option<ScrubRule>,
-    /// Rule of the backup; `None` for none.
-    pub backup: Option<BackupRule>,
-    /// Place of the backup; `None` for none.
-    pub backup_place: Option<BackupPlace>,
-    /// Writer of the backup, if a journal has begun it.
-    pub shipper: Option<Shipper>,
-    /// Findings of the start.
-    pub recovery: Recovery,
-}
-
-impl Opened {
-    /// Returns a function that opens the tiers again, for credentials that have changed. A tier that cannot be opened
-    /// keeps the old ones. The argument of the function is the place of the backup.
-    pub fn reload_tiers(&self) -> impl Fn(Option<&Tier>) + Send + 'static {
-        let (mut tables, tiers) = (self.tables.clone(), self.bodies.blobs.tiers().clone());
-        tables.extend(self.backup.as_ref().map(|rule| (place::NAME.to_string(), rule.place.clone())));
-        move |backup| {
-            for tier in tiers.iter().map(|(_, tier)| tier).chain(backup) {
-                match tables.get(&tier.name).map(open::open) {
-                    Some(Ok(backend)) => tier.use_client(backend.store),
-                    Some(Err(error)) => {
-                        note(&format!("the credentials of tier {} were not reloaded: {error}", tier.name))
-                    }
-                    None => {}
-                }
-            }
-        }
-    }
 }
 
 impl StoreArguments {

@@ -14,8 +14,9 @@ use plimsoll_document::Document;
 use plimsoll_server::reserve::Memory;
 
 use super::Exit;
+use super::opened::Opened;
 use super::out::say;
-use super::place::{Opened, StoreArguments};
+use super::place::StoreArguments;
 use crate::ambient::now_ms;
 use crate::body::location::parse_own;
 use crate::catalog::any::AnyCatalog;

@@ -8,8 +8,9 @@ use plimsoll_base::net::encode::hex;
 use plimsoll_server::reserve::Memory;
 
 use super::Exit;
+use super::opened::Opened;
 use super::out::say;
-use super::place::{Opened, StoreArguments};
+use super::place::StoreArguments;
 use crate::blocking::block_on;
 use crate::catalog::Transaction;
 use crate::catalog::any::AnyCatalog;

@@ -21,10 +21,11 @@ use super::Exit;
 use super::admin::server::Server;
 use super::command::Target;
 use super::console;
-use super::journaled::BackupPlace;
+use super::journaled::{BackupPlace, end_with_lease};
+use super::opened::Opened;
 use super::out::say;
 use super::ownership::{self, Older};
-use super::place::{Opened, StoreArguments};
+use super::place::StoreArguments;
 use crate::background::{self, Background};
 use crate::backup::service::{BackupSettings, BackupThreads};
 use crate::catalog::Catalog;
@@ -42,7 +43,6 @@ use crate::object::Store;
 use crate::object::reads::Reads;
 use crate::request_log::{Proxies, RequestLog};
 use crate::scrub::ScrubRule;
-use crate::threads;
 use crate::tier::check;
 
 /// Arguments of `plimsoll-gateway run`.
@@ -210,8 +210,8 @@ fn catalog_settings(arguments: &Arguments) -> Result<CatalogSettings, Exit> {
     }
     if has_journal && arguments.restored {
         return Err(Exit::input(
-            "--restored: with backup.durability = \"tier\", a start continues the newest state; serve an older one with \
-             another backup.to",
+            "--restored: with backup.durability = \"tier\", a start continues the newest state; serve an older one \
+             with another backup.to",
         ));
     }
     let mut settings = CatalogSettings {
@@ -398,19 +398,6 @@ fn open(place: &StoreArguments, settings: CatalogSettings) -> Result<Opened, Exi
         note(&format!("{}: this is a new store without objects", place.name()));
     }
     Ok(opened)
-}
-
-/// Ends the server if another gateway leads.
-fn end_with_lease(catalog: &AnyCatalog, stop: watch::Sender<bool>) -> std::io::Result<()> {
-    if let AnyCatalog::Embedded(catalog) = catalog
-        && let Some(lease) = catalog.lease().cloned()
-    {
-        threads::spawn("lease-end", move || {
-            lease.wait_until_lost();
-            let _ = stop.send(true);
-        })?;
-    }
-    Ok(())
 }
 
 /// Writes the counts of reads to their file.

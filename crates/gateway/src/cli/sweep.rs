@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use clap::Args;
 
 use super::Exit;
+use super::opened::Opened;
 use super::out::say;
 use super::ownership;
-use super::place::{Opened, StoreArguments};
+use super::place::StoreArguments;
 use crate::ambient::now_ms;
 use crate::body::location::Location;
 use crate::config::Config;

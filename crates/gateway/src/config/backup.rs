@@ -25,7 +25,7 @@ pub struct BackupTable {
     /// Maximum number of bytes of the log that are sent per second.
     #[serde(default = "default_rate")]
     pub rate: String,
-    /// Where an acknowledged write is durable: `local`, on the disk of the catalog, or `tier`, in the place of the
+    /// Durability of acknowledged writes: `local`, on the disk of the catalog, or `tier`, in the place of the
     /// backup, so that the machine may be lost. With `tier`, only one gateway uses the catalog at a time.
     #[serde(default = "default_durability")]
     pub durability: String,

@@ -110,8 +110,8 @@ impl EntryWriter {
         &self.place
     }
 
-    /// Returns true if a further entry may be sent. Entries that exist behind one that does not yet exist count, too: at
-    /// most so many are behind the end of the journal.
+    /// Returns true if a further entry may be sent. Entries that exist behind one that does not yet exist count, too:
+    /// at most so many are behind the end of the journal.
     pub fn has_room(&self) -> bool {
         self.last.header.number < self.confirmed + MOST_IN_FLIGHT
     }
@@ -301,8 +301,9 @@ impl Sender {
         };
         self.lease.fail(text.clone());
         crate::log::warn(&text);
-        self.confirmation.end(CatalogError::Unavailable(text));
+        // First, so that nothing is read after a write has failed.
         self.lease.lose();
+        self.confirmation.end(CatalogError::Unavailable(text));
     }
 
     /// Deletes entries that the backup has. Those that cannot be deleted stay until the next start.

@@ -55,7 +55,7 @@ pub struct JournalSettings {
 
 /// An open catalog with its journal.
 pub struct Started {
-    /// The catalog.
+    /// Catalog in the directory.
     pub catalog: EmbeddedCatalog,
     /// Findings of the start.
     pub recovery: Recovery,
@@ -218,14 +218,14 @@ fn remove(directory: &Path) -> std::io::Result<()> {
     }
 }
 
-/// What a log has of that which is durable in the place.
+/// Part of the durable log that a directory has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Local {
-    /// Everything.
+    /// All of what is durable.
     Newest,
     /// A part of it, or something else.
     Older,
-    /// Everything, and groups that were never acknowledged, whose writer was not the last one: since then, others may
+    /// All of it, and groups that were never acknowledged, whose writer was not the last one: since then, others may
     /// have read that they do not exist.
     Other,
 }

@@ -57,7 +57,7 @@ pub struct Watch {
     until_ms: u64,
 }
 
-/// What a look at the journal says about its writer.
+/// Result of a look at the journal for its writer.
 #[derive(Debug)]
 pub enum Look {
     /// It does not lead.

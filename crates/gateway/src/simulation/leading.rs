@@ -5,27 +5,24 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::disk::{Faults, SimulatedDisk};
 use super::faulty_store::FaultyStore;
+use super::leader::Process;
 use super::{Model, Random, key, small_limits, time, value};
 use crate::backup::error::BackupError;
 use crate::backup::header::Tail;
 use crate::backup::history::History;
 use crate::backup::place::{Chain, Place};
 use crate::backup::restore::{find, write_log};
-use crate::backup::ship::Shipper;
 use crate::blocking::block_on;
 use crate::catalog::embedded::Engine;
 use crate::catalog::embedded::recovery::{OpenLog, open_log};
 use crate::catalog::embedded::replica::Replica;
-use crate::catalog::embedded::writer::{Writer, WrittenGroup};
 use crate::catalog::{Scan, Work};
 use crate::guard::Guard;
 use crate::journal::end::JournalEnd;
 use crate::journal::lease::Lease;
-use crate::journal::sender::{Contents, EntryWriter, Flight};
+use crate::journal::sender::{Contents, EntryWriter};
 use crate::journal::start::{Local, append_all, compare, newest_tail, ship};
 use crate::journal::take_over::{Candidate, Leadership, Look, Watch, end_epoch};
 use crate::object::keys;
@@ -35,44 +32,6 @@ use crate::tier::Backend;
 const START_MS: u64 = 1_790_000_000_000;
 /// Milliseconds of a lease.
 const LEASE_MS: u64 = 400;
-
-/// A process with its disk.
-struct Process {
-    name: String,
-    drift: i64,
-    disk: SimulatedDisk,
-    engine: Arc<Engine>,
-    writer: Writer,
-    entries: EntryWriter,
-    lease: Lease,
-    shipper: Shipper,
-    /// Entries that were not created yet, as far as the process knows.
-    flights: Vec<(Flight, Bytes)>,
-    /// Groups that are not acknowledged yet.
-    groups: VecDeque<WrittenGroup>,
-    /// Content at the start.
-    base: Model,
-    /// Changes of all groups since the start.
-    changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    acknowledged: usize,
-    /// Number of groups that the next process has found; all before there is one.
-    found: usize,
-    is_fenced: bool,
-}
-
-impl Process {
-    /// Returns the content after some of the groups.
-    fn after(&self, groups: usize) -> Model {
-        let mut model = self.base.clone();
-        for (key, body) in &self.changes[..groups] {
-            match body {
-                Some(body) => model.insert(key.clone(), body.clone()),
-                None => model.remove(key),
-            };
-        }
-        model
-    }
-}
 
 /// A process that waits until it can lead.
 struct Waiting {

@@ -11,6 +11,7 @@ mod disk;
 mod failing_disk;
 mod faulty_store;
 mod history;
+mod leader;
 mod leading;
 mod losses;
 mod moves;

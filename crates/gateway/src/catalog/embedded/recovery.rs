@@ -41,7 +41,7 @@ pub struct OpenLog {
     newest: u32,
     /// True if a part of the index was built, and is in no manifest.
     is_partly_written: bool,
-    /// Findings.
+    /// Findings of the start.
     pub recovery: Recovery,
 }
 
