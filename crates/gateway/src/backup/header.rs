@@ -67,9 +67,7 @@ impl Tail {
     /// Returns true if a log contains everything up to this tail.
     pub fn is_in(&self, engine: &Engine) -> bool {
         let is_before = self.position.group <= engine.synced_end().group;
-        // An empty place has no digest. Without groups, only the header of a segment is before the end.
-        let has_no_groups = self.position.group == 0 && !self.sha256.is_empty();
-        has_no_groups || is_before && Tail::of(engine, self.position).is_some_and(|tail| tail == *self)
+        is_before && Tail::of(engine, self.position).is_some_and(|tail| tail == *self)
     }
 }
 

@@ -152,6 +152,12 @@ pub fn restore(arguments: &RestoreArguments) -> Result<(), Exit> {
         fs::File::open(root.parent().unwrap_or(Path::new(".")))?.sync_all()
     };
     end().map_err(|e| Exit::store(format!("{}: {e}", root.display())))?;
+    if at_ms.is_some() && config.backup.is_some_and(|rule| rule.lease_ms.is_some()) {
+        note(
+            "backup.durability is \"tier\": a start continues the newest state in the place of the backup; to continue \
+             this one, set another backup.to",
+        );
+    }
     report(&restored, arguments.json)
 }
 

@@ -1,6 +1,7 @@
 //! Opens a catalog whose groups are durable in the journal: brings its directory up to date with what other processes
 //! have written, from nothing if necessary, and begins an epoch.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -67,15 +68,16 @@ pub struct Started {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct WriterId {
     id: String,
-    /// Random number of the start of its machine.
-    machine_start: String,
+    /// Random number of the start of its machine, with the device and the inode of the directory: a copy of the
+    /// directory is another one, and the process may use the original.
+    place: String,
 }
 
 /// The processes that have used a directory, from the oldest to the newest.
 #[derive(Debug, Default)]
 struct Writers {
     known: Vec<WriterId>,
-    machine_start: String,
+    place: String,
 }
 
 impl Writers {
@@ -84,9 +86,15 @@ impl Writers {
 
     fn load(root: &Path) -> Writers {
         let machine_start = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let place = match std::fs::metadata(root) {
+            Ok(found) if !machine_start.trim().is_empty() => {
+                format!("{} {} {}", machine_start.trim(), found.dev(), found.ino())
+            }
+            _ => String::new(),
+        };
         let text = std::fs::read_to_string(root.join(WRITERS)).unwrap_or_default();
         let known = serde_json::from_str(&text).unwrap_or_default();
-        Writers { known, machine_start: machine_start.trim().to_string() }
+        Writers { known, place }
     }
 
     fn ids(&self) -> Vec<String> {
@@ -96,15 +104,18 @@ impl Writers {
     /// Returns the ids of processes that do not live any more, because the directory is locked. After a restart of the
     /// machine, nothing is known: a copy of its disk may be in use elsewhere.
     fn ended(&self) -> Vec<String> {
-        let is_here =
-            |known: &&WriterId| !known.machine_start.is_empty() && known.machine_start == self.machine_start;
+        let is_here = |known: &&WriterId| !known.place.is_empty() && known.place == self.place;
         self.known.iter().filter(is_here).map(|known| known.id.clone()).collect()
     }
 
     fn add(&mut self, id: &str, root: &Path) -> std::io::Result<()> {
-        self.known.push(WriterId { id: id.into(), machine_start: self.machine_start.clone() });
+        self.known.push(WriterId { id: id.into(), place: self.place.clone() });
         self.known.drain(..self.known.len().saturating_sub(Writers::MOST));
-        std::fs::write(root.join(WRITERS), serde_json::to_string(&self.known).unwrap_or_default() + "\n")
+        let (path, new) = (root.join(WRITERS), root.join("WRITERS.new"));
+        let text = serde_json::to_string(&self.known).unwrap_or_default() + "\n";
+        let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path));
+        // On a full disk, an older file does: the next start may then wait for the end of the lease.
+        if path.exists() { Ok(()) } else { written }
     }
 }
 
