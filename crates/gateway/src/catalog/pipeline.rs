@@ -19,6 +19,8 @@ pub const MOST_IN_FLIGHT: u64 = 16;
 const MAX_TRANSACTIONS: usize = 1024;
 /// Number of waiting transactions that do not wait for the groups before them. Each group costs a request.
 const MANY: usize = 128;
+/// Longest time for which a group waits for more transactions, in nanoseconds.
+const MOST_LINGER_NS: u64 = SECOND / 20;
 /// Nanoseconds for which the end of the process waits for the journal.
 const LAST_WAIT_NS: u64 = 20 * SECOND;
 
@@ -102,7 +104,7 @@ impl Pace {
     /// Learns from a group that was confirmed while others have queued up.
     fn confirmed(&mut self, transactions: usize, queued: usize, sent_ns: u64, now_ns: u64) {
         self.expected = (transactions + queued).min(MANY);
-        self.until_ns = now_ns + (now_ns - sent_ns) / 2;
+        self.until_ns = now_ns + ((now_ns - sent_ns) / 2).min(MOST_LINGER_NS);
     }
 }
 
