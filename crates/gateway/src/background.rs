@@ -18,7 +18,7 @@ use plimsoll_cost::period::DAY_S;
 use tokio::sync::{Semaphore, watch};
 
 use self::leadership::Leadership;
-use crate::ambient::{now_ms, pause};
+use crate::ambient::{in_time, now_ms, pause};
 use crate::backup::last;
 use crate::body::blob::text;
 use crate::catalog::{Catalog, CatalogError};
@@ -34,6 +34,9 @@ use crate::owner::keeper::Keeper;
 use crate::plan::{self, Plan, Terms};
 use crate::scrub::ScrubRule;
 use crate::threads;
+
+/// Time for which the end of the process waits for a catalog that does not answer.
+const LAST_WAIT: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// Settings of the background work.
 #[derive(Debug, Clone)]
@@ -84,7 +87,7 @@ impl Background {
                     () = lead(&store, &settings, &mut epoch, &mut keeper), if !settings.is_idle => {}
                     _ = stopped.wait_for(|stop| *stop) => {}
                 }
-                keeper.end(&store).await;
+                let _ = in_time(LAST_WAIT, keeper.end(&store)).await;
             });
         })?;
         Ok(Background { stop, thread, leadership })

@@ -8,8 +8,8 @@ use plimsoll_base::clock::now_ns;
 use plimsoll_server::error::ApiError;
 use tokio::sync::watch;
 
-use super::{clock, deletion};
-use crate::ambient::pause;
+use super::{LAST_WAIT, clock, deletion};
+use crate::ambient::{in_time, pause};
 use crate::catalog::Catalog;
 use crate::lease::{self, RENEW_MS, Renewed, SESSION_MS, Session};
 use crate::object::Store;
@@ -41,7 +41,8 @@ impl Leadership {
                 }
                 let _ = leads.send(None);
                 let session = store.session();
-                if let Err(error) = store.transact(64, move |t| Ok(Ok(lease::end(t, session)?))).await {
+                let ended = store.transact(64, move |t| Ok(Ok(lease::end(t, session)?)));
+                if let Some(Err(error)) = in_time(LAST_WAIT, ended).await {
                     crate::log::warn(&format!("other gateways wait until this session is too old: {error}"));
                 }
             });

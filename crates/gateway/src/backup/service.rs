@@ -229,10 +229,10 @@ async fn ship(
 ) {
     let catalog = hex(&store.catalog_id);
     let work = async {
-        if let Some(shipper) = &mut begun {
-            return ship_on(store, backup, settings, shipper).await;
-        }
         loop {
+            if let Some(shipper) = &mut begun {
+                ship_on(store, backup, settings, shipper).await;
+            }
             let begin = Shipper::begin(
                 settings.place.clone(),
                 Arc::clone(&backup.engine),
@@ -240,7 +240,10 @@ async fn ship(
                 directories(store),
             );
             match begin.await {
-                Ok(shipper) => break ship_on(store, backup, settings, begun.insert(shipper)).await,
+                Ok(shipper) => {
+                    begun = Some(shipper);
+                    continue;
+                }
                 Err(error) => backup.fail(&error),
             }
             pause(settings.every_ms.max(10_000)).await;
@@ -262,6 +265,14 @@ async fn ship(
     };
     if !crate::ambient::in_time(Duration::from_millis(LAST_STEP_MS), last).await.unwrap_or(false) {
         crate::log::warn("the backup does not have the end of the log; the next start ships it");
+    }
+}
+
+/// Returns true if this process certainly leads, because it has a journal and a lease.
+fn leads(store: &Store<AnyCatalog>) -> bool {
+    match &*store.catalog {
+        AnyCatalog::Embedded(catalog) => catalog.lease().is_some_and(|lease| lease.left_ms() > 0),
+        AnyCatalog::Postgres(_) | AnyCatalog::Memory(_) => false,
     }
 }
 
@@ -291,6 +302,11 @@ async fn ship_on(
                         continue;
                     }
                 }
+            }
+            // A start that has failed has ended the epoch.
+            Err(error @ BackupError::Fenced(_)) if leads(store) => {
+                backup.fail(&error);
+                return pause(settings.every_ms).await;
             }
             Err(error @ BackupError::Fenced(_)) => {
                 backup.engine.stop_following();

@@ -109,6 +109,13 @@ impl Catalog for AnyCatalog {
         }
     }
 
+    fn confirm(&self) -> Result<(), CatalogError> {
+        match self {
+            AnyCatalog::Embedded(catalog) => catalog.confirm(),
+            AnyCatalog::Postgres(_) | AnyCatalog::Memory(_) => Ok(()),
+        }
+    }
+
     fn is_full(&self) -> bool {
         self.engine().is_some_and(|engine| engine.is_full())
     }

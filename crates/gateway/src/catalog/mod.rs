@@ -231,6 +231,14 @@ pub trait Catalog: Send + Sync + 'static {
         false
     }
 
+    /// Checks that what this process has in memory of a catalog that is not shared is the newest state.
+    ///
+    /// # Errors
+    /// [`CatalogError::Unavailable`] if another process may have changed it.
+    fn confirm(&self) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
     /// Returns true if the disk has too little free space for writes.
     fn is_full(&self) -> bool {
         false

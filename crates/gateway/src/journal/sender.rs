@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use plimsoll_base::net::encode::hex;
 use plimsoll_s3::sign::sha256;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::lease::Lease;
 use super::take_over::Leadership;
@@ -229,7 +229,11 @@ struct Sender {
 }
 
 impl Sender {
-    async fn run(mut self, mut contents: mpsc::UnboundedReceiver<Contents>) {
+    async fn run(
+        mut self,
+        mut contents: mpsc::UnboundedReceiver<Contents>,
+        mut closed: watch::Receiver<bool>,
+    ) {
         let mut flights = FuturesUnordered::new();
         let mut pruned_ms = steady_ms();
         let result = loop {
@@ -240,11 +244,16 @@ impl Sender {
                     Ok(flight) => self.landed(flight),
                     Err(error) => break Err(error),
                 },
+                _ = closed.wait_for(|closed| *closed) => break Ok(()),
                 next = contents.recv(), if self.writer.has_room() => match next {
                     Some(contents) => flights.push(self.begin(Some(contents), false)),
                     None => break Ok(()),
                 },
                 () = pause(beat_ms), if flights.is_empty() => {
+                    // A process that cannot write must let another one lead.
+                    if let Some(reason) = self.engine.stop_reason() {
+                        break Err(CatalogError::Stopped(reason).into());
+                    }
                     flights.push(self.begin(None, false));
                 }
             }
@@ -327,6 +336,8 @@ pub struct TierJournal {
     lease: Arc<Lease>,
     confirmation: Confirmation,
     contents: Option<mpsc::UnboundedSender<Contents>>,
+    /// True at the end of the process, also if no further entry can be sent.
+    closed: watch::Sender<bool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -349,8 +360,9 @@ impl TierJournal {
             lease: Arc::clone(&lease),
             confirmation: confirmation.clone(),
         };
-        let thread = threads::spawn("journal", move || runtime.block_on(state.run(receiver)))?;
-        Ok(TierJournal { engine, lease, confirmation, contents: Some(sender), thread: Some(thread) })
+        let (closed, is_closed) = watch::channel(false);
+        let thread = threads::spawn("journal", move || runtime.block_on(state.run(receiver, is_closed)))?;
+        Ok(TierJournal { engine, lease, confirmation, contents: Some(sender), closed, thread: Some(thread) })
     }
 }
 
@@ -374,6 +386,7 @@ impl Journal<WrittenGroup> for TierJournal {
 impl Drop for TierJournal {
     fn drop(&mut self) {
         self.contents = None;
+        let _ = self.closed.send(true);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -397,12 +397,16 @@ pub fn open(
         let log = directory.bring_up_to_date(open, &leadership.before, &own).await?;
         let (engine, mut writer, recovery) = log.into_writer()?;
         let id = hex(&identify(&mut writer)?.id);
+        // The start may have taken longer than the lease.
+        let now = JournalEnd::find(place).await?;
+        if now.last.as_ref() != Some(&leadership.fence) {
+            return Err(BackupError::Led);
+        }
         let shipper = ship(place, &mut writer, &id).await?;
         let lease = Arc::new(Lease::default());
         // The end of the last group: the segment behind it has no bytes that anybody ships.
         let tail = Tail::of(&engine, shipper.position()).ok_or(BackupError::Gap)?;
         let entries = first_entry(EntryWriter::new(place.clone(), &leadership, tail), &lease).await?;
-        delete_old(place, &leadership.before).await;
         writer.set_journaled();
         let (of_journal, of_lease) = (Arc::clone(&engine), Arc::clone(&lease));
         let committer = Committer::with_journal(writer, |confirmation| {
@@ -411,6 +415,8 @@ pub fn open(
         let ballast = Arc::clone(RealDisk::new(root)?.ballast());
         let parts = Parts { engine, committer, ballast, lease: Some(lease), lock };
         let catalog = EmbeddedCatalog::start(parts, settings)?;
+        // The thread of the journal keeps the lease meanwhile.
+        delete_old(place, &leadership.before).await;
         Ok(Started { catalog, recovery, shipper })
     })
 }

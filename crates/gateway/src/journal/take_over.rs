@@ -9,6 +9,8 @@ use crate::backup::place::{Chain, Place};
 use crate::backup::ship::{fence, is_own};
 use crate::guard::{self, Guard};
 
+/// Longest lease in milliseconds. A damaged entry may name a longer one.
+const MOST_LEASE_MS: u64 = 600_000;
 /// Number of attempts to end an epoch.
 const ATTEMPTS: usize = 100;
 
@@ -45,7 +47,7 @@ pub fn lease_of(last: Option<&Known>, candidate: &Candidate) -> u64 {
     let has_ended = entry.is_some_and(|entry| entry.is_last)
         || header.writer == candidate.writer
         || candidate.ended.contains(&header.writer);
-    if has_ended { 0 } else { entry.map_or(0, |entry| entry.lease_ms) }
+    if has_ended { 0 } else { entry.map_or(0, |entry| entry.lease_ms.min(MOST_LEASE_MS)) }
 }
 
 /// An end of the journal, and when its writer does not lead any more.

@@ -198,6 +198,7 @@ impl<C: Catalog> Store<C> {
         let known = known.transpose();
         if !self.catalog.is_shared() {
             let known = known.map_err(for_client)?;
+            self.catalog.confirm().map_err(for_client)?;
             if known.is_none() {
                 // The record of a bucket may be lost.
                 self.catalog.get(&keys::bucket(name)).map_err(for_client)?;
@@ -236,7 +237,9 @@ impl<C: Catalog> Store<C> {
         if self.catalog.is_shared() {
             return Ok(Buckets::load(&*self.catalog, self.retain_ms > 0)?.all());
         }
-        Ok(self.buckets.read().unwrap_or_else(std::sync::PoisonError::into_inner).all())
+        let all = self.buckets.read().unwrap_or_else(std::sync::PoisonError::into_inner).all();
+        self.catalog.confirm()?;
+        Ok(all)
     }
 
     fn remember(&self, name: &str, bucket: Option<Arc<Bucket>>) {
