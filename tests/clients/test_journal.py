@@ -167,7 +167,8 @@ def test_a_stopped_leader_neither_writes_nor_reads_after_another_one_began(tmp_p
             old.process.send_signal(signal.SIGCONT)
             for call in [lambda: s3.put_object(Bucket="bucket", Key="k", Body=b"late"),
                          lambda: s3.get_object(Bucket="bucket", Key="k"), lambda: s3.list_objects_v2(Bucket="bucket"),
-                         lambda: s3.delete_object(Bucket="bucket", Key="k"),
+                         lambda: s3.delete_object(Bucket="bucket", Key="k"), s3.list_buckets,
+                         lambda: s3.head_bucket(Bucket="bucket"), lambda: s3.create_bucket(Bucket="bucket"),
                          lambda: s3.put_object(Bucket="bucket", Key="n", Body=b"late", IfNoneMatch="*")]:
                 # It refuses requests, or has ended.
                 with pytest.raises((ClientError, BotoCoreError)) as error:
@@ -203,6 +204,20 @@ def test_a_place_that_does_not_answer_delays_writes_and_then_reads(tmp_path):
             written.join()
             wait(lambda: not is_refused(), "it leads again")
             assert body(s3, "late") == b"2" and body(s3, "k") == b"1"
+
+
+def test_a_place_that_does_not_answer_does_not_prevent_the_end(tmp_path):
+    """A gateway waited for its place for ever after SIGTERM."""
+    with object_store() as store:
+        server = gateway(settings(tmp_path / "machine", store))
+        client(server).create_bucket(Bucket="bucket")
+        client(server).put_object(Bucket="bucket", Key="k", Body=b"1")
+        store.process.send_signal(signal.SIGSTOP)
+        server.process.terminate()
+        assert server.process.wait() in (0, 3)
+        store.process.send_signal(signal.SIGCONT)
+        with gateway(settings(tmp_path / "machine", store)) as server:
+            assert body(client(server), "k") == b"1"
 
 
 def test_a_catalog_begins_and_ends_to_use_a_journal(tmp_path):

@@ -36,7 +36,7 @@ use crate::scrub::ScrubRule;
 use crate::threads;
 
 /// Time for which the end of the process waits for a catalog that does not answer.
-const LAST_WAIT: std::time::Duration = std::time::Duration::from_secs(20);
+const LAST_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Settings of the background work.
 #[derive(Debug, Clone)]

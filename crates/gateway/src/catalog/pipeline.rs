@@ -22,7 +22,7 @@ const MANY: usize = 128;
 /// Longest time for which a group waits for more transactions, in nanoseconds.
 const MOST_LINGER_NS: u64 = SECOND / 20;
 /// Nanoseconds for which the end of the process waits for the journal.
-const LAST_WAIT_NS: u64 = 20 * SECOND;
+const LAST_WAIT_NS: u64 = 10 * SECOND;
 
 /// Writer of groups that a journal makes durable.
 pub trait JournaledWriter: GroupWriter {

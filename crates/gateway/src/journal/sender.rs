@@ -35,8 +35,8 @@ const PRUNE_MS: u64 = 2000;
 /// Number of the last entries that stay, so that a fence that is created late at the place of a deleted entry has more
 /// entries behind it than a writer has in flight.
 const STAY: usize = 64;
-/// Time for which the end of the process waits for the place, in seconds.
-const LAST_WAIT: Duration = Duration::from_secs(10);
+/// Time for which the end of the process waits for the place.
+const LAST_WAIT: Duration = Duration::from_secs(5);
 
 /// Bytes of the log that become an entry.
 pub struct Contents {
