@@ -12,6 +12,7 @@ import urllib.request
 import pytest
 
 from support import GATEWAY, ROOT, Server
+from test_journal import object_store, settings as journaled
 from test_tiers import BLOB, PACK, client, rule, settings, wait
 
 MONITORING = os.path.join(ROOT, "docs", "monitoring")
@@ -139,6 +140,11 @@ def test_the_page_has_every_metric_and_every_alert(tmp_path):
                   'tier_request_dollars_total{tier="cold"']
         wait(lambda: all(f"plimsoll_gateway_{one}" in scrape() for one in needed), "all metrics have a value")
         found = metrics_of(scrape().replace("plimsoll_gateway_tier_errors_total 0", ""))
+    # A journal needs an object store.
+    with object_store() as store, Server(journaled(tmp_path / "machine", store), "--metrics-listen", "127.0.0.1:0",
+                                         command=(GATEWAY, "run")) as server:
+        text = urllib.request.urlopen(server.metrics).read().decode()
+        found |= metrics_of("".join(f"{line}\n" for line in text.splitlines() if "_journal_" in line))
     with open(PAGE) as file:
         page = file.read()
     before, table = page.split("| --- | --- | --- | --- | --- |\n")
