@@ -195,8 +195,9 @@ impl Directory<'_> {
         write_log(self.place, history, &cut, &*disk).await?;
         let replica = Replica::new(open_log(disk, self.settings.limits)?);
         append_all(replica, self.place, history, before).await?;
-        for name in [DIRECTORY, INDEX_DIRECTORY] {
-            let (new, old) = (unfinished.join(name), self.root.join(name));
+        // A log without an index is read again, but an index must not be that of another log.
+        for name in [INDEX_DIRECTORY, DIRECTORY] {
+            let old = self.root.join(name);
             if old.exists() {
                 let aside = beside(self.root, &format!(".{name}-{}", now_ms()));
                 std::fs::rename(&old, &aside)?;
@@ -206,8 +207,11 @@ impl Directory<'_> {
                     aside.display()
                 ));
             }
+        }
+        for name in [DIRECTORY, INDEX_DIRECTORY] {
+            let new = unfinished.join(name);
             if new.exists() {
-                std::fs::rename(new, old)?;
+                std::fs::rename(new, self.root.join(name))?;
             }
         }
         remove(&unfinished)?;
