@@ -81,7 +81,7 @@ struct Flight<G> {
     sent_ns: u64,
 }
 
-/// When a group is sent. The next one waits for the one before, so that it is larger, but not if many transactions
+/// Decides when a group is sent. It waits for the group before, so that it is larger, but not if many transactions
 /// wait. Clients whose writes were acknowledged usually send the next ones at once, and these share a group, too.
 #[derive(Debug, Clone, Copy, Default)]
 struct Pace {
@@ -110,7 +110,7 @@ impl Pace {
 
 /// The next step of the thread.
 enum Step {
-    /// Apply the first group. So many transactions wait.
+    /// Apply the first group, while this number of transactions waits.
     Apply(usize),
     Send(Vec<Reply>, Vec<Work>),
     Ended(CatalogError),

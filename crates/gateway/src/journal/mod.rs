@@ -1,4 +1,4 @@
-//! The journal: each group of the log is an object of its own before it is acknowledged, so the machine may be lost.
+//! The journal: each group of the log is stored as one object before it is acknowledged, so the machine may be lost.
 //!
 //! ```text
 //! journal/EPOCH/NUMBER         entry: one group of the log, created only if it does not exist

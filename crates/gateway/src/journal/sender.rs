@@ -110,8 +110,8 @@ impl EntryWriter {
         &self.place
     }
 
-    /// Returns true if a further entry may be sent. Entries that exist behind one that does not yet exist count, too:
-    /// at most so many are behind the end of the journal.
+    /// Returns true if a further entry may be sent: fewer than [`MOST_IN_FLIGHT`] entries are behind the end of the
+    /// journal. Entries that exist behind a missing one count, too.
     pub fn has_room(&self) -> bool {
         self.last.header.number < self.confirmed + MOST_IN_FLIGHT
     }

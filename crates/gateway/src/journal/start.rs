@@ -364,7 +364,7 @@ fn identify(writer: &mut Writer) -> Result<Identity, CatalogError> {
     Ok(new)
 }
 
-/// Checks that a place belongs to the catalog in a directory, before anything is written to it.
+/// Checks that a place belongs to the catalog in a directory, before anything is written to the place.
 async fn check_owner(place: &Place, open: Option<&OpenLog>) -> Result<(), BackupError> {
     let found = place.catalog().await?;
     let own = open.map(|open| identity(&open.engine)).transpose()?.flatten();

@@ -13,7 +13,7 @@ use super::{Engine, Frozen, View};
 use crate::catalog::CatalogError;
 
 impl Engine {
-    /// Returns true if a new memtable is due after so many bytes of the log.
+    /// Returns true if a new memtable is due, `log_bytes` bytes of the log after the last one.
     pub(super) fn is_memtable_full(&self, log_bytes: u64) -> bool {
         let entries = self.view().active.len();
         let limits = &self.limits;

@@ -25,7 +25,7 @@ impl PendingRows {
         self.0.insert(key, (group, slot));
     }
 
-    /// Removes the row of a key, if it is that of a group and not of a later one.
+    /// Removes the row of a key, unless a later group has changed the key.
     pub fn remove(&mut self, group: u64, key: &[u8]) {
         if self.0.get(key).is_some_and(|(newest, _)| *newest == group) {
             self.0.remove(key);

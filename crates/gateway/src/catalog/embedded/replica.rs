@@ -87,8 +87,8 @@ impl Replica {
     pub fn append(&mut self, part: &Part) -> Result<(), ReplicaError> {
         let end = self.log.end;
         if part.segment < end.segment {
-            // The copy has a segment of its own in place of this one, if it does not have the groups. Otherwise, the
-            // end of the log tells whether its bytes are the same.
+            // Without the groups, another segment of the copy is in place of this one. With them, the end of the log is
+            // compared later.
             return if part.next_group <= end.group { Ok(()) } else { Err(ReplicaError::Gap(end.group)) };
         }
         if part.segment > end.segment || self.segment.is_none() {
