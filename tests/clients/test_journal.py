@@ -24,7 +24,8 @@ LOSSES = int(os.environ.get("PLIMSOLL_LOSSES", "3"))
 
 
 def settings(directory, store, more="", lease="2s", durability="tier"):
-    """Writes the settings of one machine over the buckets `hot` and `place` of a store."""
+    """Writes the settings of one machine over the buckets `hot` and `place` of a store; without a lease if it is None."""
+    lease = "" if lease is None else f'lease = "{lease}"'
     directory.mkdir(exist_ok=True)
     path = directory / "gateway.toml"
     path.write_text(f"""
@@ -39,7 +40,7 @@ inline = "20 KiB"
 to = "s3://place/gateway?endpoint={store.url}"
 every = "1s"
 durability = "{durability}"
-lease = "{lease}"
+{lease}
 {more}
 """)
     return str(path)
@@ -223,7 +224,7 @@ def test_a_place_that_does_not_answer_does_not_prevent_the_end(tmp_path):
 def test_a_catalog_begins_and_ends_to_use_a_journal(tmp_path):
     with object_store() as store:
         machine = tmp_path / "machine"
-        with gateway(settings(machine, store, durability="local")) as server:
+        with gateway(settings(machine, store, durability="local", lease=None)) as server:
             s3 = client(server)
             s3.create_bucket(Bucket="bucket")
             s3.put_object(Bucket="bucket", Key="a", Body=b"1")
@@ -238,7 +239,7 @@ def test_a_catalog_begins_and_ends_to_use_a_journal(tmp_path):
         open(file, "w").write(text[:text.index("[backup]")])
         code, error = refused(file)
         assert code == 3 and 'durability = "local"' in error, error
-        with gateway(settings(machine, store, durability="local")) as server:
+        with gateway(settings(machine, store, durability="local", lease=None)) as server:
             assert state(client(server)) == expected
         assert not (machine / "catalog" / "WRITERS").exists()
 
@@ -272,6 +273,6 @@ def test_a_restore_has_what_only_the_journal_has(tmp_path):
         lose(server)
         found = json.loads(command("restore", settings(tmp_path / "copy", store), "--json"))
         assert found["segments"] > 0
-        copy = settings(tmp_path / "copy", store, durability="local")
+        copy = settings(tmp_path / "copy", store, durability="local", lease=None)
         with gateway(copy, "--restored") as server:
             assert state(client(server)) == expected

@@ -13,6 +13,7 @@ import pytest
 
 from support import GATEWAY, ROOT, Server
 from test_journal import object_store, settings as journaled
+from test_standby import standby
 from test_tiers import BLOB, PACK, client, rule, settings, wait
 
 MONITORING = os.path.join(ROOT, "docs", "monitoring")
@@ -143,8 +144,10 @@ def test_the_page_has_every_metric_and_every_alert(tmp_path):
     # A journal needs an object store.
     with object_store() as store, Server(journaled(tmp_path / "machine", store), "--metrics-listen", "127.0.0.1:0",
                                          command=(GATEWAY, "run")) as server:
-        text = urllib.request.urlopen(server.metrics).read().decode()
-        found |= metrics_of("".join(f"{line}\n" for line in text.splitlines() if "_journal_" in line))
+        with standby(journaled(tmp_path / "standby", store), store, "--metrics-listen", "127.0.0.1:0") as second:
+            texts = [urllib.request.urlopen(url).read().decode() for url in [server.metrics, second.metrics]]
+        lines = [line for text in texts for line in text.splitlines() if re.search("_journal_|_standby_", line)]
+        found |= metrics_of("".join(f"{line}\n" for line in lines))
     with open(PAGE) as file:
         page = file.read()
     before, table = page.split("| --- | --- | --- | --- | --- |\n")

@@ -13,6 +13,7 @@ use crate::backup::service::BackupState;
 use crate::catalog::CatalogError;
 use crate::catalog::any::AnyCatalog;
 use crate::disk::real::free_bytes;
+use crate::journal::follow::FollowState;
 use crate::lease;
 use crate::mover::survey::{LatestSurvey, Survey};
 use crate::object::Store;
@@ -59,6 +60,8 @@ pub struct Overview {
     pub deletions_stopped: bool,
     /// Work that waits.
     pub queues: Queues,
+    /// State of the copy of a standby; `None` for other gateways.
+    pub following: Option<FollowState>,
     /// Problem because of which nothing can be written; `None` if there is none.
     pub problem: Option<String>,
 }
@@ -171,8 +174,14 @@ pub fn overview(
         backup: store.backup.get().map(|backup| backup.state()),
         deletions_stopped,
         queues: queues(&*store.catalog, crate::ambient::now_ms(), store.retain_ms)?,
-        problem: store.catalog.check().err().map(|error| error.to_string()),
+        following: store.catalog.following().map(|following| following.state()),
+        problem: store.catalog.check().err().filter(is_problem).map(|error| error.to_string()),
     })
+}
+
+/// A standby writes nothing because it is one.
+fn is_problem(error: &CatalogError) -> bool {
+    !matches!(error, CatalogError::Standby)
 }
 
 fn buckets(

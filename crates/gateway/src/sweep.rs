@@ -109,7 +109,7 @@ mod tests {
     use crate::body::location::{Garbage, Reason};
     use crate::catalog::embedded::head_only;
     use crate::catalog::memory::MemoryCatalog;
-    use crate::catalog::{Row, Scan, Value, Work};
+    use crate::catalog::{Expected, Row, Scan, Value, Work};
     use crate::testing::World;
     use bytes::Bytes;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -123,8 +123,8 @@ mod tests {
     }
 
     impl Catalog for Proceeding {
-        async fn commit(&self, work: Work, bytes: usize) -> Result<(), CatalogError> {
-            self.catalog.commit(work, bytes).await
+        async fn commit(&self, work: Work, expected: impl Into<Expected>) -> Result<(), CatalogError> {
+            self.catalog.commit(work, expected).await
         }
 
         fn get(&self, key: &[u8]) -> Result<Option<Row>, CatalogError> {

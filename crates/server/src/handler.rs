@@ -64,6 +64,23 @@ impl<S: ObjectService> Handler for Plain<S> {
     }
 }
 
+/// Handler that executes nothing, and answers every request with status 503 and a text.
+pub struct Refusing(pub &'static str);
+
+impl Handler for Refusing {
+    async fn handle(
+        &self,
+        shared: &Arc<Shared>,
+        stamps: &ConnectionTimestamps,
+        request: Request<Incoming>,
+    ) -> io::Result<ServerResponse> {
+        let mut exchange = Exchange::begin(shared, stamps, request);
+        let answer = exchange.refuse(ApiError::with(ErrorCode::ServiceUnavailable, self.0)).await;
+        exchange.finish(shared, stamps, &answer);
+        Ok(answer)
+    }
+}
+
 /// Facts about a request that are known only during its execution.
 #[derive(Default)]
 struct Progress {

@@ -18,7 +18,7 @@ use hyper_util::rt::TokioIo;
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
+pub use tokio_rustls::rustls::ServerConfig;
 
 pub mod accepts;
 pub mod accounts;

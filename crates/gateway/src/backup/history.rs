@@ -69,6 +69,17 @@ pub async fn read_header(place: &Place, name: &str) -> Result<Option<Known>, Bac
     }
 }
 
+/// Returns true if a header refers to the one before it.
+fn follows(before: &Known, next: &Known) -> bool {
+    let epoch = before.header.fence.unwrap_or(before.header.epoch);
+    epoch == next.header.epoch && next.header.previous == before.digest()
+}
+
+/// Returns true if a piece is the next one.
+fn is_next(before: &Known, next: &Known) -> bool {
+    before.header.number + 1 == next.header.number && follows(before, next)
+}
+
 impl History {
     /// Reads the headers of all pieces.
     ///
@@ -113,6 +124,48 @@ impl History {
         Ok(history)
     }
 
+    /// Reads the headers of the pieces that were created since the last reading.
+    ///
+    /// # Errors
+    /// As [`History::load`].
+    pub async fn refresh(&mut self, place: &Place) -> Result<(), BackupError> {
+        if !self.read_new(place).await? {
+            *self = History::load(place).await?;
+        }
+        Ok(())
+    }
+
+    /// Adds the pieces behind the last one. Returns false if they do not follow it, as when some were deleted.
+    async fn read_new(&mut self, place: &Place) -> Result<bool, BackupError> {
+        let Some(mut last) = self.pieces.last().cloned() else { return Ok(false) };
+        loop {
+            let (number, epoch) = (last.header.number, last.header.epoch);
+            // A fence that was created late has pieces behind it.
+            if last.header.fence.is_some()
+                && !place.numbers(Chain::Log, epoch, Some(number)).await?.is_empty()
+            {
+                return Ok(false);
+            }
+            let epoch = last.header.fence.unwrap_or(epoch);
+            let names = place.numbers(Chain::Log, epoch, Some(number)).await?;
+            let names = names.into_iter().map(|number| place::piece(epoch, number));
+            let read = |name: String| async move { read_header(place, &name).await };
+            let mut headers = stream::iter(names.map(read)).buffered(IN_FLIGHT);
+            let mut is_end = true;
+            while let Some(found) = headers.try_next().await? {
+                let Some(known) = found.filter(|known| is_next(&last, known)) else { return Ok(false) };
+                self.pieces.push(known.clone());
+                (last, is_end) = (known, false);
+                if last.header.fence.is_some() {
+                    break;
+                }
+            }
+            if is_end {
+                return Ok(true);
+            }
+        }
+    }
+
     /// Takes the pieces in their order, without those behind the fence of their epoch, which were never part of the
     /// backup.
     fn order(&mut self, all: BTreeMap<(u64, u64), Known>) {
@@ -136,12 +189,11 @@ impl History {
     /// Checks that each header refers to the one before it.
     fn check_chain(&self) -> Result<(), BackupError> {
         for pair in self.pieces.windows(2) {
-            let (before, next) = (&pair[0].header, &pair[1].header);
-            let is_next = before.number + 1 == next.number;
-            let is_follower = before.fence.unwrap_or(before.epoch) == next.epoch;
-            let follows = is_follower && next.previous == pair[0].digest();
-            if is_next && !follows && guard::is_made(Guard::Chain) {
-                return Err(BackupError::damaged(next.name(), "it does not follow the piece before it"));
+            let (before, next) = (&pair[0], &pair[1]);
+            let is_next = before.header.number + 1 == next.header.number;
+            if is_next && !follows(before, next) && guard::is_made(Guard::Chain) {
+                let name = next.header.name();
+                return Err(BackupError::damaged(name, "it does not follow the piece before it"));
             }
         }
         Ok(())

@@ -17,7 +17,9 @@ use crate::ambient::in_time;
 use crate::tier::{Backend, Tier};
 
 /// Format of the backups that this program writes. It changes if an older program could not read them.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// Format of a backup without a journal.
+const WITHOUT_JOURNAL: u32 = 1;
 /// Name of the object with the format and the id of the catalog.
 const MARKER: &str = "plimsoll-backup.json";
 /// Largest object in bytes that is read as a whole. A piece has at most one large group besides small ones.
@@ -29,6 +31,12 @@ const PART_BYTES: usize = 8 << 20;
 struct Marker {
     format: u32,
     catalog: String,
+}
+
+/// Returns the content of the object with the format and the id of the catalog.
+fn marker(format: u32, catalog: &str) -> String {
+    let marker = Marker { format, catalog: catalog.into() };
+    serde_json::to_string_pretty(&marker).unwrap_or_default() + "\n"
 }
 
 /// A sequence of objects that are created one after the other, and never replaced.
@@ -338,8 +346,7 @@ impl Place {
     /// # Errors
     /// If the place fails, belongs to another catalog, or replaces objects.
     pub async fn claim(&self, own: &str) -> Result<(), BackupError> {
-        let marker = Marker { format: FORMAT, catalog: own.into() };
-        let text = serde_json::to_string_pretty(&marker).unwrap_or_default() + "\n";
+        let text = marker(WITHOUT_JOURNAL, own);
         if self.catalog().await?.is_none() {
             self.create(MARKER, text.clone()).await?;
         }
@@ -347,7 +354,15 @@ impl Place {
         if found != own {
             return Err(BackupError::Foreign { found, own: own.into() });
         }
-        // It has the same content, so a place that replaces it loses nothing.
+        // It has the same owner, so a place that replaces it loses nothing.
         if self.create(MARKER, text).await? { Err(BackupError::Unconditional) } else { Ok(()) }
+    }
+
+    /// Records that a journal may have newer groups than the backup, for programs that do not know journals.
+    ///
+    /// # Errors
+    /// If the place fails.
+    pub async fn require_journal(&self, own: &str) -> Result<(), BackupError> {
+        self.put(MARKER, marker(FORMAT, own).into()).await
     }
 }

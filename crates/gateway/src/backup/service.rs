@@ -270,10 +270,7 @@ async fn ship(
 
 /// Returns true if this process certainly leads, because it has a journal and a lease.
 fn leads(store: &Store<AnyCatalog>) -> bool {
-    match &*store.catalog {
-        AnyCatalog::Embedded(catalog) => catalog.lease().is_some_and(|lease| lease.left_ms() > 0),
-        AnyCatalog::Postgres(_) | AnyCatalog::Memory(_) => false,
-    }
+    store.catalog.lease().is_some_and(|lease| lease.left_ms() > 0)
 }
 
 /// Ships the log. Ends if another process continues the backup.

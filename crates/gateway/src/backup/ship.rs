@@ -1,7 +1,7 @@
 //! Ships the log: each step makes the bytes since the step before a piece.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use plimsoll_base::net::encode::hex;
 use plimsoll_s3::sign::sha256;
@@ -30,6 +30,9 @@ const INDEX_PIECES: usize = 1024;
 /// Number of attempts to end the epoch before.
 const ATTEMPTS: usize = 100;
 
+/// The writer of a backup that a start has begun, until somebody takes it.
+pub type BegunShipper = Arc<Mutex<Option<Shipper>>>;
+
 /// The writer of a backup in its epoch.
 pub struct Shipper {
     place: Place,
@@ -48,6 +51,8 @@ pub struct Shipper {
     until_ms: u64,
     /// True if the next piece begins with the start of the log.
     is_first: bool,
+    /// True if the place has another log, or a part of this one that is missing here.
+    pub is_other: bool,
     /// Position from which on every state can be restored.
     complete_from: Position,
     /// True if the state at the position can be restored.
@@ -131,6 +136,7 @@ impl Shipper {
             position: Position::default(),
             until_ms: 0,
             is_first: true,
+            is_other: false,
             complete_from: Position::default(),
             has_state: false,
             before: None,
@@ -152,11 +158,16 @@ impl Shipper {
         if header.tail.is_in(&self.engine) {
             (self.is_first, self.position, self.until_ms) = (false, header.tail.position, header.until_ms);
             self.has_state = header.is_complete;
+            if self.has_state {
+                self.engine.set_restorable(self.position.group);
+            }
             let live = history.pieces.len().checked_sub(1).and_then(|last| history.live(last));
             if let Some(live) = live.filter(|_| header.is_complete && self.has_all_groups()) {
                 self.before = Some(Before { live, until: self.complete_from });
                 self.complete_from = self.position;
             }
+        } else {
+            self.is_other = !header.tail.sha256.is_empty();
         }
         self.unindexed.push(fence);
     }
@@ -244,6 +255,9 @@ impl Shipper {
             self.live = Some(live);
         }
         let bytes = header.log_bytes();
+        if self.has_state {
+            self.engine.set_restorable(self.position.group);
+        }
         self.unindexed.push(known);
         self.engine.follow(self.position.group);
         Ok(Step { bytes, is_up_to_date: self.position.group >= end.group })

@@ -8,7 +8,11 @@ use super::embedded::Engine;
 use super::embedded::catalog::EmbeddedCatalog;
 use super::memory::MemoryCatalog;
 use super::postgres::PostgresCatalog;
-use super::{Catalog, CatalogError, Row, Scan, Value, Work};
+use super::standby::StandbyCatalog;
+use crate::journal::follow::Following;
+use crate::journal::lease::Lease;
+
+use super::{Catalog, CatalogError, Expected, Row, Scan, Value, Work};
 
 /// A catalog on one of the engines.
 pub enum AnyCatalog {
@@ -16,6 +20,8 @@ pub enum AnyCatalog {
     Embedded(EmbeddedCatalog),
     /// In a PostgreSQL database.
     Postgres(PostgresCatalog),
+    /// A copy of the catalog of another gateway.
+    Standby(StandbyCatalog),
     /// In memory, for plans about objects that no gateway has.
     Memory(MemoryCatalog),
 }
@@ -25,7 +31,24 @@ impl AnyCatalog {
     pub fn engine(&self) -> Option<&Arc<Engine>> {
         match self {
             AnyCatalog::Embedded(catalog) => Some(catalog.engine()),
+            AnyCatalog::Standby(catalog) => Some(catalog.engine()),
             AnyCatalog::Postgres(_) | AnyCatalog::Memory(_) => None,
+        }
+    }
+
+    /// Returns the lease of this process; `None` if no other process can lead.
+    pub fn lease(&self) -> Option<&Arc<Lease>> {
+        match self {
+            AnyCatalog::Embedded(catalog) => catalog.lease(),
+            AnyCatalog::Postgres(_) | AnyCatalog::Standby(_) | AnyCatalog::Memory(_) => None,
+        }
+    }
+
+    /// Returns the state of the copy of a standby; `None` for a gateway that leads.
+    pub fn following(&self) -> Option<&Arc<Following>> {
+        match self {
+            AnyCatalog::Standby(catalog) => Some(&catalog.following),
+            AnyCatalog::Embedded(_) | AnyCatalog::Postgres(_) | AnyCatalog::Memory(_) => None,
         }
     }
 
@@ -40,6 +63,8 @@ impl AnyCatalog {
                 catalog.engine().check_writes()
             }
             AnyCatalog::Postgres(catalog) => catalog.ping(),
+            AnyCatalog::Standby(catalog) if catalog.is_read => Ok(()),
+            AnyCatalog::Standby(_) => Err(CatalogError::Standby),
             AnyCatalog::Memory(_) => Ok(()),
         }
     }
@@ -55,17 +80,18 @@ impl AnyCatalog {
                 catalog.close();
                 Ok(())
             }
-            AnyCatalog::Memory(_) => Ok(()),
+            AnyCatalog::Standby(_) | AnyCatalog::Memory(_) => Ok(()),
         }
     }
 }
 
 impl Catalog for AnyCatalog {
-    async fn commit(&self, work: Work, bytes: usize) -> Result<(), CatalogError> {
+    async fn commit(&self, work: Work, expected: impl Into<Expected>) -> Result<(), CatalogError> {
         match self {
-            AnyCatalog::Embedded(catalog) => catalog.commit(work, bytes).await,
-            AnyCatalog::Postgres(catalog) => catalog.commit(work, bytes).await,
-            AnyCatalog::Memory(catalog) => catalog.commit(work, bytes).await,
+            AnyCatalog::Embedded(catalog) => catalog.commit(work, expected).await,
+            AnyCatalog::Postgres(catalog) => catalog.commit(work, expected).await,
+            AnyCatalog::Standby(catalog) => catalog.commit(work, expected).await,
+            AnyCatalog::Memory(catalog) => catalog.commit(work, expected).await,
         }
     }
 
@@ -73,7 +99,17 @@ impl Catalog for AnyCatalog {
         match self {
             AnyCatalog::Embedded(catalog) => catalog.get(key),
             AnyCatalog::Postgres(catalog) => catalog.get(key),
+            AnyCatalog::Standby(catalog) => catalog.get(key),
             AnyCatalog::Memory(catalog) => catalog.get(key),
+        }
+    }
+
+    async fn read(&self, key: Vec<u8>) -> Result<Option<Row>, CatalogError> {
+        match self {
+            AnyCatalog::Embedded(catalog) => catalog.read(key).await,
+            AnyCatalog::Postgres(catalog) => catalog.read(key).await,
+            AnyCatalog::Standby(catalog) => catalog.read(key).await,
+            AnyCatalog::Memory(catalog) => catalog.read(key).await,
         }
     }
 
@@ -81,6 +117,7 @@ impl Catalog for AnyCatalog {
         match self {
             AnyCatalog::Embedded(catalog) => catalog.get_all(keys),
             AnyCatalog::Postgres(catalog) => catalog.get_all(keys),
+            AnyCatalog::Standby(catalog) => catalog.get_all(keys),
             AnyCatalog::Memory(catalog) => catalog.get_all(keys),
         }
     }
@@ -89,6 +126,7 @@ impl Catalog for AnyCatalog {
         match self {
             AnyCatalog::Embedded(catalog) => catalog.properties(key, row),
             AnyCatalog::Postgres(catalog) => catalog.properties(key, row),
+            AnyCatalog::Standby(catalog) => catalog.properties(key, row),
             AnyCatalog::Memory(catalog) => catalog.properties(key, row),
         }
     }
@@ -97,6 +135,7 @@ impl Catalog for AnyCatalog {
         match self {
             AnyCatalog::Embedded(catalog) => catalog.value(key, row),
             AnyCatalog::Postgres(catalog) => catalog.value(key, row),
+            AnyCatalog::Standby(catalog) => catalog.value(key, row),
             AnyCatalog::Memory(catalog) => catalog.value(key, row),
         }
     }
@@ -105,6 +144,7 @@ impl Catalog for AnyCatalog {
         match self {
             AnyCatalog::Embedded(catalog) => catalog.scan(),
             AnyCatalog::Postgres(catalog) => catalog.scan(),
+            AnyCatalog::Standby(catalog) => catalog.scan(),
             AnyCatalog::Memory(catalog) => catalog.scan(),
         }
     }
@@ -112,18 +152,21 @@ impl Catalog for AnyCatalog {
     fn confirm(&self) -> Result<(), CatalogError> {
         match self {
             AnyCatalog::Embedded(catalog) => catalog.confirm(),
-            AnyCatalog::Postgres(_) | AnyCatalog::Memory(_) => Ok(()),
+            AnyCatalog::Postgres(_) | AnyCatalog::Standby(_) | AnyCatalog::Memory(_) => Ok(()),
         }
     }
 
     fn is_full(&self) -> bool {
-        self.engine().is_some_and(|engine| engine.is_full())
+        match self {
+            AnyCatalog::Embedded(catalog) => catalog.engine().is_full(),
+            AnyCatalog::Postgres(_) | AnyCatalog::Standby(_) | AnyCatalog::Memory(_) => false,
+        }
     }
 
     fn durable_after_ms(&self) -> u64 {
         match self {
             AnyCatalog::Embedded(catalog) => catalog.durable_after_ms(),
-            AnyCatalog::Postgres(_) | AnyCatalog::Memory(_) => 0,
+            AnyCatalog::Postgres(_) | AnyCatalog::Standby(_) | AnyCatalog::Memory(_) => 0,
         }
     }
 
@@ -131,11 +174,12 @@ impl Catalog for AnyCatalog {
         match self {
             AnyCatalog::Embedded(catalog) => catalog.clock_ms(),
             AnyCatalog::Postgres(catalog) => catalog.clock_ms(),
+            AnyCatalog::Standby(catalog) => catalog.clock_ms(),
             AnyCatalog::Memory(catalog) => catalog.clock_ms(),
         }
     }
 
     fn is_shared(&self) -> bool {
-        matches!(self, AnyCatalog::Postgres(_))
+        matches!(self, AnyCatalog::Postgres(_) | AnyCatalog::Standby(_))
     }
 }

@@ -13,17 +13,17 @@ use std::time::Duration;
 
 use plimsoll_base::clock::now_ns;
 
-use super::{CatalogError, Work};
+use super::{CatalogError, Expected, Work};
 use crate::threads;
 
 /// Writer of groups of transactions. Only the committing thread uses it.
 pub trait GroupWriter: Send + 'static {
-    /// Waits until a group can be written. On an error, no transaction of the group is executed, and the error is
-    /// the result of each.
+    /// Waits until a group can be written, whose transactions probably read `keys`. On an error, no transaction of the
+    /// group is executed, and the error is the result of each.
     ///
     /// # Errors
     /// If the catalog cannot be written.
-    fn prepare(&mut self) -> Result<(), CatalogError>;
+    fn prepare(&mut self, keys: Vec<Vec<u8>>) -> Result<(), CatalogError>;
 
     /// Executes transactions one after the other, writes their changes as one group and, if `sync` is true, makes it
     /// durable. Returns the result of each transaction.
@@ -79,7 +79,16 @@ thread_local! {
 struct Job {
     reply: Reply,
     work: Work,
-    bytes: usize,
+    expected: Expected,
+}
+
+/// The transactions of a group.
+#[derive(Default)]
+pub(super) struct Group {
+    pub(super) replies: Vec<Reply>,
+    pub(super) works: Vec<Work>,
+    /// Keys that they probably read.
+    pub(super) keys: Vec<Vec<u8>>,
 }
 
 /// Address of the result of a transaction: its number and the results of its thread.
@@ -108,16 +117,22 @@ impl Queue {
     }
 
     /// Takes the transactions of the next group, at most `most`.
-    pub(super) fn take(&mut self, most: usize) -> (Vec<Reply>, Vec<Work>) {
+    pub(super) fn take(&mut self, most: usize) -> Group {
         let mut bytes = 0;
         let fits = |job: &Job| {
-            bytes += job.bytes;
+            bytes += job.expected.bytes;
             bytes <= MAX_BYTES
         };
         let count = self.jobs.iter().take(most).map(fits).take_while(|fits| *fits).count().max(1);
         let jobs: Vec<Job> = self.jobs.drain(..count.min(self.jobs.len())).collect();
-        self.bytes -= jobs.iter().map(|job| job.bytes).sum::<usize>();
-        jobs.into_iter().map(|job| (job.reply, job.work)).unzip()
+        self.bytes -= jobs.iter().map(|job| job.expected.bytes).sum::<usize>();
+        let mut group = Group::default();
+        for job in jobs {
+            group.replies.push(job.reply);
+            group.works.push(job.work);
+            group.keys.extend(job.expected.keys);
+        }
+        group
     }
 }
 
@@ -186,8 +201,9 @@ impl<W: GroupWriter> Committer<W> {
         Ok(Committer { shared, thread: Mutex::new(Some(thread)), ids: AtomicU64::new(0) })
     }
 
-    /// Queues a transaction that writes about `bytes` bytes. The future returns its result.
-    pub fn commit(&self, work: Work, bytes: usize) -> Committed {
+    /// Queues a transaction. The future returns its result.
+    pub fn commit(&self, work: Work, expected: impl Into<Expected>) -> Committed {
+        let expected = expected.into();
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let mailbox = MAILBOX.with(Arc::clone);
         mailbox.lock().waiting.insert(id);
@@ -196,9 +212,9 @@ impl<W: GroupWriter> Committer<W> {
             let error = CatalogError::Stopped("the gateway is shutting down".into());
             mailbox.lock().results.insert(id, Err(error));
         } else {
-            queue.jobs.push(Job { reply: Reply(id, Arc::clone(&mailbox)), work, bytes });
             let had_enough = queue.bytes >= MAX_BYTES;
-            queue.bytes += bytes;
+            queue.bytes += expected.bytes;
+            queue.jobs.push(Job { reply: Reply(id, Arc::clone(&mailbox)), work, expected });
             if queue.jobs.len() == queue.wanted.max(1) || !had_enough && queue.bytes >= MAX_BYTES {
                 self.shared.changed.notify_one();
             }
@@ -263,7 +279,7 @@ fn wake_others(mut state: std::sync::MutexGuard<'_, MailboxState>) {
 }
 
 /// Takes the next group; `None` if the queue is closed and empty. The group is empty after the time `wait`.
-fn next_group(shared: &Shared, wait: Option<Duration>) -> Option<(Vec<Reply>, Vec<Work>)> {
+fn next_group(shared: &Shared, wait: Option<Duration>) -> Option<Group> {
     let mut queue = shared.lock();
     while queue.len() == 0 {
         if queue.closed {
@@ -271,7 +287,7 @@ fn next_group(shared: &Shared, wait: Option<Duration>) -> Option<(Vec<Reply>, Ve
         }
         queue = shared.wait(queue, wait);
         if wait.is_some() && queue.len() == 0 && !queue.closed {
-            return Some(Default::default());
+            return Some(Group::default());
         }
     }
     Some(queue.take(MAX_TRANSACTIONS))
@@ -279,9 +295,9 @@ fn next_group(shared: &Shared, wait: Option<Duration>) -> Option<(Vec<Reply>, Ve
 
 fn run<W: GroupWriter>(mut writer: W, shared: &Shared, interval: Option<Duration>) -> W {
     let mut synced_ns = now_ns();
-    while let Some((replies, works)) = next_group(shared, interval) {
+    while let Some(Group { replies, works, keys }) = next_group(shared, interval) {
         if !works.is_empty() {
-            let results = match writer.prepare() {
+            let results = match writer.prepare(keys) {
                 Ok(()) => writer.commit(works, interval.is_none()),
                 Err(error) => vec![Err(error); works.len()],
             };

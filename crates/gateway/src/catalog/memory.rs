@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use super::overlay::{Base, Overlay};
-use super::{Catalog, CatalogError, LogPosition, Row, Scan, Value, Work};
+use super::{Catalog, CatalogError, Expected, LogPosition, Row, Scan, Value, Work};
 
 type Map = BTreeMap<Vec<u8>, Value>;
 
@@ -77,7 +77,7 @@ impl MemoryCatalog {
 }
 
 impl Catalog for MemoryCatalog {
-    async fn commit(&self, work: Work, _: usize) -> Result<(), CatalogError> {
+    async fn commit(&self, work: Work, _: impl Into<Expected>) -> Result<(), CatalogError> {
         let mut map = self.lock();
         let mut group = Overlay::new(Before { map: &map, is_shared: self.is_shared });
         group.execute(work)?;

@@ -11,6 +11,7 @@ pub mod memory;
 mod overlay;
 pub mod pipeline;
 pub mod postgres;
+pub mod standby;
 
 #[cfg(test)]
 mod conformance;
@@ -90,6 +91,9 @@ pub enum CatalogError {
     /// The database does not answer. A transaction that failed with this error may be durable nevertheless.
     #[error("the catalog does not answer: {0}")]
     Unavailable(String),
+    /// The catalog is a copy that follows another one.
+    #[error("this gateway is a standby, which changes nothing; use the gateway that leads")]
+    Standby,
     /// The row was replaced since it was read.
     #[error("the row has changed meanwhile")]
     Changed,
@@ -190,18 +194,41 @@ pub trait Scan {
 /// The body of a transaction. It returns true to commit its writes and false to drop them.
 pub type Work = Box<dyn FnOnce(&mut dyn Transaction) -> Result<bool, CatalogError> + Send>;
 
+/// Needs of a transaction, as far as they are known before.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// Estimated size of its writes in bytes.
+    pub bytes: usize,
+    /// Keys that it probably reads. Others cost the catalog in a database a request each.
+    pub keys: Vec<Vec<u8>>,
+}
+
+impl From<usize> for Expected {
+    fn from(bytes: usize) -> Expected {
+        Expected { bytes, keys: Vec::new() }
+    }
+}
+
 /// An ordered map with atomic transactions, which are durable when they return.
 pub trait Catalog: Send + Sync + 'static {
     /// Executes a transaction. Transactions are executed one after the other, so each sees the writes of all earlier
-    /// ones. `bytes` estimates the size of its writes. When the future returns `Ok`, the writes and everything that the
-    /// transaction has read are durable.
-    fn commit(&self, work: Work, bytes: usize) -> impl Future<Output = Result<(), CatalogError>>;
+    /// ones. When the future returns `Ok`, the writes and everything that the transaction has read are durable.
+    fn commit(
+        &self,
+        work: Work,
+        expected: impl Into<Expected>,
+    ) -> impl Future<Output = Result<(), CatalogError>>;
 
     /// Returns the row of a key after the last durable transaction.
     ///
     /// # Errors
     /// If the catalog cannot be read.
     fn get(&self, key: &[u8]) -> Result<Option<Row>, CatalogError>;
+
+    /// Does the same as [`Catalog::get`], but never blocks the thread.
+    fn read(&self, key: Vec<u8>) -> impl Future<Output = Result<Option<Row>, CatalogError>> {
+        std::future::ready(self.get(&key))
+    }
 
     /// Returns the rows of several keys, in their order; `None` also for a row that is in doubt.
     ///

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use plimsoll_base::clock::{SECOND, now_ns};
 
-use super::committer::{Committer, GroupWriter, MAX_BYTES, Queue, Reply, Shared, deliver};
+use super::committer::{Committer, Group, GroupWriter, MAX_BYTES, Queue, Reply, Shared, deliver};
 use super::{CatalogError, Work};
 
 /// Maximum number of groups that the journal has not confirmed.
@@ -18,7 +18,7 @@ pub const MOST_IN_FLIGHT: u64 = 16;
 /// Maximum number of transactions in a group.
 const MAX_TRANSACTIONS: usize = 1024;
 /// Number of waiting transactions that do not wait for the groups before them. Each group costs a request.
-const MANY: usize = 128;
+pub const MANY: usize = 128;
 /// Longest time for which a group waits for more transactions, in nanoseconds.
 const MOST_LINGER_NS: u64 = SECOND / 20;
 /// Nanoseconds for which the end of the process waits for the journal.
@@ -112,7 +112,7 @@ impl Pace {
 enum Step {
     /// Apply the first group, while this number of transactions waits.
     Apply(usize),
-    Send(Vec<Reply>, Vec<Work>),
+    Send(Group),
     Ended(CatalogError),
     Stop,
 }
@@ -159,7 +159,7 @@ impl<W: JournaledWriter, J: Journal<W::Group>> Pipeline<W, J> {
         loop {
             match self.next(shared) {
                 Step::Apply(queued) => self.apply(queued),
-                Step::Send(replies, works) => self.send(replies, works),
+                Step::Send(group) => self.send(group),
                 Step::Ended(error) => self.end(shared, &error),
                 Step::Stop => break,
             }
@@ -185,8 +185,7 @@ impl<W: JournaledWriter, J: Journal<W::Group>> Pipeline<W, J> {
             let (now, in_flight) = (now_ns(), self.sent - queue.durable);
             let is_last = queue.closed && queue.len() > 0 && in_flight < MOST_IN_FLIGHT;
             if is_last || self.pace.allows(queue.len(), queue.bytes, in_flight, now) {
-                let (replies, works) = queue.take(MAX_TRANSACTIONS);
-                return Step::Send(replies, works);
+                return Step::Send(queue.take(MAX_TRANSACTIONS));
             }
             if queue.closed && now >= *self.give_up_ns.get_or_insert(now + LAST_WAIT_NS) {
                 return Step::Ended(CatalogError::Unavailable("the journal does not answer".into()));
@@ -212,9 +211,10 @@ impl<W: JournaledWriter, J: Journal<W::Group>> Pipeline<W, J> {
         until_ns.map(|until| Duration::from_nanos(until.saturating_sub(now).max(1)))
     }
 
-    fn send(&mut self, replies: Vec<Reply>, works: Vec<Work>) {
+    fn send(&mut self, group: Group) {
+        let Group { replies, works, keys } = group;
         let count = works.len();
-        let (results, group) = match self.writer.prepare() {
+        let (results, group) = match self.writer.prepare(keys) {
             Ok(()) => self.writer.write(works),
             Err(error) => (vec![Err(error); count], None),
         };
@@ -254,8 +254,8 @@ impl<W: JournaledWriter, J: Journal<W::Group>> Pipeline<W, J> {
         let mut queue = shared.lock();
         queue.ended.get_or_insert_with(|| error.clone());
         while queue.len() > 0 {
-            let (replies, works) = queue.take(MAX_TRANSACTIONS);
-            deliver(replies, vec![Err(error.clone()); works.len()]);
+            let group = queue.take(MAX_TRANSACTIONS);
+            deliver(group.replies, vec![Err(error.clone()); group.works.len()]);
         }
     }
 }

@@ -12,7 +12,8 @@ use super::opened::Opened;
 use super::out::{Output, Standard};
 use super::ownership::{self, Older};
 use super::place::StoreArguments;
-use super::{Arguments, Command, Exit, backup, rollback, scrub, status, undelete, whereis};
+use super::{Arguments, Command, Exit, backup, promote, rollback, scrub, status, undelete, whereis};
+use crate::catalog::CatalogError;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::recovery::Recovery;
 use crate::log::note;
@@ -28,6 +29,7 @@ pub enum Administrative<'a> {
     Rollback(&'a rollback::Arguments),
     Undelete(&'a undelete::Arguments),
     Where(&'a whereis::Arguments),
+    Promote(&'a promote::Arguments),
 }
 
 /// An open store that a command works on.
@@ -101,6 +103,7 @@ impl<'a> Administrative<'a> {
             Command::Rollback(arguments) => Some(Administrative::Rollback(arguments)),
             Command::Undelete(arguments) => Some(Administrative::Undelete(arguments)),
             Command::Where(arguments) => Some(Administrative::Where(arguments)),
+            Command::Promote(arguments) => Some(Administrative::Promote(arguments)),
             _ => None,
         }
     }
@@ -116,9 +119,10 @@ impl<'a> Administrative<'a> {
             Administrative::Status(_) | Administrative::Scrub(_) | Administrative::Where(_) => {
                 Older::Accepted
             }
-            Administrative::Backup(_) | Administrative::Rollback(_) | Administrative::Undelete(_) => {
-                Older::Refused
-            }
+            Administrative::Backup(_)
+            | Administrative::Rollback(_)
+            | Administrative::Undelete(_)
+            | Administrative::Promote(_) => Older::Refused,
         }
     }
 
@@ -130,6 +134,7 @@ impl<'a> Administrative<'a> {
             Administrative::Rollback(arguments) => &arguments.place,
             Administrative::Undelete(arguments) => &arguments.place,
             Administrative::Where(arguments) => &arguments.place,
+            Administrative::Promote(arguments) => &arguments.place,
         }
     }
 
@@ -145,6 +150,7 @@ impl<'a> Administrative<'a> {
             Administrative::Rollback(arguments) => rollback::rollback(arguments, target, out),
             Administrative::Undelete(arguments) => undelete::undelete(arguments, target, out),
             Administrative::Where(arguments) => whereis::whereis(arguments, target, out),
+            Administrative::Promote(_) => promote::served(target, out),
         }
     }
 
@@ -201,6 +207,10 @@ pub fn audited(
     let words: Vec<_> = words.iter().map(|word| single_line(word)).collect();
     let words = words.join(" ");
     let is_logged = !command.only_reads();
+    let needs_lead = is_logged && !matches!(command, Administrative::Promote(_));
+    if needs_lead && target.store.catalog.following().is_some() {
+        return Err(target.fail(&CatalogError::Standby));
+    }
     if is_logged {
         note(&format!("audit: {who} begins the command: {words}"));
     }

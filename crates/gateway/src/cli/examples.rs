@@ -2,7 +2,14 @@
 
 /// Command and its examples, one per line.
 const EXAMPLES: &[(&str, &[&str])] = &[
-    ("run", &["plimsoll-gateway run --data /var/lib/plimsoll", "plimsoll-gateway run gateway.toml"]),
+    (
+        "run",
+        &[
+            "plimsoll-gateway run --data /var/lib/plimsoll",
+            "plimsoll-gateway run gateway.toml",
+            "plimsoll-gateway run gateway.toml --follow s3://backup/gateway",
+        ],
+    ),
     ("status", &["plimsoll-gateway status --data /var/lib/plimsoll"]),
     ("scrub", &["plimsoll-gateway scrub --data /var/lib/plimsoll"]),
     (
@@ -35,6 +42,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "plimsoll-gateway restore --from s3://backup/gateway --data /var/lib/plimsoll",
         ],
     ),
+    ("promote", &["plimsoll-gateway promote gateway.toml"]),
     (
         "verify-backup",
         &[

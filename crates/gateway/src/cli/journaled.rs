@@ -10,7 +10,7 @@ use super::Exit;
 use super::place::StoreArguments;
 use super::restore::backend;
 use crate::backup::place::Place;
-use crate::backup::ship::Shipper;
+use crate::backup::ship::BegunShipper;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
 use crate::catalog::embedded::recovery::Recovery;
@@ -48,8 +48,8 @@ pub fn backup_place(
         }
         if rule.lease_ms.is_some() && other.directory.is_some() {
             return Err(Exit::input(format!(
-                "{name}: backup.durability = \"tier\": tier {tier} is a directory, whose bytes are lost with the \
-                 machine; use a tier in an object store"
+                "{name}: backup.durability = \"tier\" or backup.lease: tier {tier} is a directory, whose bytes are lost \
+                 with the machine; use a tier in an object store"
             )));
         }
     }
@@ -64,7 +64,7 @@ pub struct Embedded {
     /// Findings of the start.
     pub recovery: Recovery,
     /// Writer of the backup, if a journal has begun it.
-    pub shipper: Option<Shipper>,
+    pub shipper: BegunShipper,
 }
 
 /// Opens the catalog in a directory.
@@ -83,13 +83,14 @@ pub fn open(
     let journal = place.map(|place| JournalSettings {
         place: place.clone(),
         lease_ms: lease_ms.unwrap_or(DEFAULT_LEASE_MS),
+        has_groups: config.backup.as_ref().is_some_and(|rule| rule.is_durable),
     });
     let failed = |error| arguments.fail(&error);
     match journal {
         Some(journal) if lease_ms.is_some() => {
             let Started { catalog, recovery, shipper } =
                 start::open(directory, settings, &journal).map_err(|e| arguments.fail(&e))?;
-            return Ok(Embedded { catalog, recovery, shipper: Some(shipper) });
+            return Ok(Embedded { catalog, recovery, shipper });
         }
         Some(journal) if start::has_journal(directory) => {
             start::leave(directory, settings, &journal).map_err(|e| arguments.fail(&e))?;
@@ -97,13 +98,13 @@ pub fn open(
         None if start::has_journal(directory) => {
             return Err(arguments.fail(
                 &"this catalog has a journal, which may have newer writes; set [backup] as it was, and \
-                  durability = \"local\" to end the journal",
+                  durability = \"local\" without lease to end the journal",
             ));
         }
         _ => {}
     }
     let (catalog, recovery) = EmbeddedCatalog::open(directory, settings).map_err(failed)?;
-    Ok(Embedded { catalog, recovery, shipper: None })
+    Ok(Embedded { catalog, recovery, shipper: BegunShipper::default() })
 }
 
 /// Ends the server if another gateway leads.
@@ -111,11 +112,9 @@ pub fn open(
 /// # Errors
 /// If a thread cannot be started.
 pub fn end_with_lease(catalog: &AnyCatalog, stop: watch::Sender<bool>) -> std::io::Result<()> {
-    if let AnyCatalog::Embedded(catalog) = catalog
-        && let Some(lease) = catalog.lease().cloned()
-    {
+    if let Some(lease) = catalog.lease().cloned() {
         threads::spawn("lease-end", move || {
-            lease.wait_until_lost();
+            lease.wait_until_over();
             let _ = stop.send(true);
         })?;
     }

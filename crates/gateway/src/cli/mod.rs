@@ -12,6 +12,7 @@ pub mod out;
 mod ownership;
 mod place;
 mod plan;
+mod promote;
 mod reattach;
 mod rebuild;
 mod release;
@@ -63,6 +64,8 @@ enum Command {
     Restore(restore::RestoreArguments),
     /// Verify the backup of [backup]: read all of it, and write nothing
     VerifyBackup(restore::VerifyArguments),
+    /// Let a standby lead: ask the gateway that leads to end, and wait until it does not lead any more
+    Promote(promote::Arguments),
     /// Show where the bytes of an object are, and what the rules will do with it
     Where(whereis::Arguments),
     /// Build a catalog that was lost from the tiers
@@ -132,6 +135,7 @@ pub fn main() -> ExitCode {
         Command::Sweep(arguments) => sweep::sweep(arguments),
         Command::RebuildIndex(arguments) => rebuild::rebuild(arguments),
         Command::Restore(arguments) => restore::restore(arguments),
+        Command::Promote(arguments) => promote::promote(arguments),
         Command::VerifyBackup(arguments) => restore::verify_backup(arguments),
         command @ (Command::Scrub(_)
         | Command::Rollback(_)

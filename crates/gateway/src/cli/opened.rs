@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::journaled::BackupPlace;
 use crate::backup::place;
-use crate::backup::ship::Shipper;
+use crate::backup::ship::BegunShipper;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::recovery::Recovery;
 use crate::config::BackupRule;
@@ -37,7 +37,7 @@ pub struct Opened {
     /// Place of the backup; `None` for none.
     pub backup_place: Option<BackupPlace>,
     /// Writer of the backup, if a journal has begun it.
-    pub shipper: Option<Shipper>,
+    pub shipper: BegunShipper,
     /// Findings of the start.
     pub recovery: Recovery,
 }

@@ -15,6 +15,7 @@ use plimsoll_cost::tariff::Tariff;
 use super::Exit;
 use super::journaled;
 use super::opened::Opened;
+use crate::backup::ship::BegunShipper;
 use crate::body::blob::{Blobs, part_bytes};
 use crate::body::cache::{Cache, CacheSettings};
 use crate::catalog::any::AnyCatalog;
@@ -221,7 +222,7 @@ impl StoreArguments {
         let (catalog, recovery, shipper) = match catalog {
             CatalogPlace::Directory(directory) if access == Access::ReadOnly => {
                 let opened = EmbeddedCatalog::open(directory, settings).map_err(|e| self.fail(&e))?;
-                (AnyCatalog::Embedded(opened.0), opened.1, None)
+                (AnyCatalog::Embedded(opened.0), opened.1, BegunShipper::default())
             }
             CatalogPlace::Directory(directory) => {
                 let place = backup_place.as_ref().map(|found| &found.place);
@@ -230,7 +231,7 @@ impl StoreArguments {
             }
             CatalogPlace::Database(database) => {
                 let opened = PostgresCatalog::open(database, access).map_err(|e| self.fail(&e))?;
-                (AnyCatalog::Postgres(opened), Recovery::default(), None)
+                (AnyCatalog::Postgres(opened), Recovery::default(), BegunShipper::default())
             }
         };
         let opened = self.open_with(catalog, recovery, config, stores)?;
@@ -294,7 +295,7 @@ impl StoreArguments {
             scrub,
             backup,
             backup_place: None,
-            shipper: None,
+            shipper: BegunShipper::default(),
             recovery,
         })
     }

@@ -17,12 +17,14 @@ use super::Exit;
 use super::opened::Opened;
 use super::out::say;
 use super::place::StoreArguments;
+use super::restore::backend;
 use crate::ambient::now_ms;
 use crate::body::location::parse_own;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::recovery::Recovery;
 use crate::catalog::memory::MemoryCatalog;
 use crate::config::Config;
+use crate::journal::price;
 use crate::listing::{self, Listed, ListingError, Receive};
 use crate::log::note;
 use crate::mover::rules::Rules;
@@ -107,7 +109,19 @@ fn compute_bill(arguments: &Arguments, changes: &[String], date: Date) -> Result
     config.small_bodies_that_stay().into_iter().for_each(|text| note(&text));
     let (_snapshot, opened) = place.open_copy(config.clone())?;
     let (plan, tiers) = plan_of(&place, &config, opened, date)?;
-    bill(&plan, &tiers).map_err(|e| place.fail(&e))
+    let bill = bill(&plan, &tiers).map_err(|e| place.fail(&e))?;
+    with_journal(bill, &place, &config)
+}
+
+/// Adds the price of the journal, if the settings have one.
+fn with_journal(bill: Bill, place: &StoreArguments, config: &Config) -> Result<Bill, Exit> {
+    let Some((rule, lease_ms)) = config.backup.as_ref().and_then(|rule| Some((rule, rule.lease_ms?))) else {
+        return Ok(bill);
+    };
+    let tariff = place.tariff(&config.prices, &rule.place, &backend(rule)?);
+    let journal = tariff.map(|tariff| price::prices(&tariff, lease_ms, rule.is_durable));
+    let journal = journal.transpose().map_err(|e| place.fail(&e))?.unwrap_or_default();
+    Ok(Bill { journal, ..bill })
 }
 
 /// Computes the plan of a file of settings, some of them changed, for the objects of a store that this process serves.
@@ -138,7 +152,8 @@ pub fn of_store(
     };
     let tiers = numbers.iter().map(priced).collect();
     let plan = plan_with(&place, &rules, &tiers, store)?;
-    bill(&plan, &tiers).map_err(|e| place.fail(&e))
+    let bill = bill(&plan, &tiers).map_err(|e| place.fail(&e))?;
+    with_journal(bill, &place, &config)
 }
 
 /// Computes the plan of some rules for the objects of a store.

@@ -23,7 +23,7 @@ use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
 use crate::catalog::{Catalog, CatalogError};
 use crate::config::{BackupRule, CatalogPlace, Config};
 use crate::disk::real::{RealDisk, create_directory};
-use crate::journal::start::append_journal;
+use crate::journal::directory::append_journal;
 use crate::log::note;
 use crate::object::keys;
 use crate::tier::{Backend, TierTable, open};

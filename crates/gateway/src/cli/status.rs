@@ -19,6 +19,7 @@ use crate::catalog::embedded::segment_list::SegmentList;
 use crate::catalog::postgres::{Access, Database, PostgresCatalog};
 use crate::config::CatalogPlace;
 use crate::disk::real::RealDisk;
+use crate::journal::follow::{FollowState, Leader};
 use crate::lease;
 use crate::mover::condition::show_time_ms;
 use crate::overview::{Counts, Overview, overview};
@@ -218,6 +219,9 @@ fn text(found: &Overview, now_ms: u64) -> String {
 pub fn state(found: &Overview) -> String {
     let silent: Vec<&str> =
         found.tiers.iter().filter(|(_, tier)| !tier.answers).map(|(name, _)| name.as_str()).collect();
+    if let Some(following) = &found.following {
+        return standby(following);
+    }
     if let Some(problem) = &found.problem {
         return format!("running, but writes fail: {problem}");
     }
@@ -234,6 +238,21 @@ pub fn state(found: &Overview) -> String {
     }
     let leads = found.leader == Some(found.own_session);
     if leads { "running".into() } else { "running; does not move and delete".into() }
+}
+
+/// Describes the state of a standby.
+fn standby(state: &FollowState) -> String {
+    let newest =
+        state.newest_ms.map_or("nothing yet".into(), |ms| format!("everything until {}", utc_text(ms)));
+    let (of, lag) = (&state.of, state.lag_seconds);
+    let leader = match state.leader {
+        Leader::Unknown => "no gateway with a lease has written there",
+        Leader::Leads if state.is_promoted => "another gateway leads, and was asked to end",
+        Leader::Leads => "another gateway leads",
+        Leader::Gone => "no gateway leads; this one begins",
+    };
+    let problem = state.problem.as_ref().map_or(String::new(), |problem| format!("; fails: {problem}"));
+    format!("standby of {of}: {leader}; has {newest}, as of {lag:.1} s ago{problem}")
 }
 
 /// Describes the verification of all objects.

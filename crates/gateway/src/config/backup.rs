@@ -29,10 +29,10 @@ pub struct BackupTable {
     /// backup, so that the machine may be lost. With `tier`, only one gateway uses the catalog at a time.
     #[serde(default = "default_durability")]
     pub durability: String,
-    /// With `durability = "tier"`: time after which another gateway may continue if this one does not write any more.
-    /// If the place does not answer for this time, nothing is read or written.
-    #[serde(default = "default_lease")]
-    pub lease: String,
+    /// Time after which another gateway may continue if this one does not write any more, such as `10s`. If the place
+    /// does not answer for this time, nothing is read or written. Default: `10s` with `durability = "tier"`, else none:
+    /// then no other gateway can continue by itself.
+    pub lease: Option<String>,
     /// Time between two verifications of the backup, which read all of it, such as `7d`; `never` for none.
     #[serde(default = "default_verify")]
     pub verify: String,
@@ -58,10 +58,6 @@ fn default_durability() -> String {
     "local".into()
 }
 
-fn default_lease() -> String {
-    "10s".into()
-}
-
 fn default_rate() -> String {
     "64 MiB".into()
 }
@@ -83,22 +79,35 @@ pub struct BackupRule {
     pub bytes_per_s: u64,
     /// Milliseconds between two verifications; `None` for none.
     pub verify_every_ms: Option<u64>,
-    /// Milliseconds of the lease, if each group is durable in the place before it is acknowledged.
+    /// Milliseconds of the lease; `None` without one.
     pub lease_ms: Option<u64>,
+    /// True if each group is durable in the place before it is acknowledged.
+    pub is_durable: bool,
 }
 
 impl BackupTable {
-    /// Returns the lease of the journal in milliseconds; `None` without a journal.
-    fn lease_ms(&self) -> Result<Option<u64>, String> {
-        let lease = parse_duration(&self.lease).map_err(|e| format!("backup.lease: {e}"))?;
+    /// Returns the lease of the journal in milliseconds, `None` without a journal; and true if each group is durable in
+    /// the place.
+    fn journal(&self) -> Result<(Option<u64>, bool), String> {
+        const DEFAULT: &str = "10s";
+        let is_durable = match self.durability.as_str() {
+            "local" => false,
+            "tier" => true,
+            other => return Err(format!("backup.durability: {other}: use local or tier")),
+        };
+        let text = self.lease.as_deref().or(is_durable.then_some(DEFAULT));
+        let Some(text) = text else { return Ok((None, false)) };
+        let lease = parse_duration(text).map_err(|e| format!("backup.lease: {e}"))?;
         if !(SECOND..=600 * SECOND).contains(&lease) {
-            return Err(format!("backup.lease: {}: from 1s to 10m", self.lease));
+            return Err(format!("backup.lease: {text}: from 1s to 10m"));
         }
-        match self.durability.as_str() {
-            "local" => Ok(None),
-            "tier" => Ok(Some(lease / 1_000_000)),
-            other => Err(format!("backup.durability: {other}: use local or tier")),
+        if self.to.starts_with("file:") {
+            return Err(format!(
+                "backup.to: {}: a lease and durability = \"tier\" need an object store, which creates objects durably",
+                self.to
+            ));
         }
+        Ok((Some(lease / 1_000_000), is_durable))
     }
 
     /// Returns the rule. `retain_ms` is the time for which garbage is kept.
@@ -127,7 +136,7 @@ impl BackupTable {
             "never" => None,
             text => Some(parse_time_ms(text).map_err(|e| format!("backup.verify: {e}; or never"))?),
         };
-        let lease_ms = self.lease_ms()?;
+        let (lease_ms, is_durable) = self.journal()?;
         let place = TierTable {
             url: self.to,
             access_key_env: self.access_key_env,
@@ -140,7 +149,7 @@ impl BackupTable {
         };
         check_credentials(&place).map_err(|e| format!("backup: {e}"))?;
         let every_ms = every / 1_000_000;
-        Ok(BackupRule { place, every_ms, keep_ms, bytes_per_s, verify_every_ms, lease_ms })
+        Ok(BackupRule { place, every_ms, keep_ms, bytes_per_s, verify_every_ms, lease_ms, is_durable })
     }
 }
 
@@ -160,7 +169,12 @@ mod tests {
         assert_eq!((rule.bytes_per_s, rule.verify_every_ms), (64 << 20, Some(7 * 86_400_000)));
         assert_eq!(resolve("to = 'file:///b'\nverify = 'never'").unwrap().verify_every_ms, None);
         assert_eq!(rule.lease_ms, None);
-        assert_eq!(resolve("to = 's3://b'\ndurability = 'tier'").unwrap().lease_ms, Some(10_000));
+        let rule = resolve("to = 's3://b'\ndurability = 'tier'").unwrap();
+        assert_eq!((rule.lease_ms, rule.is_durable), (Some(10_000), true));
+        let rule = resolve("to = 's3://b'\nlease = '5s'").unwrap();
+        assert_eq!((rule.lease_ms, rule.is_durable), (Some(5000), false));
+        let error = resolve("to = 'file:///b'\ndurability = 'tier'").unwrap_err();
+        assert!(error.contains("need an object store"), "{error}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Finds the end of the journal.
 
+use std::collections::BTreeMap;
+
 use futures_util::stream::{self, Stream, StreamExt, TryStreamExt};
 
 use bytes::Bytes;
@@ -27,6 +29,11 @@ pub struct JournalEnd {
     /// Numbers of the entries of that epoch, one after the other. Earlier ones are deleted.
     pub numbers: Vec<u64>,
 }
+
+/// Headers of entries that were read before, by epoch and number. Those near the end of the journal are kept: they do
+/// not change, because only older entries are deleted.
+#[derive(Debug, Default)]
+pub struct Headers(BTreeMap<(u64, u64), Known>);
 
 /// The entries of one epoch.
 struct EpochEnd {
@@ -57,15 +64,27 @@ fn missing(epoch: u64, number: u64) -> BackupError {
 }
 
 /// Returns the entries of an epoch; `None` if it has none.
-async fn of_epoch(place: &Place, epoch: u64) -> Result<Option<EpochEnd>, BackupError> {
+async fn of_epoch(
+    place: &Place,
+    epoch: u64,
+    before: &Headers,
+    read_now: &mut Headers,
+) -> Result<Option<EpochEnd>, BackupError> {
     let numbers = place.numbers(Chain::Journal, epoch, None).await?;
     let Some(most) = numbers.last().copied() else { return Ok(None) };
     let near = numbers.iter().copied().filter(|number| number + 2 * MOST_IN_FLIGHT >= most);
-    let read = |number| async move {
-        let name = Chain::Journal.name(epoch, number);
-        read_header(place, &name).await?.ok_or_else(|| missing(epoch, number))
+    let read = |number| {
+        let header = before.0.get(&(epoch, number)).cloned();
+        async move {
+            let name = Chain::Journal.name(epoch, number);
+            match header {
+                Some(header) => Ok(header),
+                None => read_header(place, &name).await?.ok_or_else(|| missing(epoch, number)),
+            }
+        }
     };
     let headers: Vec<Known> = stream::iter(near.map(read)).buffered(READ_IN_FLIGHT).try_collect().await?;
+    read_now.0.extend(headers.iter().map(|known| ((epoch, known.header.number), known.clone())));
     // A fence that was created late, at the place of a deleted entry, has more entries behind it.
     let is_fence =
         |known: &&Known| known.header.fence.is_some() && known.header.number + MOST_IN_FLIGHT >= most;
@@ -92,9 +111,18 @@ impl JournalEnd {
     /// # Errors
     /// If the place fails, or an entry is damaged or missing.
     pub async fn find(place: &Place) -> Result<JournalEnd, BackupError> {
+        JournalEnd::find_again(place, &mut Headers::default()).await
+    }
+
+    /// Finds the end of the journal, and reads only the headers that an earlier look has not read.
+    ///
+    /// # Errors
+    /// As [`JournalEnd::find`].
+    pub async fn find_again(place: &Place, known: &mut Headers) -> Result<JournalEnd, BackupError> {
         let mut end: Option<JournalEnd> = None;
+        let mut read_now = Headers::default();
         for epoch in place.epochs(Chain::Journal).await?.into_iter().rev() {
-            let Some(found) = of_epoch(place, epoch).await? else { continue };
+            let Some(found) = of_epoch(place, epoch, known, &mut read_now).await? else { continue };
             let header = &found.last.header;
             let end = end.get_or_insert_with(|| JournalEnd {
                 epoch: header.fence.unwrap_or(epoch),
@@ -109,7 +137,16 @@ impl JournalEnd {
                 break;
             }
         }
+        *known = read_now;
         Ok(end.unwrap_or_default())
+    }
+
+    /// Returns this end without the entries of an epoch up to a number.
+    pub fn behind(mut self, epoch: u64, number: u64) -> JournalEnd {
+        if self.groups_epoch == epoch {
+            self.numbers.retain(|next| *next > number);
+        }
+        self
     }
 
     /// Returns this end with the entries that exist now, when some of them have been deleted.

@@ -14,9 +14,18 @@ pub struct Lease {
     until_ms: AtomicU64,
     /// Reason why the journal was not written; `None` if it was.
     problem: Mutex<Option<String>>,
-    /// True if another process leads.
-    is_lost: Mutex<bool>,
-    lost: Condvar,
+    /// Reason why this process must end; `None` if it need not.
+    over: Mutex<Option<Over>>,
+    is_over: Condvar,
+}
+
+/// Reason why a process must end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    /// Another process leads.
+    Lost,
+    /// A standby asks for the lead.
+    Asked,
 }
 
 impl Lease {
@@ -34,15 +43,32 @@ impl Lease {
     /// Ends the lease, because another process leads.
     pub fn lose(&self) {
         self.end();
-        *self.is_lost.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.lost.notify_all();
+        self.is_over_for(Over::Lost);
     }
 
-    /// Waits until another process leads.
-    pub fn wait_until_lost(&self) {
-        let mut is_lost = self.is_lost.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*is_lost {
-            is_lost = self.lost.wait(is_lost).unwrap_or_else(PoisonError::into_inner);
+    /// Lets this process end in order, because a standby asks for the lead.
+    pub fn hand_over(&self) {
+        self.is_over_for(Over::Asked);
+    }
+
+    fn is_over_for(&self, reason: Over) {
+        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        if *over != Some(Over::Lost) {
+            *over = Some(reason);
+        }
+        self.is_over.notify_all();
+    }
+
+    /// Returns the reason why this process must end; `None` if it need not.
+    pub fn over(&self) -> Option<Over> {
+        *self.over.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until this process must end.
+    pub fn wait_until_over(&self) {
+        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        while over.is_none() {
+            over = self.is_over.wait(over).unwrap_or_else(PoisonError::into_inner);
         }
     }
 

@@ -12,10 +12,15 @@
 //! behind all others; without groups it creates empty entries. Another process waits for this time since it has seen
 //! the last entry, and then creates the fence. So clocks must only run equally fast.
 
+pub mod directory;
 pub mod end;
+pub mod follow;
 pub mod lease;
+pub mod price;
+pub mod request;
 pub mod sender;
 pub mod start;
 pub mod take_over;
 #[cfg(test)]
 mod tests;
+mod writers;

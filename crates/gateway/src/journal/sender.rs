@@ -1,7 +1,7 @@
 //! Creates the entries of the journal, several at a time, and confirms them in their order.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,12 +12,14 @@ use plimsoll_s3::sign::sha256;
 use tokio::sync::{mpsc, watch};
 
 use super::lease::Lease;
+use super::request;
 use super::take_over::Leadership;
 use crate::ambient::{in_time, now_ms, pause, steady_ms};
 use crate::backup::error::BackupError;
 use crate::backup::header::{EntryHeader, Header, Known, RunHeader, Tail};
 use crate::backup::history::{MOST_IN_FLIGHT, read_header};
 use crate::backup::place::{Chain, Place};
+use crate::backup::ship::BegunShipper;
 use crate::catalog::CatalogError;
 use crate::catalog::embedded::Engine;
 use crate::catalog::embedded::segment::{HEADER, SegmentHeader};
@@ -26,11 +28,16 @@ use crate::catalog::pipeline::{Confirmation, Journal};
 use crate::guard::{self, Guard};
 use crate::threads;
 
-/// Time after which a request is sent again.
-const ATTEMPT: Duration = Duration::from_secs(5);
+/// Longest time in milliseconds after which the first attempt to create an entry without a group is given up.
+const ATTEMPT_MS: u64 = 5000;
+/// Longest time in milliseconds for any attempt.
+const MOST_ATTEMPT_MS: u64 = 60_000;
+/// Bytes per millisecond that the link to the place certainly has.
+const LEAST_RATE: u64 = 1000;
 /// Longest time between two attempts in milliseconds.
 const MOST_PAUSE_MS: u64 = 1000;
-/// Time between two deletions of entries that the backup has, in milliseconds.
+/// Time between two deletions of entries that the backup has, and between two looks for a request of a standby, in
+/// milliseconds.
 const PRUNE_MS: u64 = 2000;
 /// Number of the last entries that stay, so that a fence that is created late at the place of a deleted entry has more
 /// entries behind it than a writer has in flight.
@@ -195,6 +202,13 @@ impl EntryWriter {
     }
 }
 
+/// Returns the milliseconds after which an attempt to create an entry is given up. A lost request must not cost the
+/// lease, and a slow link must get every entry through in the end.
+fn patience_ms(lease_ms: u64, bytes: u64, attempt: u32) -> u64 {
+    let first = (lease_ms / 3).min(ATTEMPT_MS) + bytes / LEAST_RATE;
+    first.saturating_mul(1 << attempt.min(6)).min(MOST_ATTEMPT_MS)
+}
+
 /// Creates an entry, with as many attempts as it needs.
 async fn create(
     place: Place,
@@ -202,15 +216,18 @@ async fn create(
     flight: Flight,
     object: Bytes,
 ) -> Result<Flight, BackupError> {
-    let mut pause_ms = 50;
+    let lease_ms = flight.known.header.entry.as_ref().map_or(0, |entry| entry.lease_ms);
+    let (mut pause_ms, mut attempts) = (50, 0);
     loop {
+        let patience_ms = patience_ms(lease_ms, object.len() as u64, attempts);
+        attempts += 1;
         let attempt = EntryWriter::attempt(&place, &flight, object.clone());
-        let problem = match in_time(ATTEMPT, attempt).await {
+        let problem = match in_time(Duration::from_millis(patience_ms), attempt).await {
             Some(Ok(true)) => return Ok(flight),
             Some(Err(error @ BackupError::Fenced(_))) => return Err(error),
             Some(Ok(false)) => "the entry exists, and cannot be read".to_string(),
             Some(Err(error)) => error.to_string(),
-            None => format!("no answer in {} s", ATTEMPT.as_secs()),
+            None => format!("no answer in {patience_ms} ms"),
         };
         if lease.fail(problem.clone()) {
             crate::log::warn(&format!("the journal is not written: {problem}"));
@@ -225,7 +242,10 @@ struct Sender {
     writer: EntryWriter,
     engine: Arc<Engine>,
     lease: Arc<Lease>,
-    confirmation: Confirmation,
+    /// Receiver of what is durable; `None` if entries have no groups.
+    confirmation: Option<Confirmation>,
+    /// Writer of the backup, if nothing ships the log while the process runs.
+    shipper: BegunShipper,
 }
 
 impl Sender {
@@ -260,6 +280,7 @@ impl Sender {
             if steady_ms() >= pruned_ms + PRUNE_MS {
                 pruned_ms = steady_ms();
                 self.prune();
+                self.look_for_request();
             }
         };
         let result = match result {
@@ -282,8 +303,8 @@ impl Sender {
 
     fn landed(&mut self, flight: Flight) {
         for flight in self.writer.landed(flight, &self.lease) {
-            if flight.has_group {
-                self.confirmation.confirm();
+            if let Some(confirmation) = self.confirmation.as_ref().filter(|_| flight.has_group) {
+                confirmation.confirm();
             }
         }
     }
@@ -297,10 +318,24 @@ impl Sender {
             while let Some(landed) = flights.next().await {
                 self.landed(landed?);
             }
+            // A standby that takes over at once must find everything.
+            let is_complete = self.confirmation.is_some() || self.ship_rest().await?;
             self.lease.end();
-            self.begin(None, true).await.map(|_| ())
+            if is_complete {
+                self.begin(None, true).await?;
+            }
+            Ok(())
         };
         in_time(LAST_WAIT, last).await.unwrap_or(Ok(()))
+    }
+
+    /// Ships what is left. Returns false if the backup does not have it.
+    async fn ship_rest(&self) -> Result<bool, BackupError> {
+        let shipper = self.shipper.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut shipper) = shipper {
+            while !shipper.step().await?.is_up_to_date {}
+        }
+        Ok(self.engine.shipped() >= self.engine.synced_end().group)
     }
 
     fn fail(&self, error: &BackupError) {
@@ -312,12 +347,25 @@ impl Sender {
         crate::log::warn(&text);
         // First, so that nothing is read after a write has failed.
         self.lease.lose();
-        self.confirmation.end(CatalogError::Unavailable(text));
+        if let Some(confirmation) = &self.confirmation {
+            confirmation.end(CatalogError::Unavailable(text));
+        }
+    }
+
+    /// Ends the process if a standby asks for it.
+    fn look_for_request(&self) {
+        let (place, epoch, lease) = (self.writer.place.clone(), self.writer.epoch, Arc::clone(&self.lease));
+        tokio::spawn(async move {
+            if request::epoch(&place).await.is_ok_and(|asked| asked == Some(epoch)) {
+                crate::log::event("a standby was promoted, and asks this gateway to end");
+                lease.hand_over();
+            }
+        });
     }
 
     /// Deletes entries that the backup has. Those that cannot be deleted stay until the next start.
     fn prune(&mut self) {
-        let numbers = self.writer.covered(self.engine.shipped());
+        let numbers = self.writer.covered(self.engine.restorable());
         if numbers.is_empty() {
             return;
         }
@@ -330,15 +378,61 @@ impl Sender {
     }
 }
 
+/// The running thread. It ends when this is dropped.
+struct Handle {
+    contents: Option<mpsc::UnboundedSender<Contents>>,
+    /// True at the end of the process, also if no further entry can be sent.
+    closed: watch::Sender<bool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Handle {
+    fn start(state: Sender) -> std::io::Result<Handle> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (contents, receiver) = mpsc::unbounded_channel();
+        let (closed, is_closed) = watch::channel(false);
+        let thread = threads::spawn("journal", move || runtime.block_on(state.run(receiver, is_closed)))?;
+        Ok(Handle { contents: Some(contents), closed, thread: Some(thread) })
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.contents = None;
+        let _ = self.closed.send(true);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Keeps the lease of a process whose groups are durable on its own disk. The lease ends when this is dropped.
+pub struct LeaseKeeper {
+    _handle: Handle,
+}
+
+impl LeaseKeeper {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If the thread or its runtime cannot be created.
+    pub fn start(
+        engine: Arc<Engine>,
+        writer: EntryWriter,
+        lease: Arc<Lease>,
+        shipper: BegunShipper,
+    ) -> std::io::Result<LeaseKeeper> {
+        let handle = Handle::start(Sender { writer, engine, lease, confirmation: None, shipper })?;
+        Ok(LeaseKeeper { _handle: handle })
+    }
+}
+
 /// A journal in an object store.
 pub struct TierJournal {
     engine: Arc<Engine>,
     lease: Arc<Lease>,
     confirmation: Confirmation,
-    contents: Option<mpsc::UnboundedSender<Contents>>,
-    /// True at the end of the process, also if no further entry can be sent.
-    closed: watch::Sender<bool>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    handle: Handle,
 }
 
 impl TierJournal {
@@ -352,24 +446,21 @@ impl TierJournal {
         lease: Arc<Lease>,
         confirmation: Confirmation,
     ) -> std::io::Result<TierJournal> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let state = Sender {
+        let handle = Handle::start(Sender {
             writer,
             engine: Arc::clone(&engine),
             lease: Arc::clone(&lease),
-            confirmation: confirmation.clone(),
-        };
-        let (closed, is_closed) = watch::channel(false);
-        let thread = threads::spawn("journal", move || runtime.block_on(state.run(receiver, is_closed)))?;
-        Ok(TierJournal { engine, lease, confirmation, contents: Some(sender), closed, thread: Some(thread) })
+            confirmation: Some(confirmation.clone()),
+            shipper: BegunShipper::default(),
+        })?;
+        Ok(TierJournal { engine, lease, confirmation, handle })
     }
 }
 
 impl Journal<WrittenGroup> for TierJournal {
     fn send(&mut self, group: &WrittenGroup) {
         let contents = Contents::new(&self.engine, group);
-        let sent = match (contents, &self.contents) {
+        let sent = match (contents, &self.handle.contents) {
             (Ok(contents), Some(sender)) => sender.send(contents).is_ok(),
             _ => false,
         };
@@ -380,15 +471,5 @@ impl Journal<WrittenGroup> for TierJournal {
 
     fn check(&self) -> Result<(), CatalogError> {
         self.lease.check()
-    }
-}
-
-impl Drop for TierJournal {
-    fn drop(&mut self) {
-        self.contents = None;
-        let _ = self.closed.send(true);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! Begins an epoch of the journal: waits until no other process can lead, and ends the epoch before.
 
-use super::end::JournalEnd;
+use super::end::{Headers, JournalEnd};
 use crate::ambient::{pause, steady_ms};
 use crate::backup::error::BackupError;
 use crate::backup::header::{EntryHeader, Header, Known};
@@ -82,6 +82,11 @@ impl Watch {
         self.lease_ms
     }
 
+    /// Returns the milliseconds until the next look is due, at most `most`.
+    pub fn pause_ms(&self, most: u64) -> u64 {
+        self.until_ms.saturating_sub(steady_ms()).min(most)
+    }
+
     /// Compares with an end of the journal whose reading began at `began_ms`.
     pub fn look(&self, now: JournalEnd, began_ms: u64, candidate: &Candidate) -> Look {
         let is_same = (now.epoch, now.number) == (self.end.epoch, self.end.number);
@@ -101,7 +106,8 @@ impl Watch {
 /// # Errors
 /// [`BackupError::Led`] if the writer goes on, or the error of the place.
 async fn wait(place: &Place, candidate: &Candidate) -> Result<JournalEnd, BackupError> {
-    let watch = Watch::new(JournalEnd::find(place).await?, candidate);
+    let mut headers = Headers::default();
+    let watch = Watch::new(JournalEnd::find_again(place, &mut headers).await?, candidate);
     let lease_ms = watch.lease_ms();
     if lease_ms == 0 {
         return Ok(watch.end);
@@ -113,9 +119,10 @@ async fn wait(place: &Place, candidate: &Candidate) -> Result<JournalEnd, Backup
     // A living writer is found before the end of its lease.
     let step_ms = (lease_ms / 4).clamp(100, 5000);
     loop {
-        pause(watch.until_ms.saturating_sub(steady_ms()).min(step_ms)).await;
+        pause(watch.pause_ms(step_ms)).await;
         let began_ms = steady_ms();
-        match watch.look(JournalEnd::find(place).await?, began_ms, candidate) {
+        let now = JournalEnd::find_again(place, &mut headers).await?;
+        match watch.look(now, began_ms, candidate) {
             Look::Free(end) => return Ok(*end),
             Look::Wait => {}
             Look::Led => return Err(BackupError::Led),
@@ -123,13 +130,19 @@ async fn wait(place: &Place, candidate: &Candidate) -> Result<JournalEnd, Backup
     }
 }
 
-/// Ends the epoch of the last entry.
+/// Ends the epoch of the last entry. `prepare` is called before, when no other process leads: what takes long belongs
+/// there, because this process does not lead yet either, and others may.
 ///
 /// # Errors
-/// [`BackupError::Led`] if another process goes on, or the error of the place.
-pub async fn take_over(place: &Place, candidate: &Candidate) -> Result<Leadership, BackupError> {
+/// [`BackupError::Led`] if another process goes on, or the error of the place or of `prepare`.
+pub async fn take_over(
+    place: &Place,
+    candidate: &Candidate,
+    mut prepare: impl AsyncFnMut(&JournalEnd) -> Result<(), BackupError>,
+) -> Result<Leadership, BackupError> {
     for _ in 0..ATTEMPTS {
         let before = wait(place, candidate).await?;
+        prepare(&before).await?;
         if let Some(leadership) = end_epoch(place, candidate, before).await? {
             return Ok(leadership);
         }

@@ -39,7 +39,7 @@ fn place() -> Place {
 
 fn start(root: &Path, place: &Place) -> EmbeddedCatalog {
     // Long enough for every test: no process takes the lead from a living one.
-    let journal = JournalSettings { place: place.clone(), lease_ms: 600_000 };
+    let journal = JournalSettings { place: place.clone(), lease_ms: 600_000, has_groups: true };
     let started = open(root, settings(), &journal).unwrap();
     assert!(started.recovery.damage.is_empty(), "{:?}", started.recovery.damage);
     started.catalog
@@ -127,7 +127,7 @@ fn an_older_directory_gets_what_it_does_not_have() {
     let catalog = start(&old, &place);
     assert_eq!(content(&catalog), model);
     close(catalog);
-    let aside: Vec<String> = names(dir.path()).into_iter().filter(|name| name.contains("old.")).collect();
+    let aside: Vec<String> = names(&old).into_iter().filter(|name| name.starts_with("replaced-")).collect();
     assert!(aside.is_empty(), "it was continued, and not replaced: {aside:?}");
 }
 
@@ -148,8 +148,9 @@ fn a_directory_with_other_writes_is_replaced_and_kept() {
     let catalog = start(&other, &place);
     assert_eq!(content(&catalog), model);
     close(catalog);
-    let kept = names(dir.path()).into_iter().filter(|name| name.starts_with("other.log-")).count();
-    assert_eq!(kept, 1, "{:?}", names(dir.path()));
+    let kept: Vec<String> = names(&other).into_iter().filter(|name| name.starts_with("replaced-")).collect();
+    assert_eq!(kept.len(), 1, "{:?}", names(&other));
+    assert_eq!(names(&other.join(&kept[0])).len(), 2, "the log and its index");
 }
 
 #[test]
@@ -160,7 +161,8 @@ fn a_catalog_leaves_its_journal() {
     write(&catalog, &mut model, 0..10);
     close(catalog);
     assert!(has_journal(&root));
-    leave(&root, settings(), &JournalSettings { place: place.clone(), lease_ms: 600_000 }).unwrap();
+    leave(&root, settings(), &JournalSettings { place: place.clone(), lease_ms: 600_000, has_groups: true })
+        .unwrap();
     assert!(!has_journal(&root));
     let (catalog, _) = EmbeddedCatalog::open(&root, settings()).unwrap();
     assert_eq!(content(&catalog), model);
@@ -175,7 +177,7 @@ fn the_journal_of_another_catalog_is_not_touched() {
     let (other, _) = EmbeddedCatalog::open(&dir.path().join("other"), settings()).unwrap();
     block_on(crate::owner::identify(&other)).unwrap();
     close(other);
-    let journal = JournalSettings { place: place.clone(), lease_ms: 600_000 };
+    let journal = JournalSettings { place: place.clone(), lease_ms: 600_000, has_groups: true };
     let error = open(&dir.path().join("other"), settings(), &journal).err().unwrap();
     assert!(matches!(error, BackupError::Foreign { .. }), "{error}");
     write(&catalog, &mut model, 10..20);
@@ -194,7 +196,7 @@ fn a_fenced_process_neither_writes_nor_reads() {
     let writer = end.last.as_ref().unwrap().header.writer.clone();
     let candidate =
         super::take_over::Candidate { writer: "new".into(), ended: vec![writer], lease_ms: 600_000 };
-    block_on(super::take_over::take_over(&place, &candidate)).unwrap();
+    block_on(super::take_over::take_over(&place, &candidate, async |_| Ok(()))).unwrap();
     let work = Box::new(|t: &mut dyn Transaction| {
         t.put(b"late".to_vec(), Value::default());
         Ok(true)

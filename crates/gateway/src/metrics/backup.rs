@@ -23,10 +23,7 @@ impl Collector for BackupMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let Some(state) = self.0.backup.get().map(|backup| backup.state()) else { return Ok(()) };
         let newest = state.newest_ms.map(|ms| ms as f64 / 1000.0);
-        let lease = match &*self.0.catalog {
-            AnyCatalog::Embedded(catalog) => catalog.lease().map(|lease| lease.left_ms() as f64 / 1000.0),
-            AnyCatalog::Postgres(_) | AnyCatalog::Memory(_) => None,
-        };
+        let lease = self.0.catalog.lease().map(|lease| lease.left_ms() as f64 / 1000.0);
         let gauges = [
             (
                 "journal_lease_seconds",

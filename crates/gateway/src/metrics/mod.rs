@@ -4,6 +4,7 @@ mod backup;
 mod engine;
 mod placement;
 mod requests;
+mod standby;
 mod tiers;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use self::backup::BackupMetrics;
 use self::engine::EngineMetrics;
 use self::placement::PlacementMetrics;
 pub use self::requests::RequestMetrics;
+use self::standby::StandbyMetrics;
 use self::tiers::TierMetrics;
 use crate::catalog::any::AnyCatalog;
 use crate::mover::survey::LatestSurvey;
@@ -72,6 +74,9 @@ pub fn serve(
         registry.register_collector(Box::new(EngineMetrics(Arc::clone(engine))));
     }
     registry.register_collector(Box::new(BackupMetrics(Arc::clone(store))));
+    if let Some(following) = store.catalog.following() {
+        registry.register_collector(Box::new(StandbyMetrics(Arc::clone(following))));
+    }
     let (tiers, home) = (store.blobs.tiers().clone(), store.write_tiers().first().copied());
     let backup = Arc::clone(store);
     registry.register_collector(Box::new(TierMetrics { tiers, tariffs: tariffs.clone(), home, backup }));

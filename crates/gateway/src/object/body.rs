@@ -50,12 +50,12 @@ fn unknown(name: &keys::BlobName) -> BodyError {
 ///
 /// # Errors
 /// If the catalog cannot be read or does not contain the blob.
-pub fn find_blob<C: Catalog>(
+pub async fn find_blob<C: Catalog>(
     catalog: &C,
     name: &keys::BlobName,
 ) -> Result<(BlobHead, Arc<[u32]>), BodyError> {
     let key = keys::blob(name);
-    let row = catalog.get(&key)?.ok_or_else(|| unknown(name))?;
+    let row = catalog.read(key.clone()).await?.ok_or_else(|| unknown(name))?;
     let head = BlobHead::decode(&row.head).ok_or_else(|| unknown(name))?;
     let properties = catalog.properties(&key, &row)?;
     let numbers = properties.chunks_exact(4).filter_map(|bytes| bytes.try_into().ok());
@@ -63,10 +63,13 @@ pub fn find_blob<C: Catalog>(
 }
 
 /// Returns the places of a pack file, and its size in bytes.
-fn find_pack_file<C: Catalog>(catalog: &C, name: &keys::BlobName) -> Result<(BlobHead, u64), BodyError> {
-    let row = catalog.get(&keys::blob(name))?.ok_or_else(|| unknown(name))?;
+async fn find_pack_file<C: Catalog>(
+    catalog: &C,
+    name: &keys::BlobName,
+) -> Result<(BlobHead, u64), BodyError> {
+    let row = catalog.read(keys::blob(name)).await?.ok_or_else(|| unknown(name))?;
     let head = BlobHead::decode(&row.head).ok_or_else(|| unknown(name))?;
-    let live = catalog.get(&keys::pack_file(name))?.and_then(|row| Live::decode(&row.head));
+    let live = catalog.read(keys::pack_file(name)).await?.and_then(|row| Live::decode(&row.head));
     // A pack file without counts is about to be deleted; its size is then unknown.
     Ok((head, live.map_or(u64::MAX, |live| live.size)))
 }
@@ -216,7 +219,7 @@ impl<C: Catalog> BodySource<C> {
     ) -> Result<Open, BodyError> {
         let mut slow = Vec::new();
         loop {
-            let (head, crcs) = find_blob(&*self.catalog, &name)?;
+            let (head, crcs) = find_blob(&*self.catalog, &name).await?;
             let Some((location, patience)) = self.choose(&head, &failed, &mut slow) else {
                 return Err(error.map_or_else(|| unknown(&name), BodyError::from));
             };
@@ -297,7 +300,7 @@ impl<C: Catalog> BodySource<C> {
         let (mut failed, mut slow) = (Vec::new(), Vec::new());
         let mut error = None;
         loop {
-            let (head, size) = find_pack_file(&*self.catalog, &slice.pack_file)?;
+            let (head, size) = find_pack_file(&*self.catalog, &slice.pack_file).await?;
             let Some((location, patience)) = self.choose(&head, &failed, &mut slow) else {
                 return Err(error.map_or_else(|| unknown(&slice.pack_file), BodyError::from));
             };
@@ -317,8 +320,8 @@ impl<C: Catalog> BodySource<C> {
     }
 
     /// Reads a body in the catalog again. Compaction may have moved it.
-    fn read_again(&self, stored: &Stored) -> Result<Bytes, BodyError> {
-        let row = self.catalog.get(&stored.key)?.filter(|row| row.head == stored.row.head);
+    async fn read_again(&self, stored: &Stored) -> Result<Bytes, BodyError> {
+        let row = self.catalog.read(stored.key.clone()).await?.filter(|row| row.head == stored.row.head);
         let row = row.ok_or(CatalogError::Changed)?;
         Ok(self.catalog.value(&stored.key, &row)?.body)
     }
@@ -374,7 +377,7 @@ impl<C: Catalog> BodySource<C> {
                 None => return Ok(None),
                 Some(Part::Inline(bytes)) => return Ok(Some(bytes)),
                 Some(Part::Stored(stored, range)) => {
-                    let body = self.read_again(&stored)?;
+                    let body = self.read_again(&stored).await?;
                     let (bytes, rest) = first_bytes(&body, range).ok_or(CatalogError::Changed)?;
                     if !rest.is_empty() {
                         self.parts.push_front(Part::Stored(stored, rest));

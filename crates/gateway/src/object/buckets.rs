@@ -191,35 +191,37 @@ fn next_number(t: &mut dyn Transaction) -> Result<u32, CatalogError> {
 
 impl<C: Catalog> Store<C> {
     /// Returns the bucket called `name`.
-    pub(super) fn find_bucket(&self, name: &str) -> Result<Arc<Bucket>, ApiError> {
-        let buckets = self.buckets.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let known = buckets.0.get(name).cloned();
-        drop(buckets);
-        let known = known.transpose();
+    pub(super) async fn find_bucket(&self, name: &str) -> Result<Arc<Bucket>, ApiError> {
+        let known = self.known_bucket(name).transpose();
         if !self.catalog.is_shared() {
             let known = known.map_err(for_client)?;
             self.catalog.confirm().map_err(for_client)?;
             if known.is_none() {
                 // The record of a bucket may be lost.
-                self.catalog.get(&keys::bucket(name)).map_err(for_client)?;
+                self.catalog.read(keys::bucket(name)).await.map_err(for_client)?;
             }
             return known.ok_or_else(no_bucket);
         }
-        let found = self.look_up_bucket(name, known.ok().flatten().as_ref()).map_err(for_client)?;
+        let found = self.look_up_bucket(name, known.ok().flatten().as_ref()).await.map_err(for_client)?;
         if found.is_none() {
             self.remember(name, None);
         }
         found.ok_or_else(no_bucket)
     }
 
+    fn known_bucket(&self, name: &str) -> Option<Result<Arc<Bucket>, CatalogError>> {
+        let buckets = self.buckets.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        buckets.0.get(name).cloned()
+    }
+
     /// Reads a bucket that other processes may have created, changed or deleted.
-    fn look_up_bucket(
+    async fn look_up_bucket(
         &self,
         name: &str,
         known: Option<&Arc<Bucket>>,
     ) -> Result<Option<Arc<Bucket>>, CatalogError> {
         let key = keys::bucket(name);
-        let Some(row) = self.catalog.get(&key)? else { return Ok(None) };
+        let Some(row) = self.catalog.read(key.clone()).await? else { return Ok(None) };
         let encoded = self.catalog.properties(&key, &row)?;
         if let Some(known) = known.filter(|known| known.encoded == encoded) {
             return Ok(Some(Arc::clone(known)));
@@ -254,7 +256,7 @@ impl<C: Catalog> Store<C> {
         let key = keys::bucket(name);
         let (region, owner, acl) = (new.region.to_string(), new.owner.to_string(), new.acl);
         // In us-east-1, creating one's own bucket again succeeds.
-        if let Ok(bucket) = self.find_bucket(name)
+        if let Ok(bucket) = self.find_bucket(name).await
             && region == "us-east-1"
             && bucket.info.region == region
             && bucket.info.owner == owner
@@ -289,7 +291,7 @@ impl<C: Catalog> Store<C> {
         name: &str,
         document: Option<&Document>,
     ) -> Result<(Arc<Bucket>, bool), ApiError> {
-        if let Ok(bucket) = self.find_bucket(name) {
+        if let Ok(bucket) = self.find_bucket(name).await {
             return Ok((bucket, false));
         }
         let default = || Document::new(0, "us-east-1".into(), String::new(), CannedAcl::Private);
@@ -311,7 +313,7 @@ impl<C: Catalog> Store<C> {
     }
 
     pub(super) async fn remove_bucket(&self, name: &str) -> Result<(), ApiError> {
-        let bucket = self.find_bucket(name)?;
+        let bucket = self.find_bucket(name).await?;
         for (upload, key) in self.upload_ids(&bucket)? {
             // Another request may have ended the upload.
             let _ = self.end_upload(&bucket, &key, upload).await;
@@ -365,7 +367,7 @@ impl<C: Catalog> Store<C> {
         if let BucketChange::Lifecycle(Some(rules)) = &change {
             self.check_classes(rules)?;
         }
-        let bucket = self.find_bucket(name)?;
+        let bucket = self.find_bucket(name).await?;
         let of_transaction = Arc::clone(&bucket);
         let key = keys::bucket(name);
         let encoded = self

@@ -19,10 +19,10 @@ impl TransactionError {
     /// Returns true if the transaction has certainly no effect. After a failure of its disk, a catalog cannot know
     /// whether the transaction is durable.
     pub fn is_undone(&self) -> bool {
-        use CatalogError::{Changed, Damaged, DiskFull, Io, Stopped, Unavailable};
+        use CatalogError::{Changed, Damaged, DiskFull, Io, Standby, Stopped, Unavailable};
         match self {
             TransactionError::Refused(_) => true,
-            TransactionError::Catalog(DiskFull | Unavailable(_) | Changed) => true,
+            TransactionError::Catalog(DiskFull | Unavailable(_) | Changed | Standby) => true,
             TransactionError::Catalog(Damaged { .. } | Stopped(_) | Io(_)) => false,
         }
     }
@@ -39,7 +39,7 @@ impl From<TransactionError> for ApiError {
 
 /// Converts a catalog error to an S3 error, and reports damage and failures on standard error.
 pub fn report(error: &CatalogError) -> ApiError {
-    if !matches!(error, CatalogError::DiskFull) {
+    if !matches!(error, CatalogError::DiskFull | CatalogError::Standby) {
         crate::log::warn(&error.to_string());
     }
     unavailable(error)
@@ -65,6 +65,10 @@ pub fn unavailable(error: &CatalogError) -> ApiError {
         CatalogError::Unavailable(_) => {
             ApiError::with(ErrorCode::ServiceUnavailable, "The catalog does not answer. Try again.")
         }
+        CatalogError::Standby => ApiError::with(
+            ErrorCode::ServiceUnavailable,
+            "This gateway is a standby, which accepts no writes.",
+        ),
         CatalogError::Changed => ApiError::with(
             ErrorCode::ServiceUnavailable,
             "The object has changed during the request. Try again.",

@@ -39,11 +39,12 @@ pub use self::buckets::{Bucket, Document};
 use self::error::{TransactionError, unavailable};
 use self::placement::{ClassNames, Placement};
 use self::reads::Reads;
+use self::version::ObjectAddress;
 use crate::ambient::{set_shared_ms, shared_now_ms};
 use crate::background::witness::Witnesses;
 use crate::backup::service::Backup;
 use crate::body::blob::Blobs;
-use crate::catalog::{Catalog, CatalogError, Transaction};
+use crate::catalog::{Catalog, CatalogError, Expected, Transaction};
 use crate::guard::{self, Guard};
 use crate::lease::{self, Session};
 use crate::owner::{self, CatalogId};
@@ -186,6 +187,19 @@ impl<C: Catalog> Store<C> {
         &self.write.tiers
     }
 
+    /// Returns what a transaction on an object needs that writes about `bytes` bytes.
+    fn expected(&self, bytes: usize, target: &ObjectAddress) -> Expected {
+        if !self.catalog.is_shared() {
+            return bytes.into();
+        }
+        let bucket = &target.bucket;
+        let mut keys = vec![keys::bucket(&bucket.name), keys::current(bucket.number, &target.key)];
+        if bucket.is_versioned() {
+            keys.push(keys::DELETED_GENERATION.to_vec());
+        }
+        Expected { bytes, keys }
+    }
+
     /// Executes `operation` of the background work in a transaction, unless a later epoch has begun.
     ///
     /// # Errors
@@ -193,10 +207,10 @@ impl<C: Catalog> Store<C> {
     pub async fn transact_in<T: Send + 'static>(
         &self,
         epoch: u64,
-        bytes: usize,
+        expected: impl Into<Expected>,
         operation: impl FnOnce(&mut dyn Transaction) -> Outcome<T> + Send + 'static,
     ) -> Result<T, ApiError> {
-        self.transact(bytes, move |t| {
+        self.transact(expected, move |t| {
             if guard::is_made(Guard::Epoch) && lease::leader(t)?.epoch != epoch {
                 let text = "Another gateway has taken over the work in the background.";
                 return Ok(Err(ApiError::with(ErrorCode::OperationAborted, text)));
@@ -206,16 +220,16 @@ impl<C: Catalog> Store<C> {
         .await
     }
 
-    /// Executes `operation` in a transaction that writes about `bytes` bytes.
+    /// Executes `operation` in a transaction.
     ///
     /// # Errors
     /// Returns the S3 error of the operation, or the error of the catalog.
     pub async fn transact<T: Send + 'static>(
         &self,
-        bytes: usize,
+        expected: impl Into<Expected>,
         operation: impl FnOnce(&mut dyn Transaction) -> Outcome<T> + Send + 'static,
     ) -> Result<T, ApiError> {
-        Ok(self.try_transact(bytes, operation).await?)
+        Ok(self.try_transact(expected, operation).await?)
     }
 
     /// Does the same as [`Store::transact`], for callers that must know whether a failed transaction has an effect.
@@ -224,7 +238,7 @@ impl<C: Catalog> Store<C> {
     /// Returns the S3 error of the operation, or the error of the catalog.
     pub async fn try_transact<T: Send + 'static>(
         &self,
-        bytes: usize,
+        expected: impl Into<Expected>,
         operation: impl FnOnce(&mut dyn Transaction) -> Outcome<T> + Send + 'static,
     ) -> Result<T, TransactionError> {
         let result = Arc::new(Mutex::new(None));
@@ -235,7 +249,7 @@ impl<C: Catalog> Store<C> {
             *of_transaction.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
             Ok(commits)
         });
-        self.catalog.commit(work, bytes).await.map_err(TransactionError::Catalog)?;
+        self.catalog.commit(work, expected).await.map_err(TransactionError::Catalog)?;
         self.transactions.fetch_add(1, Ordering::Relaxed);
         let outcome = result.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The catalog has committed, so the operation has left its outcome.

@@ -135,7 +135,7 @@ impl<C: Catalog> Store<C> {
 
     /// Reads a range of a pack file at the first place that works; `None` if there is none. The bytes are not verified.
     pub async fn read_pack_file(&self, pack_file: &keys::BlobName, range: Range<u64>) -> Option<Bytes> {
-        let (head, _) = find_blob(&*self.catalog, pack_file).ok()?;
+        let (head, _) = find_blob(&*self.catalog, pack_file).await.ok()?;
         for location in &head.locations {
             match self.blobs.read_range(location, range.clone()).await {
                 Ok(bytes) => return Some(bytes),
@@ -151,7 +151,7 @@ impl<C: Catalog> Store<C> {
         target: &ObjectAddress,
         version: Option<&str>,
     ) -> Result<Object, ApiError> {
-        let found = self.find_row(&target.bucket, &target.key, version)?;
+        let found = self.find_row(&target.bucket, &target.key, version).await?;
         let (catalog_key, row, head) =
             found.ok_or_else(|| if version.is_some() { no_version() } else { no_key() })?;
         if head.marker {
@@ -181,38 +181,38 @@ impl<C: Catalog> Store<C> {
     ///
     /// # Errors
     /// The error of the catalog.
-    pub fn find_row(
+    pub async fn find_row(
         &self,
         bucket: &Bucket,
         key: &str,
         version: Option<&str>,
     ) -> Result<Option<(Vec<u8>, Row, Head)>, ApiError> {
         match version {
-            None => self.lookup(keys::current(bucket.number, key)),
-            Some(version) => self.lookup_version(bucket, key, version),
+            None => self.lookup(keys::current(bucket.number, key)).await,
+            Some(version) => self.lookup_version(bucket, key, version).await,
         }
     }
 
-    fn lookup(&self, key: Vec<u8>) -> Result<Option<(Vec<u8>, Row, Head)>, ApiError> {
-        let Some(row) = self.catalog.get(&key).map_err(for_client)? else { return Ok(None) };
+    async fn lookup(&self, key: Vec<u8>) -> Result<Option<(Vec<u8>, Row, Head)>, ApiError> {
+        let Some(row) = self.catalog.read(key.clone()).await.map_err(for_client)? else { return Ok(None) };
         let head = head_of(&row).map_err(for_client)?;
         Ok(Some((key, row, head)))
     }
 
-    fn lookup_version(
+    async fn lookup_version(
         &self,
         bucket: &Bucket,
         key: &str,
         version: &str,
     ) -> Result<Option<(Vec<u8>, Row, Head)>, ApiError> {
         let number = bucket.number;
-        if let Some(found) = self.lookup(keys::current(number, key))?
+        if let Some(found) = self.lookup(keys::current(number, key)).await?
             && found.2.version() == version
         {
             return Ok(Some(found));
         }
         if let Some(generation) = parse_version_id(version) {
-            let found = self.lookup(keys::version(number, key, generation))?;
+            let found = self.lookup(keys::version(number, key, generation)).await?;
             return Ok(found.filter(|(_, _, head)| !head.null));
         }
         if version != "null" {

@@ -59,7 +59,7 @@ impl<C: Catalog> ObjectService for Store<C> {
     }
 
     async fn bucket(&self, name: &str) -> Result<Handle, ApiError> {
-        self.find_bucket(name).map(Handle)
+        self.find_bucket(name).await.map(Handle)
     }
 
     async fn create_bucket(&self, name: &str, new: NewBucket<'_>) -> Result<(), ApiError> {

@@ -101,7 +101,7 @@ mod tests {
     const DAY_MS: u64 = 86_400_000;
 
     async fn bring_all_back(world: &World, at_ms: u64) -> usize {
-        let bucket = world.store.find_bucket(BUCKET).unwrap();
+        let bucket = world.store.find_bucket(BUCKET).await.unwrap();
         let found = returning(&world.store, &bucket, "", at_ms).unwrap();
         let count = found.len();
         for one in found {

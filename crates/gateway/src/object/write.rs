@@ -404,11 +404,12 @@ impl<C: Catalog> Store<C> {
     ) -> Result<ObjectInfo, TransactionError> {
         let head = new_head(stored.place(), stored.size, &stored.digests, stored.at);
         let value = Value { head: Bytes::new(), properties: encoded, body: stored.inline };
-        let bytes = value.body.len() + 512;
+        let mut expected = self.expected(value.body.len() + 512, &target);
         let blob = stored.blob;
+        expected.keys.extend(blob.as_ref().map(|blob| keys::blob(&blob.name)));
         let with_version = target.bucket.is_versioned();
         let head = self
-            .try_transact(bytes, move |t| {
+            .try_transact(expected, move |t| {
                 if let Some(blob) = blob
                     && !blob.record(t)?
                 {
@@ -427,7 +428,7 @@ impl<C: Catalog> Store<C> {
         change: ObjectChange,
     ) -> Result<Option<String>, ApiError> {
         let with_version = target.bucket.is_versioned();
-        self.transact(2048, move |t| {
+        self.transact(self.expected(2048, &target), move |t| {
             if let Err(error) = target.bucket.check(t)? {
                 return Ok(Err(error));
             }

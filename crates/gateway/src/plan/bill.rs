@@ -8,6 +8,7 @@ use plimsoll_cost::money::Usd;
 use serde::Serialize;
 
 use super::Plan;
+use crate::journal::price::JournalCost;
 use crate::pricing::{Stock, TierPrices, Work};
 
 /// A tier of a plan.
@@ -62,6 +63,8 @@ pub struct Bill {
     pub month_before_usd: Usd,
     /// Cost of the storage in a month after the moves.
     pub month_after_usd: Usd,
+    /// Price of the journal by load, if the settings have one with a known price.
+    pub journal: Vec<JournalCost>,
     /// Months until the moves have paid for themselves; `None` if they never do.
     pub payback_months: Option<f64>,
     /// Remarks about prices.
@@ -161,6 +164,7 @@ pub fn bill(plan: &Plan, tiers: &BTreeMap<u16, PricedTier>) -> Result<Bill, Bill
         alone_usd,
         month_before_usd,
         month_after_usd,
+        journal: Vec::new(),
         payback_months,
         notes,
     })

@@ -81,12 +81,25 @@ fn stock_table(bill: &Bill) -> Table {
     table
 }
 
+fn journal_table(bill: &Bill) -> Table {
+    let columns = ["writes per second#", "entries per second#", "month, at most#"];
+    let mut table = Table::new("Journal", &columns);
+    for cost in &bill.journal {
+        let entries = format!("{:.1}", cost.entries_per_s);
+        table.row([count(cost.writes_per_s), entries, cost.month_usd.rounded()]);
+    }
+    table
+}
+
 /// Builds the document. `variant` is the bill with changed settings and their description.
 pub fn document(place: &str, date: &str, bill: &Bill, variant: Option<(&str, &Bill)>) -> Document {
     let shown = variant.map_or(bill, |(_, variant)| variant);
     let mut tables = vec![cost_table(shown), stock_table(shown)];
     if shown.moves + shown.packed > 0 {
         tables.insert(1, work_table(shown));
+    }
+    if !shown.journal.is_empty() {
+        tables.push(journal_table(shown));
     }
     if let Some((changes, changed)) = variant {
         let columns = ["settings", "moves now#", "month after#", "pack files#"];
@@ -110,6 +123,11 @@ pub fn document(place: &str, date: &str, bill: &Bill, variant: Option<(&str, &Bi
             .to_string(),
         "each copy is read back before its source is deleted, and these reads are included".to_string(),
     ]);
+    if shown.journal.len() > 1 {
+        notes.push(
+            "the journal needs fewer entries the longer its store takes for a PUT; these are for 5 ms".into(),
+        );
+    }
     Document {
         title: format!("Plan of {place}"),
         what: vec![format!("{} objects and versions; prices of {date}", count(shown.objects))],

@@ -279,7 +279,7 @@ async fn verify_copies<'a, C: Catalog, F: Future<Output = Result<(), BlobError>>
 
 /// Verifies all bytes of a blob at all its places.
 async fn verify_blob<C: Catalog>(store: &Store<C>, name: &BlobName, size: u64) -> Verdict {
-    let (head, crcs) = find_blob(&*store.catalog, name).map_err(|error| match error {
+    let (head, crcs) = find_blob(&*store.catalog, name).await.map_err(|error| match error {
         BodyError::Catalog(error) => Problem::of_catalog(error),
         other => Problem::damaged(other),
     })?;

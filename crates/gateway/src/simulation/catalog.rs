@@ -10,7 +10,7 @@ use super::backend::{Shared, lock, pause};
 use super::time;
 use crate::body::location::{BlobHead, Location, ObjectName, State};
 use crate::catalog::memory::MemoryCatalog;
-use crate::catalog::{Catalog, CatalogError, Row, Scan, Value, Work};
+use crate::catalog::{Catalog, CatalogError, Expected, Row, Scan, Value, Work};
 use crate::lease::{self, Session};
 use crate::object::keys;
 
@@ -103,7 +103,7 @@ impl SimulatedCatalog {
 }
 
 impl Catalog for SimulatedCatalog {
-    async fn commit(&self, work: Work, bytes: usize) -> Result<(), CatalogError> {
+    async fn commit(&self, work: Work, expected: impl Into<Expected>) -> Result<(), CatalogError> {
         pause().await;
         let (fails, is_durable) = {
             let mut shared = lock(&self.shared);
@@ -115,7 +115,7 @@ impl Catalog for SimulatedCatalog {
             return Err(unavailable());
         }
         let before = self.moves();
-        self.inner.commit(work, bytes).await?;
+        self.inner.commit(work, expected).await?;
         let after = self.moves();
         if before != after {
             self.check(&before, &after);

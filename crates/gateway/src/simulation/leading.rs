@@ -20,10 +20,11 @@ use crate::catalog::embedded::recovery::{OpenLog, open_log};
 use crate::catalog::embedded::replica::Replica;
 use crate::catalog::{Scan, Work};
 use crate::guard::Guard;
+use crate::journal::directory::{Local, append_all, compare, newest_tail};
 use crate::journal::end::JournalEnd;
 use crate::journal::lease::Lease;
 use crate::journal::sender::{Contents, EntryWriter};
-use crate::journal::start::{Local, append_all, compare, newest_tail, ship};
+use crate::journal::start::ship;
 use crate::journal::take_over::{Candidate, Leadership, Look, Watch, end_epoch};
 use crate::object::keys;
 use crate::tier::Backend;
@@ -181,7 +182,7 @@ impl World {
             let log = open_log(Arc::new(disk.clone()), limits)?;
             let history = self.retry(|place| block_on(History::load(place)))?;
             let Some(tail) = newest_tail(&history, before) else { return Ok((disk, log)) };
-            let local = compare(&log, &tail, before, own);
+            let local = compare(&log.engine, log.end, &tail, before, own);
             if local == Local::Newest {
                 return Ok((disk, log));
             }
@@ -189,7 +190,9 @@ impl World {
             let faults = std::mem::replace(&mut self.store.lock().faults, 0);
             let appended = match local {
                 Local::Older if attempt == 0 => {
-                    block_on(append_all(Replica::new(log), &self.place, &history, before))
+                    let mut replica = Replica::new(log);
+                    let appended = block_on(append_all(&mut replica, &self.place, &history, before));
+                    appended.and_then(|()| Ok(replica.close()?))
                 }
                 _ => Err(BackupError::Gap),
             };
@@ -206,8 +209,9 @@ impl World {
             block_on(async {
                 let cut = find(&self.place, &history, None).await?;
                 write_log(&self.place, &history, &cut, &disk).await?;
-                let replica = Replica::new(open_log(Arc::new(disk.clone()), limits)?);
-                append_all(replica, &self.place, &history, before).await
+                let mut replica = Replica::new(open_log(Arc::new(disk.clone()), limits)?);
+                append_all(&mut replica, &self.place, &history, before).await?;
+                Ok::<_, BackupError>(replica.close()?)
             })?;
             self.store.lock().faults = faults;
         }

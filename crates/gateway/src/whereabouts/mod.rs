@@ -118,7 +118,7 @@ pub fn find<C: Catalog>(
     key: &str,
     version: Option<&str>,
 ) -> Result<Whereabouts, ApiError> {
-    let found = store.find_row(bucket, key, version)?;
+    let found = crate::blocking::block_on(store.find_row(bucket, key, version))?;
     let (catalog_key, row, head) =
         found.ok_or_else(|| if version.is_some() { no_version() } else { no_key() })?;
     if head.marker {

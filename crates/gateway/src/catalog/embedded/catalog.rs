@@ -17,10 +17,11 @@ use super::{CatalogLimits, Engine};
 use crate::catalog::committer::{Committer, Durability, GroupWriter};
 use crate::catalog::format;
 use crate::catalog::pipeline::JournaledWriter;
-use crate::catalog::{Catalog, CatalogError, Row, Scan, Value, Work};
+use crate::catalog::{Catalog, CatalogError, Expected, Row, Scan, Value, Work};
 use crate::disk::ballast::Ballast;
 use crate::disk::real::RealDisk;
-use crate::journal::lease::Lease;
+use crate::journal::lease::{Lease, Over};
+use crate::journal::sender::LeaseKeeper;
 use crate::threads;
 
 /// Settings of an embedded catalog.
@@ -61,6 +62,10 @@ pub struct EmbeddedCatalog {
     durability: Durability,
     /// Lease without which nothing is read; `None` if no other process can lead.
     lease: Option<Arc<Lease>>,
+    /// Keeper of the lease; `None` if a journal keeps it, or without a lease. Groups are then acknowledged without it.
+    keeper: Mutex<Option<LeaseKeeper>>,
+    /// True if a group that is durable on this disk is acknowledged only while this process leads.
+    confirms: bool,
     _lock: DirectoryLock,
 }
 
@@ -74,6 +79,8 @@ pub struct Parts {
     pub ballast: Arc<Ballast>,
     /// Lease without which nothing is read; `None` if no other process can lead.
     pub lease: Option<Arc<Lease>>,
+    /// Keeper of the lease; `None` if a journal keeps it, or without a lease.
+    pub keeper: Option<LeaseKeeper>,
     /// Lock of the directory.
     pub lock: DirectoryLock,
 }
@@ -159,7 +166,7 @@ impl EmbeddedCatalog {
             engine.follow(0);
         }
         let committer = Committer::start(writer, settings.durability)?;
-        let parts = Parts { engine, committer, ballast, lease: None, lock };
+        let parts = Parts { engine, committer, ballast, lease: None, keeper: None, lock };
         Ok((EmbeddedCatalog::start(parts, settings)?, recovery))
     }
 
@@ -168,7 +175,7 @@ impl EmbeddedCatalog {
     /// # Errors
     /// If a thread cannot be started.
     pub fn start(parts: Parts, settings: CatalogSettings) -> Result<EmbeddedCatalog, CatalogError> {
-        let Parts { engine, committer, ballast, lease, lock } = parts;
+        let Parts { engine, committer, ballast, lease, keeper, lock } = parts;
         let committer = Arc::new(committer);
         hold_ballast(&engine, &ballast);
         let stop = Arc::new(Stop::default());
@@ -183,7 +190,18 @@ impl EmbeddedCatalog {
         };
         let threads = Mutex::new(vec![flusher, maintenance]);
         let durability = settings.durability;
-        Ok(EmbeddedCatalog { engine, committer, threads, stop, durability, lease, _lock: lock })
+        let (confirms, keeper) = (keeper.is_some(), Mutex::new(keeper));
+        Ok(EmbeddedCatalog {
+            engine,
+            committer,
+            threads,
+            stop,
+            durability,
+            lease,
+            keeper,
+            confirms,
+            _lock: lock,
+        })
     }
 
     /// Returns the lease; `None` if no other process can lead.
@@ -209,6 +227,8 @@ impl EmbeddedCatalog {
     /// If the disk fails; the next start reads the end of the log.
     pub fn close(&self) -> Result<(), CatalogError> {
         let Some(mut writer) = self.committer.stop() else { return Ok(()) };
+        // After the last group.
+        drop(self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.stop.set();
         for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             let _ = thread.join();
@@ -225,6 +245,10 @@ impl EmbeddedCatalog {
         self.engine.flush()?;
         let (applied, end) = (self.engine.applied(), writer.end());
         assert_eq!(applied, end, "a clean stop needs tables that contain the whole log");
+        if let Some(lease) = self.lease.as_ref().filter(|lease| lease.over() == Some(Over::Lost)) {
+            let reason = lease.problem().unwrap_or_default();
+            return Err(CatalogError::Unavailable(reason));
+        }
         // After a clean stop, a start takes an incomplete end of the log for damage, not for a group that was cut off.
         self.engine.checkpoint(Some(end))
     }
@@ -327,7 +351,7 @@ fn compact(
 }
 
 impl GroupWriter for Writer {
-    fn prepare(&mut self) -> Result<(), CatalogError> {
+    fn prepare(&mut self, _: Vec<Vec<u8>>) -> Result<(), CatalogError> {
         self.engine.wait_for_flush()
     }
 
@@ -341,8 +365,9 @@ impl GroupWriter for Writer {
 }
 
 impl Catalog for EmbeddedCatalog {
-    fn commit(&self, work: Work, bytes: usize) -> impl Future<Output = Result<(), CatalogError>> {
-        self.committer.commit(work, bytes)
+    async fn commit(&self, work: Work, expected: impl Into<Expected>) -> Result<(), CatalogError> {
+        self.committer.commit(work, expected).await?;
+        if self.confirms { self.checked(()) } else { Ok(()) }
     }
 
     fn durable_after_ms(&self) -> u64 {

@@ -24,6 +24,8 @@ pub struct Followed {
     is_followed: AtomicBool,
     /// Number of the group after the last one that the follower has.
     shipped: AtomicU64,
+    /// Number of the group after the last one of the newest state that can be restored from the follower.
+    restorable: AtomicU64,
     /// Number of the group behind the copies of the last segment that did not wait for the follower.
     released: AtomicU64,
     /// Segments whose records are copied, with the number of the group behind the copies.
@@ -179,6 +181,16 @@ impl Engine {
     /// Returns the number of the group after the last one that the follower has.
     pub fn shipped(&self) -> u64 {
         self.followed.shipped.load(Ordering::Acquire)
+    }
+
+    /// Records that the state before a group can be restored from the follower.
+    pub fn set_restorable(&self, group: u64) {
+        self.followed.restorable.fetch_max(group, Ordering::AcqRel);
+    }
+
+    /// Returns the number of the group after the last one of the newest state that can be restored from the follower.
+    pub fn restorable(&self) -> u64 {
+        self.followed.restorable.load(Ordering::Acquire)
     }
 
     /// Returns the segments of the log in the order of their numbers.

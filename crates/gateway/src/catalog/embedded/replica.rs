@@ -181,6 +181,32 @@ impl Replica {
         Ok(())
     }
 
+    /// Removes the segments that the writer of the log has removed: those that are not in `live`, the segments in use
+    /// when the log ended where the copy ends, or before.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn remove_unused(&self, live: &[u32]) -> Result<(), CatalogError> {
+        let engine = &self.log.engine;
+        let (applied, newest) = (engine.applied().segment, live.last().copied().unwrap_or(0));
+        // The oldest first: a removed key must not come back.
+        for segment in engine.segments().iter().filter(|segment| segment.id < applied.min(newest)) {
+            if !live.contains(&segment.id) {
+                engine.remove_segment(segment.id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges tables of the index until there are few.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn merge(&self) -> Result<(), CatalogError> {
+        while self.log.engine.merge_step(false)? {}
+        Ok(())
+    }
+
     /// Makes everything durable.
     ///
     /// # Errors
@@ -189,6 +215,16 @@ impl Replica {
         self.segment.as_ref().map_or(Ok(()), |segment| segment.sync()).map_err(CatalogError::Stopped)?;
         self.log.engine.set_synced(self.log.end);
         Ok(())
+    }
+
+    /// Ends the copy with a table that has all of it, so that the next reading of the log is short.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn close(self) -> Result<(), CatalogError> {
+        self.sync()?;
+        self.log.engine.freeze(self.log.end);
+        self.log.engine.flush()
     }
 
     /// Ends the copy: the process writes the log from now on.

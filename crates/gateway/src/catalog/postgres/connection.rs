@@ -1,14 +1,15 @@
 //! Connections to the database that are opened again when they break.
 
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use plimsoll_base::clock::now_ns;
 use plimsoll_base::net::tls::client_config;
 use plimsoll_base::redaction::register_secret;
 use tokio::runtime::Handle;
+use tokio::sync::Mutex;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::{Error, SqlState};
 use tokio_postgres::{Client, Config, NoTls, Statement};
@@ -110,7 +111,7 @@ pub fn failed(error: &Error) -> CatalogError {
 pub struct Session {
     /// Connection to the database.
     pub client: Client,
-    /// Statement that reads a row by its key.
+    /// Statement that reads rows by their keys.
     pub get: Statement,
     /// Statement that reads the properties and the body of a row, if the row has not changed since its head was read.
     pub value: Statement,
@@ -173,14 +174,22 @@ impl Link {
         block_on(statements(&client)).map_err(|error| failed(&error))
     }
 
-    /// Returns the open connection, or opens one.
+    /// Returns the open connection, or opens one. Threads of the runtime of the connections must not call this.
     ///
     /// # Errors
     /// If the database does not answer.
     pub fn session(&self) -> Result<Arc<Session>, CatalogError> {
+        block_on(self.connect())
+    }
+
+    /// Returns the open connection, or opens one.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn connect(&self) -> Result<Arc<Session>, CatalogError> {
         /// Time after a failure in which no connection is tried, so that requests fail soon.
         const PAUSE_NS: u64 = 200_000_000;
-        let mut current = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.session.lock().await;
         if let Some(session) = current.as_ref().filter(|session| !session.client.is_closed()) {
             return Ok(Arc::clone(session));
         }
@@ -190,7 +199,7 @@ impl Link {
             return Err(CatalogError::Unavailable("the last attempt to connect has failed".into()));
         }
         let database = self.database.clone();
-        let opened = block_on(self.runtime.spawn(async move { Session::open(&database).await }));
+        let opened = self.runtime.spawn(async move { Session::open(&database).await }).await;
         let opened = opened.map_err(|e| e.to_string()).and_then(|opened| opened);
         self.failed_ns.store(if opened.is_ok() { 0 } else { now_ns() }, Ordering::Release);
         let session = Arc::new(opened.map_err(CatalogError::Unavailable)?);

@@ -1,10 +1,11 @@
 //! Groups of transactions: each group is one transaction of the database.
 
+use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join3;
+use futures_util::future::{join, join3};
 use plimsoll_base::clock::{SECOND, now_ns};
 use tokio_postgres::error::Error;
 
@@ -18,8 +19,8 @@ use crate::catalog::{CatalogError, Row, Value, Work};
 /// Writer of groups over its own connection.
 pub struct Groups {
     link: Link,
-    /// Connection with an open transaction, which holds the lock.
-    begun: Option<Arc<Session>>,
+    /// Open transaction, which holds the lock.
+    begun: Option<Before>,
     /// True if changes are dropped instead of written.
     read_only: bool,
     /// Time since which the database does not answer, in nanoseconds.
@@ -32,11 +33,25 @@ impl Groups {
         Groups { link, begun: None, read_only, down_ns: None }
     }
 
-    /// Starts a transaction of the database, which then holds the lock.
-    fn begin(&self) -> Result<Arc<Session>, CatalogError> {
+    /// Starts a transaction of the database, which then holds the lock, and reads some rows. The statements are sent
+    /// together.
+    fn begin(&self, keys: &[Vec<u8>]) -> Result<Before, CatalogError> {
         let session = self.link.session()?;
-        match block_on(session.client.batch_execute(schema::BEGIN)) {
-            Ok(()) => Ok(session),
+        let wanted: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        let begun = async {
+            let begin = session.client.batch_execute(schema::BEGIN);
+            if wanted.is_empty() {
+                return begin.await.map(|()| HashMap::new());
+            }
+            // Polled in this order, the statements are sent in this order.
+            let (begun, found) = join(begin, rows::get_many(&session, &wanted)).await;
+            begun.and(found)
+        };
+        match block_on(begun) {
+            Ok(mut found) => {
+                let known = keys.iter().map(|key| (key.clone(), found.remove(key))).collect();
+                Ok(Before { session, known, error: None })
+            }
             Err(error) => {
                 let _ = block_on(session.client.batch_execute("ROLLBACK"));
                 Err(failed(&error))
@@ -49,7 +64,7 @@ impl Groups {
 struct Before {
     session: Arc<Session>,
     /// Rows that were read before. The lock protects them.
-    known: std::collections::HashMap<Vec<u8>, Option<Row>>,
+    known: HashMap<Vec<u8>, Option<Row>>,
     /// First error of a statement, after which the database executes no others.
     error: Option<CatalogError>,
 }
@@ -140,13 +155,15 @@ async fn write(session: &Session, changes: &Changes) -> Result<(), Error> {
 
 impl GroupWriter for Groups {
     /// Waits for a database that restarts. While it is down for longer, transactions fail soon.
-    fn prepare(&mut self) -> Result<(), CatalogError> {
+    fn prepare(&mut self, mut keys: Vec<Vec<u8>>) -> Result<(), CatalogError> {
         const PATIENCE_NS: u64 = 2 * SECOND;
         const PAUSE: Duration = Duration::from_millis(100);
+        keys.sort_unstable();
+        keys.dedup();
         loop {
-            match self.begin() {
-                Ok(session) => {
-                    (self.begun, self.down_ns) = (Some(session), None);
+            match self.begin(&keys) {
+                Ok(before) => {
+                    (self.begun, self.down_ns) = (Some(before), None);
                     return Ok(());
                 }
                 Err(error) => {
@@ -162,10 +179,10 @@ impl GroupWriter for Groups {
 
     fn commit(&mut self, works: Vec<Work>, _: bool) -> Vec<Result<(), CatalogError>> {
         let count = works.len();
-        let Some(session) = self.begun.take() else {
+        let Some(before) = self.begun.take() else {
             return vec![Err(CatalogError::Unavailable("there is no transaction".into())); count];
         };
-        let before = Before { session: Arc::clone(&session), known: Default::default(), error: None };
+        let session = Arc::clone(&before.session);
         let mut group = Overlay::new(before);
         let results: Vec<_> = works.into_iter().map(|work| group.execute(work)).collect();
         let (changes, before) = group.finish();

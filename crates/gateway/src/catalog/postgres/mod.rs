@@ -2,6 +2,7 @@
 
 mod connection;
 mod group;
+mod reader;
 mod rows;
 mod schema;
 
@@ -15,8 +16,10 @@ use tokio::runtime::{Builder, Runtime};
 pub use self::connection::Database;
 use self::connection::Link;
 use self::group::Groups;
+use self::reader::Reader;
 use super::committer::{Committer, Durability};
-use super::{Catalog, CatalogError, Row, Scan, Value, Work, format};
+use super::{Catalog, CatalogError, Expected, Row, Scan, Value, Work, format};
+use crate::blocking::block_on;
 
 /// Use of a catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,12 +30,13 @@ pub enum Access {
     ReadOnly,
 }
 
-/// Number of connections for reads.
+/// Number of connections for reads that are not of single rows.
 const READERS: usize = 8;
 
 /// An open catalog.
 pub struct PostgresCatalog {
     committer: Committer<Groups>,
+    reader: Reader,
     readers: Vec<Link>,
     next: AtomicUsize,
     /// Runtime of the connections; `None` only while it is dropped.
@@ -65,12 +69,14 @@ impl PostgresCatalog {
             first.once(async |client| client.batch_execute(&record).await)?;
         }
         let readers = (0..READERS).map(|_| first.another()).collect();
+        let reader = Reader::start(first.another(), runtime.handle());
         let groups = Groups::new(first, access == Access::ReadOnly);
         let committer = Committer::start(groups, Durability::Sync)?;
-        Ok(PostgresCatalog { committer, readers, next: AtomicUsize::new(0), runtime: Some(runtime) })
+        let next = AtomicUsize::new(0);
+        Ok(PostgresCatalog { committer, reader, readers, next, runtime: Some(runtime) })
     }
 
-    fn reader(&self) -> &Link {
+    fn link(&self) -> &Link {
         &self.readers[self.next.fetch_add(1, Ordering::Relaxed) % READERS]
     }
 
@@ -99,16 +105,24 @@ impl Drop for PostgresCatalog {
 }
 
 impl Catalog for PostgresCatalog {
-    fn commit(&self, work: Work, bytes: usize) -> impl Future<Output = Result<(), CatalogError>> {
-        self.committer.commit(work, bytes)
+    fn commit(
+        &self,
+        work: Work,
+        expected: impl Into<Expected>,
+    ) -> impl Future<Output = Result<(), CatalogError>> {
+        self.committer.commit(work, expected)
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Row>, CatalogError> {
-        self.reader().read(async |session| rows::get(session, key).await)
+        block_on(self.reader.read(key.to_vec()))
+    }
+
+    async fn read(&self, key: Vec<u8>) -> Result<Option<Row>, CatalogError> {
+        self.reader.read(key).await
     }
 
     fn get_all(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Row>>, CatalogError> {
-        let mut found = self.reader().read(async |session| rows::get_all(session, keys).await)?;
+        let mut found = self.link().read(async |session| rows::get_all(session, keys).await)?;
         Ok(keys.iter().map(|key| found.remove(key)).collect())
     }
 
@@ -120,7 +134,7 @@ impl Catalog for PostgresCatalog {
         if let Some(value) = &row.loaded {
             return Ok((**value).clone());
         }
-        let value = self.reader().read(async |session| rows::value(session, key, row).await)?;
+        let value = self.link().read(async |session| rows::value(session, key, row).await)?;
         value.ok_or(CatalogError::Changed)
     }
 
@@ -134,7 +148,7 @@ impl Catalog for PostgresCatalog {
 
     fn clock_ms(&self) -> Result<Option<u64>, CatalogError> {
         let ms: i64 = self
-            .reader()
+            .link()
             .read(async |session| session.client.query_one(schema::CLOCK, &[]).await?.try_get(0))?;
         Ok(u64::try_from(ms).ok())
     }
@@ -171,7 +185,7 @@ impl Scan for Pages<'_> {
             && let Some(from) = self.from.take()
         {
             let limit = self.limit;
-            let page = self.catalog.reader().read(async |session| rows::page(session, &from, limit).await)?;
+            let page = self.catalog.link().read(async |session| rows::page(session, &from, limit).await)?;
             if page.len() as i64 == limit {
                 self.from = page.last().map(|(key, _)| [key.as_slice(), &[0]].concat());
             }

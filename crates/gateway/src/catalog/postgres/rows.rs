@@ -49,8 +49,13 @@ pub fn row(row: &TableRow) -> Result<(Vec<u8>, Row), Error> {
 
 /// Reads the row of a key.
 pub async fn get(session: &Session, key: &[u8]) -> Result<Option<Row>, Error> {
-    let found = session.client.query_opt(&session.get, &[&key, &schema::SMALL]).await?;
-    found.map(|found| row(&found).map(|(_, row)| row)).transpose()
+    Ok(get_many(session, &[key]).await?.into_values().next())
+}
+
+/// Reads the rows of several keys, with the values that are small.
+pub async fn get_many(session: &Session, keys: &[&[u8]]) -> Result<HashMap<Vec<u8>, Row>, Error> {
+    let found = session.client.query(&session.get, &[&keys, &schema::SMALL]).await?;
+    found.iter().map(row).collect()
 }
 
 /// Reads the rows of several keys, without their values.

@@ -35,9 +35,9 @@ pub const BEGIN: &str = "BEGIN; SELECT pg_advisory_xact_lock('plimsoll_catalog':
 /// Largest body in bytes that is read together with its row.
 pub const SMALL: i32 = 64 << 10;
 
-/// Reads a row by its key, with the body if it has at most `$2` bytes.
+/// Reads rows by their keys, each with its body if it has at most `$2` bytes.
 pub const GET: &str = "SELECT key, head, properties, octet_length(properties), octet_length(body), version, \
-     CASE WHEN octet_length(body) <= $2 THEN body END FROM plimsoll_catalog WHERE key = $1";
+     CASE WHEN octet_length(body) <= $2 THEN body END FROM plimsoll_catalog WHERE key = ANY($1::bytea[])";
 
 /// Reads rows by their keys, without their values.
 pub const GET_ALL: &str = "SELECT key, head, NULL::bytea, octet_length(properties), octet_length(body), version, \

@@ -1,0 +1,290 @@
+//! The directory of a catalog with a journal: brings it up to date with what other processes have written, from nothing
+//! if necessary.
+
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::{Stream, TryStreamExt};
+
+use super::end::JournalEnd;
+use crate::ambient::{now_ms, pause};
+use crate::backup::error::BackupError;
+use crate::backup::header::{RunHeader, Tail};
+use crate::backup::history::History;
+use crate::backup::place::Place;
+use crate::backup::plan::time_of;
+use crate::backup::restore::{find, groups_of, read_pieces, write_log};
+use crate::catalog::CatalogError;
+use crate::catalog::embedded::recovery::{OpenLog, open_log};
+use crate::catalog::embedded::replica::{Part, Replica, ReplicaError};
+use crate::catalog::embedded::segment::DIRECTORY;
+use crate::catalog::embedded::segment_list::Position;
+use crate::catalog::embedded::{CatalogLimits, Engine, INDEX_DIRECTORY};
+use crate::disk::real::RealDisk;
+use crate::log::note;
+
+/// Number of attempts to read what another process may still delete.
+const ATTEMPTS: usize = 10;
+/// Milliseconds between two of them.
+const RETRY_MS: u64 = 200;
+/// Directory in which a log is restored.
+const UNFINISHED: &str = "restoring";
+
+/// A directory and how it is opened.
+pub struct Directory<'a> {
+    /// Path of the directory.
+    pub root: &'a Path,
+    /// Limits of the engine.
+    pub limits: CatalogLimits,
+    /// Place of the backup and of the journal.
+    pub place: &'a Place,
+}
+
+impl Directory<'_> {
+    /// Opens the log; `None` if the directory has none.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn open(&self) -> Result<Option<OpenLog>, CatalogError> {
+        let names = std::fs::read_dir(self.root.join(DIRECTORY));
+        let has_log = names.is_ok_and(|mut names| names.next().is_some());
+        if has_log { self.create().map(Some) } else { Ok(None) }
+    }
+
+    fn create(&self) -> Result<OpenLog, CatalogError> {
+        let log = open_log(Arc::new(RealDisk::new(self.root)?), self.limits)?;
+        // From the start, groups have the time, and segments stay until the backup has them.
+        log.engine.follow(0);
+        Ok(log)
+    }
+
+    /// Brings the directory up to date with what is durable in the place. `open` is the log that it has, and `own` are
+    /// the processes that have used it.
+    ///
+    /// # Errors
+    /// If the place or the disk fails, or the place does not have the whole log.
+    pub async fn bring_up_to_date(
+        &self,
+        mut open: Option<OpenLog>,
+        before: &JournalEnd,
+        own: &[String],
+    ) -> Result<OpenLog, BackupError> {
+        let mut before = before.clone();
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let history = History::load(self.place).await?;
+            let Some(tail) = newest_tail(&history, &before) else {
+                return open.map_or_else(|| Ok(self.create()?), Ok);
+            };
+            let copied = match open {
+                Some(log) => match compare(&log.engine, log.end, &tail, &before, own) {
+                    Local::Newest => return Ok(log),
+                    // As after the loss of the power.
+                    Local::Older if attempt == 1 => {
+                        let mut replica = Replica::new(log);
+                        match append_all(&mut replica, self.place, &history, &before).await {
+                            Ok(()) => Ok(replica.close()?),
+                            error => error,
+                        }
+                    }
+                    Local::Older | Local::Other => Err(BackupError::Gap),
+                },
+                None => Err(BackupError::Gap),
+            };
+            let copied = match copied {
+                Err(BackupError::Gap) => self.restore(&history, &before, attempt == 1).await,
+                copied => copied,
+            };
+            match copied {
+                Ok(()) if attempt < ATTEMPTS => open = self.open()?,
+                Ok(()) => return Err(BackupError::Gap),
+                // The process before may still delete entries that its backup has.
+                Err(BackupError::Damaged { .. } | BackupError::Gap) if attempt < ATTEMPTS => {
+                    pause(RETRY_MS).await;
+                    before = before.with_entries_of(JournalEnd::find(self.place).await?);
+                    open = self.open()?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Writes the log to a new directory, which replaces the old one. The old one is kept if `keeps` is true.
+    async fn restore(&self, history: &History, before: &JournalEnd, keeps: bool) -> Result<(), BackupError> {
+        // In the directory, which may be the root of a file system.
+        let unfinished = self.root.join(UNFINISHED);
+        remove(&unfinished)?;
+        let disk = Arc::new(RealDisk::new(&unfinished)?);
+        let cut = find(self.place, history, None).await?;
+        write_log(self.place, history, &cut, &*disk).await?;
+        let mut replica = Replica::new(open_log(disk, self.limits)?);
+        append_all(&mut replica, self.place, history, before).await?;
+        replica.close()?;
+        // A log without an index is read again, but an index must not be that of another log.
+        let aside = self.root.join(format!("replaced-{}", now_ms()));
+        for name in [INDEX_DIRECTORY, DIRECTORY].into_iter().filter(|name| self.root.join(name).exists()) {
+            std::fs::create_dir_all(&aside)?;
+            std::fs::rename(self.root.join(name), aside.join(name))?;
+        }
+        if !keeps {
+            remove(&aside)?;
+        } else if aside.exists() {
+            note(&format!(
+                "the catalog on this disk was not what the gateways after it have continued, and was replaced; the old \
+                 one is {}, and can be deleted",
+                aside.display()
+            ));
+        }
+        for name in [DIRECTORY, INDEX_DIRECTORY] {
+            let new = unfinished.join(name);
+            if new.exists() {
+                std::fs::rename(new, self.root.join(name))?;
+            }
+        }
+        remove(&unfinished)?;
+        std::fs::File::open(self.root)?.sync_all()?;
+        Ok(())
+    }
+}
+
+fn remove(directory: &Path) -> std::io::Result<()> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Part of the durable log that a directory has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Local {
+    /// All of what is durable.
+    Newest,
+    /// A part of it, or something else.
+    Older,
+    /// All of it, and groups that were never acknowledged, whose writer was not the last one: since then, others may
+    /// have read that they do not exist.
+    Other,
+}
+
+/// Compares a log, which ends at `end`, with the end of what is durable. `own` are the processes that have written the
+/// log.
+pub fn compare(engine: &Engine, end: Position, tail: &Tail, before: &JournalEnd, own: &[String]) -> Local {
+    let is_own = before.last.as_ref().is_some_and(|last| own.contains(&last.header.writer));
+    match tail.is_in(engine) {
+        false => Local::Older,
+        true if is_own || end.group == tail.position.group || before.last.is_none() => Local::Newest,
+        true => Local::Other,
+    }
+}
+
+/// Returns the end of what is durable; `None` if nothing is.
+pub fn newest_tail(history: &History, before: &JournalEnd) -> Option<Tail> {
+    let shipped = history.pieces.last().map(|known| known.header.tail.clone());
+    let sent = before.last.as_ref().map(|known| known.header.tail.clone());
+    let known = shipped.into_iter().chain(sent).filter(|tail| !tail.sha256.is_empty());
+    known.max_by_key(|tail| tail.position.group)
+}
+
+/// Adds what the journal has until a Unix time in milliseconds to the restored log of the newest state of a backup.
+/// Returns the time of the last group; `None` if there is none.
+///
+/// # Errors
+/// If the place or the disk fails, or the journal does not continue the log.
+pub async fn append_journal(
+    place: &Place,
+    root: &Path,
+    limits: CatalogLimits,
+    at_ms: Option<u64>,
+) -> Result<Option<u64>, BackupError> {
+    let end = JournalEnd::find(place).await?;
+    let mut replica = Replica::new(open_log(Arc::new(RealDisk::new(root)?), limits)?);
+    let (salt, mut last_ms) = (replica.engine().salt, None);
+    let entries = end.runs(place).try_take_while(|(headers, runs)| {
+        let groups = headers.iter().zip(runs).flat_map(|(run, bytes)| {
+            groups_of(run.segment, run.offset, bytes, salt).filter_map(|group| time_of(&group))
+        });
+        let time = groups.max().or(last_ms);
+        let is_before = at_ms.is_none_or(|at_ms| time.is_none_or(|time| time <= at_ms));
+        if is_before {
+            last_ms = time;
+        }
+        std::future::ready(Ok(is_before))
+    });
+    append_runs(&mut replica, entries).await?;
+    replica.into_writer()?;
+    Ok(last_ms)
+}
+
+/// Adds everything that a backup and a journal have to a copy of the log, and compares its last bytes with theirs.
+///
+/// # Errors
+/// [`BackupError::Gap`] if the copy has other bytes, or the backup does not have what follows the copy.
+pub async fn append_all(
+    replica: &mut Replica,
+    place: &Place,
+    history: &History,
+    before: &JournalEnd,
+) -> Result<(), BackupError> {
+    // Also the piece with the last bytes of the copy.
+    let from = replica.end().group;
+    append_from(from, replica, place, history, before).await
+}
+
+/// Adds what a backup and a journal have behind the end of a copy of the log, whose last bytes were compared before.
+///
+/// # Errors
+/// As [`append_all`].
+pub async fn append_new(
+    replica: &mut Replica,
+    place: &Place,
+    history: &History,
+    before: &JournalEnd,
+) -> Result<(), BackupError> {
+    let from = replica.end().group + 1;
+    append_from(from, replica, place, history, before).await
+}
+
+/// Adds the pieces that end at a group or behind it, and the entries.
+async fn append_from(
+    group: u64,
+    replica: &mut Replica,
+    place: &Place,
+    history: &History,
+    before: &JournalEnd,
+) -> Result<(), BackupError> {
+    let last = history.pieces.len().saturating_sub(1);
+    let first = if history.pieces.is_empty() { 0 } else { history.first_of(last) };
+    let wanted = (first..history.pieces.len()).filter(|index| {
+        let header = &history.pieces[*index].header;
+        header.tail.position.group >= group && !header.runs.is_empty()
+    });
+    let pieces = read_pieces(place, history, wanted);
+    let pieces = pieces.map_ok(|(index, bytes)| (history.pieces[index].header.runs.clone(), bytes));
+    append_runs(replica, pieces).await?;
+    append_runs(replica, before.runs(place)).await
+}
+
+/// Adds runs to a copy of the log, in their order.
+async fn append_runs(
+    replica: &mut Replica,
+    runs: impl Stream<Item = Result<(Vec<RunHeader>, Vec<Bytes>), BackupError>>,
+) -> Result<(), BackupError> {
+    let mut runs = pin!(runs);
+    while let Some((headers, bytes)) = runs.try_next().await? {
+        for (run, bytes) in headers.iter().zip(bytes) {
+            let RunHeader { segment, first_group, next_group, offset, .. } = *run;
+            let part = Part { segment, first_group, next_group, offset, bytes };
+            replica.append(&part).map_err(|error| match error {
+                ReplicaError::Differs { .. } | ReplicaError::Gap(_) => BackupError::Gap,
+                ReplicaError::Damaged(group) => {
+                    BackupError::damaged(format!("group {group} of the log"), "it is not intact")
+                }
+                ReplicaError::Catalog(error) => BackupError::Catalog(error),
+            })?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,193 @@
+"""`run --follow`: a standby copies the catalog of the gateway that leads, and leads when that one does not any more."""
+import contextlib
+import json
+import shutil
+import signal
+import subprocess
+
+import pytest
+from botocore.exceptions import BotoCoreError, ClientError
+
+from support import ACCESS, GATEWAY, SECRET, Server, environment
+from test_backup import client, command, state
+from test_journal import Writers, body, check, gateway, lose, object_store, settings
+from test_tiers import wait
+
+
+def place(store):
+    return f"s3://place/gateway?endpoint={store.url}"
+
+
+@contextlib.contextmanager
+def standby(file, store, *more):
+    """A standby, whose process also leads and follows again: it ends as a whole."""
+    server = Server("--follow", place(store), *more, command=(GATEWAY, "run", file))
+    try:
+        yield server
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+        server.process.terminate()
+        assert server.process.wait() == 0, "the standby failed"
+
+
+def status(file):
+    return json.loads(command("status", file, "--json"))
+
+
+def newest(file):
+    following = status(file)["following"]
+    return following and following["newest_ms"]
+
+
+def has_everything(leader, file):
+    """Waits until the copy has the last write of the gateway that leads."""
+    client(leader).put_object(Bucket="bucket", Key="last", Body=b"last")
+    words = [GATEWAY, "where", file, "--object", "bucket/last", "--json"]
+    wait(lambda: subprocess.run(words, capture_output=True).returncode == 0, "the standby has the last write")
+
+
+def serves(server):
+    """Returns true if a gateway accepts writes."""
+    try:
+        client(server).put_object(Bucket="bucket", Key="probe", Body=b"probe")
+        return True
+    except (ClientError, BotoCoreError):
+        return False
+
+
+@pytest.mark.parametrize("durability", ["tier", "local"])
+def test_a_standby_leads_when_the_machine_of_the_leader_is_lost(tmp_path, durability):
+    with object_store() as store:
+        leader = gateway(settings(tmp_path / "leader", store, durability=durability))
+        s3 = client(leader)
+        s3.create_bucket(Bucket="bucket")
+        for number in range(50):
+            s3.put_object(Bucket="bucket", Key=f"key-{number}", Body=str(number).encode() * (number * 50))
+        file = settings(tmp_path / "standby", store, durability=durability)
+        with standby(file, store) as server:
+            with pytest.raises(ClientError) as error:
+                client(server).get_object(Bucket="bucket", Key="key-1")
+            assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503
+            assert "standby" in error.value.response["Error"]["Message"]
+            has_everything(leader, file)
+            expected = state(s3)
+            assert "another gateway leads" in command("status", file)
+            lose(leader)
+            shutil.rmtree(tmp_path / "leader")
+            wait(lambda: serves(server), "the standby leads")
+            client(server).delete_object(Bucket="bucket", Key="probe")
+            found = state(client(server))
+            found.pop(("bucket", "probe"), None)
+            assert {key: value for key, value in found.items() if "probe" not in str(key)} == expected
+            assert status(file)["following"] is None
+
+
+def test_a_standby_that_leads_has_every_acknowledged_write_of_a_tier(tmp_path):
+    written = {}
+    with object_store() as store:
+        leader = gateway(settings(tmp_path / "leader", store))
+        client(leader).create_bucket(Bucket="bucket")
+        with standby(settings(tmp_path / "standby", store), store) as server:
+            writers = Writers(leader.url, 1, written)
+            wait(lambda: sum(len(bodies) == 1 for bodies in written.values()) >= 60, "the clients write")
+            lose(leader)
+            writers.join()
+            wait(lambda: serves(server), "the standby leads")
+            check(client(server), written)
+
+
+@pytest.mark.parametrize("durability", ["tier", "local"])
+def test_a_promotion_loses_nothing_and_the_old_leader_follows(tmp_path, durability):
+    with object_store() as store:
+        files = [settings(tmp_path / name, store, durability=durability) for name in ["a", "b"]]
+        first = gateway(files[0])
+        client(first).create_bucket(Bucket="bucket")
+        with first:
+            pass
+        # Both have the same command line: one leads, the other follows.
+        with standby(files[0], store) as a:
+            wait(lambda: serves(a), "the first one leads")
+            with standby(files[1], store) as b:
+                for number in range(20):
+                    client(a).put_object(Bucket="bucket", Key=f"key-{number}", Body=b"1")
+                text = command("promote", files[1])
+                assert "begins to lead" in text, text
+                wait(lambda: serves(b), "the promoted gateway leads")
+                assert len(client(b).list_objects_v2(Bucket="bucket")["Contents"]) == 21
+                wait(lambda: (status(files[0])["following"] or {}).get("leader") == "leads", "the other one follows")
+                assert not serves(a)
+                # And back.
+                client(b).put_object(Bucket="bucket", Key="later", Body=b"2")
+                command("promote", files[0])
+                wait(lambda: serves(a), "the first one leads again")
+                assert body(client(a), "later") == b"2"
+                assert "it leads" in command("promote", files[0], code=2)
+
+
+def test_clients_read_an_older_state_of_a_standby_if_it_says_so(tmp_path):
+    with object_store() as store:
+        with gateway(settings(tmp_path / "leader", store)) as leader:
+            s3 = client(leader)
+            s3.create_bucket(Bucket="bucket")
+            s3.put_object(Bucket="bucket", Key="small", Body=b"1")
+            s3.put_object(Bucket="bucket", Key="large", Body=b"2" * 100_000)
+            file = settings(tmp_path / "standby", store)
+            with standby(file, store, "--stale-reads", "--metrics-listen", "127.0.0.1:0") as server:
+                stale = client(server)
+                has_everything(leader, file)
+                assert state(stale) == state(s3)
+                s3.create_bucket(Bucket="second")
+                s3.put_object(Bucket="second", Key="new", Body=b"3")
+                s3.delete_object(Bucket="bucket", Key="small")
+                wait(lambda: body(stale, "small") is None, "the copy follows")
+                assert stale.get_object(Bucket="second", Key="new")["Body"].read() == b"3"
+                for call in [lambda: stale.put_object(Bucket="bucket", Key="k", Body=b"late"),
+                             lambda: stale.put_object(Bucket="bucket", Key="k", Body=bytes(100_000)),
+                             lambda: stale.delete_object(Bucket="bucket", Key="large"),
+                             lambda: stale.create_bucket(Bucket="third"),
+                             lambda: stale.create_multipart_upload(Bucket="bucket", Key="k")]:
+                    with pytest.raises(ClientError) as error:
+                        call()
+                    assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503, error.value
+                text = subprocess.run(["curl", "-s", server.metrics], capture_output=True, text=True).stdout
+                assert "plimsoll_gateway_standby_lag_seconds" in text
+                assert "changes nothing" in command("undelete", file, "--bucket", "bucket", "--prefix", "", "--at", "1h", code=3)
+
+
+def test_a_standby_with_other_settings_is_refused(tmp_path):
+    def refusal(file, url):
+        env = environment(PLIMSOLL_ACCESS_KEY=ACCESS, PLIMSOLL_SECRET_KEY=SECRET)
+        done = subprocess.run([GATEWAY, "run", file, "--follow", url, "--listen", "127.0.0.1:0"], env=env,
+                              capture_output=True, text=True)
+        assert done.returncode == 2, done.stderr
+        return done.stderr
+
+    with object_store() as store:
+        file = settings(tmp_path / "a", store, durability="local")
+        assert "needs [backup] with to" in refusal(file, "s3://other/place")
+        text = open(file).read()
+        open(file, "w").write(text.replace('lease = "2s"', ""))
+        assert "needs backup.lease" in refusal(file, place(store))
+        assert not (tmp_path / "a" / "catalog").exists()
+
+
+def test_a_leader_whose_standby_leads_neither_writes_nor_reads(tmp_path):
+    with object_store() as store:
+        old = gateway(settings(tmp_path / "old", store, durability="local"))
+        s3 = client(old)
+        s3.create_bucket(Bucket="bucket")
+        file = settings(tmp_path / "new", store, durability="local")
+        with standby(file, store) as server:
+            has_everything(old, file)
+            old.process.send_signal(signal.SIGSTOP)
+            wait(lambda: serves(server), "the standby leads")
+            client(server).put_object(Bucket="bucket", Key="last", Body=b"new")
+            old.process.send_signal(signal.SIGCONT)
+            for call in [lambda: s3.put_object(Bucket="bucket", Key="last", Body=b"late"),
+                         lambda: s3.get_object(Bucket="bucket", Key="last"), lambda: s3.list_buckets()]:
+                with pytest.raises((ClientError, BotoCoreError)) as error:
+                    call()
+                response = getattr(error.value, "response", None)
+                assert response is None or response["ResponseMetadata"]["HTTPStatusCode"] == 503, error.value
+            assert body(client(server), "last") == b"new"
+            assert old.process.wait() == 3, "a process that does not lead any more ends"
