@@ -27,7 +27,8 @@ def standby(file, store, *more):
     finally:
         server.process.send_signal(signal.SIGCONT)
         server.process.terminate()
-        assert server.process.wait() == 0, "the standby failed"
+        # A process that has just started itself again has no handler yet.
+        assert server.process.wait() in (0, -signal.SIGTERM), "the standby failed"
 
 
 def status(file):
@@ -111,7 +112,7 @@ def test_a_promotion_loses_nothing_and_the_old_leader_follows(tmp_path, durabili
                 for number in range(20):
                     client(a).put_object(Bucket="bucket", Key=f"key-{number}", Body=b"1")
                 text = command("promote", files[1])
-                assert "begins to lead" in text, text
+                assert "this one begins" in text, text
                 wait(lambda: serves(b), "the promoted gateway leads")
                 assert len(client(b).list_objects_v2(Bucket="bucket")["Contents"]) == 21
                 wait(lambda: (status(files[0])["following"] or {}).get("leader") == "leads", "the other one follows")
@@ -144,6 +145,8 @@ def test_clients_read_an_older_state_of_a_standby_if_it_says_so(tmp_path):
                 for call in [lambda: stale.put_object(Bucket="bucket", Key="k", Body=b"late"),
                              lambda: stale.put_object(Bucket="bucket", Key="k", Body=bytes(100_000)),
                              lambda: stale.delete_object(Bucket="bucket", Key="large"),
+                             # Without effect on the copy, it seemed to succeed.
+                             lambda: stale.delete_object(Bucket="bucket", Key="unknown"),
                              lambda: stale.create_bucket(Bucket="third"),
                              lambda: stale.create_multipart_upload(Bucket="bucket", Key="k")]:
                     with pytest.raises(ClientError) as error:
@@ -191,3 +194,21 @@ def test_a_leader_whose_standby_leads_neither_writes_nor_reads(tmp_path):
                 assert response is None or response["ResponseMetadata"]["HTTPStatusCode"] == 503, error.value
             assert body(client(server), "last") == b"new"
             assert old.process.wait() == 3, "a process that does not lead any more ends"
+
+
+def test_tiers_never_know_a_later_state_than_a_standby(tmp_path):
+    """The gateway that led recorded in the tiers a position of the catalog that the backup did not have, so a standby was
+    taken for an old copy."""
+    with object_store() as store:
+        files = [settings(tmp_path / name, store, durability="local") for name in ["leader", "standby"]]
+        for file in files:
+            text = open(file).read()
+            open(file, "w").write(text.replace('every = "1s"', 'every = "1h"'))
+        leader = gateway(files[0])
+        client(leader).create_bucket(Bucket="bucket")
+        with standby(files[1], store) as server:
+            # Before it records its position, the gateway ships what the position stands for.
+            has_everything(leader, files[1])
+            lose(leader)
+            wait(lambda: serves(server), "the standby leads")
+            assert status(files[1])["owns_tiers"]

@@ -213,7 +213,7 @@ mod tests {
 
     fn run<T: Send + 'static>(
         catalog: &MemoryCatalog,
-        f: impl FnOnce(&mut dyn Transaction) -> Result<T, CatalogError> + Send + 'static,
+        mut f: impl FnMut(&mut dyn Transaction) -> Result<T, CatalogError> + Send + 'static,
     ) -> T {
         let result = Arc::new(Mutex::new(None));
         let inside = Arc::clone(&result);

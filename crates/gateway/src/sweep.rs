@@ -155,8 +155,8 @@ mod tests {
             if self.of.seeks.fetch_add(1, Ordering::Relaxed) == at {
                 block_on(self.of.catalog.commit(
                     Box::new(move |t| {
-                        t.delete(old);
-                        t.put(new, head_only(head));
+                        t.delete(old.clone());
+                        t.put(new.clone(), head_only(head.clone()));
                         Ok(true)
                     }),
                     0,
@@ -187,7 +187,7 @@ mod tests {
                 };
                 let (key, head) = before.clone();
                 let work: Work = Box::new(move |t| {
-                    t.put(key, head_only(head));
+                    t.put(key.clone(), head_only(head.clone()));
                     Ok(true)
                 });
                 block_on(catalog.commit(work, 0)).unwrap();

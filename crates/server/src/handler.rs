@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Version};
-use hyper::body::{Body, Incoming};
+use http::{HeaderValue, Version};
+pub use http::{Method, Request};
+use hyper::body::Body;
+pub use hyper::body::Incoming;
 
 use super::Shared;
 use super::accounts::{Accounts, Rights};

@@ -86,6 +86,7 @@ async fn row(tier: &Tier, meta: &ObjectMeta, name: keys::BlobName) -> Result<Val
 }
 
 /// An object with its row.
+#[derive(Clone)]
 struct Found {
     key: String,
     blob: keys::BlobName,
@@ -219,7 +220,7 @@ pub async fn adopt<C: Catalog>(
         found.retain(|one| !owners.contains_key(one.key.as_str()));
         adopted.existing += (all - found.len()) as u64;
         let bucket = Arc::clone(bucket);
-        let written = store.transact(BATCH * 300, move |t| Ok(Ok(write(t, &bucket, found)?)));
+        let written = store.transact(BATCH * 300, move |t| Ok(Ok(write(t, &bucket, found.clone())?)));
         let written = written.await.map_err(AdoptionError::Catalog)?;
         adopted.objects += written.objects;
         adopted.bytes += written.bytes;

@@ -135,7 +135,7 @@ async fn forget_leftover<C: Catalog>(
     let place = place.clone();
     let forgotten = store.transact(256, move |t| {
         forget(t, &place, &blob)?;
-        entries.into_iter().for_each(|entry| t.delete(entry));
+        entries.iter().for_each(|entry| t.delete(entry.clone()));
         Ok(Ok(()))
     });
     forgotten.await.map_err(AdoptionError::Catalog)

@@ -27,6 +27,7 @@ const REPEAT_MS: u64 = 15 * 60 * 1000;
 const POSTPONE_MS: u64 = 60 * 60 * 1000;
 
 /// An entry of the list of bytes to delete.
+#[derive(Clone)]
 struct Entry {
     key: Vec<u8>,
     location: Location,
@@ -168,8 +169,8 @@ async fn postpone<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Re
         .transact_in(store.epoch(), 0, move |t| {
             t.use_reserve();
             if unless_in_doubt(t.get(&key))?.is_some() {
-                t.delete(key);
-                t.put(later, head_only(garbage.encode()));
+                t.delete(key.clone());
+                t.put(later.clone(), head_only(garbage.encode()));
             }
             Ok(Ok(()))
         })
@@ -244,7 +245,7 @@ async fn take_free<C: Catalog>(
     let taken = store.transact_in(store.epoch(), 0, move |t| {
         t.use_reserve();
         let mut free = Vec::new();
-        for entry in entries {
+        for entry in entries.clone() {
             // The entry is gone if a rollback has cancelled it.
             let is_entry_free = match t.get(&entry.key) {
                 Ok(None) => Ok(false),
@@ -288,7 +289,7 @@ async fn delete<C: Catalog>(
         }
         let done = store.transact_in(store.epoch(), 0, move |t| {
             t.use_reserve();
-            for Entry { key, location, garbage, kept_ms } in entries {
+            for Entry { key, location, garbage, kept_ms } in entries.clone() {
                 if !deleted.contains(&location) {
                     continue;
                 }

@@ -221,8 +221,8 @@ pub async fn forward<C: Catalog>(catalog: &C, later: LaterBlobs) -> Result<u64, 
         let batch: Vec<_> = later.by_ref().take(BATCH).collect();
         let moved = Arc::clone(&counted);
         let work = Box::new(move |t: &mut dyn Transaction| {
-            for (name, value) in batch {
-                let changed = forward_one(t, &name, value)?;
+            for (name, value) in &batch {
+                let changed = forward_one(t, name, value.clone())?;
                 moved.fetch_add(u64::from(changed), std::sync::atomic::Ordering::Relaxed);
             }
             Ok(true)

@@ -20,7 +20,7 @@ use super::place::Place;
 use super::ship::{Shipper, Step};
 use super::verify::verify;
 use super::{last, prune};
-use crate::ambient::{now_ms, pause, utc_text};
+use crate::ambient::{now_ms, pause, steady_ms, utc_text};
 use crate::body::location::BlobHead;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::Engine;
@@ -157,7 +157,7 @@ impl Backup {
 /// The threads of the backup.
 pub struct BackupThreads {
     stop: watch::Sender<bool>,
-    threads: Vec<std::thread::JoinHandle<()>>,
+    threads: Vec<std::thread::JoinHandle<Option<Shipper>>>,
 }
 
 impl BackupThreads {
@@ -188,26 +188,25 @@ impl BackupThreads {
             threads.push(threads::spawn(name, move || {
                 runtime.block_on(async {
                     if ships {
-                        ship(&store, &backup, &settings, begun, &mut stopped).await;
-                    } else {
-                        tokio::select! {
-                            () = care(&store, &backup, &settings) => {}
-                            _ = stopped.wait_for(|stop| *stop) => {}
-                        }
+                        return ship(&store, &backup, &settings, begun, &mut stopped).await;
                     }
-                });
+                    tokio::select! {
+                        () = care(&store, &backup, &settings) => {}
+                        _ = stopped.wait_for(|stop| *stop) => {}
+                    }
+                    None
+                })
             })?);
         }
         let _ = store.backup.set(backup);
         Ok(Some(BackupThreads { stop, threads }))
     }
 
-    /// Ships what is left, and ends the threads.
-    pub fn stop(self) {
+    /// Ships what is left, and ends the threads. Returns the writer of the backup; `None` if it has none.
+    pub fn stop(self) -> Option<Shipper> {
         let _ = self.stop.send(true);
-        for thread in self.threads {
-            let _ = thread.join();
-        }
+        let joined = self.threads.into_iter().filter_map(|thread| thread.join().ok());
+        joined.flatten().next()
     }
 }
 
@@ -226,7 +225,7 @@ async fn ship(
     settings: &BackupSettings,
     mut begun: Option<Shipper>,
     stopped: &mut watch::Receiver<bool>,
-) {
+) -> Option<Shipper> {
     let catalog = hex(&store.catalog_id);
     let work = async {
         loop {
@@ -254,7 +253,7 @@ async fn ship(
         _ = stopped.wait_for(|stop| *stop) => {}
     }
     // A piece whose creation was interrupted may exist; the next step finds it.
-    let Some(shipper) = begun.as_mut().filter(|_| !backup.lock().is_fenced) else { return };
+    let shipper = begun.as_mut().filter(|_| !backup.lock().is_fenced)?;
     let last = async {
         while let Ok(step) = shipper.step().await {
             if step.is_up_to_date {
@@ -266,6 +265,7 @@ async fn ship(
     if !crate::ambient::in_time(Duration::from_millis(LAST_STEP_MS), last).await.unwrap_or(false) {
         crate::log::warn("the backup does not have the end of the log; the next start ships it");
     }
+    begun
 }
 
 /// Returns true if this process certainly leads, because it has a journal and a lease.
@@ -322,7 +322,19 @@ async fn ship_on(
         if let Err(error) = shipper.write_index(false).await {
             backup.fail(&error);
         }
-        pause(settings.every_ms.saturating_sub((now_ns() - start_ns) / 1_000_000).max(1)).await;
+        wait(backup, settings.every_ms.saturating_sub((now_ns() - start_ns) / 1_000_000).max(1)).await;
+    }
+}
+
+/// Waits for a time, or until somebody needs the next step.
+async fn wait(backup: &Backup, ms: u64) {
+    /// Milliseconds between two looks.
+    const LOOK_MS: u64 = 100;
+    let until_ms = steady_ms() + ms;
+    while let left_ms @ 1.. = until_ms.saturating_sub(steady_ms())
+        && !backup.engine.is_ship_wanted()
+    {
+        pause(left_ms.min(LOOK_MS)).await;
     }
 }
 

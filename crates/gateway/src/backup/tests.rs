@@ -52,11 +52,12 @@ fn open(root: &Path) -> EmbeddedCatalog {
 fn change(catalog: &EmbeddedCatalog, key: &[u8], body: Option<Vec<u8>>) {
     let key = key.to_vec();
     let work = Box::new(move |t: &mut dyn Transaction| {
-        match body {
+        match body.clone() {
             Some(body) => {
-                t.put(key, Value { head: "head".into(), properties: "properties".into(), body: body.into() });
+                let (head, properties) = ("head".into(), "properties".into());
+                t.put(key.clone(), Value { head, properties, body: body.into() });
             }
-            None => t.delete(key),
+            None => t.delete(key.clone()),
         }
         Ok(true)
     });

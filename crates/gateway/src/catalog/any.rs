@@ -156,6 +156,20 @@ impl Catalog for AnyCatalog {
         }
     }
 
+    fn mark(&self) -> u64 {
+        match self {
+            AnyCatalog::Embedded(catalog) => catalog.mark(),
+            AnyCatalog::Postgres(_) | AnyCatalog::Standby(_) | AnyCatalog::Memory(_) => 0,
+        }
+    }
+
+    fn is_kept(&self, mark: u64) -> Result<bool, CatalogError> {
+        match self {
+            AnyCatalog::Embedded(catalog) => catalog.is_kept(mark),
+            AnyCatalog::Postgres(_) | AnyCatalog::Standby(_) | AnyCatalog::Memory(_) => Ok(true),
+        }
+    }
+
     fn is_full(&self) -> bool {
         match self {
             AnyCatalog::Embedded(catalog) => catalog.engine().is_full(),

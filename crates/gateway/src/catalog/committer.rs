@@ -13,17 +13,17 @@ use std::time::Duration;
 
 use plimsoll_base::clock::now_ns;
 
-use super::{CatalogError, Expected, Work};
+use super::{CatalogError, Expected, KnownReads, Work};
 use crate::threads;
 
 /// Writer of groups of transactions. Only the committing thread uses it.
 pub trait GroupWriter: Send + 'static {
-    /// Waits until a group can be written, whose transactions probably read `keys`. On an error, no transaction of the
-    /// group is executed, and the error is the result of each.
+    /// Waits until a group can be written, of whose transactions the reads are partly known. On an error, no transaction
+    /// of the group is executed, and the error is the result of each.
     ///
     /// # Errors
     /// If the catalog cannot be written.
-    fn prepare(&mut self, keys: Vec<Vec<u8>>) -> Result<(), CatalogError>;
+    fn prepare(&mut self, reads: KnownReads) -> Result<(), CatalogError>;
 
     /// Executes transactions one after the other, writes their changes as one group and, if `sync` is true, makes it
     /// durable. Returns the result of each transaction.
@@ -87,8 +87,8 @@ struct Job {
 pub(super) struct Group {
     pub(super) replies: Vec<Reply>,
     pub(super) works: Vec<Work>,
-    /// Keys that they probably read.
-    pub(super) keys: Vec<Vec<u8>>,
+    /// Keys that they read.
+    pub(super) reads: KnownReads,
 }
 
 /// Address of the result of a transaction: its number and the results of its thread.
@@ -127,10 +127,11 @@ impl Queue {
         let jobs: Vec<Job> = self.jobs.drain(..count.min(self.jobs.len())).collect();
         self.bytes -= jobs.iter().map(|job| job.expected.bytes).sum::<usize>();
         let mut group = Group::default();
+        group.reads.is_complete = jobs.iter().all(|job| job.expected.reads.is_complete);
         for job in jobs {
             group.replies.push(job.reply);
             group.works.push(job.work);
-            group.keys.extend(job.expected.keys);
+            group.reads.keys.extend(job.expected.reads.keys);
         }
         group
     }
@@ -139,7 +140,7 @@ impl Queue {
 /// Handle of the committing thread.
 pub struct Committer<W> {
     shared: Arc<Shared>,
-    thread: Mutex<Option<std::thread::JoinHandle<W>>>,
+    threads: Mutex<Vec<std::thread::JoinHandle<W>>>,
     ids: AtomicU64,
 }
 
@@ -198,7 +199,21 @@ impl<W: GroupWriter> Committer<W> {
     ) -> std::io::Result<Committer<W>> {
         let of_thread = Arc::clone(&shared);
         let thread = threads::spawn("commit", move || work(&of_thread))?;
-        Ok(Committer { shared, thread: Mutex::new(Some(thread)), ids: AtomicU64::new(0) })
+        Ok(Committer { shared, threads: Mutex::new(vec![thread]), ids: AtomicU64::new(0) })
+    }
+
+    /// Starts a thread for each of several writers, which write groups at the same time.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub fn concurrent(writers: impl IntoIterator<Item = W>) -> std::io::Result<Committer<W>> {
+        let shared: Arc<Shared> = Arc::default();
+        let start = |writer| {
+            let shared = Arc::clone(&shared);
+            threads::spawn("commit", move || run(writer, &shared, None))
+        };
+        let threads = writers.into_iter().map(start).collect::<Result<_, _>>()?;
+        Ok(Committer { shared, threads: Mutex::new(threads), ids: AtomicU64::new(0) })
     }
 
     /// Queues a transaction. The future returns its result.
@@ -222,11 +237,12 @@ impl<W: GroupWriter> Committer<W> {
         Committed { id, mailbox, done: false }
     }
 
-    /// Commits the queued transactions, ends the thread and returns the writer; `None` after the first call.
+    /// Commits the queued transactions, ends the threads and returns a writer; `None` after the first call.
     pub fn stop(&self) -> Option<W> {
-        self.shared.change(|queue| queue.closed = true);
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        thread.and_then(|thread| thread.join().ok())
+        self.shared.lock().closed = true;
+        self.shared.changed.notify_all();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        threads.into_iter().filter_map(|thread| thread.join().ok()).next_back()
     }
 }
 
@@ -295,9 +311,9 @@ fn next_group(shared: &Shared, wait: Option<Duration>) -> Option<Group> {
 
 fn run<W: GroupWriter>(mut writer: W, shared: &Shared, interval: Option<Duration>) -> W {
     let mut synced_ns = now_ns();
-    while let Some(Group { replies, works, keys }) = next_group(shared, interval) {
+    while let Some(Group { replies, works, reads }) = next_group(shared, interval) {
         if !works.is_empty() {
-            let results = match writer.prepare(keys) {
+            let results = match writer.prepare(reads) {
                 Ok(()) => writer.commit(works, interval.is_none()),
                 Err(error) => vec![Err(error); works.len()],
             };

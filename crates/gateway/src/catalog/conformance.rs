@@ -2,6 +2,8 @@
 
 use std::ops::Bound;
 
+use plimsoll_base::rng::Stream;
+
 use crate::blocking::block_on;
 use crate::testing::postgres::Postgres;
 
@@ -9,7 +11,7 @@ use super::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
 use super::embedded::{CatalogLimits, head_only};
 use super::memory::MemoryCatalog;
 use super::postgres::{Access, Database, PostgresCatalog};
-use super::{Catalog, CatalogError, Value, Work};
+use super::{Catalog, CatalogError, Expected, KnownReads, Transaction, Value, Work};
 
 fn value(head: &str, body: &[u8]) -> Value {
     Value { head: head.as_bytes().to_vec().into(), properties: "p".into(), body: body.to_vec().into() }
@@ -21,7 +23,7 @@ fn commit(catalog: &impl Catalog, work: Work) -> Result<(), CatalogError> {
 
 fn put(catalog: &impl Catalog, key: &'static str, value: Value) {
     let work: Work = Box::new(move |t| {
-        t.put(key.into(), value);
+        t.put(key.into(), value.clone());
         Ok(true)
     });
     commit(catalog, work).unwrap();
@@ -153,6 +155,95 @@ fn transactions_of_several_postgres_catalogs_are_serial() {
     });
     let row = catalogs[0].get(b"count").unwrap().unwrap();
     assert_eq!(row.head[..], 600u64.to_be_bytes());
+}
+
+/// Moves one from an account to another one, which exist while they are not zero.
+fn transfer(from: usize, to: usize) -> Work {
+    let account = |number: usize| format!("account {number}").into_bytes();
+    Box::new(move |t| {
+        let balance = |t: &mut dyn Transaction, number| {
+            let row = t.get(&account(number))?;
+            Ok::<_, CatalogError>(row.map_or(0, |row| u64::from_be_bytes(row.head[..].try_into().unwrap())))
+        };
+        let (left, right) = (balance(t, from)?, balance(t, to)?);
+        if left == 0 || from == to {
+            return Ok(true);
+        }
+        for (number, balance) in [(from, left - 1), (to, right + 1)] {
+            match balance {
+                0 => t.delete(account(number)),
+                _ => t.put(account(number), head_only(balance.to_be_bytes().to_vec())),
+            }
+        }
+        Ok(true)
+    })
+}
+
+/// Opens or closes a bucket, which is closed only while it is empty, or writes or removes an object while it is open.
+fn use_bucket(choice: usize, object: usize) -> Work {
+    let object = format!("object {object}").into_bytes();
+    Box::new(move |t| {
+        let is_open = t.get(b"bucket")?.is_some_and(|row| row.head[..] == *b"open");
+        let write =
+            |t: &mut dyn Transaction, state: &'static str| t.put(b"bucket".to_vec(), head_only(state));
+        match choice {
+            0 => {
+                let is_empty = t.first(b"object", b"object")?.is_none();
+                assert!(is_open || is_empty, "an object was written to a closed bucket");
+                write(t, if is_open && is_empty { "closed" } else { "open" });
+            }
+            _ if !is_open => {}
+            1 => t.put(object.clone(), head_only("")),
+            _ => t.delete(object.clone()),
+        }
+        Ok(true)
+    })
+}
+
+#[test]
+fn transactions_with_known_reads_are_serial() {
+    const ACCOUNTS: usize = 6;
+    let Some(server) = Postgres::start() else { return };
+    let database = Database::parse(&server.url(), None).unwrap();
+    let catalogs: Vec<_> =
+        (0..2).map(|_| PostgresCatalog::open(&database, Access::Create).unwrap()).collect();
+    for number in 0..ACCOUNTS {
+        let work: Work = Box::new(move |t| {
+            t.put(format!("account {number}").into_bytes(), head_only(2u64.to_be_bytes().to_vec()));
+            Ok(true)
+        });
+        commit(&catalogs[0], work).unwrap();
+    }
+    let known = |keys: Vec<Vec<u8>>| Expected { bytes: 0, reads: KnownReads { keys, is_complete: true } };
+    std::thread::scope(|threads| {
+        for (number, catalog) in catalogs.iter().cycle().take(8).enumerate() {
+            threads.spawn(move || {
+                let (random, mut turn) = (Stream::new(number as u64, "serial"), 0);
+                let mut below = |limit: usize| {
+                    turn += 1;
+                    random.below(turn, limit as u64) as usize
+                };
+                for _ in 0..60 {
+                    let (from, to) = (below(ACCOUNTS), below(ACCOUNTS));
+                    let mut keys = vec![format!("account {from}").into_bytes()];
+                    // Without the other account, the transaction is executed again under the lock.
+                    if below(4) > 0 {
+                        keys.push(format!("account {to}").into_bytes());
+                    }
+                    let expected = if below(5) > 0 { known(keys) } else { 0.into() };
+                    block_on(catalog.commit(transfer(from, to), expected)).unwrap();
+                    let (choice, object) = (below(5), below(3));
+                    let keys = vec![b"bucket".to_vec(), format!("object {object}").into_bytes()];
+                    let expected = if choice > 0 { known(keys) } else { 0.into() };
+                    block_on(catalog.commit(use_bucket(choice, object), expected)).unwrap();
+                }
+            });
+        }
+    });
+    let balance = |number| catalogs[0].get(format!("account {number}").as_bytes()).unwrap();
+    let balances = (0..ACCOUNTS).filter_map(balance);
+    let sum: u64 = balances.map(|row| u64::from_be_bytes(row.head[..].try_into().unwrap())).sum();
+    assert_eq!(sum, 2 * ACCOUNTS as u64);
 }
 
 #[test]

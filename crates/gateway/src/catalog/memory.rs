@@ -77,10 +77,10 @@ impl MemoryCatalog {
 }
 
 impl Catalog for MemoryCatalog {
-    async fn commit(&self, work: Work, _: impl Into<Expected>) -> Result<(), CatalogError> {
+    async fn commit(&self, mut work: Work, _: impl Into<Expected>) -> Result<(), CatalogError> {
         let mut map = self.lock();
         let mut group = Overlay::new(Before { map: &map, is_shared: self.is_shared });
-        group.execute(work)?;
+        group.execute(&mut work)?;
         let (changes, _) = group.finish();
         for (key, change) in changes {
             match change {

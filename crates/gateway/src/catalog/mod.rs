@@ -191,21 +191,31 @@ pub trait Scan {
     fn next(&mut self) -> Result<Option<(Vec<u8>, Row)>, CatalogError>;
 }
 
-/// The body of a transaction. It returns true to commit its writes and false to drop them.
-pub type Work = Box<dyn FnOnce(&mut dyn Transaction) -> Result<bool, CatalogError> + Send>;
+/// The body of a transaction. It returns true to commit its writes and false to drop them. A catalog may execute it
+/// several times, for example if another process has changed what it has read; only the last time counts.
+pub type Work = Box<dyn FnMut(&mut dyn Transaction) -> Result<bool, CatalogError> + Send>;
+
+/// Keys that transactions read, as far as they are known before.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KnownReads {
+    /// Keys that are probably read. Others cost the catalog in a database a request each.
+    pub keys: Vec<Vec<u8>>,
+    /// True if other keys are probably not read, and no keys are looked for.
+    pub is_complete: bool,
+}
 
 /// Needs of a transaction, as far as they are known before.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expected {
     /// Estimated size of its writes in bytes.
     pub bytes: usize,
-    /// Keys that it probably reads. Others cost the catalog in a database a request each.
-    pub keys: Vec<Vec<u8>>,
+    /// Keys that it reads.
+    pub reads: KnownReads,
 }
 
 impl From<usize> for Expected {
     fn from(bytes: usize) -> Expected {
-        Expected { bytes, keys: Vec::new() }
+        Expected { bytes, reads: KnownReads::default() }
     }
 }
 
@@ -264,6 +274,19 @@ pub trait Catalog: Send + Sync + 'static {
     /// [`CatalogError::Unavailable`] if another process may have changed it.
     fn confirm(&self) -> Result<(), CatalogError> {
         Ok(())
+    }
+
+    /// Returns a mark for the transactions so far.
+    fn mark(&self) -> u64 {
+        0
+    }
+
+    /// Returns true if another process that continues the catalog certainly has the transactions before a mark.
+    ///
+    /// # Errors
+    /// If another process may have continued it already.
+    fn is_kept(&self, _mark: u64) -> Result<bool, CatalogError> {
+        Ok(true)
     }
 
     /// Returns true if the disk has too little free space for writes.

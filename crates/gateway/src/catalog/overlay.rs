@@ -63,7 +63,7 @@ impl<B: Base> Overlay<B> {
     ///
     /// # Errors
     /// Returns the error of the transaction, whose changes are dropped.
-    pub fn execute(&mut self, work: super::Work) -> Result<(), CatalogError> {
+    pub fn execute(&mut self, work: &mut super::Work) -> Result<(), CatalogError> {
         let left = self.own.len();
         assert_eq!(left, 0, "a transaction begins with {left} changes of an earlier one");
         let result = work(self);

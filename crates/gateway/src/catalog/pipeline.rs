@@ -212,9 +212,9 @@ impl<W: JournaledWriter, J: Journal<W::Group>> Pipeline<W, J> {
     }
 
     fn send(&mut self, group: Group) {
-        let Group { replies, works, keys } = group;
+        let Group { replies, works, reads } = group;
         let count = works.len();
-        let (results, group) = match self.writer.prepare(keys) {
+        let (results, group) = match self.writer.prepare(reads) {
             Ok(()) => self.writer.write(works),
             Err(error) => (vec![Err(error); count], None),
         };

@@ -49,9 +49,9 @@ impl Base for &Engine {
 
 impl Catalog for StandbyCatalog {
     /// Executes a transaction that changes nothing.
-    async fn commit(&self, work: Work, _: impl Into<Expected>) -> Result<(), CatalogError> {
+    async fn commit(&self, mut work: Work, _: impl Into<Expected>) -> Result<(), CatalogError> {
         let mut group = Overlay::new(&*self.engine);
-        group.execute(work)?;
+        group.execute(&mut work)?;
         let (changes, _) = group.finish();
         if changes.is_empty() { Ok(()) } else { Err(CatalogError::Standby) }
     }

@@ -39,13 +39,12 @@ pub fn promote(arguments: &Arguments) -> Result<(), Exit> {
 /// Asks the gateway that leads to end, and waits until this one can lead.
 ///
 /// # Errors
-/// Exit code 2 if this gateway is not a standby.
+/// Exit code 2 if this gateway is not a standby, 3 if the other one goes on or the place does not answer.
 pub fn served(target: &Target, out: &dyn Output) -> Result<(), Exit> {
     let following = target.store.catalog.following();
     let following = following
         .ok_or_else(|| Exit::input(format!("{}: this gateway is not a standby; it leads", target.name)))?;
-    let newest = following.promote().map_or("nothing".into(), utc_text);
-    let told = out.say(&format!("this gateway begins to lead, with everything until {newest}\n"));
-    following.has_told();
-    told
+    let newest = following.promote().map_err(|error| target.fail(&error))?;
+    let newest = newest.map_or("nothing".into(), utc_text);
+    out.say(&format!("no other gateway leads; this one begins, with everything until {newest}\n"))
 }

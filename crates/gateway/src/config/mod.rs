@@ -35,6 +35,9 @@ pub const RETAIN_MS: u64 = 7 * 86_400_000;
 /// Maximum size in bytes of a body in the catalog.
 pub const MAX_INLINE: u64 = 1 << 20;
 
+/// Usual maximum size in bytes of a body in a catalog in a database, whose log and replicas have each body, too.
+pub const DATABASE_INLINE: u64 = 16 << 10;
+
 /// Limits of the cost of all moves of a day (UTC); `None` for no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DayLimits {

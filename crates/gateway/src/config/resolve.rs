@@ -8,7 +8,7 @@ use plimsoll_cost::money::Usd;
 use super::tables::{
     BudgetTable, CacheTable, CatalogTable, File, MoveTable, OneOrMany, PackTable, ScrubTable,
 };
-use super::{CatalogPlace, Config, DayLimits, MAX_INLINE, MoveRule, PackRule};
+use super::{CatalogPlace, Config, DATABASE_INLINE, DayLimits, MAX_INLINE, MoveRule, PackRule};
 use crate::body::cache::CacheSettings;
 use crate::catalog::postgres::Database;
 use crate::mover::condition::{Condition, parse_time_ms};
@@ -58,7 +58,9 @@ pub fn resolve(file: File) -> Result<Config, String> {
             return Err("write.fallback: name a tier that is not in write.tier".into());
         }
     }
-    let inline = parse_size(&file.write.inline).map_err(|e| format!("write.inline: {e}"))?;
+    let default = if matches!(catalog, CatalogPlace::Database(_)) { DATABASE_INLINE } else { MAX_INLINE };
+    let inline = file.write.inline.map_or(Ok(default), |text| parse_size(&text));
+    let inline = inline.map_err(|e| format!("write.inline: {e}"))?;
     if inline > MAX_INLINE {
         return Err("write.inline: at most 1 MiB".into());
     }

@@ -130,13 +130,9 @@ pub struct WriteTable {
     pub tier: OneOrMany,
     /// Tier that receives blobs while a tier of `tier` does not answer.
     pub fallback: Option<String>,
-    /// Size of the largest body that the catalog stores; at most 1 MiB.
-    #[serde(default = "default_inline")]
-    pub inline: String,
-}
-
-fn default_inline() -> String {
-    "1 MiB".into()
+    /// Size of the largest body that the catalog stores; at most 1 MiB. Default: `1 MiB`, or `16 KiB` with a catalog in
+    /// a database.
+    pub inline: Option<String>,
 }
 
 /// A rule that moves blobs.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt};
 
-use super::end::JournalEnd;
+use super::end::{Headers, JournalEnd};
 use crate::ambient::{now_ms, pause};
 use crate::backup::error::BackupError;
 use crate::backup::header::{RunHeader, Tail};
@@ -48,6 +48,8 @@ impl Directory<'_> {
     /// # Errors
     /// If the disk fails.
     pub fn open(&self) -> Result<Option<OpenLog>, CatalogError> {
+        // What a restore has left that did not end.
+        remove(&self.root.join(UNFINISHED))?;
         let names = std::fs::read_dir(self.root.join(DIRECTORY));
         let has_log = names.is_ok_and(|mut names| names.next().is_some());
         if has_log { self.create().map(Some) } else { Ok(None) }
@@ -60,68 +62,44 @@ impl Directory<'_> {
         Ok(log)
     }
 
-    /// Brings the directory up to date with what is durable in the place. `open` is the log that it has, and `own` are
-    /// the processes that have used it.
+    /// Brings the directory up to date with what is durable in the place: `before` is the end of the journal if it does
+    /// not change any more; otherwise, another process may go on meanwhile. `open` is the log that the directory has,
+    /// and `own` are the processes that have used it.
     ///
     /// # Errors
     /// If the place or the disk fails, or the place does not have the whole log.
     pub async fn bring_up_to_date(
         &self,
-        mut open: Option<OpenLog>,
-        before: &JournalEnd,
+        open: Option<OpenLog>,
+        before: Option<&JournalEnd>,
         own: &[String],
-    ) -> Result<OpenLog, BackupError> {
-        let mut before = before.clone();
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
-            let history = History::load(self.place).await?;
-            let Some(tail) = newest_tail(&history, &before) else {
-                return open.map_or_else(|| Ok(self.create()?), Ok);
-            };
-            let copied = match open {
-                Some(log) => match compare(&log.engine, log.end, &tail, &before, own) {
-                    Local::Newest => return Ok(log),
-                    // As after the loss of the power.
-                    Local::Older if attempt == 1 => {
-                        let mut replica = Replica::new(log);
-                        match append_all(&mut replica, self.place, &history, &before).await {
-                            Ok(()) => Ok(replica.close()?),
-                            error => error,
-                        }
-                    }
-                    Local::Older | Local::Other => Err(BackupError::Gap),
-                },
-                None => Err(BackupError::Gap),
-            };
-            let copied = match copied {
-                Err(BackupError::Gap) => self.restore(&history, &before, attempt == 1).await,
-                copied => copied,
-            };
-            match copied {
-                Ok(()) if attempt < ATTEMPTS => open = self.open()?,
-                Ok(()) => return Err(BackupError::Gap),
-                // The process before may still delete entries that its backup has.
-                Err(BackupError::Damaged { .. } | BackupError::Gap) if attempt < ATTEMPTS => {
-                    pause(RETRY_MS).await;
-                    before = before.with_entries_of(JournalEnd::find(self.place).await?);
-                    open = self.open()?;
-                }
-                Err(error) => return Err(error),
+    ) -> Result<Replica, BackupError> {
+        let mut source = Source::load(self.place.clone(), before.cloned()).await?;
+        if newest_tail(&source.history, &source.end).is_none() {
+            return Ok(Replica::new(open.map_or_else(|| self.create(), Ok)?));
+        }
+        // What a power loss has damaged is in the place.
+        if let Some(log) = open.filter(|log| log.recovery.damage.is_empty()) {
+            let mut replica = Replica::new(log);
+            match source.catch_up(&mut replica, own, LastBytes::Compared).await {
+                Err(BackupError::Gap) => {}
+                caught_up => return caught_up.map(|()| replica),
             }
         }
+        self.restore(&mut source).await?;
+        Ok(Replica::new(self.create()?))
     }
 
-    /// Writes the log to a new directory, which replaces the old one. The old one is kept if `keeps` is true.
-    async fn restore(&self, history: &History, before: &JournalEnd, keeps: bool) -> Result<(), BackupError> {
+    /// Writes the log to a new directory, which replaces the old one. The old one is kept.
+    async fn restore(&self, source: &mut Source) -> Result<(), BackupError> {
         // In the directory, which may be the root of a file system.
         let unfinished = self.root.join(UNFINISHED);
         remove(&unfinished)?;
         let disk = Arc::new(RealDisk::new(&unfinished)?);
-        let cut = find(self.place, history, None).await?;
-        write_log(self.place, history, &cut, &*disk).await?;
+        let cut = find(self.place, &source.history, None).await?;
+        write_log(self.place, &source.history, &cut, &*disk).await?;
         let mut replica = Replica::new(open_log(disk, self.limits)?);
-        append_all(&mut replica, self.place, history, before).await?;
+        source.catch_up(&mut replica, &[], LastBytes::Trusted).await?;
         replica.close()?;
         // A log without an index is read again, but an index must not be that of another log.
         let aside = self.root.join(format!("replaced-{}", now_ms()));
@@ -129,9 +107,7 @@ impl Directory<'_> {
             std::fs::create_dir_all(&aside)?;
             std::fs::rename(self.root.join(name), aside.join(name))?;
         }
-        if !keeps {
-            remove(&aside)?;
-        } else if aside.exists() {
+        if aside.exists() {
             note(&format!(
                 "the catalog on this disk was not what the gateways after it have continued, and was replaced; the old \
                  one is {}, and can be deleted",
@@ -147,6 +123,114 @@ impl Directory<'_> {
         remove(&unfinished)?;
         std::fs::File::open(self.root)?.sync_all()?;
         Ok(())
+    }
+}
+
+/// Treatment of the bytes at the end of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LastBytes {
+    /// They are compared with those of the place.
+    Compared,
+    /// They are those of the place.
+    Trusted,
+}
+
+/// A backup and a journal, as they were read last.
+pub struct Source {
+    place: Place,
+    /// Pieces of the backup.
+    pub history: History,
+    /// End of the journal.
+    pub end: JournalEnd,
+    /// True if the end of the journal does not change any more.
+    is_final: bool,
+    headers: Headers,
+    /// Epoch of the last entry that was read as a whole.
+    read_epoch: u64,
+    /// Number of this entry.
+    read_number: u64,
+}
+
+impl Source {
+    /// Reads the headers. `before` is the end of the journal if it does not change any more.
+    ///
+    /// # Errors
+    /// If the place fails, or something is damaged.
+    pub async fn load(place: Place, before: Option<JournalEnd>) -> Result<Source, BackupError> {
+        let history = History::load(&place).await?;
+        let mut headers = Headers::default();
+        let (end, is_final) = match before {
+            Some(end) => (end, true),
+            None => (JournalEnd::find_again(&place, &mut headers).await?, false),
+        };
+        Ok(Source { place, history, end, is_final, headers, read_epoch: 0, read_number: 0 })
+    }
+
+    /// Reads what is new.
+    ///
+    /// # Errors
+    /// If the place fails, or something is damaged.
+    pub async fn refresh(&mut self) -> Result<(), BackupError> {
+        self.history.refresh(&self.place).await?;
+        let now = JournalEnd::find_again(&self.place, &mut self.headers).await?;
+        self.end = if self.is_final { std::mem::take(&mut self.end).with_entries_of(now) } else { now };
+        Ok(())
+    }
+
+    /// Adds to a copy of the log what it does not have, until it has everything that was in the place at one moment.
+    ///
+    /// # Errors
+    /// [`BackupError::Gap`] if the copy has something else, or the place does not have what follows the copy; or if the
+    /// place or the disk fails.
+    pub async fn catch_up(
+        &mut self,
+        replica: &mut Replica,
+        own: &[String],
+        mut last_bytes: LastBytes,
+    ) -> Result<(), BackupError> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let Some(tail) = newest_tail(&self.history, &self.end) else { return Ok(()) };
+            // The process that leads ships its log again from the start, and the copy has it.
+            let is_begun_again = self.history.pieces.last().is_some_and(|last| !last.header.is_complete);
+            if is_begun_again && !self.is_final {
+                return Ok(());
+            }
+            let found = |replica: &Replica| compare(replica.engine(), replica.end(), &tail, &self.end, own);
+            match found(replica) {
+                Local::Newest => return Ok(()),
+                Local::Other => return Err(BackupError::Gap),
+                Local::Older => {}
+            }
+            let new = self.end.clone().behind(self.read_epoch, self.read_number);
+            let appended = match last_bytes {
+                LastBytes::Compared => append_all(replica, &self.place, &self.history, &new).await,
+                LastBytes::Trusted => append_new(replica, &self.place, &self.history, &new).await,
+            };
+            match appended {
+                Ok(()) => {
+                    replica.sync()?;
+                    last_bytes = LastBytes::Trusted;
+                    let last = self.end.numbers.last().copied();
+                    (self.read_epoch, self.read_number) = (self.end.groups_epoch, last.unwrap_or(0));
+                    if found(replica) == Local::Newest {
+                        return Ok(());
+                    }
+                }
+                // The process that leads deletes entries that its backup has.
+                Err(BackupError::Gap | BackupError::Damaged { .. }) if attempt < ATTEMPTS => {
+                    replica.sync()?;
+                    pause(RETRY_MS).await;
+                    self.history = History::load(&self.place).await?;
+                }
+                Err(error) => return Err(error),
+            }
+            if attempt == ATTEMPTS {
+                return Err(BackupError::Gap);
+            }
+            self.refresh().await?;
+        }
     }
 }
 

@@ -149,9 +149,14 @@ impl JournalEnd {
         self
     }
 
-    /// Returns this end with the entries that exist now, when some of them have been deleted.
-    pub fn with_entries_of(self, now: JournalEnd) -> JournalEnd {
-        JournalEnd { groups_epoch: now.groups_epoch, numbers: now.numbers, ..self }
+    /// Returns this end with those of its entries that exist now, when some of them have been deleted.
+    pub fn with_entries_of(mut self, now: JournalEnd) -> JournalEnd {
+        if now.groups_epoch == self.groups_epoch {
+            self.numbers.retain(|number| now.numbers.contains(number));
+        } else {
+            self.numbers.clear();
+        }
+        self
     }
 
     /// Returns the runs of the entries in their order. The next entry must follow each one.

@@ -2,30 +2,25 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use plimsoll_base::net::encode::hex;
 use tokio::sync::Notify;
 
-use super::directory::{Directory, Local, append_new, compare, newest_tail};
-use super::end::{Headers, JournalEnd};
+use super::directory::{Directory, LastBytes, Source, newest_tail};
+use super::end::JournalEnd;
 use super::request;
 use super::start::check_owner;
 use super::take_over::{Candidate, Look, Watch};
 use super::writers::Writers;
 use crate::ambient::{pause, steady_ms};
 use crate::backup::error::BackupError;
-use crate::backup::history::History;
 use crate::backup::place::Place;
 use crate::body::blob::new_name;
 use crate::catalog::embedded::catalog::{DirectoryLock, lock_of};
 use crate::catalog::embedded::replica::Replica;
 use crate::catalog::embedded::{CatalogLimits, Engine};
 use crate::object::keys;
-
-/// Number of attempts to read what the gateway that leads may still delete.
-const ATTEMPTS: usize = 5;
-/// Milliseconds between two of them.
-const RETRY_MS: u64 = 200;
 
 /// The gateway that leads the catalog, as a standby sees it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -106,17 +101,40 @@ impl Following {
 
     /// Lets this gateway lead as soon as it can, and waits until it can. Returns the time of the newest write in the
     /// copy, in Unix milliseconds.
-    pub fn promote(&self) -> Option<u64> {
+    ///
+    /// # Errors
+    /// Says why it cannot lead, or cannot know it.
+    pub fn promote(&self) -> Result<Option<u64>, String> {
+        /// Time for which the result is waited for. A lease has at most ten minutes.
+        const PATIENCE: Duration = Duration::from_secs(660);
         self.change(|shared| {
             shared.state.is_promoted = true;
             shared.waiting += 1;
         });
         self.promoted.notify_one();
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        while shared.state.leader != Leader::Gone {
-            shared = self.changed.wait(shared).unwrap_or_else(PoisonError::into_inner);
+        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_open = |shared: &mut Shared| {
+            shared.state.leader == Leader::Leads
+                || shared.state.leader == Leader::Unknown && shared.state.problem.is_some()
+        };
+        let waited = self.changed.wait_timeout_while(shared, PATIENCE, |shared| is_open(shared));
+        let (shared, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (leader, problem) = (shared.state.leader, shared.state.problem.clone());
+        let newest_ms = shared.state.newest_ms;
+        drop(shared);
+        match leader {
+            Leader::Gone => return Ok(newest_ms),
+            Leader::Unknown => self.change(|shared| shared.state.is_promoted = false),
+            Leader::Leads => {}
         }
-        shared.state.newest_ms
+        self.has_told();
+        Err(match (leader, problem) {
+            (_, Some(problem)) => format!("the place does not answer: {problem}"),
+            (Leader::Unknown, None) => {
+                "no gateway with a lease has written to the place; start one without --follow".into()
+            }
+            _ => "the gateway that leads goes on although it was asked to end; stop it".into(),
+        })
     }
 
     /// Waits for a time, or until this gateway is promoted.
@@ -129,11 +147,11 @@ impl Following {
 
     /// Records that a command has told the result of a promotion.
     pub fn has_told(&self) {
-        self.change(|shared| shared.waiting -= 1);
+        self.change(|shared| shared.waiting = shared.waiting.saturating_sub(1));
     }
 
     /// Waits until all commands have told the result of a promotion, at most for a time.
-    pub fn wait_until_told(&self, most: std::time::Duration) {
+    pub fn wait_until_told(&self, most: Duration) {
         let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.changed.wait_timeout_while(shared, most, |shared| shared.waiting > 0));
     }
@@ -147,12 +165,10 @@ pub struct Follower {
     candidate: Candidate,
     /// Ids of the processes that have used the directory.
     own: Vec<String>,
-    history: History,
-    headers: Headers,
-    /// Epoch of the last entry whose group the copy has.
-    copied_epoch: u64,
-    /// Number of this entry.
-    copied: u64,
+    /// Pieces and entries that were read.
+    source: Source,
+    /// Writer of the entries that were copied last.
+    writer: String,
     replica: Option<Replica>,
     watch: Option<Watch>,
     /// Time before which this gateway does not begin to lead, in milliseconds since the start of the machine.
@@ -191,13 +207,13 @@ impl Follower {
         let open = directory.open()?;
         check_owner(&place, open.as_ref()).await?;
         let writers = Writers::load(root);
+        // A start without a journal must not take the copy for a catalog of its own.
+        writers.store(root)?;
         let candidate = Candidate { writer: hex(&new_name()), ended: writers.ended(), lease_ms };
-        let mut headers = Headers::default();
-        let (history, end) =
-            (History::load(&place).await?, JournalEnd::find_again(&place, &mut headers).await?);
         let own = writers.ids();
-        let replica = match newest_tail(&history, &end) {
-            Some(_) => Some(Replica::new(directory.bring_up_to_date(open, &end, &own).await?)),
+        let source = Source::load(place.clone(), None).await?;
+        let replica = match newest_tail(&source.history, &source.end) {
+            Some(_) => Some(directory.bring_up_to_date(open, None, &own).await?),
             None => None,
         };
         Ok(Follower {
@@ -206,10 +222,8 @@ impl Follower {
             place,
             candidate,
             own,
-            history,
-            headers,
-            copied_epoch: 0,
-            copied: 0,
+            source,
+            writer: String::new(),
             replica,
             watch: None,
             not_before_ms: if yields { steady_ms() + lease_ms } else { 0 },
@@ -231,7 +245,8 @@ impl Follower {
     /// place or the disk fails.
     pub async fn step(&mut self) -> Result<bool, BackupError> {
         let began_ms = steady_ms();
-        let end = self.copy().await?;
+        self.copy().await?;
+        let end = self.source.end.clone();
         let newest_ms = self.engine().map(|engine| newest_ms(engine)).transpose()?.flatten();
         let epoch = end.epoch;
         let leader = self.look(end, began_ms);
@@ -240,7 +255,8 @@ impl Follower {
             (shared.state.leader, shared.state.newest_ms, shared.state.problem) = (leader, newest_ms, None);
             shared.state.is_promoted
         });
-        if is_promoted && leader == Leader::Leads && self.asked != Some(epoch) {
+        // Only once: a gateway that comes back by itself would be asked for ever.
+        if is_promoted && leader == Leader::Leads && self.asked.is_none() {
             request::ask(&self.place, epoch).await?;
             self.asked = Some(epoch);
         }
@@ -279,52 +295,35 @@ impl Follower {
         }
     }
 
-    /// Copies what is new, with several attempts, because entries and pieces may be deleted meanwhile.
-    async fn copy(&mut self) -> Result<JournalEnd, BackupError> {
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
-            match self.try_copy().await {
-                Err(BackupError::Gap | BackupError::Damaged { .. }) if attempt < ATTEMPTS => {
-                    pause(RETRY_MS).await;
-                    self.history = History::load(&self.place).await?;
-                    (self.headers, self.copied_epoch) = (Headers::default(), 0);
-                }
-                copied => return copied,
-            }
-        }
-    }
-
-    async fn try_copy(&mut self) -> Result<JournalEnd, BackupError> {
-        let pieces = self.history.pieces.len();
-        self.history.refresh(&self.place).await?;
-        let end = JournalEnd::find_again(&self.place, &mut self.headers).await?;
-        let Some(tail) = newest_tail(&self.history, &end) else { return Ok(end) };
+    async fn copy(&mut self) -> Result<(), BackupError> {
+        let pieces = self.source.history.pieces.len();
+        self.source.refresh().await?;
         let Some(replica) = &mut self.replica else {
-            let directory = Directory { root: &self.root, limits: self.limits, place: &self.place };
-            let log = directory.bring_up_to_date(directory.open()?, &end, &self.own).await?;
-            self.replica = Some(Replica::new(log));
-            return Ok(end);
-        };
-        let found = |replica: &Replica| compare(replica.engine(), replica.end(), &tail, &end, &self.own);
-        if found(replica) != Local::Newest {
-            let new = end.clone().behind(self.copied_epoch, self.copied);
-            append_new(replica, &self.place, &self.history, &new).await?;
-            replica.sync()?;
-            if found(replica) != Local::Newest {
-                return Err(BackupError::Gap);
+            if newest_tail(&self.source.history, &self.source.end).is_some() {
+                let directory = Directory { root: &self.root, limits: self.limits, place: &self.place };
+                let open = directory.open()?;
+                self.replica = Some(directory.bring_up_to_date(open, None, &self.own).await?);
             }
+            return Ok(());
+        };
+        // Another writer may have continued at an earlier group.
+        let writer = self.source.end.last.as_ref().map_or("", |last| &last.header.writer);
+        let last_bytes = if self.writer == writer { LastBytes::Trusted } else { LastBytes::Compared };
+        self.writer = writer.into();
+        let before = replica.end();
+        self.source.catch_up(replica, &self.own, last_bytes).await?;
+        if replica.end() != before {
             replica.merge()?;
         }
-        (self.copied_epoch, self.copied) = (end.groups_epoch, end.numbers.last().copied().unwrap_or(0));
-        let last = self.history.pieces.len().checked_sub(1).filter(|last| last + 1 > pieces);
+        let history = &self.source.history;
+        let last = history.pieces.len().checked_sub(1).filter(|last| last + 1 > pieces);
         if let Some(last) = last
-            && self.history.pieces[last].header.tail.position.group <= replica.end().group
-            && let Some(live) = self.history.live(last)
+            && history.pieces[last].header.tail.position.group <= replica.end().group
+            && let Some(live) = history.live(last)
         {
             replica.remove_unused(&live)?;
         }
-        Ok(end)
+        Ok(())
     }
 }
 

@@ -1,9 +1,9 @@
 //! The time for which this process leads.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use crate::ambient::steady_ms;
+use crate::ambient::{pause, steady_ms};
 use crate::catalog::CatalogError;
 use crate::guard::{self, Guard};
 
@@ -17,6 +17,10 @@ pub struct Lease {
     /// Reason why this process must end; `None` if it need not.
     over: Mutex<Option<Over>>,
     is_over: Condvar,
+    /// True if the lease is not extended any more.
+    has_ended: AtomicBool,
+    /// Message about writes that only this disk has; `None` if there are none.
+    incomplete: Mutex<Option<String>>,
 }
 
 /// Reason why a process must end.
@@ -31,12 +35,15 @@ pub enum Over {
 impl Lease {
     /// Extends the lease: the writer began to send an entry at `sent_ms`, and it is in the journal.
     pub fn extend(&self, sent_ms: u64, lease_ms: u64) {
-        self.until_ms.fetch_max(sent_ms.saturating_add(lease_ms), Ordering::AcqRel);
+        if !self.has_ended.load(Ordering::Acquire) {
+            self.until_ms.fetch_max(sent_ms.saturating_add(lease_ms), Ordering::AcqRel);
+        }
         *self.lock() = None;
     }
 
     /// Ends the lease for ever.
     pub fn end(&self) {
+        self.has_ended.store(true, Ordering::Release);
         self.until_ms.store(0, Ordering::Release);
     }
 
@@ -88,6 +95,33 @@ impl Lease {
         }
         let problem = self.problem().unwrap_or_else(|| "the journal is late".into());
         Err(CatalogError::Unavailable(format!("another gateway may lead ({problem})")))
+    }
+
+    /// Waits until no other process can lead, for a write that is durable on this disk: if the lease is extended, nobody
+    /// has led meanwhile.
+    ///
+    /// # Errors
+    /// [`CatalogError::Unavailable`] if the lease is not extended any more.
+    pub async fn confirm(&self) -> Result<(), CatalogError> {
+        /// Milliseconds between two looks.
+        const PAUSE_MS: u64 = 20;
+        loop {
+            match self.check() {
+                Err(error) if self.has_ended.load(Ordering::Acquire) => return Err(error),
+                Err(_) => pause(PAUSE_MS).await,
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
+    /// Records that a standby does not have the last writes.
+    pub fn set_incomplete(&self, problem: String) {
+        *self.incomplete.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
+    }
+
+    /// Returns a message about writes that a standby does not have; `None` if it has all.
+    pub fn incomplete(&self) -> Option<String> {
+        self.incomplete.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Records why the journal is not written. Returns true if this is new.

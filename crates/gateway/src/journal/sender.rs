@@ -1,6 +1,7 @@
 //! Creates the entries of the journal, several at a time, and confirms them in their order.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ const PRUNE_MS: u64 = 2000;
 const STAY: usize = 64;
 /// Time for which the end of the process waits for the place.
 const LAST_WAIT: Duration = Duration::from_secs(5);
+/// Time for which it waits until the rest of the log is shipped.
+const LAST_SHIP: Duration = Duration::from_secs(60);
 
 /// Bytes of the log that become an entry.
 pub struct Contents {
@@ -314,31 +317,61 @@ impl Sender {
         &mut self,
         mut flights: FuturesUnordered<impl Future<Output = Result<Flight, BackupError>>>,
     ) -> Result<(), BackupError> {
-        let last = async {
+        let rest = async {
             while let Some(landed) = flights.next().await {
                 self.landed(landed?);
             }
-            // A standby that takes over at once must find everything.
-            let is_complete = self.confirmation.is_some() || self.ship_rest().await?;
-            self.lease.end();
-            if is_complete {
-                self.begin(None, true).await?;
-            }
-            Ok(())
+            Ok::<_, BackupError>(())
         };
+        in_time(LAST_WAIT, rest).await.unwrap_or(Ok(()))?;
+        // A standby that takes over at once must find everything.
+        if self.confirmation.is_none() {
+            self.ship_rest().await?;
+        }
+        self.lease.end();
+        let last = async { self.begin(None, true).await.map(|_| ()) };
         in_time(LAST_WAIT, last).await.unwrap_or(Ok(()))
     }
 
-    /// Ships what is left. Returns false if the backup does not have it.
-    async fn ship_rest(&self) -> Result<bool, BackupError> {
+    /// Ships what is left, and keeps the lease meanwhile.
+    async fn ship_rest(&mut self) -> Result<(), BackupError> {
         let shipper = self.shipper.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut shipper) = shipper {
+        let shipped = async {
+            let Some(mut shipper) = shipper else { return Ok(()) };
             while !shipper.step().await?.is_up_to_date {}
-        }
-        Ok(self.engine.shipped() >= self.engine.synced_end().group)
+            Ok::<_, BackupError>(())
+        };
+        let mut shipped = pin!(in_time(LAST_SHIP, shipped));
+        let result = loop {
+            tokio::select! {
+                result = &mut shipped => break result,
+                () = pause(self.writer.lease_ms / 3) => {
+                    let flight = in_time(LAST_WAIT, self.begin(None, false)).await;
+                    if let Some(flight) = flight.transpose()? {
+                        self.landed(flight);
+                    }
+                }
+            }
+        };
+        let problem = match result {
+            Some(Ok(())) if self.engine.shipped() >= self.engine.synced_end().group => return Ok(()),
+            Some(Ok(())) => "nothing ships it".to_string(),
+            Some(Err(error)) => error.to_string(),
+            None => format!("not within {} s", LAST_SHIP.as_secs()),
+        };
+        self.lease.set_incomplete(format!(
+            "the backup does not have the last writes, which only this disk has ({problem}); start this gateway again \
+             before another one leads"
+        ));
+        // Nobody takes over at once.
+        self.lease.end();
+        Err(BackupError::Incomplete)
     }
 
     fn fail(&self, error: &BackupError) {
+        if self.lease.incomplete().is_some() {
+            return;
+        }
         let text = match error {
             BackupError::Fenced(_) => "another gateway leads this catalog now".to_string(),
             error => format!("the journal cannot continue: {error}"),

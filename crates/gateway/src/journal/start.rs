@@ -112,8 +112,8 @@ impl Directory<'_> {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let log = self.bring_up_to_date(open.take(), &leadership.before, own).await?;
-            let (engine, mut writer, recovery) = log.into_writer()?;
+            let replica = self.bring_up_to_date(open.take(), Some(&leadership.before), own).await?;
+            let (engine, mut writer, recovery) = replica.into_writer()?;
             let id = hex(&identify(&mut writer)?.id);
             // The start may have taken longer than the lease.
             let now = JournalEnd::find(self.place).await?;
@@ -153,7 +153,8 @@ pub fn open(
         writers.add(&candidate.writer, root)?;
         // A restore may take longer than the lease.
         let leadership = take_over(place, &candidate, async |before| {
-            open = Some(directory.bring_up_to_date(open.take(), before, &own).await?);
+            let replica = directory.bring_up_to_date(open.take(), Some(before), &own).await?;
+            open = Some(replica.into_log()?);
             Ok(())
         });
         let leadership = leadership.await?;

@@ -52,7 +52,7 @@ fn write(catalog: &EmbeddedCatalog, model: &mut Model, range: std::ops::Range<u6
         model.insert(key.clone(), body.clone());
         let value = Value { body: body.into(), ..Value::default() };
         let work = Box::new(move |t: &mut dyn Transaction| {
-            t.put(key, value);
+            t.put(key.clone(), value.clone());
             Ok(true)
         });
         block_on(catalog.commit(work, 1000)).unwrap();

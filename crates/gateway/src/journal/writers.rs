@@ -61,6 +61,14 @@ impl Writers {
     pub fn add(&mut self, id: &str, root: &Path) -> std::io::Result<()> {
         self.known.push(WriterId { id: id.into(), place: self.place.clone() });
         self.known.drain(..self.known.len().saturating_sub(Writers::MOST));
+        self.store(root)
+    }
+
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// If there is no file, and it cannot be written.
+    pub fn store(&self, root: &Path) -> std::io::Result<()> {
         let (path, new) = (root.join(WRITERS), root.join("WRITERS.new"));
         let text = serde_json::to_string(&self.known).unwrap_or_default() + "\n";
         let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path));

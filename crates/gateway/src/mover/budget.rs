@@ -87,7 +87,7 @@ impl Budget {
     pub async fn store<C: Catalog>(&self, store: &Store<C>) -> Result<(), MoveError> {
         let head = head_only(self.encode());
         let stored = store.transact(64, move |t| {
-            t.put(keys::BUDGET.to_vec(), head);
+            t.put(keys::BUDGET.to_vec(), head.clone());
             Ok(Ok(()))
         });
         stored.await.map_err(MoveError::Catalog)

@@ -75,7 +75,7 @@ pub async fn pack<C: Catalog>(store: &Store<C>, job: &PackJob) -> Result<Packed,
     let intent = head_only(BlobHead::pending(store.session(), vec![location.clone()]).encode());
     store
         .transact_in(epoch, 64, move |t| {
-            t.put(keys::blob(&name), intent);
+            t.put(keys::blob(&name), intent.clone());
             Ok(Ok(()))
         })
         .await
@@ -216,7 +216,7 @@ async fn switch<C: Catalog>(
     let records = written.slices.len() as u64;
     let empty = Live { open: true, size: written.size, records, live: 0, live_bytes: 0, bytes, retained: 0 };
     let recorded = store.transact_in(epoch, 4096, move |t| {
-        let is_ours = NewBlob { name, value }.record(t)?;
+        let is_ours = NewBlob { name, value: value.clone() }.record(t)?;
         if is_ours {
             live::store(t, &name, empty, after_reads())?;
         }

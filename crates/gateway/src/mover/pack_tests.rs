@@ -236,7 +236,7 @@ async fn a_start_closes_the_pack_files_that_were_left_open() {
     for (key, row) in world.rows(keys::PACK_FILES) {
         let live = Live { open: true, ..Live::decode(&row.head).unwrap() };
         let put = world.store.transact(0, move |t| {
-            t.put(key, head_only(live.encode()));
+            t.put(key.clone(), head_only(live.encode()));
             Ok(Ok(()))
         });
         put.await.unwrap();

@@ -107,7 +107,7 @@ pub async fn roll_back<C: Catalog>(store: &Store<C>, one: Reversible) -> Result<
         }
         value.head = head.encode();
         t.put(keys::blob(&planned.blob), value);
-        t.delete(entry);
+        t.delete(entry.clone());
         Ok(Ok(Outcome::Moved))
     });
     rolled_back.await.map_err(MoveError::Catalog)

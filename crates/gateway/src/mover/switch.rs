@@ -71,7 +71,7 @@ pub async fn switch<C: Catalog>(
             t.put(keys::garbage(at_ms, source), head_only(garbage.encode()));
         }
         value.head = head.encode();
-        value.properties = crcs;
+        value.properties = crcs.clone();
         t.put(keys::blob(&plan.blob), value);
         t.delete(keys::intent(&target));
         Ok(Ok(Outcome::Moved))

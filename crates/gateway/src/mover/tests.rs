@@ -58,7 +58,7 @@ impl World {
         let properties = crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect::<Vec<u8>>().into();
         let value = Value { head: head.encode(), properties, body: Bytes::new() };
         let put = store.transact(0, move |t| {
-            t.put(keys::blob(&blob), value);
+            t.put(keys::blob(&blob), value.clone());
             Ok(Ok(()))
         });
         put.await.unwrap();
@@ -149,7 +149,7 @@ async fn a_damaged_copy_is_found_before_the_switch() {
     let value = Value { head: both.encode(), ..value.unwrap() };
     let blob = world.blob;
     let put = world.store.transact(0, move |t| {
-        t.put(keys::blob(&blob), value);
+        t.put(keys::blob(&blob), value.clone());
         Ok(Ok(()))
     });
     put.await.unwrap();

@@ -269,9 +269,9 @@ impl<C: Catalog> Store<C> {
                     return Ok(Err(ApiError::new(ErrorCode::BucketAlreadyOwnedByYou)));
                 }
                 let number = next_number(t)?;
-                let value = encode(&Document::new(number, region, owner, acl));
+                let value = encode(&Document::new(number, region.clone(), owner.clone(), acl));
                 let encoded = value.properties.clone();
-                t.put(key, value);
+                t.put(key.clone(), value);
                 let next = (number + 1).to_be_bytes().to_vec();
                 t.put(keys::NEXT_BUCKET.to_vec(), crate::catalog::embedded::head_only(next));
                 Ok(Ok(encoded))
@@ -301,7 +301,7 @@ impl<C: Catalog> Store<C> {
             document.number = number;
             let value = encode(&document);
             let encoded = value.properties.clone();
-            t.put(key, value);
+            t.put(key.clone(), value);
             let next = (number + 1).to_be_bytes().to_vec();
             t.put(keys::NEXT_BUCKET.to_vec(), crate::catalog::embedded::head_only(next));
             Ok(Ok(encoded))
@@ -329,8 +329,9 @@ impl<C: Catalog> Store<C> {
                 if t.first(&prefix, &prefix)?.is_some() {
                     return Ok(Err(ApiError::new(ErrorCode::BucketNotEmpty)));
                 }
-                t.delete(key);
-                of_transaction.deleted.store(true, Ordering::Release);
+                t.delete(key.clone());
+                // A shared catalog may execute this again, and its transactions read the row.
+                of_transaction.deleted.store(!t.is_shared(), Ordering::Release);
                 Ok(Ok(()))
             })
             .await;
@@ -376,7 +377,7 @@ impl<C: Catalog> Store<C> {
                 let Some(row) = t.get(&key)?.filter(|_| !is_deleted) else { return Ok(Err(no_bucket())) };
                 let value = t.value(&row)?;
                 let mut document: Document = intact(serde_json::from_slice(&value.properties).ok())?;
-                match change {
+                match change.clone() {
                     BucketChange::Acl(acl) => document.acl = acl,
                     BucketChange::Versioning(true) => document.versioning = Versioning::Enabled,
                     BucketChange::Versioning(false) => document.versioning = Versioning::Suspended,
@@ -386,7 +387,7 @@ impl<C: Catalog> Store<C> {
                 }
                 let value = encode(&document);
                 let encoded = value.properties.clone();
-                t.put(key, value);
+                t.put(key.clone(), value);
                 Ok(Ok(encoded))
             })
             .await?;

@@ -154,14 +154,14 @@ impl<C: Catalog> Store<C> {
         version: Option<String>,
         conditions: DeleteConditions,
     ) -> Result<Deleted, ApiError> {
-        self.transact(self.expected(256, &target), move |t| {
+        self.transact(self.expected(256, &target, false), move |t| {
             t.use_reserve();
             if let Err(error) = target.bucket.check(t)? {
                 return Ok(Err(error));
             }
-            match version {
+            match &version {
                 None => delete_current(t, &target, &conditions, Removal::Deleted),
-                Some(version) => delete_version(t, &target, &version, &conditions),
+                Some(version) => delete_version(t, &target, version, &conditions),
             }
         })
         .await

@@ -44,7 +44,7 @@ use crate::ambient::{set_shared_ms, shared_now_ms};
 use crate::background::witness::Witnesses;
 use crate::backup::service::Backup;
 use crate::body::blob::Blobs;
-use crate::catalog::{Catalog, CatalogError, Expected, Transaction};
+use crate::catalog::{Catalog, CatalogError, Expected, KnownReads, Transaction};
 use crate::guard::{self, Guard};
 use crate::lease::{self, Session};
 use crate::owner::{self, CatalogId};
@@ -187,8 +187,9 @@ impl<C: Catalog> Store<C> {
         &self.write.tiers
     }
 
-    /// Returns what a transaction on an object needs that writes about `bytes` bytes.
-    fn expected(&self, bytes: usize, target: &ObjectAddress) -> Expected {
+    /// Returns what a transaction on an object needs that writes about `bytes` bytes. `is_complete` is true if it reads
+    /// nothing else, unless the object has more versions.
+    fn expected(&self, bytes: usize, target: &ObjectAddress, is_complete: bool) -> Expected {
         if !self.catalog.is_shared() {
             return bytes.into();
         }
@@ -197,7 +198,7 @@ impl<C: Catalog> Store<C> {
         if bucket.is_versioned() {
             keys.push(keys::DELETED_GENERATION.to_vec());
         }
-        Expected { bytes, keys }
+        Expected { bytes, reads: KnownReads { keys, is_complete } }
     }
 
     /// Executes `operation` of the background work in a transaction, unless a later epoch has begun.
@@ -208,7 +209,7 @@ impl<C: Catalog> Store<C> {
         &self,
         epoch: u64,
         expected: impl Into<Expected>,
-        operation: impl FnOnce(&mut dyn Transaction) -> Outcome<T> + Send + 'static,
+        mut operation: impl FnMut(&mut dyn Transaction) -> Outcome<T> + Send + 'static,
     ) -> Result<T, ApiError> {
         self.transact(expected, move |t| {
             if guard::is_made(Guard::Epoch) && lease::leader(t)?.epoch != epoch {
@@ -227,7 +228,7 @@ impl<C: Catalog> Store<C> {
     pub async fn transact<T: Send + 'static>(
         &self,
         expected: impl Into<Expected>,
-        operation: impl FnOnce(&mut dyn Transaction) -> Outcome<T> + Send + 'static,
+        operation: impl FnMut(&mut dyn Transaction) -> Outcome<T> + Send + 'static,
     ) -> Result<T, ApiError> {
         Ok(self.try_transact(expected, operation).await?)
     }
@@ -239,7 +240,7 @@ impl<C: Catalog> Store<C> {
     pub async fn try_transact<T: Send + 'static>(
         &self,
         expected: impl Into<Expected>,
-        operation: impl FnOnce(&mut dyn Transaction) -> Outcome<T> + Send + 'static,
+        mut operation: impl FnMut(&mut dyn Transaction) -> Outcome<T> + Send + 'static,
     ) -> Result<T, TransactionError> {
         let result = Arc::new(Mutex::new(None));
         let of_transaction = Arc::clone(&result);

@@ -220,7 +220,7 @@ impl<C: Catalog> Store<C> {
             if let Err(error) = target.bucket.check(t)? {
                 return Ok(Err(error));
             }
-            t.put(key, encode_upload(&upload));
+            t.put(key.clone(), encode_upload(&upload));
             Ok(Ok(()))
         })
         .await?;
@@ -289,7 +289,7 @@ impl<C: Catalog> Store<C> {
                 if t.get(&upload_key)?.is_none() {
                     return Ok(Err(no_upload()));
                 }
-                if let Some(blob) = new_blob
+                if let Some(blob) = &new_blob
                     && !blob.record(t)?
                 {
                     return Ok(Err(ApiError::new(ErrorCode::InternalError)));
@@ -298,7 +298,7 @@ impl<C: Catalog> Store<C> {
                 if let Some(row) = unless_in_doubt(t.get(&key))? {
                     intact(StoredPart::decode(&row.head))?.discard(t)?;
                 }
-                t.put(key, value);
+                t.put(key, value.clone());
                 Ok(Ok(()))
             })
             .await?;
@@ -346,7 +346,7 @@ impl<C: Catalog> Store<C> {
                 Ok(joined) => joined,
                 Err(error) => return Ok(Err(error)),
             };
-            match manifest {
+            match &manifest {
                 Some(manifest) if joined.has_blobs() => {
                     joined.pieces.push(Piece::Blob(manifest.name, 0));
                     if !manifest.record(t)? {
@@ -421,7 +421,7 @@ impl<C: Catalog> Store<C> {
             if t.last_known(&upload_key)?.is_none() {
                 return Ok(Err(no_upload()));
             }
-            remove_upload(t, upload_key, &id, |_| false)?;
+            remove_upload(t, upload_key.clone(), &id, |_| false)?;
             Ok(Ok(()))
         })
         .await

@@ -83,7 +83,7 @@ pub async fn bring_back<C: Catalog>(
             if let Body::Slice(slice) = &head.body {
                 live::revive(t, slice)?;
             }
-            t.delete(one.catalog_key);
+            t.delete(one.catalog_key.clone());
             let written = write_object(t, &target, head, value, &WriteConditions::default())?;
             Ok(written.map(|_| true))
         })

@@ -24,7 +24,9 @@ use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, Location, State};
 use crate::body::trailer::{Description, Kind};
 use crate::catalog::embedded::head_only;
-use crate::catalog::{Catalog, CatalogError, Transaction, Value, intact, unless_in_doubt};
+use crate::catalog::{
+    Catalog, CatalogError, Expected, KnownReads, Transaction, Value, intact, unless_in_doubt,
+};
 
 /// A stored body.
 pub struct StoredBody {
@@ -60,10 +62,10 @@ impl NewBlob {
     }
 
     /// Records in a transaction that the blob is complete. Returns false if it was given up meanwhile.
-    pub fn record(self, t: &mut dyn Transaction) -> Result<bool, CatalogError> {
+    pub fn record(&self, t: &mut dyn Transaction) -> Result<bool, CatalogError> {
         let is_ours = writer_of(t, &self.name)?.is_some();
         if is_ours {
-            t.put(keys::blob(&self.name), self.value);
+            t.put(keys::blob(&self.name), self.value.clone());
         }
         Ok(is_ours)
     }
@@ -259,8 +261,9 @@ impl<C: Catalog> Store<C> {
         let locations: Vec<_> = tiers.iter().copied().zip(&mut names).map(locate).collect();
         let pending = BlobHead::pending(self.session(), locations.clone());
         let intent = head_only(pending.encode());
-        self.transact(64, move |t| {
-            t.put(keys::blob(&name), intent);
+        let reads = KnownReads { keys: Vec::new(), is_complete: true };
+        self.transact(Expected { bytes: 64, reads }, move |t| {
+            t.put(keys::blob(&name), intent.clone());
             Ok(Ok(()))
         })
         .await?;
@@ -404,18 +407,18 @@ impl<C: Catalog> Store<C> {
     ) -> Result<ObjectInfo, TransactionError> {
         let head = new_head(stored.place(), stored.size, &stored.digests, stored.at);
         let value = Value { head: Bytes::new(), properties: encoded, body: stored.inline };
-        let mut expected = self.expected(value.body.len() + 512, &target);
+        let mut expected = self.expected(value.body.len() + 512, &target, true);
         let blob = stored.blob;
-        expected.keys.extend(blob.as_ref().map(|blob| keys::blob(&blob.name)));
+        expected.reads.keys.extend(blob.as_ref().map(|blob| keys::blob(&blob.name)));
         let with_version = target.bucket.is_versioned();
         let head = self
             .try_transact(expected, move |t| {
-                if let Some(blob) = blob
+                if let Some(blob) = &blob
                     && !blob.record(t)?
                 {
                     return Ok(Err(ApiError::new(ErrorCode::InternalError)));
                 }
-                write_object(t, &target, head, value, &conditions)
+                write_object(t, &target, head.clone(), value.clone(), &conditions)
             })
             .await?;
         Ok(head.info(properties, with_version))
@@ -428,7 +431,7 @@ impl<C: Catalog> Store<C> {
         change: ObjectChange,
     ) -> Result<Option<String>, ApiError> {
         let with_version = target.bucket.is_versioned();
-        self.transact(self.expected(2048, &target), move |t| {
+        self.transact(self.expected(2048, &target, version.is_none()), move |t| {
             if let Err(error) = target.bucket.check(t)? {
                 return Ok(Err(error));
             }
@@ -438,7 +441,7 @@ impl<C: Catalog> Store<C> {
             };
             let mut value = t.value(&row)?;
             let mut properties = intact(Properties::decode(&value.properties))?;
-            match change {
+            match change.clone() {
                 ObjectChange::Tags(tags) => properties.tags = tags,
                 ObjectChange::Acl(acl) => properties.acl = acl,
             }

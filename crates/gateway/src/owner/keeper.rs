@@ -21,6 +21,8 @@ use crate::object::{Store, keys};
 
 /// Time between two announcements in milliseconds.
 const RENEW_MS: u64 = 10_000;
+/// Time between two looks whether a standby would have the position, in milliseconds.
+const KEPT_PAUSE_MS: u64 = 100;
 
 /// Keeps the records of all tiers.
 pub struct Keeper {
@@ -135,10 +137,14 @@ impl Keeper {
         });
         let identity = advanced.await.map_err(KeepError::Catalog)?;
         let count = store.transactions.load(Ordering::Relaxed);
-        // A tier never has a position that the catalog could lose.
+        // A tier never has a position that the catalog could lose, or that a standby does not have.
+        let mark = store.catalog.mark();
         match store.catalog.durable_after_ms() {
             0 => {}
             ms => pause(ms).await,
+        }
+        while !store.catalog.is_kept(mark).map_err(|error| KeepError::Catalog(unavailable(&error)))? {
+            pause(KEPT_PAUSE_MS).await;
         }
         let tiers = store.blobs.tiers().iter().map(|(_, tier)| tier).zip(&found);
         let taken = tiers.map(|(tier, found)| take(tier, &identity, &self.writer, found.as_ref()));

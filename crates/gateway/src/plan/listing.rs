@@ -24,7 +24,7 @@ pub fn create_bucket<C: Catalog>(catalog: &C, name: &str) -> Result<(), CatalogE
         Value { properties: serde_json::to_vec(&document).unwrap_or_default().into(), ..Value::default() };
     let key = keys::bucket(name);
     let work = move |t: &mut dyn Transaction| {
-        t.put(key, value);
+        t.put(key.clone(), value.clone());
         Ok(true)
     };
     block_on(catalog.commit(Box::new(work), 0))
@@ -37,7 +37,7 @@ pub fn create_bucket<C: Catalog>(catalog: &C, name: &str) -> Result<(), CatalogE
 /// If the catalog fails.
 pub fn add<C: Catalog>(catalog: &C, tier: u16, objects: Vec<Listed>) -> Result<(), CatalogError> {
     let work = move |t: &mut dyn Transaction| {
-        for Listed { key, size, modified_ms, .. } in objects {
+        for Listed { key, size, modified_ms, .. } in objects.clone() {
             let blob = named_at(u64::try_from(modified_ms).unwrap_or(0));
             let head = Head {
                 marker: false,

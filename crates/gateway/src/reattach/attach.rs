@@ -304,7 +304,8 @@ async fn attach_places<C: Catalog>(
             if BlobHead::decode(&row.head).is_some_and(|head| head == known) {
                 // A move that had begun in this state of the catalog has ended in a later one.
                 places.iter().for_each(|place| t.delete(keys::intent(place)));
-                let value = Value { head: known.with_locations(places).encode(), ..t.value(&row)? };
+                let value =
+                    Value { head: known.clone().with_locations(places.clone()).encode(), ..t.value(&row)? };
                 t.put(keys::blob(&name), value);
             }
             Ok(Ok(()))

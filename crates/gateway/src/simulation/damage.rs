@@ -38,9 +38,9 @@ fn fill(
             None => model.remove(&key),
         };
         let work: Work = Box::new(move |t| {
-            match new {
-                Some(value) => t.put(key, value),
-                None => t.delete(key),
+            match new.clone() {
+                Some(value) => t.put(key.clone(), value),
+                None => t.delete(key.clone()),
             }
             Ok(true)
         });
@@ -260,9 +260,9 @@ fn write_again(random: &mut Random, limits: CatalogLimits, disk: SimulatedDisk, 
         }
         let work: Work = Box::new(move |t| {
             t.last_known(&key)?;
-            match new {
-                Some(value) => t.put(key, value),
-                None => t.delete(key),
+            match new.clone() {
+                Some(value) => t.put(key.clone(), value),
+                None => t.delete(key.clone()),
             }
             Ok(true)
         });

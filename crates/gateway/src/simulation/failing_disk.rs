@@ -22,7 +22,7 @@ fn a_start_with_one_failing_operation_damages_nothing() {
             let (key, new) = (key(&mut random), value(&mut random));
             model.insert(key.clone(), new.body.to_vec());
             let work: Work = Box::new(move |t| {
-                t.put(key, new);
+                t.put(key.clone(), new.clone());
                 Ok(true)
             });
             assert!(writer.commit(vec![work], true)[0].is_ok());

@@ -309,9 +309,9 @@ impl World {
         let (key, value) = (key(&mut self.random), self.random.chance(70).then(|| value(&mut self.random)));
         process.changes.push((key.clone(), value.as_ref().map(|value| value.body.to_vec())));
         let work: Work = Box::new(move |t| {
-            match value {
-                Some(value) => t.put(key, value),
-                None => t.delete(key),
+            match value.clone() {
+                Some(value) => t.put(key.clone(), value),
+                None => t.delete(key.clone()),
             }
             Ok(true)
         });

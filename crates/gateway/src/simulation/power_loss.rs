@@ -15,7 +15,7 @@ type Changes = Vec<(Vec<u8>, Option<Value>)>;
 
 fn work(changes: Changes) -> Work {
     Box::new(move |transaction| {
-        for (key, value) in changes {
+        for (key, value) in changes.clone() {
             match value {
                 Some(value) => transaction.put(key, value),
                 None => transaction.delete(key),

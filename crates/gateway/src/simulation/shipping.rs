@@ -80,9 +80,9 @@ fn commit(process: &mut Process, random: &mut Random) -> Result<(Vec<u8>, Option
     let body = value.as_ref().map(|value| value.body.to_vec());
     let of_work = key.clone();
     let work: Work = Box::new(move |t| {
-        match value {
-            Some(value) => t.put(of_work, value),
-            None => t.delete(of_work),
+        match value.clone() {
+            Some(value) => t.put(of_work.clone(), value),
+            None => t.delete(of_work.clone()),
         }
         Ok(true)
     });

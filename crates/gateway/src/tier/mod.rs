@@ -171,8 +171,8 @@ pub async fn numbers<C: Catalog>(
             from = [key.as_slice(), &[0]].concat();
         }
         let mut next: u16 = known.values().max().map_or(1, |number| number + 1);
-        for name in names {
-            if let Entry::Vacant(unknown) = known.entry(name) {
+        for name in &names {
+            if let Entry::Vacant(unknown) = known.entry(name.clone()) {
                 let is_directory = unknown.key() == BLOBS;
                 let number = if is_directory { 0 } else { next };
                 t.put(keys::tier(unknown.key()), head_only(number.to_be_bytes().to_vec()));

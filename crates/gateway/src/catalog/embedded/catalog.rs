@@ -17,7 +17,7 @@ use super::{CatalogLimits, Engine};
 use crate::catalog::committer::{Committer, Durability, GroupWriter};
 use crate::catalog::format;
 use crate::catalog::pipeline::JournaledWriter;
-use crate::catalog::{Catalog, CatalogError, Expected, Row, Scan, Value, Work};
+use crate::catalog::{Catalog, CatalogError, Expected, KnownReads, Row, Scan, Value, Work};
 use crate::disk::ballast::Ballast;
 use crate::disk::real::RealDisk;
 use crate::journal::lease::{Lease, Over};
@@ -249,6 +249,9 @@ impl EmbeddedCatalog {
             let reason = lease.problem().unwrap_or_default();
             return Err(CatalogError::Unavailable(reason));
         }
+        if let Some(problem) = self.lease.as_ref().and_then(|lease| lease.incomplete()) {
+            return Err(CatalogError::Io(problem));
+        }
         // After a clean stop, a start takes an incomplete end of the log for damage, not for a group that was cut off.
         self.engine.checkpoint(Some(end))
     }
@@ -351,7 +354,7 @@ fn compact(
 }
 
 impl GroupWriter for Writer {
-    fn prepare(&mut self, _: Vec<Vec<u8>>) -> Result<(), CatalogError> {
+    fn prepare(&mut self, _: KnownReads) -> Result<(), CatalogError> {
         self.engine.wait_for_flush()
     }
 
@@ -367,7 +370,10 @@ impl GroupWriter for Writer {
 impl Catalog for EmbeddedCatalog {
     async fn commit(&self, work: Work, expected: impl Into<Expected>) -> Result<(), CatalogError> {
         self.committer.commit(work, expected).await?;
-        if self.confirms { self.checked(()) } else { Ok(()) }
+        match &self.lease {
+            Some(lease) if self.confirms => lease.confirm().await,
+            _ => Ok(()),
+        }
     }
 
     fn durable_after_ms(&self) -> u64 {
@@ -379,6 +385,18 @@ impl Catalog for EmbeddedCatalog {
 
     fn confirm(&self) -> Result<(), CatalogError> {
         self.checked(())
+    }
+
+    fn mark(&self) -> u64 {
+        self.engine.written()
+    }
+
+    fn is_kept(&self, mark: u64) -> Result<bool, CatalogError> {
+        if !self.confirms {
+            return Ok(true);
+        }
+        self.checked(())?;
+        Ok(self.engine.shipped() >= mark || !self.engine.want_shipped())
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Row>, CatalogError> {

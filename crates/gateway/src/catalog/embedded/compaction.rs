@@ -35,17 +35,17 @@ impl Batch {
     pub fn work(self, keep_removals: bool) -> Work {
         Box::new(move |transaction| {
             transaction.use_reserve();
-            for (change, place) in self.records {
+            for (change, place) in &self.records {
                 let row = transaction.get(&change.key)?;
-                match (change.value, place) {
+                match (&change.value, place) {
                     (Some(value), Some(place)) => {
-                        if row.is_some_and(|row| row.place == place) {
-                            transaction.put(change.key, value);
+                        if row.is_some_and(|row| row.place == *place) {
+                            transaction.put(change.key.clone(), value.clone());
                         }
                     }
                     _ => {
                         if row.is_none() && keep_removals {
-                            transaction.delete(change.key);
+                            transaction.delete(change.key.clone());
                         }
                     }
                 }

@@ -22,6 +22,8 @@ pub struct Followed {
     written: AtomicU64,
     /// True if a follower exists: groups then have the time, and segments stay until it has their copies.
     is_followed: AtomicBool,
+    /// True if somebody waits for the next step of the follower.
+    is_wanted: AtomicBool,
     /// Number of the group after the last one that the follower has.
     shipped: AtomicU64,
     /// Number of the group after the last one of the newest state that can be restored from the follower.
@@ -83,6 +85,22 @@ impl Engine {
     /// Records the position up to which the log is synced.
     pub(super) fn set_synced(&self, end: Position) {
         *self.followed.synced.lock().unwrap_or_else(PoisonError::into_inner) = end;
+    }
+
+    /// Returns the number of the group after the last one in the log.
+    pub fn written(&self) -> u64 {
+        self.followed.written.load(Ordering::Acquire)
+    }
+
+    /// Asks the follower for its next step. Returns true: the caller waits for it.
+    pub fn want_shipped(&self) -> bool {
+        self.followed.is_wanted.store(true, Ordering::Release);
+        true
+    }
+
+    /// Returns true if somebody waits for the next step of the follower, once.
+    pub fn is_ship_wanted(&self) -> bool {
+        self.followed.is_wanted.swap(false, Ordering::AcqRel)
     }
 
     /// Returns the position up to which the log is synced.

@@ -115,11 +115,12 @@ impl Replica {
         segment.file.write_at(at, &new).map_err(CatalogError::from)?;
         let length = at + new.len() as u64;
         segment.bytes.store(length, Ordering::Relaxed);
+        found.iter().try_for_each(|group| self.apply(&segment, group))?;
+        // After the index: a table must not claim to have groups that are only in the log.
         self.log.end =
             Position { segment: segment.id, offset: length, group: end.group + found.len() as u64 };
         self.log_bytes_since_table += new.len() as u64;
         self.log.recovery.replayed_bytes += new.len() as u64;
-        found.iter().try_for_each(|group| self.apply(&segment, group))?;
         if self.log.engine.is_memtable_full(self.log_bytes_since_table) {
             self.log_bytes_since_table = 0;
             self.log.engine.freeze(self.log.end);
@@ -215,6 +216,15 @@ impl Replica {
         self.segment.as_ref().map_or(Ok(()), |segment| segment.sync()).map_err(CatalogError::Stopped)?;
         self.log.engine.set_synced(self.log.end);
         Ok(())
+    }
+
+    /// Ends the copy, and keeps its log open.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn into_log(self) -> Result<OpenLog, CatalogError> {
+        self.sync()?;
+        Ok(self.log)
     }
 
     /// Ends the copy with a table that has all of it, so that the next reading of the log is short.

@@ -169,7 +169,7 @@ impl Writer {
         group: &mut GroupTransaction<'_>,
     ) -> Vec<Result<(), CatalogError>> {
         let mut results = Vec::with_capacity(works.len());
-        for work in works {
+        for mut work in works {
             let ends_segment = group.ends_segment;
             group.uses_reserve = false;
             let mut result = work(group);

@@ -119,8 +119,18 @@ pub struct Session {
     pub page: Statement,
     /// Statement that writes several rows.
     pub put: Statement,
+    /// Statement that writes rows that do not exist.
+    pub insert: Statement,
     /// Statement that removes several rows.
     pub delete: Statement,
+    /// Statement that locks and checks rows that are written.
+    pub check_written: Statement,
+    /// Statement that checks rows that are only written under the lock of the catalog.
+    pub check_stable: Statement,
+    /// Statement that locks and checks rows that are read.
+    pub check_read: Statement,
+    /// Statement that checks that rows do not exist.
+    pub check_absent: Statement,
 }
 
 impl Session {
@@ -128,13 +138,21 @@ impl Session {
         let client = database.connect().await?;
         let prepared = async {
             client.batch_execute(schema::SETTINGS).await?;
-            let (get, value) = (client.prepare(schema::GET).await?, client.prepare(schema::VALUE).await?);
-            let (page, put) = (client.prepare(schema::PAGE).await?, client.prepare(schema::PUT).await?);
-            let delete = client.prepare(schema::DELETE).await?;
-            Ok::<_, Error>((get, value, page, put, delete))
+            Ok::<_, Error>(Session {
+                get: client.prepare(schema::GET).await?,
+                value: client.prepare(schema::VALUE).await?,
+                page: client.prepare(schema::PAGE).await?,
+                put: client.prepare(schema::PUT).await?,
+                insert: client.prepare(schema::INSERT).await?,
+                delete: client.prepare(schema::DELETE).await?,
+                check_written: client.prepare(schema::CHECK_WRITTEN).await?,
+                check_stable: client.prepare(schema::CHECK_STABLE).await?,
+                check_read: client.prepare(schema::CHECK_READ).await?,
+                check_absent: client.prepare(schema::CHECK_ABSENT).await?,
+                client,
+            })
         };
-        let (get, value, page, put, delete) = prepared.await.map_err(|error| describe(&error))?;
-        Ok(Session { client, get, value, page, put, delete })
+        prepared.await.map_err(|error| describe(&error))
     }
 }
 

@@ -1,4 +1,5 @@
-//! Groups of transactions: each group is one transaction of the database.
+//! Groups of transactions: each group is one transaction of the database, under the lock of the catalog if its reads are
+//! not known before.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -10,17 +11,17 @@ use plimsoll_base::clock::{SECOND, now_ns};
 use tokio_postgres::error::Error;
 
 use super::connection::{Link, Session, failed};
-use super::{rows, schema};
+use super::{optimistic, rows, schema};
 use crate::blocking::block_on;
 use crate::catalog::committer::GroupWriter;
 use crate::catalog::overlay::{Base, Changes, Overlay};
-use crate::catalog::{CatalogError, Row, Value, Work};
+use crate::catalog::{CatalogError, KnownReads, Row, Value, Work};
 
 /// Writer of groups over its own connection.
 pub struct Groups {
     link: Link,
-    /// Open transaction, which holds the lock.
-    begun: Option<Before>,
+    /// Reads of the next group.
+    reads: KnownReads,
     /// True if changes are dropped instead of written.
     read_only: bool,
     /// Time since which the database does not answer, in nanoseconds.
@@ -30,32 +31,78 @@ pub struct Groups {
 impl Groups {
     /// Creates a writer. If `read_only` is true, it drops all changes.
     pub fn new(link: Link, read_only: bool) -> Groups {
-        Groups { link, begun: None, read_only, down_ns: None }
+        Groups { link, reads: KnownReads::default(), read_only, down_ns: None }
     }
 
-    /// Starts a transaction of the database, which then holds the lock, and reads some rows. The statements are sent
-    /// together.
-    fn begin(&self, keys: &[Vec<u8>]) -> Result<Before, CatalogError> {
-        let session = self.link.session()?;
-        let wanted: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-        let begun = async {
-            let begin = session.client.batch_execute(schema::BEGIN);
-            if wanted.is_empty() {
-                return begin.await.map(|()| HashMap::new());
-            }
-            // Polled in this order, the statements are sent in this order.
-            let (begun, found) = join(begin, rows::get_many(&session, &wanted)).await;
-            begun.and(found)
-        };
-        match block_on(begun) {
-            Ok(mut found) => {
-                let known = keys.iter().map(|key| (key.clone(), found.remove(key))).collect();
-                Ok(Before { session, known, error: None })
-            }
+    /// Executes transactions under the lock of the catalog.
+    fn commit_alone(
+        &mut self,
+        works: &mut [Work],
+        keys: &[Vec<u8>],
+    ) -> Result<Vec<Result<(), CatalogError>>, CatalogError> {
+        let before = self.begin(keys)?;
+        let session = Arc::clone(&before.session);
+        let mut group = Overlay::new(before);
+        let results: Vec<_> = works.iter_mut().map(|work| group.execute(work)).collect();
+        let (changes, before) = group.finish();
+        if before.error.is_some() || self.read_only || changes.is_empty() {
+            let ended = block_on(session.client.batch_execute("ROLLBACK"));
+            let error = before.error.or(ended.err().map(|error| failed(&error)));
+            return error.map_or(Ok(results), Err);
+        }
+        match block_on(write(&session, &changes)) {
+            Ok(()) => Ok(results),
             Err(error) => {
                 let _ = block_on(session.client.batch_execute("ROLLBACK"));
                 Err(failed(&error))
             }
+        }
+    }
+
+    /// Starts a transaction of the database. Waits for a database that restarts; while it is down for longer,
+    /// transactions fail soon.
+    fn begin(&mut self, keys: &[Vec<u8>]) -> Result<Before, CatalogError> {
+        const PATIENCE_NS: u64 = 2 * SECOND;
+        const PAUSE: Duration = Duration::from_millis(100);
+        loop {
+            match self.link.session().and_then(|session| begin(&session, keys)) {
+                Ok(before) => {
+                    self.down_ns = None;
+                    return Ok(before);
+                }
+                Err(error) => {
+                    let down_ns = *self.down_ns.get_or_insert_with(now_ns);
+                    if now_ns() - down_ns > PATIENCE_NS {
+                        return Err(error);
+                    }
+                    std::thread::park_timeout(PAUSE);
+                }
+            }
+        }
+    }
+}
+
+/// Starts a transaction of the database, which then holds the lock, and reads some rows. The statements are sent
+/// together.
+fn begin(session: &Arc<Session>, keys: &[Vec<u8>]) -> Result<Before, CatalogError> {
+    let wanted: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let begun = async {
+        let begin = session.client.batch_execute(schema::BEGIN);
+        if wanted.is_empty() {
+            return begin.await.map(|()| HashMap::new());
+        }
+        // Polled in this order, the statements are sent in this order.
+        let (begun, found) = join(begin, rows::get_many(session, &wanted)).await;
+        begun.and(found)
+    };
+    match block_on(begun) {
+        Ok(mut found) => {
+            let known = keys.iter().map(|key| (key.clone(), found.remove(key))).collect();
+            Ok(Before { session: Arc::clone(session), known, error: None })
+        }
+        Err(error) => {
+            let _ = block_on(session.client.batch_execute("ROLLBACK"));
+            Err(failed(&error))
         }
     }
 }
@@ -154,52 +201,27 @@ async fn write(session: &Session, changes: &Changes) -> Result<(), Error> {
 }
 
 impl GroupWriter for Groups {
-    /// Waits for a database that restarts. While it is down for longer, transactions fail soon.
-    fn prepare(&mut self, mut keys: Vec<Vec<u8>>) -> Result<(), CatalogError> {
-        const PATIENCE_NS: u64 = 2 * SECOND;
-        const PAUSE: Duration = Duration::from_millis(100);
-        keys.sort_unstable();
-        keys.dedup();
-        loop {
-            match self.begin(&keys) {
-                Ok(before) => {
-                    (self.begun, self.down_ns) = (Some(before), None);
-                    return Ok(());
-                }
-                Err(error) => {
-                    let down_ns = *self.down_ns.get_or_insert_with(now_ns);
-                    if now_ns() - down_ns > PATIENCE_NS {
-                        return Err(error);
-                    }
-                    std::thread::park_timeout(PAUSE);
-                }
-            }
-        }
+    fn prepare(&mut self, reads: KnownReads) -> Result<(), CatalogError> {
+        self.reads = reads;
+        self.reads.keys.sort_unstable();
+        self.reads.keys.dedup();
+        Ok(())
     }
 
-    fn commit(&mut self, works: Vec<Work>, _: bool) -> Vec<Result<(), CatalogError>> {
-        let count = works.len();
-        let Some(before) = self.begun.take() else {
-            return vec![Err(CatalogError::Unavailable("there is no transaction".into())); count];
-        };
-        let session = Arc::clone(&before.session);
-        let mut group = Overlay::new(before);
-        let results: Vec<_> = works.into_iter().map(|work| group.execute(work)).collect();
-        let (changes, before) = group.finish();
-        if before.error.is_some() || self.read_only || changes.is_empty() {
-            let ended = block_on(session.client.batch_execute("ROLLBACK"));
-            return match before.error.or(ended.err().map(|error| failed(&error))) {
-                Some(error) => vec![Err(error); count],
-                None => results,
-            };
-        }
-        match block_on(write(&session, &changes)) {
-            Ok(()) => results,
-            Err(error) => {
-                let _ = block_on(session.client.batch_execute("ROLLBACK"));
-                vec![Err(failed(&error)); count]
+    fn commit(&mut self, mut works: Vec<Work>, _: bool) -> Vec<Result<(), CatalogError>> {
+        let KnownReads { keys, is_complete } = std::mem::take(&mut self.reads);
+        if is_complete
+            && !self.read_only
+            && let Ok(session) = self.link.session()
+        {
+            match block_on(optimistic::commit(&session, &mut works, &keys)) {
+                Ok(Some(results)) => return results,
+                Ok(None) => {}
+                Err(error) => return vec![Err(error); works.len()],
             }
         }
+        let done = self.commit_alone(&mut works, &keys);
+        done.unwrap_or_else(|error| vec![Err(error); works.len()])
     }
 
     fn sync(&mut self) -> Result<(), CatalogError> {

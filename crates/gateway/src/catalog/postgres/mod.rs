@@ -2,6 +2,7 @@
 
 mod connection;
 mod group;
+mod optimistic;
 mod reader;
 mod rows;
 mod schema;
@@ -17,7 +18,7 @@ pub use self::connection::Database;
 use self::connection::Link;
 use self::group::Groups;
 use self::reader::Reader;
-use super::committer::{Committer, Durability};
+use super::committer::Committer;
 use super::{Catalog, CatalogError, Expected, Row, Scan, Value, Work, format};
 use crate::blocking::block_on;
 
@@ -32,6 +33,9 @@ pub enum Access {
 
 /// Number of connections for reads that are not of single rows.
 const READERS: usize = 8;
+
+/// Number of groups that are written at the same time.
+const WRITERS: usize = 3;
 
 /// An open catalog.
 pub struct PostgresCatalog {
@@ -70,8 +74,8 @@ impl PostgresCatalog {
         }
         let readers = (0..READERS).map(|_| first.another()).collect();
         let reader = Reader::start(first.another(), runtime.handle());
-        let groups = Groups::new(first, access == Access::ReadOnly);
-        let committer = Committer::start(groups, Durability::Sync)?;
+        let writers = (0..WRITERS).map(|_| Groups::new(first.another(), access == Access::ReadOnly));
+        let committer = Committer::concurrent(writers)?;
         let next = AtomicUsize::new(0);
         Ok(PostgresCatalog { committer, reader, readers, next, runtime: Some(runtime) })
     }

@@ -23,7 +23,7 @@ fn place(version: i64, properties: i32, body: i32) -> LogPosition {
 }
 
 /// Returns the version in a place.
-fn version(place: &LogPosition) -> i64 {
+pub fn version(place: &LogPosition) -> i64 {
     (u64::from(place.segment) << 32 | u64::from(place.offset)) as i64
 }
 

@@ -1,7 +1,8 @@
 //! The table of the catalog and its statements.
 //!
 //! The table has one row for each key. `version` is different after each write, so that the parts of a value can be
-//! read one after the other. Transactions are executed one after the other, because each holds an advisory lock.
+//! read one after the other. Transactions are serializable: those that lock the rows which they have read share an advisory
+//! lock, and the others hold it alone.
 
 /// Settings of every connection: an acknowledged commit is durable, and a gateway that hangs loses its lock.
 pub const SETTINGS: &str = "SET synchronous_commit = on; SET default_transaction_isolation = 'read committed'; \
@@ -31,6 +32,33 @@ pub const COMMENT: &str = "SELECT obj_description('plimsoll_catalog'::regclass, 
 
 /// Starts a transaction, and waits until all others have ended.
 pub const BEGIN: &str = "BEGIN; SELECT pg_advisory_xact_lock('plimsoll_catalog'::regclass::oid::bigint)";
+
+/// Starts a transaction beside others that were started so, and waits until those of [`BEGIN`] have ended.
+pub const BEGIN_SHARED: &str =
+    "BEGIN; SELECT pg_advisory_xact_lock_shared('plimsoll_catalog'::regclass::oid::bigint)";
+
+/// Locks rows that the transaction writes, and fails with a division by zero unless `$3` of them have the versions that
+/// were read. Rows are locked in the order of their keys.
+pub const CHECK_WRITTEN: &str = "SELECT 1 / (count(*) = $3)::int FROM (SELECT 1 FROM plimsoll_catalog c \
+     JOIN unnest($1::bytea[], $2::bigint[]) AS u(key, version) ON c.key = u.key AND c.version = u.version \
+     ORDER BY c.key FOR NO KEY UPDATE OF c) s";
+
+/// Checks rows that are only written by transactions of [`BEGIN`], so that they need no lock.
+pub const CHECK_STABLE: &str = "SELECT 1 / (count(*) = $3)::int FROM plimsoll_catalog c \
+     JOIN unnest($1::bytea[], $2::bigint[]) AS u(key, version) ON c.key = u.key AND c.version = u.version";
+
+/// Does the same as [`CHECK_WRITTEN`] with rows that the transaction only reads.
+pub const CHECK_READ: &str = "SELECT 1 / (count(*) = $3)::int FROM (SELECT 1 FROM plimsoll_catalog c \
+     JOIN unnest($1::bytea[], $2::bigint[]) AS u(key, version) ON c.key = u.key AND c.version = u.version \
+     ORDER BY c.key FOR SHARE OF c) s";
+
+/// Fails with a division by zero if a row exists.
+pub const CHECK_ABSENT: &str =
+    "SELECT 1 / (count(*) = 0)::int FROM plimsoll_catalog WHERE key = ANY($1::bytea[])";
+
+/// Writes rows that do not exist.
+pub const INSERT: &str = "INSERT INTO plimsoll_catalog (key, head, properties, body) \
+     SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[])";
 
 /// Largest body in bytes that is read together with its row.
 pub const SMALL: i32 = 64 << 10;

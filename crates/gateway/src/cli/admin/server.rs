@@ -171,7 +171,14 @@ fn serve(mut stream: UnixStream, target: &Target, user: u32) -> io::Result<()> {
         Ok(()) => Answer::Exit(0, None),
         Err(Exit { code, message }) => Answer::Exit(code, Some(message)),
     };
-    connection.send(&answer)
+    let sent = connection.send(&answer);
+    // The result of a promotion: the process may start itself again now.
+    if let Some(following) = target.store.catalog.following()
+        && arguments.iter().any(|word| word == "promote")
+    {
+        following.has_told();
+    }
+    sent
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ use super::ownership::{self, Older};
 use super::place::StoreArguments;
 use crate::background::{self, Background};
 use crate::backup::service::BackupThreads;
+use crate::blocking::block_on;
 use crate::catalog::Catalog;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::catalog::CatalogSettings;
@@ -41,6 +42,7 @@ use crate::log::note;
 use crate::metrics::{self, RequestMetrics};
 use crate::object::Store;
 use crate::object::reads::Reads;
+use crate::threads;
 use crate::tier::check;
 
 /// Reports what the start found.
@@ -87,7 +89,9 @@ fn reload_on_hangup(arguments: &Arguments, shared: &Arc<Shared>, reload_others: 
 
 /// Returns true if the catalog is older than its tiers, and is served nevertheless.
 fn is_older(arguments: &Arguments, opened: &Opened) -> Result<bool, Exit> {
-    let older = if arguments.restored { Older::Accepted } else { Older::Refused };
+    // A standby serves what it has.
+    let accepts = arguments.restored || arguments.follow.is_some();
+    let older = if accepts { Older::Accepted } else { Older::Refused };
     let found = ownership::check(&arguments.place, opened, older)?;
     if let Some(error) = &found {
         note(&format!("moves and deletes nothing: {error}"));
@@ -196,12 +200,17 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let listener = listen(phase.address.as_deref().unwrap_or(&arguments.listen))?;
     let address = listener.local_addr().map_err(Exit::store)?;
     let Some(url) = &arguments.follow else { return Ok(serve(arguments, listener).map(|_| ())?) };
+    // Until there is something to read again: without a handler, the signal ends the process.
+    on_hangup(|| {});
+    if arguments.phase.is_some() {
+        phase::name_process();
+    }
     if !phase.leads {
         return standby::follow(arguments, url, listener, phase.yields);
     }
     match serve(arguments, listener) {
-        // Another gateway leads: this one follows it.
-        Ok(Some(over)) => Err(restart(Phase::follow(address, over == Over::Asked))),
+        // Another gateway leads, or may: this one follows it.
+        Ok(Some(_)) => Err(restart(Phase::follow(address, true))),
         Ok(None) => Ok(()),
         Err(Failed::Start(exit)) => {
             note(&format!("this gateway cannot lead: {}; it follows again", exit.message));
@@ -289,18 +298,37 @@ fn serve(arguments: &Arguments, listener: TcpListener) -> Result<Option<Over>, F
     let backup = backup.map(|settings| BackupThreads::start(&store, settings, take_shipper())).transpose();
     let backup = backup.map_err(Exit::store)?.flatten();
     let (stop, shutdown) = watch::channel(false);
-    end_with_lease(&catalog, stop.clone()).map_err(Exit::store)?;
-    watch_for_end(stop, arguments.until_stdin_closes);
+    let signalled = end_with_signal(arguments, &catalog, stop).map_err(Exit::store)?;
     say(&format!("listening on {scheme}://{address}\n"))?;
     let served = plimsoll_server::run(listener, &shared, &store, &shutdown);
     admin.into_iter().for_each(Server::stop);
     background.stop();
     if let Some(backup) = backup {
-        backup.stop();
+        // What the end of the catalog writes is shipped, too.
+        *shipper.lock().unwrap_or_else(PoisonError::into_inner) = backup.stop();
     }
     save_reads(reads.as_deref(), reads_file.as_deref());
     served.map_err(|e| Exit::store(format!("the server failed: {e}")))?;
-    Ok(end(arguments, &catalog)?)
+    let over = end(arguments, &catalog)?;
+    // Who ends the process does not want it to follow.
+    Ok(over.filter(|_| !*signalled.borrow()))
+}
+
+/// Lets the server end with SIGINT, SIGTERM and the lease. Returns whether a signal has arrived.
+fn end_with_signal(
+    arguments: &Arguments,
+    catalog: &AnyCatalog,
+    stop: watch::Sender<bool>,
+) -> std::io::Result<watch::Receiver<bool>> {
+    end_with_lease(catalog, stop.clone())?;
+    let (signal, signalled) = watch::channel(false);
+    watch_for_end(signal, arguments.until_stdin_closes);
+    let mut ended = signalled.clone();
+    threads::spawn("end", move || {
+        let _ = block_on(ended.wait_for(|signalled| *signalled));
+        let _ = stop.send(true);
+    })?;
+    Ok(signalled)
 }
 
 /// Closes the catalog. Returns the reason why this process does not lead any more, if it follows then.

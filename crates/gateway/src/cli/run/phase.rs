@@ -1,8 +1,10 @@
 //! The phases of a gateway that follows another one: it follows, leads, and follows again. Between two phases, the
 //! process starts itself again, so that nothing of the phase before is left.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use super::settings::Arguments;
@@ -62,12 +64,43 @@ impl Phase {
     }
 }
 
+/// Returns the words of a command line with a phase, behind the name of the command.
+fn with_phase(words: impl Iterator<Item = OsString>, phase: &Phase) -> Vec<OsString> {
+    let mut kept: Vec<OsString> = words.filter(|word| !word.to_string_lossy().starts_with(FLAG)).collect();
+    // Not at the end, where it could be an operand.
+    let at = kept.iter().position(|word| word == "run").map_or(0, |at| at + 1);
+    kept.insert(at, phase.argument().into());
+    kept
+}
+
 /// Replaces the program of this process by itself in another phase. Returns only if this is not possible.
 pub fn restart(phase: Phase) -> Exit {
     let mut words = std::env::args_os();
     let name = words.next().unwrap_or_default();
-    let words = words.filter(|word| !word.to_string_lossy().starts_with(FLAG));
     // The file of this program may have been replaced.
-    let error = Command::new("/proc/self/exe").arg0(name).args(words).arg(phase.argument()).exec();
+    let error = Command::new("/proc/self/exe").arg0(name).args(with_phase(words, &phase)).exec();
     Exit::store(format!("this program cannot be started again: {error}"))
+}
+
+/// Gives this process the name of its program again: a process that has started itself is called `exe`.
+pub fn name_process() {
+    let name = std::env::args_os().next().unwrap_or_default();
+    if let Some(name) = Path::new(&name).file_name() {
+        // It only matters to tools that look for the name.
+        let _ = std::fs::write("/proc/self/comm", name.as_encoded_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phase_replaces_another_one_before_the_operands() {
+        let words = ["run", "--phase=lead,127.0.0.1:1", "--follow", "URL", "--", "gateway.toml"];
+        let phase = Phase::follow("127.0.0.1:9000".parse().unwrap(), true);
+        let found = with_phase(words.into_iter().map(Into::into), &phase);
+        let expected = ["run", "--phase=yield,127.0.0.1:9000", "--follow", "URL", "--", "gateway.toml"];
+        assert_eq!(found, expected);
+    }
 }

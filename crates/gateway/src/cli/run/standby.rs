@@ -3,10 +3,13 @@
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use plimsoll_server::handler::Refusing;
+use plimsoll_server::handler::{Handler, Incoming, Method, Plain, Refusing, Request};
+use plimsoll_server::response::ServerResponse;
 use plimsoll_server::shutdown::watch_for_end;
+use plimsoll_server::timestamps::ConnectionTimestamps;
 use plimsoll_server::{Parts, Shared};
 use tokio::runtime::Runtime;
 use tokio::sync::{oneshot, watch};
@@ -14,7 +17,7 @@ use tokio::sync::{oneshot, watch};
 use super::phase::{Phase, restart};
 use super::settings::{Arguments, access_log, catalog_settings, observers, server_settings, work_settings};
 use super::{Front, Server, front, listen_for_administrators, reload_on_hangup};
-use crate::ambient::utc_text;
+use crate::ambient::{pause, utc_text};
 use crate::backup::error::BackupError;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::Engine;
@@ -25,14 +28,17 @@ use crate::cli::journaled::backup_place;
 use crate::cli::opened::Opened;
 use crate::cli::out::say;
 use crate::config::{BackupRule, CatalogPlace, Config};
-use crate::journal::follow::{FollowSettings, Follower, Following};
+use crate::journal::follow::{FollowSettings, Follower, Following, Leader};
 use crate::log::note;
 use crate::metrics::{self, RequestMetrics};
-use crate::object::Store;
+use crate::object::{Store, keys};
 use crate::threads;
+use crate::tier::Tier;
 
 /// Answer to requests that a standby does not execute.
 const REFUSED: &str = "This gateway is a standby. Use the gateway that leads.";
+/// Answer to requests that change something.
+const NO_WRITES: &str = "This gateway is a standby, which accepts no writes. Use the gateway that leads.";
 
 /// Reason why a process does not follow any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,63 +91,130 @@ pub fn follow(arguments: &Arguments, url: &str, listener: TcpListener, yields: b
     let backup = backup_place(place, &config, &backends)?;
     let backup = backup.ok_or_else(|| Exit::input("--follow: FILE has no [backup]"))?;
     let address = listener.local_addr().map_err(Exit::store)?;
-    let (stop, shutdown) = watch::channel(false);
-    watch_for_end(stop.clone(), arguments.until_stdin_closes);
+    let (signal, mut signalled) = watch::channel(false);
+    watch_for_end(signal, arguments.until_stdin_closes);
+    let waiting = Waiting::start(arguments, listener.try_clone().map_err(Exit::store)?)?;
     let runtime = runtime()?;
     let following = Following::new(url);
+    let tier = backup.place.tier.clone();
     let settings = FollowSettings { place: backup.place, limits, lease_ms, yields };
-    let mut ends = shutdown.clone();
+    let is_first = arguments.phase.is_none();
     let opened = runtime.block_on(async {
         tokio::select! {
-            opened = Follower::open(root, settings, Arc::clone(&following)) => Some(opened),
-            _ = ends.wait_for(|stop| *stop) => None,
+            opened = open(root, &settings, &following, is_first) => Some(opened),
+            _ = signalled.wait_for(|signalled| *signalled) => None,
         }
     });
     let Some(opened) = opened else { return Ok(()) };
     let follower = opened.map_err(|e| Exit::store(format!("{url}: {e}")))?;
-    note(&format!("follows {url}; leads when no other gateway does, or after `plimsoll-gateway promote`"));
-    let worker =
-        Worker { following: Arc::clone(&following), every_ms: rule.every_ms, shutdown: shutdown.clone() };
+    note(&format!("follows {url}; leads when the other gateway does not any more, or after `promote`"));
+    let worker = Worker {
+        following: Arc::clone(&following),
+        every_ms: rule.every_ms,
+        signalled: signalled.clone(),
+        tiers: config.tiers.keys().cloned().collect(),
+    };
     let (engine_sender, engine) = oneshot::channel();
+    let (stop, shutdown) = watch::channel(false);
     let thread = threads::spawn("follow", move || {
         let next = runtime.block_on(worker.run(follower, engine_sender));
         let _ = stop.send(true);
         next
     });
     let thread = thread.map_err(Exit::store)?;
-    let served = engine.blocking_recv().map_or(Ok(None), |engine| {
-        serve(arguments, config.clone(), listener, engine, &following, &shutdown).map(Some)
+    let engine = engine.blocking_recv();
+    waiting.stop();
+    let served = engine.map_or(Ok(None), |engine| {
+        let copy = Copy { engine, following: Arc::clone(&following), tier };
+        serve(arguments, config.clone(), listener, copy, &shutdown)
     });
     // After an error of this function, the process ends, and with it the thread.
-    let admin = served?.flatten();
+    let admin = served?;
     let next = thread.join().unwrap_or(Next::End);
     following.wait_until_told(Duration::from_secs(2));
     admin.into_iter().for_each(Server::stop);
     match next {
+        _ if *signalled.borrow() => Ok(()),
         Next::Lead => Err(restart(Phase::lead(address))),
         Next::Reopen => Err(restart(Phase::follow(address, yields))),
         Next::End => Ok(()),
     }
 }
 
+/// Opens the copy, with as many attempts as it needs if the place does not answer.
+async fn open(
+    root: &Path,
+    settings: &FollowSettings,
+    following: &Arc<Following>,
+    is_first: bool,
+) -> Result<Follower, BackupError> {
+    const PAUSE_MS: u64 = 1000;
+    loop {
+        match Follower::open(root, settings.clone(), Arc::clone(following)).await {
+            // The first start tells its user what is wrong.
+            Err(error) if is_first || !is_temporary(&error) => return Err(error),
+            Err(error) => {
+                if following.fail(error.to_string()) {
+                    crate::log::warn(&format!("the standby does not follow: {error}"));
+                }
+            }
+            opened => return opened,
+        }
+        pause(PAUSE_MS).await;
+    }
+}
+
+/// Returns true for an error that may end by itself.
+fn is_temporary(error: &BackupError) -> bool {
+    matches!(error, BackupError::Place(_) | BackupError::Silent | BackupError::Incomplete)
+}
+
 fn runtime() -> Result<Runtime, Exit> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)
+}
+
+/// Answers that the gateway is a standby, while it has no copy.
+struct Waiting {
+    stop: watch::Sender<bool>,
+    thread: JoinHandle<()>,
+}
+
+impl Waiting {
+    fn start(arguments: &Arguments, listener: TcpListener) -> Result<Waiting, Exit> {
+        let Front { accounts, tls, .. } = front(arguments)?;
+        let settings = server_settings(arguments, false, 1);
+        let shared = Shared::new(Parts { settings, accounts, tls, timing_log: None, observers: Vec::new() });
+        let (stop, stopped) = watch::channel(false);
+        let thread = threads::spawn("wait", move || {
+            let served = plimsoll_server::run_with(listener, &shared, &Arc::new(Refusing(REFUSED)), &stopped);
+            if let Err(error) = served {
+                note(&format!("the server failed: {error}"));
+            }
+        });
+        Ok(Waiting { stop, thread: thread.map_err(Exit::store)? })
+    }
+
+    fn stop(self) {
+        let _ = self.stop.send(true);
+        let _ = self.thread.join();
+    }
 }
 
 /// The thread that follows.
 struct Worker {
     following: Arc<Following>,
     every_ms: u64,
-    shutdown: watch::Receiver<bool>,
+    signalled: watch::Receiver<bool>,
+    /// Names of the tiers, which the copy must know before it is served.
+    tiers: Vec<String>,
 }
 
 impl Worker {
-    async fn run(mut self, follower: Follower, engine: oneshot::Sender<Arc<Engine>>) -> Next {
-        let mut follower = follower;
-        let mut shutdown = self.shutdown.clone();
+    async fn run(self, mut follower: Follower, engine: oneshot::Sender<Arc<Engine>>) -> Next {
+        let mut signalled = self.signalled.clone();
         let next = tokio::select! {
             next = self.follow(&mut follower, engine) => next,
-            _ = shutdown.wait_for(|stop| *stop) => Next::End,
+            _ = signalled.wait_for(|signalled| *signalled) => Next::End,
         };
         if next != Next::Reopen
             && let Err(error) = follower.close()
@@ -151,8 +224,9 @@ impl Worker {
         next
     }
 
-    async fn follow(&mut self, follower: &mut Follower, engine: oneshot::Sender<Arc<Engine>>) -> Next {
+    async fn follow(&self, follower: &mut Follower, engine: oneshot::Sender<Arc<Engine>>) -> Next {
         let mut engine = Some(engine);
+        let mut is_unknown = false;
         loop {
             match follower.step().await {
                 Ok(true) => {
@@ -161,22 +235,59 @@ impl Worker {
                     return Next::Lead;
                 }
                 Ok(false) => {}
-                Err(BackupError::Gap) => {
-                    note("the copy of the catalog has something else than the backup, and is made again");
-                    return Next::Reopen;
-                }
-                Err(error) => {
+                Err(error) if is_temporary(&error) => {
                     if self.following.fail(error.to_string()) {
                         crate::log::warn(&format!("the standby does not follow: {error}"));
                     }
                 }
+                Err(error) => {
+                    note(&format!("the copy of the catalog is opened again: {error}"));
+                    return Next::Reopen;
+                }
             }
-            if let Some(found) = follower.engine().cloned()
+            if self.following.state().leader == Leader::Unknown && !std::mem::replace(&mut is_unknown, true) {
+                note(
+                    "no gateway with a lease has written to the place; start the first one without --follow",
+                );
+            }
+            if let Some(found) = follower.engine().filter(|engine| self.knows_tiers(engine)).cloned()
                 && let Some(sender) = engine.take()
             {
                 let _ = sender.send(found);
             }
             self.following.pause(follower.pause_ms(self.every_ms)).await;
+        }
+    }
+
+    /// Returns true if a copy has the numbers of all tiers: the gateway that leads gives them.
+    fn knows_tiers(&self, engine: &Engine) -> bool {
+        self.tiers.iter().all(|name| matches!(engine.get(&keys::tier(name)), Ok(Some(_))))
+    }
+}
+
+/// A copy that is served.
+struct Copy {
+    engine: Arc<Engine>,
+    following: Arc<Following>,
+    /// Place of the backup, whose keys are read again at SIGHUP.
+    tier: Tier,
+}
+
+/// Executes requests that only read.
+struct Reading(Plain<Store<AnyCatalog>>);
+
+impl Handler for Reading {
+    async fn handle(
+        &self,
+        shared: &Arc<Shared>,
+        stamps: &ConnectionTimestamps,
+        request: Request<Incoming>,
+    ) -> std::io::Result<ServerResponse> {
+        // A write of something that the copy does not have yet could seem to succeed.
+        if matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
+            self.0.handle(shared, stamps, request).await
+        } else {
+            Refusing(NO_WRITES).handle(shared, stamps, request).await
         }
     }
 }
@@ -186,13 +297,13 @@ fn serve(
     arguments: &Arguments,
     config: Config,
     listener: TcpListener,
-    engine: Arc<Engine>,
-    following: &Arc<Following>,
+    copy: Copy,
     shutdown: &watch::Receiver<bool>,
 ) -> Result<Option<Server>, Exit> {
     let place = &arguments.place;
     let Front { accounts, tls, scheme } = front(arguments)?;
-    let catalog = StandbyCatalog::new(engine, Arc::clone(following), arguments.stale_reads);
+    let Copy { engine, following, tier } = copy;
+    let catalog = StandbyCatalog::new(engine, following, arguments.stale_reads);
     let stores = place.backends(&config)?;
     let opened = place.open_with(AnyCatalog::Standby(catalog), Recovery::default(), config, stores)?;
     let reload_tiers = opened.reload_tiers();
@@ -213,7 +324,7 @@ fn serve(
         say(&format!("metrics on http://{bound}/metrics\n"))?;
     }
     reload_on_hangup(arguments, &shared, move || {
-        reload_tiers(None);
+        reload_tiers(Some(&tier));
         if let Some(Err(error)) = access_log.as_ref().map(|log| log.reopen()) {
             note(&format!("the access log was not opened again: {error}"));
         }
@@ -222,7 +333,8 @@ fn serve(
     let address = listener.local_addr().map_err(Exit::store)?;
     say(&format!("standby on {scheme}://{address}\n"))?;
     let served = if arguments.stale_reads {
-        plimsoll_server::run(listener, &shared, &store, shutdown)
+        let reading = Arc::new(Reading(Plain(Arc::clone(&store))));
+        plimsoll_server::run_with(listener, &shared, &reading, shutdown)
     } else {
         plimsoll_server::run_with(listener, &shared, &Arc::new(Refusing(REFUSED)), shutdown)
     };
