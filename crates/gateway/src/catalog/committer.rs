@@ -18,8 +18,8 @@ use crate::threads;
 
 /// Writer of groups of transactions. Only the committing thread uses it.
 pub trait GroupWriter: Send + 'static {
-    /// Waits until a group can be written, of whose transactions the reads are partly known. On an error, no transaction
-    /// of the group is executed, and the error is the result of each.
+    /// Waits until a group can be written, of whose transactions the reads are partly known. On an error, no
+    /// transaction of the group is executed, and the error is the result of each.
     ///
     /// # Errors
     /// If the catalog cannot be written.

@@ -97,8 +97,8 @@ impl Lease {
         Err(CatalogError::Unavailable(format!("another gateway may lead ({problem})")))
     }
 
-    /// Waits until no other process can lead, for a write that is durable on this disk: if the lease is extended, nobody
-    /// has led meanwhile.
+    /// Waits until no other process can lead, for a write that is durable on this disk: if the lease is extended,
+    /// nobody has led meanwhile.
     ///
     /// # Errors
     /// [`CatalogError::Unavailable`] if the lease is not extended any more.

@@ -14,6 +14,7 @@
 
 pub mod directory;
 pub mod end;
+pub mod entry;
 pub mod follow;
 pub mod lease;
 pub mod price;

@@ -7,8 +7,9 @@ use plimsoll_base::net::encode::hex;
 
 use super::directory::Directory;
 use super::end::JournalEnd;
+use super::entry::EntryWriter;
 use super::lease::Lease;
-use super::sender::{EntryWriter, LeaseKeeper, TierJournal};
+use super::sender::{LeaseKeeper, TierJournal};
 use super::take_over::{Candidate, Leadership, take_over};
 use super::writers::{WRITERS, Writers};
 use crate::ambient::{now_ms, pause};

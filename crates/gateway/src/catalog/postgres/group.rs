@@ -1,5 +1,5 @@
-//! Groups of transactions: each group is one transaction of the database, under the lock of the catalog if its reads are
-//! not known before.
+//! Groups of transactions: each group is one transaction of the database, under the lock of the catalog if its reads
+//! are not known before.
 
 use std::collections::HashMap;
 use std::ops::Bound;

@@ -54,8 +54,8 @@ impl Base for Snapshot<'_> {
     }
 }
 
-/// Executes transactions that read `wanted_keys`. Returns the result of each; `None` if they must be executed under the lock
-/// of the catalog.
+/// Executes transactions that read `wanted_keys`. Returns the result of each; `None` if they must be executed under the
+/// lock of the catalog.
 ///
 /// # Errors
 /// If the database does not answer. The group may be durable nevertheless.

@@ -1,8 +1,8 @@
 //! The table of the catalog and its statements.
 //!
 //! The table has one row for each key. `version` is different after each write, so that the parts of a value can be
-//! read one after the other. Transactions are serializable: those that lock the rows which they have read share an advisory
-//! lock, and the others hold it alone.
+//! read one after the other. Transactions are serializable: those that lock the rows which they have read share an
+//! advisory lock, and the others hold it alone.
 
 /// Settings of every connection: an acknowledged commit is durable, and a gateway that hangs loses its lock.
 pub const SETTINGS: &str = "SET synchronous_commit = on; SET default_transaction_isolation = 'read committed'; \
