@@ -35,7 +35,7 @@ pub struct History {
 ///
 /// # Errors
 /// If the index is damaged.
-fn parse_index(name: &str, object: &[u8]) -> Result<Vec<Known>, BackupError> {
+pub fn parse_index(name: &str, object: &[u8]) -> Result<Vec<Known>, BackupError> {
     let wrong = || BackupError::damaged(name, "it is not an index of a backup");
     let text = zstd::bulk::decompress(object, MOST_INDEX).map_err(|_| wrong())?;
     let text = String::from_utf8(text).map_err(|_| wrong())?;
@@ -203,8 +203,10 @@ impl History {
     /// say which segments were in use, which is so behind pieces that were deleted in order.
     pub fn lost_before(&self, index: usize) -> Option<String> {
         let pairs = self.pieces[self.first_of(index)..=index].windows(2);
+        // A fence says nothing about segments; the piece behind it does.
         let lost = pairs.filter(|pair| {
-            pair[0].header.number + 1 != pair[1].header.number && pair[1].header.live.is_none()
+            let next = &pair[1].header;
+            pair[0].header.number + 1 != next.number && next.live.is_none() && next.fence.is_none()
         });
         lost.map(|pair| place::piece(pair[0].header.epoch, pair[0].header.number + 1)).next()
     }

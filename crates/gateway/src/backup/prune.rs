@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::BackupError;
-use super::history::{History, MOST_IN_FLIGHT};
+use super::history::{History, MOST_IN_FLIGHT, parse_index};
 use super::place::{self, Chain, Place};
 use super::plan::needed;
 
@@ -44,6 +44,28 @@ pub async fn prune(place: &Place, history: &History, since_ms: u64) -> Result<u6
         // Only what an index has: the headers of other pieces would be lost with them.
         let name = known.header.name();
         if !stays(index) && names.contains(&name) && !history.is_unindexed(index) {
+            place.delete(&name).await?;
+            deleted += 1;
+        }
+    }
+    let stay = (0..history.pieces.len()).filter(|index| stays(*index));
+    let stay = stay.map(|index| &history.pieces[index].header).map(|header| (header.epoch, header.number));
+    Ok(deleted + prune_indexes(place, &stay.collect()).await?)
+}
+
+/// Deletes the indexes without headers of pieces that stay. Behind a gap, the first header of an index says which
+/// segments are in use.
+async fn prune_indexes(place: &Place, stay: &BTreeSet<(u64, u64)>) -> Result<u64, BackupError> {
+    let mut deleted = 0;
+    let mut names: Vec<String> =
+        place.list("index", None).await?.into_iter().map(|(name, ..)| name).collect();
+    // A writer may not have read the newest one yet.
+    names.pop();
+    for name in names {
+        let Some(object) = place.read(&name).await? else { continue };
+        // A damaged one may be the only one with a header that somebody repairs.
+        let Ok(known) = parse_index(&name, &object) else { continue };
+        if known.iter().all(|known| !stay.contains(&(known.header.epoch, known.header.number))) {
             place.delete(&name).await?;
             deleted += 1;
         }

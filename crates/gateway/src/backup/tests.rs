@@ -302,18 +302,30 @@ async fn a_restored_log_begins_again_and_the_other_states_stay() {
 async fn pruning_keeps_what_the_window_needs() {
     let mut backed = Backed::new();
     let mut shipper = backed.begin().await;
-    for _ in 0..400 {
+    for number in 0..400 {
         backed.change();
         shipper.step().await.unwrap();
+        if number % 40 == 0 {
+            shipper.write_index(true).await.unwrap();
+        }
+        // A restart leaves a fence, with which an index may begin.
+        if number == 120 {
+            shipper = backed.begin().await;
+        }
     }
     shipper.write_index(true).await.unwrap();
     let middle = backed.states.split_off(200);
     let since_ms = middle[0].0;
     let history = History::load(&backed.place).await.unwrap();
     let before = backed.place.list("log", None).await.unwrap().len();
-    let deleted = prune(&backed.place, &history, since_ms).await.unwrap();
+    let indexes = backed.place.list("index", None).await.unwrap().len();
+    let deleted = prune(&backed.place, &history, since_ms).await.unwrap() as usize;
     assert!(deleted > 50, "{deleted} of {before}");
-    assert_eq!(backed.place.list("log", None).await.unwrap().len() as u64, before as u64 - deleted);
+    let left = backed.place.list("index", None).await.unwrap().len();
+    assert!(left < indexes, "headers of old pieces stay for ever: {left} of {indexes} indexes");
+    let pieces = backed.place.list("log", None).await.unwrap().len();
+    assert_eq!(before + indexes - pieces - left, deleted);
+    assert!(History::load(&backed.place).await.unwrap().pieces.len() < history.pieces.len());
     backed.states = middle;
     backed.check_states(40).await;
     assert_eq!(verify(&backed.place, Some(since_ms)).await.unwrap().problems, Vec::<String>::new());
