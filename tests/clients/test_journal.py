@@ -276,3 +276,25 @@ def test_a_restore_has_what_only_the_journal_has(tmp_path):
         copy = settings(tmp_path / "copy", store, durability="local", lease=None)
         with gateway(copy, "--restored") as server:
             assert state(client(server)) == expected
+
+
+def test_a_plan_names_the_price_of_a_journal(tmp_path):
+    listing = tmp_path / "listing.csv"
+    listing.write_text("Key,Size,LastModified\na,100,2026-01-01T00:00:00Z\n")
+
+    def journal(*lines):
+        file = tmp_path / "gateway.toml"
+        file.write_text("\n".join(['[catalog]', f'url = "dir:{tmp_path}/catalog"', '[tier.hot]', 'url = "s3://hot"',
+                                   'offer = "aws-s3@us-east-1"', '[write]', 'tier = "hot"', '[backup]', 'to = "s3://place"',
+                                   'offer = "aws-s3@us-east-1"', *lines]))
+        return json.loads(command("plan", str(file), "--listing", str(listing), "--json"))["journal"]
+
+    found = {one["writes_per_s"]: one for one in journal('durability = "tier"')}
+    # 0.3 a second for 730 hours, at $5 per million.
+    assert float(found[0]["month_usd"]) == pytest.approx(0.3 * 730 * 3600 * 5 / 1e6)
+    # One for each write; and one after the other, each of which takes 5 ms.
+    assert float(found[100]["month_usd"]) == pytest.approx(100 * 730 * 3600 * 5 / 1e6)
+    assert found[1000]["entries_per_s"] == found[10_000]["entries_per_s"] == 200
+    # Without groups, the entries only extend the lease.
+    assert [one["writes_per_s"] for one in journal('lease = "10s"')] == [0]
+    assert journal() == []

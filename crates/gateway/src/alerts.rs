@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use plimsoll_base::units::format_volume;
 
+use crate::journal::follow::FollowState;
 use crate::mover::condition::show_time_ms;
 use crate::overview::Overview;
 
@@ -30,11 +31,25 @@ const BEHIND_S: f64 = 300.0;
 /// Free bytes of a disk.
 const FREE_BYTES: f64 = 5e9;
 
+/// Returns the alerts of a standby.
+fn standby(following: &FollowState) -> Vec<Alert> {
+    if following.lag_seconds <= BEHIND_S {
+        return Vec::new();
+    }
+    let reason = following.problem.as_ref().map_or(String::new(), |problem| format!(": {problem}"));
+    let lag = show_time_ms(following.lag_seconds as u64 * 1000);
+    vec![Alert { name: "GatewayStandbyBehind", text: format!("this standby is behind by {lag}{reason}") }]
+}
+
 /// Returns the alerts of a store at a Unix time in milliseconds.
 pub fn alerts(found: &Overview, now_ms: u64) -> Vec<Alert> {
     let mut all = Vec::new();
     let mut add = |name: &'static str, text: String| all.push(Alert { name, text });
     let seconds = |s: u64| show_time_ms(s * 1000);
+    if let Some(following) = &found.following {
+        // Everything else is the work of the gateway that leads.
+        return standby(following);
+    }
     if let Some(problem) = &found.problem {
         add("GatewayWritesStopped", format!("writes fail: {problem}"));
     }
@@ -168,6 +183,8 @@ mod tests {
         let mut overdue = broken();
         (overdue.deletions_stopped, overdue.queues.deletion_overdue_ms) = (false, 3_601_000);
         found.extend(alerts(&overdue, 1));
+        let following = FollowState { lag_seconds: BEHIND_S + 1.0, ..FollowState::default() };
+        found.extend(alerts(&Overview { following: Some(following), ..Overview::default() }, 1));
         for alert in &found {
             assert!(rules.contains(&format!("alert: {}\n", alert.name)), "{}", alert.name);
         }
@@ -185,7 +202,7 @@ mod tests {
         assert_eq!(limit("GatewayDeletionsOverdue"), OVERDUE_S as f64);
         assert_eq!([limit("GatewayMoveStuck"), limit("GatewaySurveyOld")], [OLD_S as f64; 2]);
         assert_eq!(limit("GatewayScrubOld"), UNVERIFIED_S as f64);
-        assert_eq!(limit("GatewayBackupBehind"), BEHIND_S);
+        assert_eq!([limit("GatewayBackupBehind"), limit("GatewayStandbyBehind")], [BEHIND_S; 2]);
         assert_eq!([limit("GatewayDiskFilling"), limit("GatewayTierFilling")], [FREE_BYTES; 2]);
     }
 }

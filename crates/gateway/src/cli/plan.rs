@@ -272,7 +272,8 @@ impl Existing<'_> {
             if waiting.len() < OBJECTS { Ok(()) } else { take(std::mem::take(&mut waiting)) }
         })?;
         take(waiting)?;
-        bill(&plan, &prices).map_err(|e| self.place.fail(&e))
+        let bill = bill(&plan, &prices).map_err(|e| self.place.fail(&e))?;
+        with_journal(bill, self.place, self.config)
     }
 }
 
