@@ -205,8 +205,9 @@ impl BackupThreads {
     /// Ships what is left, and ends the threads. Returns the writer of the backup; `None` if it has none.
     pub fn stop(self) -> Option<Shipper> {
         let _ = self.stop.send(true);
-        let joined = self.threads.into_iter().filter_map(|thread| thread.join().ok());
-        joined.flatten().next()
+        // All of them, before the result is looked at.
+        let joined: Vec<_> = self.threads.into_iter().filter_map(|thread| thread.join().ok()).collect();
+        joined.into_iter().flatten().next()
     }
 }
 
@@ -322,7 +323,9 @@ async fn ship_on(
         if let Err(error) = shipper.write_index(false).await {
             backup.fail(&error);
         }
-        wait(backup, settings.every_ms.saturating_sub((now_ns() - start_ns) / 1_000_000).max(1)).await;
+        let has_failed = backup.lock().state.problem.is_some();
+        let left_ms = settings.every_ms.saturating_sub((now_ns() - start_ns) / 1_000_000).max(1);
+        if has_failed { pause(left_ms).await } else { wait(backup, left_ms).await }
     }
 }
 

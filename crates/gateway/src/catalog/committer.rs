@@ -242,7 +242,9 @@ impl<W: GroupWriter> Committer<W> {
         self.shared.lock().closed = true;
         self.shared.changed.notify_all();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        threads.into_iter().filter_map(|thread| thread.join().ok()).next_back()
+        // All of them: a lazy iterator would not wait for the others.
+        let writers: Vec<W> = threads.into_iter().filter_map(|thread| thread.join().ok()).collect();
+        writers.into_iter().next()
     }
 }
 
@@ -306,7 +308,12 @@ fn next_group(shared: &Shared, wait: Option<Duration>) -> Option<Group> {
             return Some(Group::default());
         }
     }
-    Some(queue.take(MAX_TRANSACTIONS))
+    let group = queue.take(MAX_TRANSACTIONS);
+    // For another thread, if there is one.
+    if queue.len() > 0 {
+        shared.changed.notify_one();
+    }
+    Some(group)
 }
 
 fn run<W: GroupWriter>(mut writer: W, shared: &Shared, interval: Option<Duration>) -> W {

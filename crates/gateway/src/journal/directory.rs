@@ -78,8 +78,9 @@ impl Directory<'_> {
         if newest_tail(&source.history, &source.end).is_none() {
             return Ok(Replica::new(open.map_or_else(|| self.create(), Ok)?));
         }
-        // What a power loss has damaged is in the place.
-        if let Some(log) = open.filter(|log| log.recovery.damage.is_empty()) {
+        // The place has what a power loss has damaged in a copy. A log of this process's own may have more.
+        let is_own = source.end.last.as_ref().is_some_and(|last| own.contains(&last.header.writer));
+        if let Some(log) = open.filter(|log| is_own || log.recovery.damage.is_empty()) {
             let mut replica = Replica::new(log);
             match source.catch_up(&mut replica, own, LastBytes::Compared).await {
                 Err(BackupError::Gap) => {}
@@ -92,6 +93,8 @@ impl Directory<'_> {
 
     /// Writes the log to a new directory, which replaces the old one. The old one is kept.
     async fn restore(&self, source: &mut Source) -> Result<(), BackupError> {
+        // The entries that another copy has are those that this one needs.
+        source.read_epoch = 0;
         // In the directory, which may be the root of a file system.
         let unfinished = self.root.join(UNFINISHED);
         remove(&unfinished)?;
@@ -123,6 +126,18 @@ impl Directory<'_> {
         remove(&unfinished)?;
         std::fs::File::open(self.root)?.sync_all()?;
         Ok(())
+    }
+}
+
+/// Finds the end of the journal, with several attempts: entries may be deleted between two requests.
+async fn find_end(place: &Place, headers: &mut Headers) -> Result<JournalEnd, BackupError> {
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        match JournalEnd::find_again(place, headers).await {
+            Err(BackupError::Damaged { .. }) if attempt < ATTEMPTS => pause(RETRY_MS).await,
+            found => return found,
+        }
     }
 }
 
@@ -161,7 +176,7 @@ impl Source {
         let mut headers = Headers::default();
         let (end, is_final) = match before {
             Some(end) => (end, true),
-            None => (JournalEnd::find_again(&place, &mut headers).await?, false),
+            None => (find_end(&place, &mut headers).await?, false),
         };
         Ok(Source { place, history, end, is_final, headers, read_epoch: 0, read_number: 0 })
     }
@@ -172,7 +187,7 @@ impl Source {
     /// If the place fails, or something is damaged.
     pub async fn refresh(&mut self) -> Result<(), BackupError> {
         self.history.refresh(&self.place).await?;
-        let now = JournalEnd::find_again(&self.place, &mut self.headers).await?;
+        let now = find_end(&self.place, &mut self.headers).await?;
         self.end = if self.is_final { std::mem::take(&mut self.end).with_entries_of(now) } else { now };
         Ok(())
     }
@@ -192,11 +207,6 @@ impl Source {
         loop {
             attempt += 1;
             let Some(tail) = newest_tail(&self.history, &self.end) else { return Ok(()) };
-            // The process that leads ships its log again from the start, and the copy has it.
-            let is_begun_again = self.history.pieces.last().is_some_and(|last| !last.header.is_complete);
-            if is_begun_again && !self.is_final {
-                return Ok(());
-            }
             let found = |replica: &Replica| compare(replica.engine(), replica.end(), &tail, &self.end, own);
             match found(replica) {
                 Local::Newest => return Ok(()),
@@ -266,7 +276,9 @@ pub fn compare(engine: &Engine, end: Position, tail: &Tail, before: &JournalEnd,
 
 /// Returns the end of what is durable; `None` if nothing is.
 pub fn newest_tail(history: &History, before: &JournalEnd) -> Option<Tail> {
-    let shipped = history.pieces.last().map(|known| known.header.tail.clone());
+    // A log that is shipped again from its start has no state until it is complete.
+    let complete = history.pieces.iter().rev().find(|known| known.header.is_complete);
+    let shipped = complete.map(|known| known.header.tail.clone());
     let sent = before.last.as_ref().map(|known| known.header.tail.clone());
     let known = shipped.into_iter().chain(sent).filter(|tail| !tail.sha256.is_empty());
     known.max_by_key(|tail| tail.position.group)

@@ -67,6 +67,8 @@ struct Shared {
     complete_ms: u64,
     /// Number of commands that wait for the result of a promotion.
     waiting: usize,
+    /// Number of promotions.
+    promotions: u64,
 }
 
 impl Following {
@@ -110,6 +112,7 @@ impl Following {
         self.change(|shared| {
             shared.state.is_promoted = true;
             shared.waiting += 1;
+            shared.promotions += 1;
         });
         self.promoted.notify_one();
         let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -127,7 +130,6 @@ impl Following {
             Leader::Unknown => self.change(|shared| shared.state.is_promoted = false),
             Leader::Leads => {}
         }
-        self.has_told();
         Err(match (leader, problem) {
             (_, Some(problem)) => format!("the place does not answer: {problem}"),
             (Leader::Unknown, None) => {
@@ -143,6 +145,11 @@ impl Following {
             () = pause(ms) => {}
             () = self.promoted.notified() => {}
         }
+    }
+
+    /// Returns true if a command waits for the result of a promotion.
+    fn is_awaited(&self) -> bool {
+        self.change(|shared| shared.waiting > 0)
     }
 
     /// Records that a command has told the result of a promotion.
@@ -173,7 +180,8 @@ pub struct Follower {
     watch: Option<Watch>,
     /// Time before which this gateway does not begin to lead, in milliseconds since the start of the machine.
     not_before_ms: u64,
-    asked: Option<u64>,
+    /// Number of promotions for which the gateway that leads was asked to end.
+    asked: u64,
     following: Arc<Following>,
     _lock: DirectoryLock,
 }
@@ -227,7 +235,7 @@ impl Follower {
             replica,
             watch: None,
             not_before_ms: if yields { steady_ms() + lease_ms } else { 0 },
-            asked: None,
+            asked: 0,
             following,
             _lock: lock,
         })
@@ -250,15 +258,15 @@ impl Follower {
         let newest_ms = self.engine().map(|engine| newest_ms(engine)).transpose()?.flatten();
         let epoch = end.epoch;
         let leader = self.look(end, began_ms);
-        let is_promoted = self.following.change(|shared| {
+        let promotions = self.following.change(|shared| {
             shared.complete_ms = began_ms;
             (shared.state.leader, shared.state.newest_ms, shared.state.problem) = (leader, newest_ms, None);
-            shared.state.is_promoted
+            shared.promotions
         });
-        // Only once: a gateway that comes back by itself would be asked for ever.
-        if is_promoted && leader == Leader::Leads && self.asked.is_none() {
+        // Only once for each command: a gateway that comes back by itself would be asked for ever.
+        if leader == Leader::Leads && self.asked < promotions {
             request::ask(&self.place, epoch).await?;
-            self.asked = Some(epoch);
+            self.asked = promotions;
         }
         Ok(leader == Leader::Gone)
     }
@@ -267,8 +275,11 @@ impl Follower {
     pub fn pause_ms(&self, most: u64) -> u64 {
         /// Time between two looks of a gateway that is promoted.
         const SOON_MS: u64 = 100;
-        let most =
-            if self.asked.is_some() { most.min(SOON_MS) } else { most.min(self.candidate.lease_ms / 4) };
+        let most = if self.following.is_awaited() {
+            most.min(SOON_MS)
+        } else {
+            most.min(self.candidate.lease_ms / 4)
+        };
         self.watch.as_ref().map_or(most, |watch| watch.pause_ms(most)).max(1)
     }
 
@@ -309,9 +320,9 @@ impl Follower {
         // Another writer may have continued at an earlier group.
         let writer = self.source.end.last.as_ref().map_or("", |last| &last.header.writer);
         let last_bytes = if self.writer == writer { LastBytes::Trusted } else { LastBytes::Compared };
-        self.writer = writer.into();
-        let before = replica.end();
+        let (writer, before) = (writer.to_string(), replica.end());
         self.source.catch_up(replica, &self.own, last_bytes).await?;
+        self.writer = writer;
         if replica.end() != before {
             replica.merge()?;
         }

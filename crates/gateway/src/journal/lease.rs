@@ -3,6 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use plimsoll_base::clock::{now_ns, sleep_until};
+use tokio::runtime::Handle;
+
 use crate::ambient::{pause, steady_ms};
 use crate::catalog::CatalogError;
 use crate::guard::{self, Guard};
@@ -108,6 +111,8 @@ impl Lease {
         loop {
             match self.check() {
                 Err(error) if self.has_ended.load(Ordering::Acquire) => return Err(error),
+                // Commands wait for transactions without a runtime.
+                Err(_) if Handle::try_current().is_err() => sleep_until(now_ns() + PAUSE_MS * 1_000_000),
                 Err(_) => pause(PAUSE_MS).await,
                 Ok(()) => return Ok(()),
             }

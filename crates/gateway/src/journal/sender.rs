@@ -4,8 +4,9 @@ use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, watch};
 
 use super::entry::{Contents, EntryWriter, Flight, create};
@@ -27,7 +28,12 @@ const PRUNE_MS: u64 = 2000;
 /// Time for which the end of the process waits for the place.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 /// Time for which it waits until the rest of the log is shipped.
-const LAST_SHIP: Duration = Duration::from_secs(60);
+const LAST_SHIP: Duration = Duration::from_secs(30);
+
+/// The creation of an entry.
+type Creation = BoxFuture<'static, Result<Flight, BackupError>>;
+/// Entries on their way.
+type Flights = FuturesUnordered<Creation>;
 
 /// The thread that creates entries.
 struct Sender {
@@ -46,7 +52,7 @@ impl Sender {
         mut contents: mpsc::UnboundedReceiver<Contents>,
         mut closed: watch::Receiver<bool>,
     ) {
-        let mut flights = FuturesUnordered::new();
+        let mut flights = Flights::new();
         let mut pruned_ms = steady_ms();
         let result = loop {
             let beat_ms = self.lease.left_ms().saturating_sub(self.writer.lease_ms() * 2 / 3);
@@ -84,13 +90,9 @@ impl Sender {
         }
     }
 
-    fn begin(
-        &mut self,
-        contents: Option<Contents>,
-        is_last: bool,
-    ) -> impl Future<Output = Result<Flight, BackupError>> + use<> {
+    fn begin(&mut self, contents: Option<Contents>, is_last: bool) -> Creation {
         let (flight, object) = self.writer.next(contents, is_last);
-        create(self.writer.place().clone(), Arc::clone(&self.lease), flight, object)
+        create(self.writer.place().clone(), Arc::clone(&self.lease), flight, object).boxed()
     }
 
     fn landed(&mut self, flight: Flight) {
@@ -102,10 +104,11 @@ impl Sender {
     }
 
     /// Waits for what is on its way, and ends the lease, so that the next start need not wait for its end.
-    async fn end(
-        &mut self,
-        mut flights: FuturesUnordered<impl Future<Output = Result<Flight, BackupError>>>,
-    ) -> Result<(), BackupError> {
+    async fn end(&mut self, mut flights: Flights) -> Result<(), BackupError> {
+        // A standby that takes over at once must find everything.
+        if self.confirmation.is_none() {
+            self.ship_rest(&mut flights).await?;
+        }
         let rest = async {
             while let Some(landed) = flights.next().await {
                 self.landed(landed?);
@@ -113,17 +116,13 @@ impl Sender {
             Ok::<_, BackupError>(())
         };
         in_time(LAST_WAIT, rest).await.unwrap_or(Ok(()))?;
-        // A standby that takes over at once must find everything.
-        if self.confirmation.is_none() {
-            self.ship_rest().await?;
-        }
         self.lease.end();
         let last = async { self.begin(None, true).await.map(|_| ()) };
         in_time(LAST_WAIT, last).await.unwrap_or(Ok(()))
     }
 
     /// Ships what is left, and keeps the lease meanwhile.
-    async fn ship_rest(&mut self) -> Result<(), BackupError> {
+    async fn ship_rest(&mut self, flights: &mut Flights) -> Result<(), BackupError> {
         let shipper = self.shipper.lock().unwrap_or_else(PoisonError::into_inner).take();
         let shipped = async {
             let Some(mut shipper) = shipper else { return Ok(()) };
@@ -134,11 +133,9 @@ impl Sender {
         let result = loop {
             tokio::select! {
                 result = &mut shipped => break result,
-                () = pause(self.writer.lease_ms() / 3) => {
-                    let flight = in_time(LAST_WAIT, self.begin(None, false)).await;
-                    if let Some(flight) = flight.transpose()? {
-                        self.landed(flight);
-                    }
+                Some(landed) = flights.next(), if !flights.is_empty() => self.landed(landed?),
+                () = pause(self.writer.lease_ms() / 3), if flights.is_empty() => {
+                    flights.push(self.begin(None, false));
                 }
             }
         };

@@ -196,11 +196,12 @@ impl<C: Catalog> Store<C> {
         if !self.catalog.is_shared() {
             let known = known.map_err(for_client)?;
             self.catalog.confirm().map_err(for_client)?;
-            if known.is_none() {
-                // The record of a bucket may be lost.
-                self.catalog.read(keys::bucket(name)).await.map_err(for_client)?;
-            }
-            return known.ok_or_else(no_bucket);
+            // The record of a bucket may be lost, or the client of its creation has not waited for its end.
+            let found = match known {
+                None => self.look_up_bucket(name, None).await.map_err(for_client)?,
+                known => known,
+            };
+            return found.ok_or_else(no_bucket);
         }
         let found = self.look_up_bucket(name, known.ok().flatten().as_ref()).await.map_err(for_client)?;
         if found.is_none() {

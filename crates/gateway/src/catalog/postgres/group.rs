@@ -215,7 +215,10 @@ impl GroupWriter for Groups {
             && let Ok(session) = self.link.session()
         {
             match block_on(optimistic::commit(&session, &mut works, &keys)) {
-                Ok(Some(results)) => return results,
+                Ok(Some(results)) => {
+                    self.down_ns = None;
+                    return results;
+                }
                 Ok(None) => {}
                 Err(error) => return vec![Err(error); works.len()],
             }

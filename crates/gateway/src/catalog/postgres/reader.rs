@@ -68,6 +68,8 @@ async fn serve(link: Arc<Link>, mut wanted: mpsc::UnboundedReceiver<Wanted>) {
 
 /// Reads rows and answers those who want them.
 async fn read(link: Arc<Link>, group: Vec<Wanted>) {
+    // Requests that have ended want nothing.
+    let group: Vec<Wanted> = group.into_iter().filter(|wanted| !wanted.answer.is_closed()).collect();
     let keys: Vec<&[u8]> = group.iter().map(|wanted| &wanted.key[..]).collect();
     let found = find(&link, &keys).await;
     for Wanted { key, answer } in group {

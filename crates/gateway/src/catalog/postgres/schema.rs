@@ -31,11 +31,12 @@ pub const EXISTS: &str = "SELECT to_regclass('plimsoll_catalog') IS NOT NULL";
 pub const COMMENT: &str = "SELECT obj_description('plimsoll_catalog'::regclass, 'pg_class')";
 
 /// Starts a transaction, and waits until all others have ended.
-pub const BEGIN: &str = "BEGIN; SELECT pg_advisory_xact_lock('plimsoll_catalog'::regclass::oid::bigint)";
+pub const BEGIN: &str = "BEGIN; SET LOCAL plimsoll.writes = 'on'; \
+     SELECT pg_advisory_xact_lock('plimsoll_catalog'::regclass::oid::bigint)";
 
 /// Starts a transaction beside others that were started so, and waits until those of [`BEGIN`] have ended.
-pub const BEGIN_SHARED: &str =
-    "BEGIN; SELECT pg_advisory_xact_lock_shared('plimsoll_catalog'::regclass::oid::bigint)";
+pub const BEGIN_SHARED: &str = "BEGIN; SET LOCAL plimsoll.writes = 'on'; \
+     SELECT pg_advisory_xact_lock_shared('plimsoll_catalog'::regclass::oid::bigint)";
 
 /// Locks rows that the transaction writes, and fails with a division by zero unless `$3` of them have the versions that
 /// were read. Rows are locked in the order of their keys.
@@ -56,9 +57,10 @@ pub const CHECK_READ: &str = "SELECT 1 / (count(*) = $3)::int FROM (SELECT 1 FRO
 pub const CHECK_ABSENT: &str =
     "SELECT 1 / (count(*) = 0)::int FROM plimsoll_catalog WHERE key = ANY($1::bytea[])";
 
-/// Writes rows that do not exist.
+/// Writes rows that do not exist. Without a transaction, which was to begin before, it writes nothing.
 pub const INSERT: &str = "INSERT INTO plimsoll_catalog (key, head, properties, body) \
-     SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[])";
+     SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[]) \
+     WHERE current_setting('plimsoll.writes', true) = 'on'";
 
 /// Largest body in bytes that is read together with its row.
 pub const SMALL: i32 = 64 << 10;
@@ -78,14 +80,15 @@ pub const VALUE: &str = "SELECT head, properties, body FROM plimsoll_catalog WHE
 pub const PAGE: &str = "SELECT key, head, NULL::bytea, octet_length(properties), octet_length(body), version, \
      NULL::bytea FROM plimsoll_catalog WHERE key >= $1 ORDER BY key LIMIT $2";
 
-/// Writes several rows.
+/// Writes several rows, in a transaction.
 pub const PUT: &str = "INSERT INTO plimsoll_catalog (key, head, properties, body) \
      SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[]) \
-     ON CONFLICT (key) DO UPDATE SET head = EXCLUDED.head, properties = EXCLUDED.properties, \
+     WHERE current_setting('plimsoll.writes', true) = 'on' ON CONFLICT (key) DO UPDATE SET head = EXCLUDED.head, properties = EXCLUDED.properties, \
      body = EXCLUDED.body, version = EXCLUDED.version";
 
-/// Removes several rows.
-pub const DELETE: &str = "DELETE FROM plimsoll_catalog WHERE key = ANY($1::bytea[])";
+/// Removes several rows, in a transaction.
+pub const DELETE: &str = "DELETE FROM plimsoll_catalog WHERE key = ANY($1::bytea[]) \
+     AND current_setting('plimsoll.writes', true) = 'on'";
 
 /// Statement that returns the time of the database in Unix milliseconds.
 pub const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";

@@ -334,7 +334,11 @@ fn end_with_signal(
 /// Closes the catalog. Returns the reason why this process does not lead any more, if it follows then.
 fn end(arguments: &Arguments, catalog: &AnyCatalog) -> Result<Option<Over>, Exit> {
     let closed = catalog.close().map_err(|e| arguments.place.fail(&e));
-    let over = catalog.lease().and_then(|lease| lease.over()).filter(|_| arguments.follow.is_some());
+    let lease = catalog.lease();
+    // Its disk has writes that nobody else has: it must not follow the next one.
+    let is_incomplete = lease.is_some_and(|lease| lease.incomplete().is_some());
+    let follows = arguments.follow.is_some() && !is_incomplete;
+    let over = lease.and_then(|lease| lease.over()).filter(|_| follows);
     match (over, closed) {
         (Some(over), Err(exit)) => {
             note(&exit.message);

@@ -226,7 +226,7 @@ impl Worker {
 
     async fn follow(&self, follower: &mut Follower, engine: oneshot::Sender<Arc<Engine>>) -> Next {
         let mut engine = Some(engine);
-        let mut is_unknown = false;
+        let (mut is_unknown, mut has_noted) = (false, false);
         loop {
             match follower.step().await {
                 Ok(true) => {
@@ -250,18 +250,29 @@ impl Worker {
                     "no gateway with a lease has written to the place; start the first one without --follow",
                 );
             }
-            if let Some(found) = follower.engine().filter(|engine| self.knows_tiers(engine)).cloned()
-                && let Some(sender) = engine.take()
+            if engine.is_some()
+                && let Some(found) = follower.engine().cloned()
             {
-                let _ = sender.send(found);
+                let missing = self.unknown_tiers(&found);
+                if missing.is_empty()
+                    && let Some(sender) = engine.take()
+                {
+                    let _ = sender.send(found);
+                } else if !std::mem::replace(&mut has_noted, true) {
+                    let missing = missing.join(", ");
+                    note(&format!(
+                        "the gateway that leads has no tier {missing}; this one serves when it has"
+                    ));
+                }
             }
             self.following.pause(follower.pause_ms(self.every_ms)).await;
         }
     }
 
-    /// Returns true if a copy has the numbers of all tiers: the gateway that leads gives them.
-    fn knows_tiers(&self, engine: &Engine) -> bool {
-        self.tiers.iter().all(|name| matches!(engine.get(&keys::tier(name)), Ok(Some(_))))
+    /// Returns the tiers of which a copy has no numbers: the gateway that leads gives them.
+    fn unknown_tiers(&self, engine: &Engine) -> Vec<&str> {
+        let is_known = |name: &&String| matches!(engine.get(&keys::tier(name)), Ok(Some(_)));
+        self.tiers.iter().filter(|name| !is_known(name)).map(String::as_str).collect()
     }
 }
 
