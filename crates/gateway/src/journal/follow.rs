@@ -11,7 +11,7 @@ use super::directory::{Directory, LastBytes, Source, newest_tail};
 use super::end::JournalEnd;
 use super::request;
 use super::start::check_owner;
-use super::take_over::{Candidate, Look, Watch};
+use super::take_over::{Candidate, Look, Watch, end_epoch};
 use super::writers::Writers;
 use crate::ambient::{pause, steady_ms};
 use crate::backup::error::BackupError;
@@ -246,7 +246,8 @@ impl Follower {
         self.replica.as_ref().map(Replica::engine)
     }
 
-    /// Copies what is new in the place, and looks whether a gateway leads. Returns true if none does.
+    /// Copies what is new in the place, and looks whether a gateway leads. Returns true if none does, and the next
+    /// process in this directory will.
     ///
     /// # Errors
     /// [`BackupError::Gap`] if the copy must be opened again, because it has something else than the place; or if the
@@ -257,7 +258,10 @@ impl Follower {
         let end = self.source.end.clone();
         let newest_ms = self.engine().map(|engine| newest_ms(engine)).transpose()?.flatten();
         let epoch = end.epoch;
-        let leader = self.look(end, began_ms);
+        let mut leader = self.look(end, began_ms);
+        if leader == Leader::Gone && !self.take_lead().await? {
+            (leader, self.watch) = (Leader::Leads, None);
+        }
         let promotions = self.following.change(|shared| {
             shared.complete_ms = began_ms;
             (shared.state.leader, shared.state.newest_ms, shared.state.problem) = (leader, newest_ms, None);
@@ -289,6 +293,14 @@ impl Follower {
     /// If the disk fails.
     pub fn close(self) -> Result<(), BackupError> {
         self.replica.map_or(Ok(()), |replica| Ok(replica.close()?))
+    }
+
+    /// Ends the epoch of the gateway that led, so that the next process in this directory does not wait for the end of
+    /// its lease once more, and others wait for this one. Returns false if another gateway was faster.
+    async fn take_lead(&self) -> Result<bool, BackupError> {
+        Writers::load(&self.root).add(&self.candidate.writer, &self.root)?;
+        let taken = end_epoch(&self.place, &self.candidate, self.source.end.clone()).await?;
+        Ok(taken.is_some())
     }
 
     fn look(&mut self, end: JournalEnd, began_ms: u64) -> Leader {
