@@ -42,8 +42,8 @@ pub trait JournaledWriter: GroupWriter {
 
 /// Sender of groups to a journal.
 pub trait Journal<G>: Send + 'static {
-    /// Begins to make a group durable. The journal calls [`Confirmation::confirm`] when it and all groups before it
-    /// are.
+    /// Begins to make a group durable. The journal calls [`Confirmation::confirm`] when this group and all groups
+    /// before it are durable.
     fn send(&mut self, group: &G);
 
     /// Checks that no other process can have made a group durable since the last one of this process.

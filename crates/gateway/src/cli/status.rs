@@ -252,7 +252,8 @@ fn standby(state: &FollowState) -> String {
         Leader::Gone => "no gateway leads; this one begins",
     };
     let problem = state.problem.as_ref().map_or(String::new(), |problem| format!("; fails: {problem}"));
-    format!("standby of {of}: {leader}; has {newest}, as of {lag:.1} s ago{problem}")
+    // The place may not answer since then.
+    format!("standby of {of}: as of {lag:.1} s ago, {leader}; has {newest}{problem}")
 }
 
 /// Describes the verification of all objects.

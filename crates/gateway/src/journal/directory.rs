@@ -1,5 +1,5 @@
-//! The directory of a catalog with a journal: brings it up to date with what other processes have written, from nothing
-//! if necessary.
+//! The directory of a catalog with a journal: brings its log up to date with what other processes have written, or
+//! restores the whole log.
 
 use std::path::Path;
 use std::pin::pin;
@@ -144,9 +144,9 @@ async fn find_end(place: &Place, headers: &mut Headers) -> Result<JournalEnd, Ba
 /// Treatment of the bytes at the end of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LastBytes {
-    /// They are compared with those of the place.
+    /// The last bytes are compared with the bytes of the place.
     Compared,
-    /// They are those of the place.
+    /// The last bytes were compared before.
     Trusted,
 }
 
@@ -214,10 +214,7 @@ impl Source {
                 Local::Older => {}
             }
             let new = self.end.clone().behind(self.read_epoch, self.read_number);
-            let appended = match last_bytes {
-                LastBytes::Compared => append_all(replica, &self.place, &self.history, &new).await,
-                LastBytes::Trusted => append_new(replica, &self.place, &self.history, &new).await,
-            };
+            let appended = append(replica, &self.place, &self.history, &new, last_bytes).await;
             match appended {
                 Ok(()) => {
                     replica.sync()?;
@@ -263,8 +260,8 @@ pub enum Local {
     Other,
 }
 
-/// Compares a log, which ends at `end`, with the end of what is durable. `own` are the processes that have written the
-/// log.
+/// Compares a log, which ends at `end`, with the end of what is durable. `own` are the ids of the processes that have
+/// written the log.
 pub fn compare(engine: &Engine, end: Position, tail: &Tail, before: &JournalEnd, own: &[String]) -> Local {
     let is_own = before.last.as_ref().is_some_and(|last| own.contains(&last.header.writer));
     match tail.is_in(engine) {
@@ -314,43 +311,19 @@ pub async fn append_journal(
     Ok(last_ms)
 }
 
-/// Adds everything that a backup and a journal have to a copy of the log, and compares its last bytes with theirs.
+/// Adds everything that a backup and a journal have to a copy of the log.
 ///
 /// # Errors
 /// [`BackupError::Gap`] if the copy has other bytes, or the backup does not have what follows the copy.
-pub async fn append_all(
+pub async fn append(
     replica: &mut Replica,
     place: &Place,
     history: &History,
     before: &JournalEnd,
+    last_bytes: LastBytes,
 ) -> Result<(), BackupError> {
-    // Also the piece with the last bytes of the copy.
-    let from = replica.end().group;
-    append_from(from, replica, place, history, before).await
-}
-
-/// Adds what a backup and a journal have behind the end of a copy of the log, whose last bytes were compared before.
-///
-/// # Errors
-/// As [`append_all`].
-pub async fn append_new(
-    replica: &mut Replica,
-    place: &Place,
-    history: &History,
-    before: &JournalEnd,
-) -> Result<(), BackupError> {
-    let from = replica.end().group + 1;
-    append_from(from, replica, place, history, before).await
-}
-
-/// Adds the pieces that end at a group or behind it, and the entries.
-async fn append_from(
-    group: u64,
-    replica: &mut Replica,
-    place: &Place,
-    history: &History,
-    before: &JournalEnd,
-) -> Result<(), BackupError> {
+    // A comparison also needs the piece with the last bytes of the copy.
+    let group = replica.end().group + u64::from(last_bytes == LastBytes::Trusted);
     let last = history.pieces.len().saturating_sub(1);
     let first = if history.pieces.is_empty() { 0 } else { history.first_of(last) };
     let wanted = (first..history.pieces.len()).filter(|index| {

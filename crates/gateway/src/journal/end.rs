@@ -149,7 +149,7 @@ impl JournalEnd {
         self
     }
 
-    /// Returns this end with those of its entries that exist now, when some of them have been deleted.
+    /// Returns this end without the entries that were deleted since.
     pub fn with_entries_of(mut self, now: JournalEnd) -> JournalEnd {
         if now.groups_epoch == self.groups_epoch {
             self.numbers.retain(|number| now.numbers.contains(number));

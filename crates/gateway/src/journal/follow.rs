@@ -72,7 +72,7 @@ struct Shared {
 }
 
 impl Following {
-    /// Begins with the URL of a place.
+    /// Creates the state of a standby of the place with a URL.
     pub fn new(url: &str) -> Arc<Following> {
         let following = Following::default();
         following.change(|shared| {
@@ -215,7 +215,7 @@ impl Follower {
         let open = directory.open()?;
         check_owner(&place, open.as_ref()).await?;
         let writers = Writers::load(root);
-        // A start without a journal must not take the copy for a catalog of its own.
+        // With this file, a start without a journal is refused: the copy may be older than the catalog.
         writers.store(root)?;
         let candidate = Candidate { writer: hex(&new_name()), ended: writers.ended(), lease_ms };
         let own = writers.ids();

@@ -78,7 +78,7 @@ fn identify(writer: &mut Writer) -> Result<Identity, CatalogError> {
     Ok(new)
 }
 
-/// Checks that a place belongs to the catalog in a directory, before anything is written to the place.
+/// Checks that a place has no backup of another catalog than the one in a directory.
 ///
 /// # Errors
 /// [`BackupError::Foreign`] if it belongs to another one, or the error of the place or the disk.

@@ -20,7 +20,7 @@ use crate::catalog::embedded::recovery::{OpenLog, open_log};
 use crate::catalog::embedded::replica::Replica;
 use crate::catalog::{Scan, Work};
 use crate::guard::Guard;
-use crate::journal::directory::{Local, append_all, compare, newest_tail};
+use crate::journal::directory::{LastBytes, Local, append, compare, newest_tail};
 use crate::journal::end::JournalEnd;
 use crate::journal::entry::{Contents, EntryWriter};
 use crate::journal::lease::Lease;
@@ -191,7 +191,8 @@ impl World {
             let appended = match local {
                 Local::Older if attempt == 0 => {
                     let mut replica = Replica::new(log);
-                    let appended = block_on(append_all(&mut replica, &self.place, &history, before));
+                    let appended =
+                        block_on(append(&mut replica, &self.place, &history, before, LastBytes::Compared));
                     appended.and_then(|()| Ok(replica.close()?))
                 }
                 _ => Err(BackupError::Gap),
@@ -210,7 +211,7 @@ impl World {
                 let cut = find(&self.place, &history, None).await?;
                 write_log(&self.place, &history, &cut, &disk).await?;
                 let mut replica = Replica::new(open_log(Arc::new(disk.clone()), limits)?);
-                append_all(&mut replica, &self.place, &history, before).await?;
+                append(&mut replica, &self.place, &history, before, LastBytes::Compared).await?;
                 Ok::<_, BackupError>(replica.close()?)
             })?;
             self.store.lock().faults = faults;

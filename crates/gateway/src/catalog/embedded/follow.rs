@@ -92,10 +92,9 @@ impl Engine {
         self.followed.written.load(Ordering::Acquire)
     }
 
-    /// Asks the follower for its next step. Returns true: the caller waits for it.
-    pub fn want_shipped(&self) -> bool {
+    /// Asks the follower to take its next step now.
+    pub fn want_shipped(&self) {
         self.followed.is_wanted.store(true, Ordering::Release);
-        true
     }
 
     /// Returns true if somebody waits for the next step of the follower, once.

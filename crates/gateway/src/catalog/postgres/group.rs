@@ -1,7 +1,6 @@
 //! Groups of transactions: each group is one transaction of the database, under the lock of the catalog if its reads
 //! are not known before.
 
-use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +10,8 @@ use plimsoll_base::clock::{SECOND, now_ns};
 use tokio_postgres::error::Error;
 
 use super::connection::{Link, Session, failed};
-use super::{optimistic, rows, schema};
+use super::rows::{self, Columns, Known};
+use super::{optimistic, schema};
 use crate::blocking::block_on;
 use crate::catalog::committer::GroupWriter;
 use crate::catalog::overlay::{Base, Changes, Overlay};
@@ -85,21 +85,14 @@ impl Groups {
 /// Starts a transaction of the database, which then holds the lock, and reads some rows. The statements are sent
 /// together.
 fn begin(session: &Arc<Session>, keys: &[Vec<u8>]) -> Result<Before, CatalogError> {
-    let wanted: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
     let begun = async {
-        let begin = session.client.batch_execute(schema::BEGIN);
-        if wanted.is_empty() {
-            return begin.await.map(|()| HashMap::new());
-        }
         // Polled in this order, the statements are sent in this order.
-        let (begun, found) = join(begin, rows::get_many(session, &wanted)).await;
-        begun.and(found)
+        let begin = session.client.batch_execute(schema::BEGIN);
+        let (begun, known) = join(begin, rows::known(session, keys)).await;
+        begun.and(known)
     };
     match block_on(begun) {
-        Ok(mut found) => {
-            let known = keys.iter().map(|key| (key.clone(), found.remove(key))).collect();
-            Ok(Before { session: Arc::clone(session), known, error: None })
-        }
+        Ok(known) => Ok(Before { session: Arc::clone(session), known, error: None }),
         Err(error) => {
             let _ = block_on(session.client.batch_execute("ROLLBACK"));
             Err(failed(&error))
@@ -111,7 +104,7 @@ fn begin(session: &Arc<Session>, keys: &[Vec<u8>]) -> Result<Before, CatalogErro
 struct Before {
     session: Arc<Session>,
     /// Rows that were read before. The lock protects them.
-    known: HashMap<Vec<u8>, Option<Row>>,
+    known: Known,
     /// First error of a statement, after which the database executes no others.
     error: Option<CatalogError>,
 }
@@ -167,34 +160,17 @@ impl Base for Before {
 
 /// Writes the changes of a group and commits. The statements are sent together; if one fails, the database rolls back.
 async fn write(session: &Session, changes: &Changes) -> Result<(), Error> {
-    let (mut keys, mut heads, mut properties, mut bodies) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut removed: Vec<&[u8]> = Vec::new();
+    let (mut written, mut removed) = (Columns::default(), Vec::new());
     for (key, change) in changes {
         match change {
-            None => removed.push(key),
-            Some(value) => {
-                keys.push(&key[..]);
-                heads.push(&value.head[..]);
-                properties.push(&value.properties[..]);
-                bodies.push(&value.body[..]);
-            }
+            None => removed.push(&key[..]),
+            Some(value) => written.add(key, value),
         }
     }
-    let client = &session.client;
-    let put = async {
-        if keys.is_empty() {
-            return Ok(0);
-        }
-        client.execute(&session.put, &[&keys, &heads, &properties, &bodies]).await
-    };
-    let delete = async {
-        if removed.is_empty() {
-            return Ok(0);
-        }
-        client.execute(&session.delete, &[&removed]).await
-    };
+    let put = written.write(session, &session.put);
     // Polled in this order, the statements are sent in this order.
-    let (put, deleted, committed) = join3(put, delete, client.batch_execute("COMMIT")).await;
+    let commit = session.client.batch_execute("COMMIT");
+    let (put, deleted, committed) = join3(put, rows::remove(session, &removed), commit).await;
     put?;
     deleted?;
     committed

@@ -6,7 +6,6 @@
 //! the group must be executed under the lock of the catalog.
 
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::ops::Bound;
 use std::pin::Pin;
 
@@ -14,13 +13,11 @@ use futures_util::future::join_all;
 use tokio_postgres::error::{Error, SqlState};
 
 use super::connection::{Session, failed};
-use super::{rows, schema};
+use super::rows::{self, Columns, Known};
+use super::schema;
 use crate::catalog::overlay::{Base, Changes, Overlay};
 use crate::catalog::{CatalogError, Row, Value, Work};
 use crate::object::keys;
-
-/// Rows by key that were read in one statement; `None` for keys without rows.
-type Known = HashMap<Vec<u8>, Option<Row>>;
 
 /// The state before a group, as far as it was read.
 struct Snapshot<'a> {
@@ -64,14 +61,8 @@ pub async fn commit(
     works: &mut [Work],
     wanted_keys: &[Vec<u8>],
 ) -> Result<Option<Vec<Result<(), CatalogError>>>, CatalogError> {
-    let wanted: Vec<&[u8]> = wanted_keys.iter().map(|key| &key[..]).collect();
-    let found = match wanted.is_empty() {
-        true => Ok(HashMap::new()),
-        false => rows::get_many(session, &wanted).await,
-    };
-    // Nothing has happened yet.
-    let Ok(mut found) = found else { return Ok(None) };
-    let known: Known = wanted_keys.iter().map(|key| (key.clone(), found.remove(key))).collect();
+    // Nothing has happened yet if this fails.
+    let Ok(known) = rows::known(session, wanted_keys).await else { return Ok(None) };
     let has_missed = Cell::new(false);
     let mut group = Overlay::new(Snapshot { known: &known, has_missed: &has_missed });
     let results: Vec<_> = works.iter_mut().map(|work| group.execute(work)).collect();
@@ -119,24 +110,6 @@ impl<'a> Versions<'a> {
     }
 }
 
-/// Rows to write.
-#[derive(Default)]
-struct Written<'a> {
-    keys: Vec<&'a [u8]>,
-    heads: Vec<&'a [u8]>,
-    properties: Vec<&'a [u8]>,
-    bodies: Vec<&'a [u8]>,
-}
-
-impl<'a> Written<'a> {
-    fn add(&mut self, key: &'a [u8], value: &'a Value) {
-        self.keys.push(key);
-        self.heads.push(&value.head);
-        self.properties.push(&value.properties);
-        self.bodies.push(&value.body);
-    }
-}
-
 type Statement<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>>;
 
 /// Locks and checks the rows that were read, writes the changes, and commits. The statements are sent together; if one
@@ -154,7 +127,7 @@ async fn write(session: &Session, known: &Known, changes: &Changes) -> Result<()
             None => absent.push(&key[..]),
         }
     }
-    let (mut new, mut other, mut removed) = (Written::default(), Written::default(), Vec::new());
+    let (mut new, mut other, mut removed) = (Columns::default(), Columns::default(), Vec::new());
     for (key, change) in changes {
         match change {
             None => removed.push(&key[..]),
@@ -180,17 +153,9 @@ async fn write(session: &Session, known: &Known, changes: &Changes) -> Result<()
         statements
             .push(Box::pin(async { client.query_one(&session.check_absent, &[&absent]).await.map(|_| ()) }));
     }
-    for (rows, statement) in [(&new, &session.insert), (&other, &session.put)] {
-        if !rows.keys.is_empty() {
-            statements.push(Box::pin(async move {
-                let Written { keys, heads, properties, bodies } = rows;
-                client.execute(statement, &[keys, heads, properties, bodies]).await.map(|_| ())
-            }));
-        }
-    }
-    if !removed.is_empty() {
-        statements.push(Box::pin(async { client.execute(&session.delete, &[&removed]).await.map(|_| ()) }));
-    }
+    statements.push(Box::pin(new.write(session, &session.insert)));
+    statements.push(Box::pin(other.write(session, &session.put)));
+    statements.push(Box::pin(rows::remove(session, &removed)));
     statements.push(Box::pin(client.batch_execute("COMMIT")));
     // Polled in this order, the statements are sent in this order.
     join_all(statements).await.into_iter().collect()

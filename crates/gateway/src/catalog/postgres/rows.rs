@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use tokio_postgres::Row as TableRow;
 use tokio_postgres::error::Error;
+use tokio_postgres::{Row as TableRow, Statement};
 
 use super::connection::Session;
 use super::schema;
@@ -56,6 +56,52 @@ pub async fn get(session: &Session, key: &[u8]) -> Result<Option<Row>, Error> {
 pub async fn get_many(session: &Session, keys: &[&[u8]]) -> Result<HashMap<Vec<u8>, Row>, Error> {
     let found = session.client.query(&session.get, &[&keys, &schema::SMALL]).await?;
     found.iter().map(row).collect()
+}
+
+/// Rows by key; `None` for keys without rows.
+pub type Known = HashMap<Vec<u8>, Option<Row>>;
+
+/// Reads the rows of several keys in one statement, with the values that are small; none without keys.
+pub async fn known(session: &Session, keys: &[Vec<u8>]) -> Result<Known, Error> {
+    let wanted: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let mut found = if wanted.is_empty() { HashMap::new() } else { get_many(session, &wanted).await? };
+    Ok(keys.iter().map(|key| (key.clone(), found.remove(key))).collect())
+}
+
+/// Rows to write, as the columns of a statement.
+#[derive(Default)]
+pub struct Columns<'a> {
+    keys: Vec<&'a [u8]>,
+    heads: Vec<&'a [u8]>,
+    properties: Vec<&'a [u8]>,
+    bodies: Vec<&'a [u8]>,
+}
+
+impl<'a> Columns<'a> {
+    /// Adds a row.
+    pub fn add(&mut self, key: &'a [u8], value: &'a Value) {
+        self.keys.push(key);
+        self.heads.push(&value.head);
+        self.properties.push(&value.properties);
+        self.bodies.push(&value.body);
+    }
+
+    /// Writes the rows, if there are any.
+    pub async fn write(&self, session: &Session, statement: &Statement) -> Result<(), Error> {
+        if self.keys.is_empty() {
+            return Ok(());
+        }
+        let Columns { keys, heads, properties, bodies } = self;
+        session.client.execute(statement, &[keys, heads, properties, bodies]).await.map(|_| ())
+    }
+}
+
+/// Removes the rows of keys, if there are any.
+pub async fn remove(session: &Session, keys: &[&[u8]]) -> Result<(), Error> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    session.client.execute(&session.delete, &[&keys]).await.map(|_| ())
 }
 
 /// Reads the rows of several keys, without their values.
