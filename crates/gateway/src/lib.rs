@@ -2,6 +2,7 @@
 //! catalog and blobs.
 
 pub mod adoption;
+pub mod age;
 pub mod alerts;
 pub mod ambient;
 pub mod background;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::age::AgeError;
 use crate::catalog::CatalogError;
 
 /// Time that the place of a backup has to answer.
@@ -52,6 +53,18 @@ pub enum BackupError {
     /// The log has lost a part that is not in the backup yet.
     #[error("the log does not have everything any more that the backup needs")]
     Gap,
+    /// The objects are encrypted, and there are no keys.
+    #[error("the backup is encrypted; name the file with its keys: backup.key_file, or --key-file")]
+    Encrypted,
+    /// The objects are not encrypted, and there are keys.
+    #[error(
+        "the backup in this place is not encrypted, but there is a file of keys; encryption begins in a new place: use \
+         another prefix"
+    )]
+    NotEncrypted,
+    /// The system cannot encrypt.
+    #[error("{0}")]
+    Age(#[from] AgeError),
     /// There is no backup.
     #[error("there is no backup of plimsoll-gateway in this place")]
     Missing,

@@ -13,13 +13,25 @@ use serde::{Deserialize, Serialize};
 
 use super::bodies::read_some;
 use super::error::{BackupError, WAIT};
+use crate::age::keys::Keys;
+use crate::age::stream::{CHUNK, Opener, Sealer};
+use crate::age::{self, AgeError};
 use crate::ambient::in_time;
 use crate::tier::{Backend, Tier};
 
-/// Format of the backups that this program writes. It changes if an older program could not read them.
-const FORMAT: u32 = 2;
+/// Newest format that this program knows. It changes if an older program could not read what it writes.
+const FORMAT: u32 = ENCRYPTED;
 /// Format of a backup without a journal.
 const WITHOUT_JOURNAL: u32 = 1;
+/// Format of a backup with a journal.
+const WITH_JOURNAL: u32 = 2;
+/// Format of an encrypted backup, with or without a journal.
+const ENCRYPTED: u32 = 3;
+/// Encryption in the marker.
+const AGE: &str = "age";
+/// Bytes that are read for the start of an encrypted object in addition to its chunks. The header of this program has
+/// about 200; one with further recipients has more.
+const BEFORE_CHUNKS: u64 = 4096;
 /// Name of the object with the format and the id of the catalog.
 const MARKER: &str = "plimsoll-backup.json";
 /// Largest object in bytes that is read as a whole. A piece has at most one large group besides small ones.
@@ -31,12 +43,9 @@ const PART_BYTES: usize = 8 << 20;
 struct Marker {
     format: u32,
     catalog: String,
-}
-
-/// Returns the content of the object with the format and the id of the catalog.
-fn marker(format: u32, catalog: &str) -> String {
-    let marker = Marker { format, catalog: catalog.into() };
-    serde_json::to_string_pretty(&marker).unwrap_or_default() + "\n"
+    /// Encryption of all other objects; `None` without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    encryption: Option<String>,
 }
 
 /// A sequence of objects that are created one after the other, and never replaced.
@@ -87,6 +96,8 @@ pub struct Place {
     store: Arc<dyn ObjectStore>,
     /// Tier that counts the requests.
     pub tier: Tier,
+    /// Keys of the objects; `None` if they are not encrypted.
+    keys: Option<Arc<Keys>>,
 }
 
 /// Object with the number of the first piece whose state can be restored.
@@ -111,15 +122,30 @@ impl Place {
     /// Creates a place over a backend, and counts its requests.
     pub fn new(backend: Backend) -> Place {
         let tier = Tier::new(NAME, backend);
-        Place { store: Arc::clone(&tier.store), tier }
+        Place { store: Arc::clone(&tier.store), tier, keys: None }
+    }
+
+    /// Encrypts what is written, and decrypts what is read, if there are keys.
+    pub fn encrypted(self, keys: Option<Keys>) -> Place {
+        Place { keys: keys.map(Arc::new), ..self }
+    }
+
+    /// Returns the bytes of an object with a content.
+    fn seal(&self, content: Bytes) -> Result<Bytes, BackupError> {
+        let Some(keys) = &self.keys else { return Ok(content) };
+        Ok(age::seal(keys, &content)?)
     }
 
     /// Creates an object. Returns false if it exists.
     ///
     /// # Errors
     /// If the place fails.
-    pub async fn create(&self, name: &str, content: impl Into<PutPayload>) -> Result<bool, BackupError> {
-        let (path, payload) = (path_of(name), content.into());
+    pub async fn create(&self, name: &str, content: impl Into<Bytes>) -> Result<bool, BackupError> {
+        self.create_as_is(name, self.seal(content.into())?).await
+    }
+
+    async fn create_as_is(&self, name: &str, content: Bytes) -> Result<bool, BackupError> {
+        let (path, payload) = (path_of(name), PutPayload::from(content));
         match answer(self.store.put_opts(&path, payload, PutMode::Create.into())).await {
             Err(BackupError::Place(Error::AlreadyExists { .. } | Error::Precondition { .. })) => Ok(false),
             put => put.map(|_| true),
@@ -131,6 +157,10 @@ impl Place {
     /// # Errors
     /// If the place fails.
     pub async fn put(&self, name: &str, content: Bytes) -> Result<(), BackupError> {
+        self.put_as_is(name, self.seal(content)?).await
+    }
+
+    async fn put_as_is(&self, name: &str, content: Bytes) -> Result<(), BackupError> {
         answer(self.store.put(&path_of(name), content.into())).await.map(|_| ())
     }
 
@@ -145,13 +175,18 @@ impl Place {
             return self.put(name, part).await.map(|()| size);
         }
         let mut size = 0;
+        let mut parts = Parts::new(self.keys.as_deref())?;
         let mut upload = answer(self.store.put_multipart(&path_of(name))).await?;
         let uploaded = async {
             while !part.is_empty() {
                 size += part.len() as u64;
-                answer(upload.put_part(part.into())).await?;
+                parts.add(&part)?;
+                while let Some(part) = parts.next() {
+                    answer(upload.put_part(part.into())).await?;
+                }
                 part = read_some(&mut file, PART_BYTES)?;
             }
+            answer(upload.put_part(parts.end()?.into())).await?;
             answer(upload.complete()).await
         };
         let uploaded = uploaded.await;
@@ -172,15 +207,24 @@ impl Place {
         };
         let size = result.meta.size;
         let (mut file, mut stream) = (File::create_new(to)?, result.into_stream());
+        let damaged = |error: AgeError| BackupError::damaged(name, error.to_string());
+        let (mut read, mut opener, mut plain) = (0, Opener::default(), Vec::new());
         while let Some(part) = answer(stream.try_next()).await? {
-            file.write_all(&part)?;
+            read += part.len() as u64;
+            let Some(keys) = &self.keys else {
+                file.write_all(&part)?;
+                continue;
+            };
+            opener.add(keys, &part, &mut plain).map_err(damaged)?;
+            file.write_all(&plain)?;
+            plain.clear();
+        }
+        if self.keys.is_some() {
+            opener.end(&mut plain).map_err(damaged)?;
+            file.write_all(&plain)?;
         }
         file.sync_all()?;
-        if file.metadata()?.len() == size {
-            Ok(true)
-        } else {
-            Err(BackupError::damaged(name, "it is cut off"))
-        }
+        if read == size { Ok(true) } else { Err(BackupError::damaged(name, "it is cut off")) }
     }
 
     /// Returns the content of an object; `None` if it does not exist.
@@ -200,6 +244,24 @@ impl Place {
     }
 
     async fn read_part(&self, name: &str, range: Option<Range<u64>>) -> Result<Option<Bytes>, BackupError> {
+        let Some(keys) = &self.keys else {
+            return self.read_as_is(name, range).await.map(|found| Some(found?.0));
+        };
+        let sealed = range.map(|range| {
+            // One byte more, with which the chunk before it is not the last one.
+            0..BEFORE_CHUNKS + range.end.div_ceil(CHUNK as u64) * (CHUNK as u64 + 16) + 1
+        });
+        let Some((bytes, is_whole)) = self.read_as_is(name, sealed).await? else { return Ok(None) };
+        let opened = age::open_start(keys, &bytes, is_whole);
+        opened.map(Some).map_err(|error| BackupError::damaged(name, error.to_string()))
+    }
+
+    /// Reads an object, and returns true if these are all its bytes.
+    async fn read_as_is(
+        &self,
+        name: &str,
+        range: Option<Range<u64>>,
+    ) -> Result<Option<(Bytes, bool)>, BackupError> {
         let options = GetOptions { range: range.map(Into::into), ..GetOptions::default() };
         let result = match answer(self.store.get_opts(&path_of(name), options)).await {
             Err(BackupError::Place(Error::NotFound { .. })) => return Ok(None),
@@ -208,7 +270,10 @@ impl Place {
         if result.range.end - result.range.start > MOST_BYTES {
             return Err(BackupError::damaged(name, "it is too large"));
         }
-        answer(result.bytes()).await.map(Some)
+        let size = result.meta.size;
+        let bytes = answer(result.bytes()).await?;
+        let is_whole = bytes.len() as u64 == size;
+        Ok(Some((bytes, is_whole)))
     }
 
     /// Deletes an object; a missing one is not an error.
@@ -308,9 +373,9 @@ impl Place {
     /// Returns the id of the catalog whose backup is in the place; `None` if there is no backup.
     ///
     /// # Errors
-    /// If the place fails, or has a newer format.
+    /// If the place fails, has a newer format, is encrypted and there are no keys, or is not and there are.
     pub async fn catalog(&self) -> Result<Option<String>, BackupError> {
-        let Some(bytes) = self.read(MARKER).await? else { return Ok(None) };
+        let Some((bytes, _)) = self.read_as_is(MARKER, None).await? else { return Ok(None) };
         let wrong = |problem: String| BackupError::damaged(MARKER, problem);
         let marker: Marker =
             serde_json::from_slice(&bytes).map_err(|_| wrong("it has an unknown form".into()))?;
@@ -318,7 +383,20 @@ impl Place {
             let found = marker.format;
             return Err(wrong(format!("format {found}; this version knows formats up to {FORMAT}")));
         }
-        Ok(Some(marker.catalog))
+        match (marker.encryption.as_deref(), &self.keys) {
+            (None, None) | (Some(AGE), Some(_)) => Ok(Some(marker.catalog)),
+            (Some(AGE), None) => Err(BackupError::Encrypted),
+            (None, Some(_)) => Err(BackupError::NotEncrypted),
+            (Some(other), _) => Err(wrong(format!("encryption {other}; this version knows {AGE}"))),
+        }
+    }
+
+    /// Returns the content of the object with the format and the id of the catalog.
+    fn marker(&self, format: u32, catalog: &str) -> Bytes {
+        let format = if self.keys.is_some() { ENCRYPTED } else { format };
+        let encryption = self.keys.is_some().then(|| AGE.to_string());
+        let marker = Marker { format, catalog: catalog.into(), encryption };
+        (serde_json::to_string_pretty(&marker).unwrap_or_default() + "\n").into()
     }
 
     /// Returns the number of the first piece whose state can be restored; earlier pieces may be deleted.
@@ -346,16 +424,16 @@ impl Place {
     /// # Errors
     /// If the place fails, belongs to another catalog, or replaces objects.
     pub async fn claim(&self, own: &str) -> Result<(), BackupError> {
-        let text = marker(WITHOUT_JOURNAL, own);
+        let text = self.marker(WITHOUT_JOURNAL, own);
         if self.catalog().await?.is_none() {
-            self.create(MARKER, text.clone()).await?;
+            self.create_as_is(MARKER, text.clone()).await?;
         }
         let found = self.catalog().await?.ok_or(BackupError::Missing)?;
         if found != own {
             return Err(BackupError::Foreign { found, own: own.into() });
         }
         // It has the same owner, so a place that replaces it loses nothing.
-        if self.create(MARKER, text).await? { Err(BackupError::Unconditional) } else { Ok(()) }
+        if self.create_as_is(MARKER, text).await? { Err(BackupError::Unconditional) } else { Ok(()) }
     }
 
     /// Records that a journal may have newer groups than the backup, for programs that do not know journals.
@@ -363,6 +441,44 @@ impl Place {
     /// # Errors
     /// If the place fails.
     pub async fn require_journal(&self, own: &str) -> Result<(), BackupError> {
-        self.put(MARKER, marker(FORMAT, own).into()).await
+        self.put_as_is(MARKER, self.marker(WITH_JOURNAL, own)).await
+    }
+}
+
+/// Parts of an upload, all of the same size but the last one, encrypted if there are keys.
+struct Parts {
+    sealer: Option<Sealer>,
+    bytes: Vec<u8>,
+}
+
+impl Parts {
+    fn new(keys: Option<&Keys>) -> Result<Parts, AgeError> {
+        let mut sealer = keys.map(Sealer::new).transpose()?;
+        let bytes = sealer.as_mut().map(Sealer::begin).unwrap_or_default();
+        Ok(Parts { sealer, bytes })
+    }
+
+    fn add(&mut self, plain: &[u8]) -> Result<(), AgeError> {
+        match &mut self.sealer {
+            Some(sealer) => sealer.add(plain, &mut self.bytes),
+            None => {
+                self.bytes.extend_from_slice(plain);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the next part that certainly is not the last one.
+    fn next(&mut self) -> Option<Bytes> {
+        let rest = (self.bytes.len() > PART_BYTES).then(|| self.bytes.split_off(PART_BYTES))?;
+        Some(std::mem::replace(&mut self.bytes, rest).into())
+    }
+
+    /// Returns the last part.
+    fn end(mut self) -> Result<Bytes, AgeError> {
+        if let Some(sealer) = &mut self.sealer {
+            sealer.end(&mut self.bytes)?;
+        }
+        Ok(self.bytes.into())
     }
 }

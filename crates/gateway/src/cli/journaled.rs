@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::Exit;
 use super::place::StoreArguments;
-use super::restore::backend;
+use super::restore::{backend, keys};
 use crate::backup::place::Place;
 use crate::backup::ship::BegunShipper;
 use crate::catalog::any::AnyCatalog;
@@ -54,7 +54,8 @@ pub fn backup_place(
         }
     }
     let tariff = arguments.tariff(&config.prices, &rule.place, &backend);
-    Ok(Some(BackupPlace { place: Place::new(backend), tariff }))
+    let place = Place::new(backend).encrypted(keys("backup.key_file", rule.key_file.as_deref())?);
+    Ok(Some(BackupPlace { place, tariff }))
 }
 
 /// An open catalog in a directory.

@@ -10,6 +10,7 @@ use super::Exit;
 use super::out::say;
 use super::place::StoreArguments;
 use super::undelete::parse_at;
+use crate::age::keys::Keys;
 use crate::ambient::{now_ms, utc_text};
 use crate::backup::bodies::{self, Directories, copy_out};
 use crate::backup::error::BackupError;
@@ -36,6 +37,9 @@ pub struct RestoreArguments {
     /// URL of the backup; default: that of [backup] in FILE
     #[arg(long, value_name = "URL")]
     from: Option<String>,
+    /// File of the keys of an encrypted backup; default: that of [backup] in FILE
+    #[arg(long, value_name = "PATH")]
+    key_file: Option<PathBuf>,
     /// Time of the state: such as 2026-01-02T03:04:05Z, or the time since then, such as 2h [default: the newest state]
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
@@ -54,6 +58,9 @@ pub struct VerifyArguments {
     /// URL of the backup; default: that of [backup] in FILE
     #[arg(long, value_name = "URL")]
     from: Option<String>,
+    /// File of the keys of an encrypted backup; default: that of [backup] in FILE
+    #[arg(long, value_name = "PATH")]
+    key_file: Option<PathBuf>,
     /// Verify only what states since this time need: such as 2026-01-02T03:04:05Z, or the time since then, such as 2h
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
@@ -74,8 +81,23 @@ pub fn backend(rule: &BackupRule) -> Result<Backend, Exit> {
     open::open(&rule.place).map_err(|e| Exit::input(format!("backup: {e}")))
 }
 
-/// Opens the place of a backup for reading. A URL replaces that of the settings, with their credentials.
-fn place(rule: Option<&BackupRule>, from: Option<&String>) -> Result<(Place, String), Exit> {
+/// Reads a file of keys. `name` is the setting or the flag that names it.
+///
+/// # Errors
+/// Exit code 2 if the file is invalid.
+pub fn keys(name: &str, file: Option<&Path>) -> Result<Option<Keys>, Exit> {
+    let load =
+        |path: &Path| Keys::load(path).map_err(|e| Exit::input(format!("{name}: {}: {e}", path.display())));
+    file.map(load).transpose()
+}
+
+/// Opens the place of a backup for reading. A URL and a file of keys replace those of the settings, with their
+/// credentials.
+fn place(
+    rule: Option<&BackupRule>,
+    from: Option<&String>,
+    key_file: Option<&Path>,
+) -> Result<(Place, String), Exit> {
     let mut table = rule.map(|rule| rule.place.clone()).unwrap_or_default();
     if let Some(from) = from {
         table.url.clone_from(from);
@@ -89,7 +111,12 @@ fn place(rule: Option<&BackupRule>, from: Option<&String>) -> Result<(Place, Str
         return Err(Exit::store(format!("{}: {}", table.url, BackupError::Missing)));
     }
     let opened = open::open(&table).map_err(|e| Exit::input(format!("--from {}: {e}", table.url)))?;
-    Ok((Place::new(opened), table.url))
+    let of_settings = rule.and_then(|rule| rule.key_file.as_deref());
+    let keys = match key_file {
+        Some(file) => keys("--key-file", Some(file))?,
+        None => keys("backup.key_file", of_settings)?,
+    };
+    Ok((Place::new(opened).encrypted(keys), table.url))
 }
 
 fn time(flag: &str, text: Option<&String>) -> Result<Option<u64>, Exit> {
@@ -124,7 +151,7 @@ pub fn restore(arguments: &RestoreArguments) -> Result<(), Exit> {
         return Err(Exit::input("a backup is restored into a directory, and the catalog is in a database"));
     };
     let at_ms = time("--at", arguments.at.as_ref())?;
-    let (place, url) = place(config.backup.as_ref(), arguments.from.as_ref())?;
+    let (place, url) = place(config.backup.as_ref(), arguments.from.as_ref(), arguments.key_file.as_deref())?;
     check_free(root)?;
     let failed = |error: BackupError| Exit::store(format!("{url}: {error}"));
     let runtime = runtime()?;
@@ -318,7 +345,7 @@ pub fn verify_backup(arguments: &VerifyArguments) -> Result<(), Exit> {
     let config = arguments.file.as_ref().map(|file| Config::load(file)).transpose().map_err(Exit::input)?;
     let rule = config.and_then(|config| config.backup);
     let since_ms = time("--since", arguments.since.as_ref())?;
-    let (place, url) = place(rule.as_ref(), arguments.from.as_ref())?;
+    let (place, url) = place(rule.as_ref(), arguments.from.as_ref(), arguments.key_file.as_deref())?;
     let found = runtime()?.block_on(verify(&place, since_ms));
     let found = found.map_err(|error| match error {
         BackupError::Damaged { .. } => Exit::check(format!("{url}: {error}")),

@@ -46,6 +46,9 @@ pub struct BackupTable {
     pub credentials_file: Option<PathBuf>,
     /// Profile in the file; default: `default`.
     pub profile: Option<String>,
+    /// File of keys of age, as `age-keygen` writes it, with which the backup is encrypted; readable by its owner only.
+    /// A restore needs it: keep a copy that is not on this machine. The first key encrypts, and each of them decrypts.
+    pub key_file: Option<PathBuf>,
     /// Offer of the price books by which the place is billed: `NAME`, `NAME@REGION` or `none`.
     pub offer: Option<String>,
 }
@@ -83,6 +86,8 @@ pub struct BackupRule {
     pub lease_ms: Option<u64>,
     /// True if each group is durable in the place before it is acknowledged.
     pub is_durable: bool,
+    /// File of the keys that encrypt the backup; `None` if it is not encrypted.
+    pub key_file: Option<PathBuf>,
 }
 
 impl BackupTable {
@@ -148,8 +153,17 @@ impl BackupTable {
             ..TierTable::default()
         };
         check_credentials(&place).map_err(|e| format!("backup: {e}"))?;
-        let every_ms = every / 1_000_000;
-        Ok(BackupRule { place, every_ms, keep_ms, bytes_per_s, verify_every_ms, lease_ms, is_durable })
+        let (every_ms, key_file) = (every / 1_000_000, self.key_file);
+        Ok(BackupRule {
+            place,
+            every_ms,
+            keep_ms,
+            bytes_per_s,
+            verify_every_ms,
+            lease_ms,
+            is_durable,
+            key_file,
+        })
     }
 }
 
