@@ -28,6 +28,7 @@ NEEDS = {
     "plimsoll-gateway restore": "a backup: test_backup.py",
     "plimsoll-gateway verify-backup": "a backup: test_backup.py",
     "plimsoll-gateway promote": "a standby: test_standby.py",
+    "plimsoll-gateway catalog migrate": "a database: test_migrate.py",
     "plimsoll run quickstart": "half a minute: test_report.py",
     "plimsoll import": "a log of warp: crates/plimsoll/tests/it/import.rs",
     "plimsoll bucket": "AWS: it creates buckets with random names, and directory buckets",

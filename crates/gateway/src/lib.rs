@@ -20,6 +20,7 @@ pub mod lease;
 pub mod listing;
 pub mod log;
 pub mod metrics;
+pub mod migrate;
 pub mod mover;
 pub mod object;
 pub mod overview;

@@ -20,6 +20,7 @@ pub mod error;
 pub mod header;
 pub mod history;
 pub mod last;
+pub mod once;
 pub mod place;
 pub mod plan;
 pub mod prune;

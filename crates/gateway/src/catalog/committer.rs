@@ -224,7 +224,7 @@ impl<W: GroupWriter> Committer<W> {
         mailbox.lock().waiting.insert(id);
         let mut queue = self.shared.lock();
         if queue.closed {
-            let error = CatalogError::Stopped("the gateway is shutting down".into());
+            let error = CatalogError::Ended;
             mailbox.lock().results.insert(id, Err(error));
         } else {
             let had_enough = queue.bytes >= MAX_BYTES;

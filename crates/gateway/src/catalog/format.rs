@@ -13,6 +13,12 @@ pub const FORMAT: u32 = 1;
 /// Name of the file with the format in the directory of a catalog.
 pub const FILE: &str = "FORMAT";
 
+/// Name of the file in the directory of a catalog that was moved.
+pub const MOVED: &str = "MOVED";
+
+/// Comment of the table in a database while it is filled.
+pub const UNFINISHED: &str = "unfinished copy of a catalog of plimsoll-gateway";
+
 /// Text before the number in the comment of the table in a database.
 const COMMENT: &str = "catalog of plimsoll-gateway, format ";
 
@@ -32,7 +38,15 @@ fn check(found: u32) -> Result<(), CatalogError> {
 /// # Errors
 /// If the format is newer, or the file does not contain the number of a format.
 pub fn of_directory(root: &Path) -> Result<(), CatalogError> {
-    let path = root.join(FILE);
+    let (path, moved) = (root.join(FILE), root.join(MOVED));
+    if let Ok(to) = fs::read_to_string(&moved) {
+        return Err(CatalogError::Io(format!(
+            "this catalog was moved to {}; use the settings with that place. To use this one again, without everything \
+             that was written since then, delete {}",
+            to.trim(),
+            moved.display()
+        )));
+    }
     match fs::read(&path) {
         Ok(bytes) => {
             let unknown = |_| {
@@ -54,11 +68,32 @@ pub fn of_directory(root: &Path) -> Result<(), CatalogError> {
 }
 
 fn write(root: &Path, path: &Path) -> io::Result<()> {
+    write_text(root, path, &FORMAT.to_string())
+}
+
+fn write_text(root: &Path, path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = File::create(&new)?;
-    file.write_all(format!("{FORMAT}\n").as_bytes())?;
+    file.write_all(format!("{text}\n").as_bytes())?;
     file.sync_all()?;
     fs::rename(&new, path)?;
+    File::open(root)?.sync_all()
+}
+
+/// Marks a catalog in a directory as moved, durably: no start uses it any more.
+///
+/// # Errors
+/// If the disk fails.
+pub fn mark_moved(root: &Path, to: &str) -> io::Result<()> {
+    write_text(root, &root.join(MOVED), to)
+}
+
+/// Removes the mark again.
+///
+/// # Errors
+/// If the disk fails.
+pub fn unmark_moved(root: &Path) -> io::Result<()> {
+    fs::remove_file(root.join(MOVED))?;
     File::open(root)?.sync_all()
 }
 
@@ -72,6 +107,11 @@ pub fn comment() -> String {
 /// # Errors
 /// If the format is newer.
 pub fn of_comment(text: Option<&str>) -> Result<bool, CatalogError> {
+    if text == Some(UNFINISHED) {
+        return Err(CatalogError::Io(
+            "the database has an unfinished copy of a catalog; `plimsoll-gateway catalog migrate` begins it again".into(),
+        ));
+    }
     let number =
         text.and_then(|text| text.strip_prefix(COMMENT)).and_then(|number| number.trim().parse().ok());
     match number {

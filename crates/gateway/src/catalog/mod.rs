@@ -91,6 +91,9 @@ pub enum CatalogError {
     /// The database does not answer. A transaction that failed with this error may be durable nevertheless.
     #[error("the catalog does not answer: {0}")]
     Unavailable(String),
+    /// The catalog executes no further transactions in this process.
+    #[error("the gateway is shutting down")]
+    Ended,
     /// The catalog is a copy that follows another one.
     #[error("this gateway is a standby, which changes nothing; use the gateway that leads")]
     Standby,

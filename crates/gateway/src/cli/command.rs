@@ -8,10 +8,13 @@ use plimsoll_base::text::single_line;
 use plimsoll_server::reserve::Memory;
 
 use super::admin::client;
+use super::catalog::CatalogCommand;
+use super::catalog::migrate;
 use super::opened::Opened;
 use super::out::{Output, Standard};
 use super::ownership::{self, Older};
 use super::place::StoreArguments;
+use super::run::restart::Restart;
 use super::{Arguments, Command, Exit, backup, promote, rollback, scrub, status, undelete, whereis};
 use crate::catalog::CatalogError;
 use crate::catalog::any::AnyCatalog;
@@ -30,14 +33,15 @@ pub enum Administrative<'a> {
     Undelete(&'a undelete::Arguments),
     Where(&'a whereis::Arguments),
     Promote(&'a promote::Arguments),
+    Migrate(&'a migrate::Arguments),
 }
 
 /// An open store that a command works on.
 pub struct Target {
     /// The argument that selects the store, for messages.
     pub name: String,
-    /// True if a file has the settings.
-    pub has_file: bool,
+    /// File with the settings; `None` for a data directory.
+    pub file: Option<PathBuf>,
     /// The words of a command line that select the store.
     pub place: Vec<String>,
     /// Directory of the catalog; `None` if it is in a database.
@@ -52,6 +56,8 @@ pub struct Target {
     pub recovery: Recovery,
     /// True if a gateway serves the store in this process.
     pub is_served: bool,
+    /// Lets the gateway of this process start again; `None` without one.
+    pub restart: Option<Restart>,
 }
 
 impl Target {
@@ -63,10 +69,10 @@ impl Target {
         }
         let Opened { catalog, bodies, rules, recovery, .. } = opened;
         let store = Store::open(catalog, bodies, Memory::new(u64::MAX)).map_err(|e| place.fail(&e))?;
-        let (name, has_file, directory) = (place.name(), place.has_file(), place.directory()?);
+        let (name, directory) = (place.name(), place.directory()?);
         Ok(Target {
             name,
-            has_file,
+            file: place.file().map(Path::to_path_buf),
             place: place.words(),
             directory,
             store: Arc::new(store),
@@ -74,6 +80,7 @@ impl Target {
             survey: Arc::default(),
             recovery,
             is_served: false,
+            restart: None,
         })
     }
 
@@ -104,6 +111,9 @@ impl<'a> Administrative<'a> {
             Command::Undelete(arguments) => Some(Administrative::Undelete(arguments)),
             Command::Where(arguments) => Some(Administrative::Where(arguments)),
             Command::Promote(arguments) => Some(Administrative::Promote(arguments)),
+            Command::Catalog { command: CatalogCommand::Migrate(arguments) } => {
+                Some(Administrative::Migrate(arguments))
+            }
             _ => None,
         }
     }
@@ -122,7 +132,8 @@ impl<'a> Administrative<'a> {
             Administrative::Backup(_)
             | Administrative::Rollback(_)
             | Administrative::Undelete(_)
-            | Administrative::Promote(_) => Older::Refused,
+            | Administrative::Promote(_)
+            | Administrative::Migrate(_) => Older::Refused,
         }
     }
 
@@ -135,6 +146,7 @@ impl<'a> Administrative<'a> {
             Administrative::Undelete(arguments) => &arguments.place,
             Administrative::Where(arguments) => &arguments.place,
             Administrative::Promote(arguments) => &arguments.place,
+            Administrative::Migrate(arguments) => &arguments.place,
         }
     }
 
@@ -151,6 +163,7 @@ impl<'a> Administrative<'a> {
             Administrative::Undelete(arguments) => undelete::undelete(arguments, target, out),
             Administrative::Where(arguments) => whereis::whereis(arguments, target, out),
             Administrative::Promote(_) => promote::served(target, out),
+            Administrative::Migrate(arguments) => migrate::run(arguments, target, out),
         }
     }
 
@@ -183,8 +196,14 @@ fn parse(words: &[String], directory: &Path) -> Result<Command, Exit> {
     let parsed = Arguments::command().try_get_matches_from(all);
     let parsed = parsed.and_then(|matches| Arguments::from_arg_matches(&matches));
     let mut command = parsed.map_err(|error| Exit::input(error.to_string()))?.command;
-    if let Command::Backup(backup::Arguments { to: Some(to), .. }) = &mut command {
-        *to = directory.join(&*to);
+    match &mut command {
+        Command::Backup(backup::Arguments { to: Some(to), .. }) if !to.contains("://") => {
+            *to = directory.join(&*to).display().to_string();
+        }
+        Command::Catalog { command: CatalogCommand::Migrate(migrate::Arguments { to, .. }) } => {
+            *to = directory.join(&*to);
+        }
+        _ => {}
     }
     Ok(command)
 }

@@ -42,6 +42,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "plimsoll-gateway restore --from s3://backup/gateway --data /var/lib/plimsoll",
         ],
     ),
+    ("catalog", &["plimsoll-gateway catalog migrate gateway.toml --to gateway-with-database.toml"]),
     ("promote", &["plimsoll-gateway promote gateway.toml"]),
     (
         "verify-backup",

@@ -3,6 +3,7 @@
 mod admin;
 mod adopt;
 mod backup;
+mod catalog;
 mod command;
 mod console;
 mod examples;
@@ -64,6 +65,11 @@ enum Command {
     Restore(restore::RestoreArguments),
     /// Verify the backup of [backup]: read all of it, and write nothing
     VerifyBackup(restore::VerifyArguments),
+    /// Move the catalog as a whole
+    Catalog {
+        #[command(subcommand)]
+        command: catalog::CatalogCommand,
+    },
     /// Let a standby lead: ask the gateway that leads to end, and wait until it does not lead any more
     Promote(promote::Arguments),
     /// Show where the bytes of an object are, and what the rules will do with it
@@ -141,6 +147,7 @@ pub fn main() -> ExitCode {
         | Command::Rollback(_)
         | Command::Undelete(_)
         | Command::Backup(_)
+        | Command::Catalog { .. }
         | Command::Where(_)) => Administrative::of(command).map_or(Ok(()), |command| command.run()),
     };
     match result {

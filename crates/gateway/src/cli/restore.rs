@@ -20,12 +20,16 @@ use crate::backup::restore::{Cut, find, forward, later_blobs, write_log};
 use crate::backup::verify::verify;
 use crate::blocking::block_on;
 use crate::body::location::{BlobHead, State};
+use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
 use crate::catalog::{Catalog, CatalogError};
 use crate::config::{BackupRule, CatalogPlace, Config};
 use crate::disk::real::{RealDisk, create_directory};
 use crate::journal::directory::append_journal;
 use crate::log::note;
+use crate::migrate::copy_all;
+use crate::migrate::rows::ScannedRows;
+use crate::migrate::target::{CatalogCopy, begin};
 use crate::object::keys;
 use crate::tier::{Backend, TierTable, open};
 
@@ -69,7 +73,11 @@ pub struct VerifyArguments {
     json: bool,
 }
 
-fn runtime() -> Result<Runtime, Exit> {
+/// Creates a runtime for the requests of a command.
+///
+/// # Errors
+/// Exit code 3 if the system refuses it.
+pub fn runtime() -> Result<Runtime, Exit> {
     Builder::new_current_thread().enable_all().build().map_err(Exit::store)
 }
 
@@ -147,16 +155,13 @@ struct Restored {
 /// Exit code 1 if something is missing or damaged, 2 for invalid arguments, 3 if the backup or the disk fails.
 pub fn restore(arguments: &RestoreArguments) -> Result<(), Exit> {
     let config = arguments.place.config()?;
-    let CatalogPlace::Directory(root) = &config.catalog else {
-        return Err(Exit::input("a backup is restored into a directory, and the catalog is in a database"));
-    };
     let at_ms = time("--at", arguments.at.as_ref())?;
     let (place, url) = place(config.backup.as_ref(), arguments.from.as_ref(), arguments.key_file.as_deref())?;
-    check_free(root)?;
     let failed = |error: BackupError| Exit::store(format!("{url}: {error}"));
     let runtime = runtime()?;
-    let unfinished = root.with_file_name(format!("{}.unfinished", name_of(root)?));
-    remove(&unfinished)?;
+    let name = arguments.place.name();
+    let destination = Destination::begin(&config.catalog, &name)?;
+    let unfinished = destination.unfinished.clone();
     let mut attempt = 0;
     let restored = loop {
         attempt += 1;
@@ -170,15 +175,7 @@ pub fn restore(arguments: &RestoreArguments) -> Result<(), Exit> {
             }
         }
     };
-    let end = || {
-        // An empty directory may be there already.
-        if root.is_dir() {
-            fs::remove_dir(root)?;
-        }
-        fs::rename(&unfinished, root)?;
-        fs::File::open(root.parent().unwrap_or(Path::new(".")))?.sync_all()
-    };
-    end().map_err(|e| Exit::store(format!("{}: {e}", root.display())))?;
+    destination.complete().map_err(|e| Exit::store(format!("{name}: {e}")))?;
     if at_ms.is_some() && config.backup.is_some_and(|rule| rule.lease_ms.is_some()) {
         note(
             "backup.durability is \"tier\": a start continues the newest state in the place of the backup; to continue \
@@ -188,9 +185,52 @@ pub fn restore(arguments: &RestoreArguments) -> Result<(), Exit> {
     report(&restored, arguments.json)
 }
 
-fn name_of(root: &Path) -> Result<String, Exit> {
-    let name = root.file_name().ok_or_else(|| Exit::input("the directory of the catalog needs a name"))?;
-    Ok(name.to_string_lossy().into_owned())
+/// Place of a restored catalog, and the directory in which it is restored.
+struct Destination {
+    root: Option<PathBuf>,
+    copy: Option<Box<dyn CatalogCopy>>,
+    unfinished: PathBuf,
+}
+
+impl Destination {
+    /// Checks that there is no catalog.
+    fn begin(catalog: &CatalogPlace, name: &str) -> Result<Destination, Exit> {
+        let destination = match catalog {
+            CatalogPlace::Directory(root) => {
+                check_free(root)?;
+                let own = root.file_name();
+                let own = own.ok_or_else(|| Exit::input("the directory of the catalog needs a name"))?;
+                let unfinished = root.with_file_name(format!("{}.unfinished", own.to_string_lossy()));
+                Destination { root: Some(root.clone()), copy: None, unfinished }
+            }
+            CatalogPlace::Database(_) => {
+                let copy = begin(catalog).map_err(|e| Exit::store(format!("{name}: {e}")))?;
+                let own = format!("plimsoll-restore-{}", std::process::id());
+                Destination { root: None, copy: Some(copy), unfinished: std::env::temp_dir().join(own) }
+            }
+        };
+        remove(&destination.unfinished)?;
+        Ok(destination)
+    }
+
+    /// Makes the restored catalog that of the settings.
+    fn complete(self) -> Result<(), CatalogError> {
+        if let Some(copy) = self.copy {
+            let (restored, _) = EmbeddedCatalog::open(&self.unfinished, CatalogSettings::default())?;
+            let restored = AnyCatalog::Embedded(restored);
+            copy_all(&mut ScannedRows::new(&restored), copy.catalog(), &mut |_| Ok(()))?;
+            copy.complete()?;
+            restored.close()?;
+            fs::remove_dir_all(&self.unfinished)?;
+        }
+        let Some(root) = self.root else { return Ok(()) };
+        // An empty directory may be there already.
+        if root.is_dir() {
+            fs::remove_dir(&root)?;
+        }
+        fs::rename(&self.unfinished, &root)?;
+        Ok(fs::File::open(root.parent().unwrap_or(Path::new(".")))?.sync_all()?)
+    }
 }
 
 fn remove(directory: &Path) -> Result<(), Exit> {

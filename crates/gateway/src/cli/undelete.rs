@@ -65,7 +65,10 @@ pub fn undelete(arguments: &Arguments, target: &Target, out: &dyn Output) -> Res
     let retain_ms = store.retain_ms;
     let bucket = target.bucket("--bucket", &arguments.bucket)?;
     // A data directory may have been served with another time.
-    if (target.has_file || target.is_served) && retain_ms > 0 && at_ms < now_ms.saturating_sub(retain_ms) {
+    if (target.file.is_some() || target.is_served)
+        && retain_ms > 0
+        && at_ms < now_ms.saturating_sub(retain_ms)
+    {
         let kept = show_time_ms(retain_ms);
         return Err(Exit::input(format!(
             "--at {}: objects are kept for {kept} after they were deleted or replaced",

@@ -121,7 +121,7 @@ impl BackupTable {
     /// A message that names the setting.
     pub fn resolve(self, catalog: &CatalogPlace, retain_ms: u64) -> Result<BackupRule, String> {
         if matches!(catalog, CatalogPlace::Database(_)) {
-            return Err("backup: the catalog is in a database; use its backup, and `backup --done`".into());
+            return Err("backup: the catalog is in a database; use `backup --to URL` at times, or its own backup and `backup --done`".into());
         }
         let every = parse_duration(&self.every).map_err(|e| format!("backup.every: {e}"))?;
         if !(SECOND..=3600 * SECOND).contains(&every) {

@@ -19,10 +19,10 @@ impl TransactionError {
     /// Returns true if the transaction has certainly no effect. After a failure of its disk, a catalog cannot know
     /// whether the transaction is durable.
     pub fn is_undone(&self) -> bool {
-        use CatalogError::{Changed, Damaged, DiskFull, Io, Standby, Stopped, Unavailable};
+        use CatalogError::{Changed, Damaged, DiskFull, Ended, Io, Standby, Stopped, Unavailable};
         match self {
             TransactionError::Refused(_) => true,
-            TransactionError::Catalog(DiskFull | Unavailable(_) | Changed | Standby) => true,
+            TransactionError::Catalog(DiskFull | Unavailable(_) | Changed | Standby | Ended) => true,
             TransactionError::Catalog(Damaged { .. } | Stopped(_) | Io(_)) => false,
         }
     }
@@ -39,7 +39,7 @@ impl From<TransactionError> for ApiError {
 
 /// Converts a catalog error to an S3 error, and reports damage and failures on standard error.
 pub fn report(error: &CatalogError) -> ApiError {
-    if !matches!(error, CatalogError::DiskFull | CatalogError::Standby) {
+    if !matches!(error, CatalogError::DiskFull | CatalogError::Standby | CatalogError::Ended) {
         crate::log::warn(&error.to_string());
     }
     unavailable(error)
@@ -64,6 +64,9 @@ pub fn unavailable(error: &CatalogError) -> ApiError {
         CatalogError::Io(_) => ApiError::new(ErrorCode::InternalError),
         CatalogError::Unavailable(_) => {
             ApiError::with(ErrorCode::ServiceUnavailable, "The catalog does not answer. Try again.")
+        }
+        CatalogError::Ended => {
+            ApiError::with(ErrorCode::ServiceUnavailable, "The gateway is shutting down. Try again.")
         }
         CatalogError::Standby => ApiError::with(
             ErrorCode::ServiceUnavailable,

@@ -6,6 +6,7 @@
 mod bloom;
 mod builder;
 pub mod catalog;
+pub mod changes;
 pub mod compaction;
 pub mod document;
 pub mod follow;
@@ -36,6 +37,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
 
+use self::changes::ChangedKeys;
 use self::follow::Followed;
 use self::manifest::{Manifest, SegmentUse};
 use self::memtable::Memtable;
@@ -189,6 +191,8 @@ pub struct Engine {
     is_full: AtomicBool,
     /// State that a backup of the log needs.
     followed: Followed,
+    /// Keys that were changed, for somebody who copies the catalog.
+    pub changes: ChangedKeys,
     /// Counters for metrics.
     pub counters: Counters,
 }

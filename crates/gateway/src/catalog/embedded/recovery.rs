@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::builder::IndexBuilder;
+use super::changes::ChangedKeys;
 use super::follow::Followed;
 use super::manifest::Manifest;
 use super::reader::GroupReader;
@@ -106,6 +107,7 @@ pub fn open_log(disk: Arc<dyn Disk>, limits: CatalogLimits) -> Result<OpenLog, C
         flush_error: Mutex::default(),
         is_full: AtomicBool::new(false),
         followed: Followed::default(),
+        changes: ChangedKeys::default(),
         counters: Counters::default(),
     });
     damage.extend(list.damage.iter().cloned());

@@ -363,7 +363,9 @@ impl Writer {
             }
             entries.push((key, slot));
         }
+        let changed = engine.changes.of_group(&entries);
         engine.view().active.insert(entries.into_iter());
+        engine.changes.record(changed);
         for (id, bytes) in live {
             if let Some(segment) = engine.segment(id) {
                 segment.live.fetch_add(bytes, Ordering::Relaxed);

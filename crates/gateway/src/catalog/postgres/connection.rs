@@ -103,6 +103,9 @@ pub fn describe(error: &Error) -> String {
 pub fn failed(error: &Error) -> CatalogError {
     match error.code() {
         Some(&SqlState::DISK_FULL) => CatalogError::DiskFull,
+        Some(&SqlState::UNDEFINED_TABLE) => {
+            CatalogError::Unavailable("the database has no catalog any more; was it moved?".into())
+        }
         _ => CatalogError::Unavailable(describe(error)),
     }
 }
@@ -185,11 +188,18 @@ impl Link {
         &self,
         statements: impl AsyncFnOnce(&Client) -> Result<T, Error>,
     ) -> Result<T, CatalogError> {
+        block_on(statements(&self.plain()?)).map_err(|error| failed(&error))
+    }
+
+    /// Opens a plain connection, without the settings of the others.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub fn plain(&self) -> Result<Client, CatalogError> {
         let database = self.database.clone();
         let connected = block_on(self.runtime.spawn(async move { database.connect().await }));
         let client = connected.map_err(|e| CatalogError::Unavailable(e.to_string()))?;
-        let client = client.map_err(CatalogError::Unavailable)?;
-        block_on(statements(&client)).map_err(|error| failed(&error))
+        client.map_err(CatalogError::Unavailable)
     }
 
     /// Returns the open connection, or opens one. Threads of the runtime of the connections must not call this.

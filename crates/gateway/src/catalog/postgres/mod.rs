@@ -2,6 +2,7 @@
 
 mod connection;
 mod group;
+pub mod moving;
 mod optimistic;
 mod reader;
 mod rows;
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::error::SqlState;
 
 pub use self::connection::Database;
 use self::connection::Link;
@@ -29,6 +31,8 @@ pub enum Access {
     Create,
     /// Reads; changes are dropped, and the table must exist.
     ReadOnly,
+    /// Writes a copy of another catalog; no catalog must exist. Others refuse it until it is complete.
+    Fill,
 }
 
 /// Number of connections for reads that are not of single rows.
@@ -56,28 +60,21 @@ impl PostgresCatalog {
         let mut runtime = Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).thread_name("postgres").enable_all().build()?;
         let first = Link::new(database.clone(), runtime.handle().clone());
-        if access == Access::Create {
-            first.once(async |client| client.batch_execute(&schema::create()).await)?;
-        } else {
-            let exists: bool =
-                first.once(async |client| client.query_one(schema::EXISTS, &[]).await?.try_get(0))?;
-            if !exists {
-                return Err(CatalogError::Io("there is no catalog in the database".into()));
-            }
-        }
-        let comment: Option<String> =
-            first.once(async |client| client.query_one(schema::COMMENT, &[]).await?.try_get(0))?;
-        if format::of_comment(comment.as_deref())? && access == Access::Create {
-            let text = format::comment();
-            let record = format!("COMMENT ON TABLE plimsoll_catalog IS '{text}'");
-            first.once(async |client| client.batch_execute(&record).await)?;
-        }
+        prepare(&first, access)?;
         let readers = (0..READERS).map(|_| first.another()).collect();
         let reader = Reader::start(first.another(), runtime.handle());
         let writers = (0..WRITERS).map(|_| Groups::new(first.another(), access == Access::ReadOnly));
         let committer = Committer::concurrent(writers)?;
         let next = AtomicUsize::new(0);
         Ok(PostgresCatalog { committer, reader, readers, next, runtime: Some(runtime) })
+    }
+
+    /// Records that a copy is complete.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub fn complete(&self) -> Result<(), CatalogError> {
+        self.link().once(async |client| client.batch_execute(&record_format()).await)
     }
 
     fn link(&self) -> &Link {
@@ -96,6 +93,49 @@ impl PostgresCatalog {
     pub fn close(&self) {
         self.committer.stop();
     }
+}
+
+/// Returns the statement that records the format.
+fn record_format() -> String {
+    format!("COMMENT ON TABLE plimsoll_catalog IS '{}'", format::comment())
+}
+
+/// Checks the table, or creates it.
+fn prepare(link: &Link, access: Access) -> Result<(), CatalogError> {
+    let exists: bool = link.once(async |client| client.query_one(schema::EXISTS, &[]).await?.try_get(0))?;
+    if !exists {
+        let moved: Option<String> =
+            link.once(async |client| client.query_one(schema::MOVED, &[]).await?.try_get(0))?;
+        if let Some(text) = moved {
+            return Err(CatalogError::Io(format!(
+                "{text}; use the settings with that place. To use this database for another catalog, drop its table \
+                 plimsoll_catalog_moved"
+            )));
+        }
+    }
+    match access {
+        Access::Fill => return fill(link),
+        Access::Create => link.once(async |client| client.batch_execute(&schema::create()).await)?,
+        Access::ReadOnly if !exists => {
+            return Err(CatalogError::Io("there is no catalog in the database".into()));
+        }
+        Access::ReadOnly => {}
+    }
+    let comment: Option<String> =
+        link.once(async |client| client.query_one(schema::COMMENT, &[]).await?.try_get(0))?;
+    if format::of_comment(comment.as_deref())? && access == Access::Create {
+        link.once(async |client| client.batch_execute(&record_format()).await)?;
+    }
+    Ok(())
+}
+
+/// Creates the table for a copy.
+fn fill(link: &Link) -> Result<(), CatalogError> {
+    let created = link.once(async |client| match client.batch_execute(&schema::create_copy()).await {
+        Err(error) if error.code() == Some(&SqlState::DUPLICATE_TABLE) => Ok(false),
+        created => created.map(|()| true),
+    })?;
+    if created { Ok(()) } else { Err(CatalogError::Io("there is a catalog in the database already".into())) }
 }
 
 impl Drop for PostgresCatalog {

@@ -42,7 +42,7 @@ impl Reader {
     /// If the database does not answer.
     pub async fn read(&self, key: Vec<u8>) -> Result<Option<Row>, CatalogError> {
         let (answer, answered) = oneshot::channel();
-        let ended = || CatalogError::Unavailable("the gateway is shutting down".into());
+        let ended = || CatalogError::Ended;
         self.wanted.send(Wanted { key, answer }).map_err(|_| ended())?;
         answered.await.map_err(|_| ended())?
     }

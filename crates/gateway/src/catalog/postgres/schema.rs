@@ -12,17 +12,36 @@ pub const SETTINGS: &str = "SET synchronous_commit = on; SET default_transaction
 /// Number of the lock under which the table is created.
 const CREATE_LOCK: &str = "7093012548290167";
 
+/// Columns of the table.
+const COLUMNS: &str = "(key bytea PRIMARY KEY, head bytea NOT NULL, properties bytea NOT NULL, body bytea NOT NULL, \
+     version bigint NOT NULL DEFAULT nextval('plimsoll_catalog_version'))";
+
 /// Creates the table unless it exists.
 pub fn create() -> String {
     format!(
         "BEGIN; SELECT pg_advisory_xact_lock({CREATE_LOCK}); SET LOCAL client_min_messages = warning; \
          CREATE SEQUENCE IF NOT EXISTS plimsoll_catalog_version; \
-         CREATE TABLE IF NOT EXISTS plimsoll_catalog (\
-           key bytea PRIMARY KEY, head bytea NOT NULL, properties bytea NOT NULL, body bytea NOT NULL, \
-           version bigint NOT NULL DEFAULT nextval('plimsoll_catalog_version')); \
+         CREATE TABLE IF NOT EXISTS plimsoll_catalog {COLUMNS}; \
          ALTER TABLE plimsoll_catalog ALTER COLUMN body SET STORAGE EXTERNAL; COMMIT"
     )
 }
+
+/// Creates the table for a copy of a catalog, or empties that of an unfinished copy. Fails if there is a catalog.
+pub fn create_copy() -> String {
+    let unfinished = super::format::UNFINISHED;
+    format!(
+        "BEGIN; SELECT pg_advisory_xact_lock({CREATE_LOCK}); SET LOCAL client_min_messages = warning; \
+         DO $$ BEGIN IF obj_description(to_regclass('plimsoll_catalog'), 'pg_class') = '{unfinished}' \
+         THEN DROP TABLE plimsoll_catalog; END IF; END $$; \
+         CREATE SEQUENCE IF NOT EXISTS plimsoll_catalog_version; \
+         CREATE TABLE plimsoll_catalog {COLUMNS}; \
+         ALTER TABLE plimsoll_catalog ALTER COLUMN body SET STORAGE EXTERNAL; \
+         COMMENT ON TABLE plimsoll_catalog IS '{unfinished}'; COMMIT"
+    )
+}
+
+/// Returns the comment of the table of a catalog that was moved; `NULL` if there is none.
+pub const MOVED: &str = "SELECT obj_description(to_regclass('plimsoll_catalog_moved'), 'pg_class')";
 
 /// Returns true if the table exists.
 pub const EXISTS: &str = "SELECT to_regclass('plimsoll_catalog') IS NOT NULL";

@@ -172,6 +172,9 @@ fn serve(mut stream: UnixStream, target: &Target, user: u32) -> io::Result<()> {
         Err(Exit { code, message }) => Answer::Exit(code, Some(message)),
     };
     let sent = connection.send(&answer);
+    if let Some(restart) = &target.restart {
+        restart.begin();
+    }
     // The result of a promotion: the process may start itself again now.
     if let Some(following) = target.store.catalog.following()
         && arguments.iter().any(|word| word == "promote")

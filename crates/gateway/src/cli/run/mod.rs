@@ -1,10 +1,11 @@
 //! `plimsoll-gateway run`: serves a data directory.
 
 mod phase;
+pub mod restart;
 pub mod settings;
 mod standby;
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
@@ -14,7 +15,8 @@ use plimsoll_server::shutdown::{on_hangup, watch_for_end};
 use plimsoll_server::{Parts, ServerConfig, Shared};
 use tokio::sync::watch;
 
-use self::phase::{Phase, restart};
+use self::phase::{Phase, restart, restart_with};
+use self::restart::{Next, Restart, with_file};
 pub use self::settings::Arguments;
 use self::settings::{
     access_log, accounts, backup_settings, catalog_settings, listen, observers, retain_ms, server_settings,
@@ -129,8 +131,8 @@ fn begin_session(place: &StoreArguments, store: &Store<AnyCatalog>) -> Result<()
     Ok(())
 }
 
-/// Listens for administrators: serves the console, if there is one, and listens in the directory of the catalog. `None`
-/// if the catalog is in a database, which their commands can use beside this process.
+/// Listens for administrators: serves the console, if there is one, and listens in the directory of the catalog, but
+/// not if the catalog is in a database, which their commands can use beside this process.
 ///
 /// # Errors
 /// Exit code 2 if the address of the console cannot be used.
@@ -140,12 +142,13 @@ fn listen_for_administrators(
     store: &Arc<Store<AnyCatalog>>,
     work: &background::BackgroundSettings,
     recovery: Recovery,
-) -> Result<Option<Server>, Exit> {
+    restart: Option<Restart>,
+) -> Result<Administration, Exit> {
     let place = &arguments.place;
     let directory = place.directory()?;
     let target = Arc::new(Target {
         name: place.name(),
-        has_file: place.has_file(),
+        file: place.file().map(Path::to_path_buf),
         place: place.words(),
         directory: directory.clone(),
         store: Arc::clone(store),
@@ -153,6 +156,7 @@ fn listen_for_administrators(
         survey: Arc::clone(&work.survey),
         recovery,
         is_served: true,
+        restart,
     });
     if let Some(address) = &arguments.admin_listen {
         let file = place.file().map(Path::to_path_buf);
@@ -162,14 +166,20 @@ fn listen_for_administrators(
         let scheme = if arguments.tls_cert.is_some() { "https" } else { "http" };
         say(&format!("console on {scheme}://{bound}/\n"))?;
     }
-    let Some(directory) = directory else { return Ok(None) };
-    match Server::start(&directory, target) {
-        Ok(server) => Ok(Some(server)),
-        Err(error) => {
+    let server = directory.and_then(|directory| {
+        let started = Server::start(&directory, Arc::clone(&target));
+        let failed = |error: &std::io::Error| {
             note(&format!("commands cannot reach this gateway: {}: {error}", directory.display()));
-            Ok(None)
-        }
-    }
+        };
+        started.inspect_err(failed).ok()
+    });
+    Ok(Administration { target, server })
+}
+
+/// The store as commands see it, and what listens for them.
+struct Administration {
+    target: Arc<Target>,
+    server: Option<Server>,
 }
 
 /// Opens the store, and reports a new one: its directory may be a wrong one.
@@ -199,12 +209,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let phase = Phase::of(arguments)?;
     let listener = listen(phase.address.as_deref().unwrap_or(&arguments.listen))?;
     let address = listener.local_addr().map_err(Exit::store)?;
-    let Some(url) = &arguments.follow else { return Ok(serve(arguments, listener).map(|_| ())?) };
-    // Until there is something to read again: without a handler, the signal ends the process.
-    on_hangup(|| {});
     if arguments.phase.is_some() {
         phase::name_process();
     }
+    let Some(url) = &arguments.follow else { return Ok(serve(arguments, listener).map(|_| ())?) };
+    // Until there is something to read again: without a handler, the signal ends the process.
+    on_hangup(|| {});
     if !phase.leads {
         return standby::follow(arguments, url, listener, phase.yields);
     }
@@ -290,18 +300,19 @@ fn serve(arguments: &Arguments, listener: TcpListener) -> Result<Option<Over>, F
     reload_on_hangup(arguments, &shared, reload_others);
     begin_session(place, &store)?;
     check::start(store.blobs.tiers().clone());
-    let admin = listen_for_administrators(arguments, &shared, &store, &work, recovery)?;
+    let (stop, shutdown) = watch::channel(false);
+    let again = Some(Restart::new(stop.clone()));
+    let admin = listen_for_administrators(arguments, &shared, &store, &work, recovery, again)?;
     let background = Background::start(Arc::clone(&store), work).map_err(Exit::store)?;
     // A look at an older state must not end the backup of the gateway that has the newest one.
     let backup = backup.filter(|_| !arguments.restored);
     let take_shipper = || shipper.lock().unwrap_or_else(PoisonError::into_inner).take();
     let backup = backup.map(|settings| BackupThreads::start(&store, settings, take_shipper())).transpose();
     let backup = backup.map_err(Exit::store)?.flatten();
-    let (stop, shutdown) = watch::channel(false);
     let signalled = end_with_signal(arguments, &catalog, stop).map_err(Exit::store)?;
     say(&format!("listening on {scheme}://{address}\n"))?;
     let served = plimsoll_server::run(listener, &shared, &store, &shutdown);
-    admin.into_iter().for_each(Server::stop);
+    admin.server.into_iter().for_each(Server::stop);
     background.stop();
     if let Some(backup) = backup {
         // What the end of the catalog writes is shipped, too.
@@ -310,8 +321,21 @@ fn serve(arguments: &Arguments, listener: TcpListener) -> Result<Option<Over>, F
     save_reads(reads.as_deref(), reads_file.as_deref());
     served.map_err(|e| Exit::store(format!("the server failed: {e}")))?;
     let over = end(arguments, &catalog)?;
-    // Who ends the process does not want it to follow.
-    Ok(over.filter(|_| !*signalled.borrow()))
+    // Who ends the process does not want it to start again, or to follow.
+    let next = admin.target.restart.as_ref().and_then(Restart::next);
+    match next.filter(|_| !*signalled.borrow()) {
+        Some(next) => Err(start_again(place, address, next).into()),
+        None => Ok(over.filter(|_| !*signalled.borrow())),
+    }
+}
+
+/// Replaces this process by one with the same or with other settings. Returns only if this is not possible.
+fn start_again(place: &StoreArguments, address: SocketAddr, next: Next) -> Exit {
+    let phase = Phase::lead(address);
+    match (place.file(), next) {
+        (Some(old), Next::File(new)) => restart_with(phase, |words| with_file(words, old, &new)),
+        _ => restart(phase),
+    }
 }
 
 /// Lets the server end with SIGINT, SIGTERM and the lease. Returns whether a signal has arrived.

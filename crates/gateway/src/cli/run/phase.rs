@@ -75,10 +75,16 @@ fn with_phase(words: impl Iterator<Item = OsString>, phase: &Phase) -> Vec<OsStr
 
 /// Replaces the program of this process by itself in another phase. Returns only if this is not possible.
 pub fn restart(phase: Phase) -> Exit {
+    restart_with(phase, |words| words)
+}
+
+/// Does the same with other words, behind the name of the program.
+pub fn restart_with(phase: Phase, change: impl FnOnce(Vec<OsString>) -> Vec<OsString>) -> Exit {
     let mut words = std::env::args_os();
     let name = words.next().unwrap_or_default();
+    let words = change(with_phase(words, &phase));
     // The file of this program may have been replaced.
-    let error = Command::new("/proc/self/exe").arg0(name).args(with_phase(words, &phase)).exec();
+    let error = Command::new("/proc/self/exe").arg0(name).args(words).exec();
     Exit::store(format!("this program cannot be started again: {error}"))
 }
 

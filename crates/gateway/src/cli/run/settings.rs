@@ -113,8 +113,8 @@ pub struct Arguments {
     /// Let clients read from the copy while another gateway leads: they may see an older state
     #[arg(long, requires = "follow")]
     pub stale_reads: bool,
-    /// Phase of a process that follows, after it has started itself again
-    #[arg(long, hide = true, requires = "follow")]
+    /// Phase of a process that has started itself again
+    #[arg(long, hide = true)]
     pub phase: Option<String>,
 }
 

@@ -340,7 +340,7 @@ fn serve(
             note(&format!("the access log was not opened again: {error}"));
         }
     });
-    let admin = listen_for_administrators(arguments, &shared, &store, &work, recovery)?;
+    let admin = listen_for_administrators(arguments, &shared, &store, &work, recovery, None)?;
     let address = listener.local_addr().map_err(Exit::store)?;
     say(&format!("standby on {scheme}://{address}\n"))?;
     let served = if arguments.stale_reads {
@@ -350,5 +350,5 @@ fn serve(
         plimsoll_server::run_with(listener, &shared, &Arc::new(Refusing(REFUSED)), shutdown)
     };
     served.map_err(|e| Exit::store(format!("the server failed: {e}")))?;
-    Ok(admin)
+    Ok(admin.server)
 }

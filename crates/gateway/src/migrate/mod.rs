@@ -1,0 +1,165 @@
+//! Copies a catalog from one engine to another while gateways use it.
+//!
+//! First, all rows are copied, and then those whose keys were changed meanwhile, again and again until they are few.
+//! Then the source executes no further transaction, and the last changes are copied. The source is marked as moved
+//! before the copy is marked as complete, so that never both can be used.
+
+pub mod directory;
+pub mod rows;
+pub mod target;
+
+use std::collections::BTreeSet;
+
+use self::rows::{Batches, RowSource, copy_keys};
+use self::target::CatalogCopy;
+use crate::catalog::CatalogError;
+use crate::catalog::any::AnyCatalog;
+
+/// Keys that were changed.
+pub type Keys = BTreeSet<Vec<u8>>;
+
+/// Number of changed keys that are copied while nothing can be written.
+const FEW: usize = 2000;
+/// Number of rounds in which the changed keys must become few.
+const ROUNDS: usize = 50;
+
+/// Reason why a catalog was not moved.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrateError {
+    /// The catalog or its copy has failed.
+    #[error("{0}")]
+    Catalog(#[from] CatalogError),
+    /// Gateways change it faster than it is copied.
+    #[error(
+        "it changes faster than it is copied: {0} keys changed while as many were copied; repeat this later"
+    )]
+    TooBusy(usize),
+    /// There is something where the copy would be.
+    #[error("{0}")]
+    Occupied(String),
+    /// The copy is complete, and the catalog was neither marked as moved nor used again.
+    #[error("{0}; neither the catalog nor its copy is used; {1}")]
+    Undecided(CatalogError, String),
+}
+
+impl From<std::io::Error> for MigrateError {
+    fn from(error: std::io::Error) -> MigrateError {
+        MigrateError::Catalog(error.into())
+    }
+}
+
+/// A catalog that can be moved.
+pub trait Source {
+    /// Begins to record the keys that are changed, and returns all rows.
+    ///
+    /// # Errors
+    /// If the catalog fails.
+    fn begin(&mut self) -> Result<Box<dyn RowSource + '_>, CatalogError>;
+
+    /// Returns the keys that were changed since the last call. A change that is missing is returned by a later call.
+    ///
+    /// # Errors
+    /// If the catalog fails.
+    fn changed(&mut self) -> Result<Keys, CatalogError>;
+
+    /// Ends all transactions, and returns the keys that were changed since the last call of [`Source::changed`].
+    ///
+    /// # Errors
+    /// If the catalog fails. Transactions may go on.
+    fn close(&mut self) -> Result<Keys, CatalogError>;
+
+    /// Marks the catalog as moved, durably. `to` is the place of the copy, for messages.
+    ///
+    /// # Errors
+    /// If the catalog fails.
+    fn mark_moved(&mut self, to: &str) -> Result<(), CatalogError>;
+
+    /// Removes the mark again.
+    ///
+    /// # Errors
+    /// If the catalog fails.
+    fn unmark(&mut self) -> Result<(), CatalogError>;
+
+    /// Returns the catalog for reads of single rows.
+    fn catalog(&self) -> &AnyCatalog;
+}
+
+/// Result of a move.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Moved {
+    /// Rows that were copied while transactions were executed.
+    pub rows: u64,
+    /// Keys that were changed meanwhile, and copied again.
+    pub changed: u64,
+    /// Keys that were copied while no transaction was executed.
+    pub last: u64,
+    /// Milliseconds in which no transaction was executed.
+    pub pause_ms: u64,
+}
+
+/// Moves a catalog into a copy. `report` is called with the number of rows from time to time. `to` is the place of the
+/// copy, for messages.
+///
+/// # Errors
+/// If the catalog or the copy fails; the catalog then is as before, if the message does not say anything else.
+pub fn migrate(
+    source: &mut dyn Source,
+    copy: Box<dyn CatalogCopy>,
+    to: &str,
+    report: &mut dyn FnMut(u64) -> Result<(), CatalogError>,
+) -> Result<Moved, MigrateError> {
+    let rows = copy_all(&mut *source.begin()?, copy.catalog(), report)?;
+    let mut moved = Moved { rows, ..Moved::default() };
+    let mut rounds = 0;
+    loop {
+        let keys = source.changed()?;
+        let is_last = keys.len() <= FEW;
+        moved.changed += copy_keys(source.catalog(), copy.catalog(), keys.iter())?;
+        if is_last {
+            break;
+        }
+        rounds += 1;
+        if rounds == ROUNDS {
+            return Err(MigrateError::TooBusy(keys.len()));
+        }
+    }
+    let start_ms = crate::ambient::steady_ms();
+    let last = source.close()?;
+    moved.last = copy_keys(source.catalog(), copy.catalog(), last.iter())?;
+    // From here on, a start uses the copy or nothing.
+    source.mark_moved(to)?;
+    if let Err(error) = copy.complete() {
+        return Err(match source.unmark() {
+            Ok(()) => error.into(),
+            Err(second) => MigrateError::Undecided(error, second.to_string()),
+        });
+    }
+    moved.pause_ms = crate::ambient::steady_ms() - start_ms;
+    Ok(moved)
+}
+
+/// Copies all rows. Returns their number.
+///
+/// # Errors
+/// If the catalog or the copy fails.
+pub fn copy_all(
+    from: &mut dyn RowSource,
+    to: &AnyCatalog,
+    report: &mut dyn FnMut(u64) -> Result<(), CatalogError>,
+) -> Result<u64, CatalogError> {
+    /// Number of rows between two reports.
+    const REPORT: u64 = 100_000;
+    let mut batches = Batches::new(to);
+    let mut rows = 0;
+    while let Some((key, value)) = from.next()? {
+        batches.add(key, Some(value))?;
+        rows += 1;
+        if rows % REPORT == 0 {
+            report(rows)?;
+        }
+    }
+    batches.end().map(|()| rows)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use plimsoll_base::rng::mix;
+
+use super::directory::DirectorySource;
+use super::rows::{RowSource, ScannedRows};
+use super::target::begin;
+use super::*;
+use crate::blocking::block_on;
+use crate::catalog::embedded::CatalogLimits;
+use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
+use crate::catalog::postgres::moving::{DatabaseSource, Rows};
+use crate::catalog::postgres::{Access, Database, PostgresCatalog};
+use crate::catalog::{Catalog, Transaction, Value};
+use crate::config::CatalogPlace;
+use crate::testing::TempDir;
+use crate::testing::postgres::Postgres;
+
+type Model = BTreeMap<Vec<u8>, Value>;
+
+/// Small segments, so that compaction moves rows while they are copied.
+fn directory(root: &Path) -> AnyCatalog {
+    let limits = CatalogLimits { segment_bytes: 16 << 10, garbage_share: 0.1, ..CatalogLimits::default() };
+    let settings = CatalogSettings { limits, ..CatalogSettings::default() };
+    AnyCatalog::Embedded(EmbeddedCatalog::open(root, settings).unwrap().0)
+}
+
+fn value(seed: u64) -> Value {
+    let bytes = |salt: u64, most: u64| vec![salt as u8; (mix(seed ^ salt) % most) as usize];
+    // Some bodies are larger than those that a database returns with their rows.
+    let most = if seed.is_multiple_of(23) { 200_000 } else { 300 };
+    Value { head: bytes(1, 50).into(), properties: bytes(2, 80).into(), body: bytes(3, most).into() }
+}
+
+fn change(catalog: &AnyCatalog, key: &[u8], new: Option<Value>) -> Result<(), CatalogError> {
+    let key = key.to_vec();
+    let work = Box::new(move |t: &mut dyn Transaction| {
+        match &new {
+            Some(value) => t.put(key.clone(), value.clone()),
+            None => t.delete(key.clone()),
+        }
+        Ok(true)
+    });
+    block_on(catalog.commit(work, 1000))
+}
+
+fn content(rows: &mut dyn RowSource) -> Model {
+    let mut found = Model::new();
+    while let Some((key, value)) = rows.next().unwrap() {
+        found.insert(key, value);
+    }
+    found
+}
+
+/// Changes rows until the catalog refuses it. Returns what was acknowledged, and the change that was refused.
+fn write(catalog: &AnyCatalog, mut model: Model, seed: u64, done: &AtomicBool) -> (Model, Vec<u8>) {
+    for number in seed.. {
+        let key = [b"o".as_slice(), &(mix(number) % 3000).to_be_bytes()].concat();
+        let new = (!mix(number ^ 9).is_multiple_of(4)).then(|| value(number));
+        if done.load(Ordering::Relaxed) || change(catalog, &key, new.clone()).is_err() {
+            return (model, key);
+        }
+        match new {
+            Some(value) => model.insert(key, value),
+            None => model.remove(&key),
+        };
+    }
+    unreachable!("there are always more numbers")
+}
+
+/// Fills a catalog, moves it while it is changed, and returns what the copy must have. The last change may have been
+/// committed although it was refused.
+fn move_while_changing(
+    catalog: &AnyCatalog,
+    source: &mut dyn Source,
+    to: &CatalogPlace,
+    mut model: Model,
+) -> (Model, Vec<u8>) {
+    for number in 0..2000u64 {
+        let (key, value) = ([b"o".as_slice(), &number.to_be_bytes()].concat(), value(number));
+        change(catalog, &key, Some(value.clone())).unwrap();
+        model.insert(key, value);
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write(catalog, model, 10_000, &done));
+        let moved = migrate(source, begin(to).unwrap(), "the other place", &mut |_| Ok(()));
+        done.store(true, Ordering::Relaxed);
+        let moved = moved.unwrap();
+        assert!(moved.rows >= 1000, "{moved:?}");
+        writer.join().unwrap()
+    })
+}
+
+fn assert_same(mut expected: Model, mut found: Model, unknown: &[u8]) {
+    expected.remove(unknown);
+    found.remove(unknown);
+    let differs = |key: &&Vec<u8>| expected.get(*key) != found.get(*key);
+    let wrong = expected.keys().chain(found.keys()).filter(differs).count();
+    assert_eq!(wrong, 0, "of {} rows", expected.len());
+}
+
+#[test]
+fn a_directory_moves_to_another_one_while_it_is_changed() {
+    let dir = TempDir::new("migrate");
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    let catalog = directory(&from);
+    let mut source = DirectorySource::new(&catalog, &from).unwrap();
+    let place = CatalogPlace::Directory(to.clone());
+    let (expected, unknown) = move_while_changing(&catalog, &mut source, &place, Model::new());
+    let copy = directory(&to);
+    assert_same(expected, content(&mut ScannedRows::new(&copy)), &unknown);
+    drop(source);
+    drop(catalog);
+    let error = EmbeddedCatalog::open(&from, Default::default()).err().unwrap().to_string();
+    assert!(error.contains("was moved to the other place") && error.contains("MOVED"), "{error}");
+    let error = begin(&place).err().unwrap().to_string();
+    assert!(error.contains("something already"), "{error}");
+    copy.close().unwrap();
+}
+
+#[test]
+fn a_catalog_moves_into_a_database_and_back_while_it_is_changed() {
+    let Some(server) = Postgres::start() else { return };
+    let database = Database::parse(&server.url(), None).unwrap();
+    let dir = TempDir::new("migrate");
+    let (from, back) = (dir.path().join("from"), dir.path().join("back"));
+    let catalog = directory(&from);
+    let mut source = DirectorySource::new(&catalog, &from).unwrap();
+    let place = CatalogPlace::Database(Box::new(database.clone()));
+    let (expected, unknown) = move_while_changing(&catalog, &mut source, &place, Model::new());
+    let open = || PostgresCatalog::open(&database, Access::Create);
+    let opened = Arc::new(AnyCatalog::Postgres(open().unwrap()));
+    let AnyCatalog::Postgres(postgres) = &*opened else { unreachable!() };
+    let found = content(&mut Rows::begin(postgres).unwrap());
+    assert_same(expected, found.clone(), &unknown);
+    let occupied = begin(&place).err().unwrap().to_string();
+    assert!(occupied.contains("there is a catalog in the database already"), "{occupied}");
+
+    // Two gateways use the database, and one of them knows nothing of the move.
+    let other = AnyCatalog::Postgres(open().unwrap());
+    let mut source = DatabaseSource::new(&opened).unwrap().unwrap();
+    assert!(DatabaseSource::new(&other).is_err(), "one process moves a catalog at a time");
+    let (expected, unknown) =
+        move_while_changing(&other, &mut source, &CatalogPlace::Directory(back.clone()), found);
+    let copy = directory(&back);
+    assert_same(expected, content(&mut ScannedRows::new(&copy)), &unknown);
+    drop(source);
+    let refused = change(&other, b"o", None).unwrap_err().to_string();
+    assert!(refused.contains("was it moved?"), "{refused}");
+    assert!(other.get(b"o").is_err(), "nobody reads what is old");
+    for access in [Access::Create, Access::ReadOnly, Access::Fill] {
+        let error = PostgresCatalog::open(&database, access).err().unwrap().to_string();
+        assert!(error.contains("was moved to the other place"), "{error}");
+    }
+    copy.close().unwrap();
+}
+
+#[test]
+fn an_unfinished_copy_in_a_database_is_refused_and_begun_again() {
+    let Some(server) = Postgres::start() else { return };
+    let database = Database::parse(&server.url(), None).unwrap();
+    let place = CatalogPlace::Database(Box::new(database.clone()));
+    let copy = begin(&place).unwrap();
+    change(copy.catalog(), b"o", Some(value(1))).unwrap();
+    drop(copy);
+    let error = PostgresCatalog::open(&database, Access::Create).err().unwrap().to_string();
+    assert!(error.contains("unfinished copy"), "{error}");
+    let copy = begin(&place).unwrap();
+    assert_eq!(copy.catalog().get(b"o").unwrap(), None);
+    copy.complete().unwrap();
+    assert!(PostgresCatalog::open(&database, Access::Create).is_ok());
+}
+
+/// A copy whose end fails.
+struct Failing(Box<dyn CatalogCopy>);
+
+impl CatalogCopy for Failing {
+    fn catalog(&self) -> &AnyCatalog {
+        self.0.catalog()
+    }
+
+    fn complete(self: Box<Self>) -> Result<(), CatalogError> {
+        Err(CatalogError::DiskFull)
+    }
+}
+
+#[test]
+fn a_copy_that_fails_at_its_end_leaves_the_catalog_in_use() {
+    let dir = TempDir::new("migrate");
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    let place = CatalogPlace::Directory(to.clone());
+    let catalog = directory(&from);
+    change(&catalog, b"o", Some(value(1))).unwrap();
+    let mut source = DirectorySource::new(&catalog, &from).unwrap();
+    let copy = Box::new(Failing(begin(&place).unwrap()));
+    assert!(migrate(&mut source, copy, "", &mut |_| Ok(())).is_err());
+    assert!(!to.exists());
+    drop(source);
+    drop(catalog);
+    assert!(directory(&from).get(b"o").unwrap().is_some());
+    if let Some(server) = Postgres::start() {
+        let database = Database::parse(&server.url(), None).unwrap();
+        let catalog = AnyCatalog::Postgres(PostgresCatalog::open(&database, Access::Create).unwrap());
+        change(&catalog, b"o", Some(value(1))).unwrap();
+        let mut source = DatabaseSource::new(&catalog).unwrap().unwrap();
+        let copy = Box::new(Failing(begin(&place).unwrap()));
+        assert!(migrate(&mut source, copy, "it's there", &mut |_| Ok(())).is_err());
+        drop(source);
+        change(&catalog, b"p", Some(value(1))).unwrap();
+        assert!(PostgresCatalog::open(&database, Access::Create).unwrap().get(b"o").unwrap().is_some());
+    }
+}
