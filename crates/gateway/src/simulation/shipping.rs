@@ -221,10 +221,15 @@ impl World {
     /// A piece to which the next one of its process refers cannot be replaced without a trace.
     fn check_replaced(&self, history: &History, name: &str) -> Result<(), String> {
         let index = history.pieces.iter().position(|known| known.header.name() == name);
-        // Another process has found the new piece, and continues behind it.
+        // Another process has found the new piece, and continues behind it. So may its own process, which repeats a
+        // request without an answer: the new piece then is one of its earlier attempts, and the next one refers to it.
         let has_next = |index: usize| {
-            let (one, next) = (&history.pieces[index].header, history.pieces.get(index + 1));
-            next.is_some_and(|next| next.header.number == one.number + 1 && next.header.writer == one.writer)
+            let (known, next) = (&history.pieces[index], history.pieces.get(index + 1));
+            let one = &known.header;
+            next.map(|next| &next.header).is_some_and(|next| {
+                let follows = next.number == one.number + 1 && next.writer == one.writer;
+                follows && next.previous != known.digest()
+            })
         };
         match index {
             Some(index) if has_next(index) && history.is_unindexed(index) => {
