@@ -107,10 +107,15 @@ impl Replica {
         }
         let found: Vec<ReadGroup> = groups(self.log.engine.salt, segment.id, at, new.clone()).collect();
         let is_whole = found.last().is_some_and(|last| last.end() == at + new.len() as u64);
-        let mut next = end.group..;
+        let first = found.first().map_or(end.group, |group| group.group.number);
+        let mut next = first..;
         let is_next = found.iter().all(|group| next.next() == Some(group.group.number) && group.is_intact());
         if !is_whole || !is_next {
             return Err(ReplicaError::Damaged(end.group));
+        }
+        if first != end.group {
+            // The copy has groups of its own, and ends at the same offset.
+            return Err(ReplicaError::Differs { segment: part.segment, offset: part.offset });
         }
         segment.file.write_at(at, &new).map_err(CatalogError::from)?;
         let length = at + new.len() as u64;
