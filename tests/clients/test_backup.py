@@ -296,3 +296,55 @@ def test_wrong_input_has_a_clear_message(tmp_path):
     assert os.path.relpath(piece, tmp_path / "backup") in command("verify-backup", file, code=1)
     assert "is damaged" in command("restore", file, code=3)
     assert not os.path.exists(tmp_path / "catalog")
+
+
+def test_a_bucket_returns_to_an_earlier_state_while_the_gateway_runs(tmp_path):
+    file = settings(tmp_path, f"file://{tmp_path}/backup")
+    with gateway(file) as server:
+        s3 = client(server)
+        for name, versioned in BUCKETS.items():
+            s3.create_bucket(Bucket=name)
+            if versioned:
+                s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
+            for number in range(20):
+                s3.put_object(Bucket=name, Key=f"k{number}", Body=f"{number}".encode() * number * 2000,
+                              Metadata={"n": str(number)}, Tagging=f"n={number}")
+        s3.put_bucket_tagging(Bucket="plain", Tagging={"TagSet": [{"Key": "a", "Value": "b"}]})
+        bodies = lambda name: {key: body for (bucket, key, _), body in current(s3).items() if bucket == name}
+        before, then = {name: bodies(name) for name in BUCKETS}, time.time()
+        # Behind a write, the time is in the past of the log.
+        for name in BUCKETS:
+            for number in range(0, 10, 2):
+                s3.put_object(Bucket=name, Key=f"k{number}", Body=b"replaced")
+            for number in range(1, 20, 3):
+                s3.delete_object(Bucket=name, Key=f"k{number}")
+            s3.put_object(Bucket=name, Key="newer", Body=b"newer")
+        words = ["--at", at(then), "--json"]
+        counted = json.loads(command("restore", file, "--bucket", "plain", "--dry-run", "--exact", *words))["result"]
+        assert (counted["restored"], counted["unchanged"], counted["deleted"]) == (11, 9, 1), counted
+        assert bodies("plain") != before["plain"]
+        for name in BUCKETS:
+            found = json.loads(command("restore", file, "--bucket", name, *words))["result"]
+            assert (found["restored"], found["newer"], found["lost"]) == (11, 1, 0), found
+            assert bodies(name) == {**before[name], "newer": bodies(name)["newer"]}
+            found = json.loads(command("restore", file, "--bucket", name, "--exact", *words))["result"]
+            assert (found["restored"], found["unchanged"], found["deleted"]) == (0, 20, 1), found
+            assert bodies(name) == before[name]
+        assert s3.get_object_tagging(Bucket="versions", Key="k4")["TagSet"] == [{"Key": "n", "Value": "4"}]
+        # A bucket that was deleted.
+        for key in before["plain"]:
+            s3.delete_object(Bucket="plain", Key=key)
+        s3.delete_bucket(Bucket="plain")
+        shown = command("restore", file, "--bucket", "plain", "--prefix", "k1", "--at", at(then))
+        assert shown.startswith("11 objects with ") and "was created as it was" in shown, shown
+        assert bodies("plain") == {key: body for key, body in before["plain"].items() if key.startswith("k1")}
+        assert s3.get_bucket_tagging(Bucket="plain")["TagSet"] == [{"Key": "a", "Value": "b"}]
+        assert "there was no such bucket" in command("restore", file, "--bucket", "other", "--at", at(then), code=2)
+        assert "its oldest state" in command("restore", file, "--bucket", "plain", "--at", "2020-01-01T00:00:00Z", code=3)
+        assert "--at" in command("restore", file, "--bucket", "plain", code=2)
+        assert not [name for name in os.listdir(tmp_path) if "earlier" in name]
+
+
+def current(s3):
+    """Returns the body and the metadata of the current version of every object."""
+    return {key: (body, n) for key, (body, latest, _, n) in state(s3).items() if latest and body != "deleted"}

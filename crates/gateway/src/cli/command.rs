@@ -15,7 +15,10 @@ use super::out::{Output, Standard};
 use super::ownership::{self, Older};
 use super::place::StoreArguments;
 use super::run::restart::Restart;
-use super::{Arguments, Command, Exit, backup, promote, rollback, scrub, status, undelete, whereis};
+use super::{
+    Arguments, Command, Exit, backup, promote, restore, restore_bucket, rollback, scrub, status, undelete,
+    whereis,
+};
 use crate::catalog::CatalogError;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::recovery::Recovery;
@@ -34,6 +37,7 @@ pub enum Administrative<'a> {
     Where(&'a whereis::Arguments),
     Promote(&'a promote::Arguments),
     Migrate(&'a migrate::Arguments),
+    RestoreBucket(&'a restore::RestoreArguments),
 }
 
 /// An open store that a command works on.
@@ -114,6 +118,9 @@ impl<'a> Administrative<'a> {
             Command::Catalog { command: CatalogCommand::Migrate(arguments) } => {
                 Some(Administrative::Migrate(arguments))
             }
+            Command::Restore(arguments) if arguments.bucket.is_some() => {
+                Some(Administrative::RestoreBucket(arguments))
+            }
             _ => None,
         }
     }
@@ -133,7 +140,8 @@ impl<'a> Administrative<'a> {
             | Administrative::Rollback(_)
             | Administrative::Undelete(_)
             | Administrative::Promote(_)
-            | Administrative::Migrate(_) => Older::Refused,
+            | Administrative::Migrate(_)
+            | Administrative::RestoreBucket(_) => Older::Refused,
         }
     }
 
@@ -147,6 +155,7 @@ impl<'a> Administrative<'a> {
             Administrative::Where(arguments) => &arguments.place,
             Administrative::Promote(arguments) => &arguments.place,
             Administrative::Migrate(arguments) => &arguments.place,
+            Administrative::RestoreBucket(arguments) => &arguments.place,
         }
     }
 
@@ -164,6 +173,7 @@ impl<'a> Administrative<'a> {
             Administrative::Where(arguments) => whereis::whereis(arguments, target, out),
             Administrative::Promote(_) => promote::served(target, out),
             Administrative::Migrate(arguments) => migrate::run(arguments, target, out),
+            Administrative::RestoreBucket(arguments) => restore_bucket::run(arguments, target, out),
         }
     }
 
@@ -202,6 +212,9 @@ fn parse(words: &[String], directory: &Path) -> Result<Command, Exit> {
         }
         Command::Catalog { command: CatalogCommand::Migrate(migrate::Arguments { to, .. }) } => {
             *to = directory.join(&*to);
+        }
+        Command::Restore(restore::RestoreArguments { key_file: Some(file), .. }) => {
+            *file = directory.join(&*file);
         }
         _ => {}
     }

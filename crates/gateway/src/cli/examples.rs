@@ -40,6 +40,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "plimsoll-gateway restore gateway.toml --at 2026-01-02T03:04:05Z",
             "plimsoll-gateway restore --from s3://backup/gateway --data /var/lib/plimsoll",
+            "plimsoll-gateway restore gateway.toml --bucket photos --at 2h --dry-run",
         ],
     ),
     ("catalog", &["plimsoll-gateway catalog migrate gateway.toml --to gateway-with-database.toml"]),

@@ -18,6 +18,7 @@ mod reattach;
 mod rebuild;
 mod release;
 mod restore;
+mod restore_bucket;
 mod rollback;
 mod run;
 mod scrub;
@@ -61,7 +62,7 @@ enum Command {
     Undelete(undelete::Arguments),
     /// Copy the catalog while the gateway runs, or record the backup of a database
     Backup(backup::Arguments),
-    /// Restore the catalog of any time from the backup of [backup]
+    /// Restore the catalog of any time, or a bucket of a running gateway, from the backup of [backup]
     Restore(restore::RestoreArguments),
     /// Verify the backup of [backup]: read all of it, and write nothing
     VerifyBackup(restore::VerifyArguments),
@@ -140,7 +141,7 @@ pub fn main() -> ExitCode {
         Command::Reconcile(arguments) => reattach::reconcile(arguments),
         Command::Sweep(arguments) => sweep::sweep(arguments),
         Command::RebuildIndex(arguments) => rebuild::rebuild(arguments),
-        Command::Restore(arguments) => restore::restore(arguments),
+        Command::Restore(arguments) if arguments.bucket.is_none() => restore::restore(arguments),
         Command::Promote(arguments) => promote::promote(arguments),
         Command::VerifyBackup(arguments) => restore::verify_backup(arguments),
         command @ (Command::Scrub(_)
@@ -148,6 +149,7 @@ pub fn main() -> ExitCode {
         | Command::Undelete(_)
         | Command::Backup(_)
         | Command::Catalog { .. }
+        | Command::Restore(_)
         | Command::Where(_)) => Administrative::of(command).map_or(Ok(()), |command| command.run()),
     };
     match result {

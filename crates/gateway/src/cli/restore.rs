@@ -37,19 +37,31 @@ use crate::tier::{Backend, TierTable, open};
 #[derive(Debug, Args)]
 pub struct RestoreArguments {
     #[command(flatten)]
-    place: StoreArguments,
+    pub place: StoreArguments,
     /// URL of the backup; default: that of [backup] in FILE
     #[arg(long, value_name = "URL")]
-    from: Option<String>,
+    pub from: Option<String>,
     /// File of the keys of an encrypted backup; default: that of [backup] in FILE
     #[arg(long, value_name = "PATH")]
-    key_file: Option<PathBuf>,
+    pub key_file: Option<PathBuf>,
     /// Time of the state: such as 2026-01-02T03:04:05Z, or the time since then, such as 2h [default: the newest state]
     #[arg(long, value_name = "TIME")]
-    at: Option<String>,
+    pub at: Option<String>,
+    /// Only give the objects of this bucket back what they had at the time; a gateway may be running
+    #[arg(long, value_name = "NAME", requires = "at")]
+    pub bucket: Option<String>,
+    /// Only objects whose keys start with this text
+    #[arg(long, value_name = "TEXT", default_value = "", requires = "bucket")]
+    pub prefix: String,
+    /// Also delete the objects that the bucket did not have at the time
+    #[arg(long, requires = "bucket")]
+    pub exact: bool,
+    /// Only count the objects
+    #[arg(long, requires = "bucket")]
+    pub dry_run: bool,
     /// Print the result as JSON
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 /// Arguments of `plimsoll-gateway verify-backup`.
@@ -101,7 +113,10 @@ pub fn keys(name: &str, file: Option<&Path>) -> Result<Option<Keys>, Exit> {
 
 /// Opens the place of a backup for reading. A URL and a file of keys replace those of the settings, with their
 /// credentials.
-fn place(
+///
+/// # Errors
+/// Exit code 2 if the settings are invalid, 3 if there is no such directory.
+pub fn place(
     rule: Option<&BackupRule>,
     from: Option<&String>,
     key_file: Option<&Path>,
@@ -127,7 +142,11 @@ fn place(
     Ok((Place::new(opened).encrypted(keys), table.url))
 }
 
-fn time(flag: &str, text: Option<&String>) -> Result<Option<u64>, Exit> {
+/// Returns a time in Unix milliseconds from the value of a flag.
+///
+/// # Errors
+/// Exit code 2 if it is invalid.
+pub fn time(flag: &str, text: Option<&String>) -> Result<Option<u64>, Exit> {
     text.map(|text| parse_at(flag, text, now_ms()).map_err(Exit::input)).transpose()
 }
 

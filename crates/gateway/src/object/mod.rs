@@ -7,6 +7,7 @@ pub mod codec;
 mod damage_tests;
 pub mod delete;
 pub mod discard;
+pub mod earlier;
 pub mod error;
 #[cfg(test)]
 mod full_disk_tests;

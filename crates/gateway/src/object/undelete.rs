@@ -19,14 +19,15 @@ use crate::catalog::{Catalog, CatalogError, Value};
 #[derive(Debug, Clone)]
 pub struct Returning {
     /// Catalog key of the kept version.
-    catalog_key: Vec<u8>,
+    pub catalog_key: Vec<u8>,
     /// Key of the object.
     pub key: String,
     /// Size in bytes.
     pub size: u64,
     /// Reason why it has left the bucket.
     pub removal: Removal,
-    generation: u64,
+    /// Generation of the version.
+    pub generation: u64,
 }
 
 /// Returns the versions that were current at a time in Unix milliseconds and are not in the bucket any more, of keys
@@ -41,6 +42,28 @@ pub fn returning<C: Catalog>(
     at_ms: u64,
 ) -> Result<Vec<Returning>, CatalogError> {
     let mut found: BTreeMap<String, Returning> = BTreeMap::new();
+    for (retained, one) in kept_since(store, bucket.number, prefix, at_ms)? {
+        let modified_ms = retained.head.modified_ms;
+        let was_there = retained.was_current && u64::try_from(modified_ms).is_ok_and(|ms| ms <= at_ms);
+        if was_there && found.get(&one.key).is_none_or(|other| other.generation < one.generation) {
+            found.insert(one.key.clone(), one);
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+/// Returns the versions that have left a bucket since a time in Unix milliseconds and are kept, of keys that start with
+/// `prefix`.
+///
+/// # Errors
+/// If the catalog cannot be read.
+pub fn kept_since<C: Catalog>(
+    store: &Store<C>,
+    bucket: u32,
+    prefix: &str,
+    at_ms: u64,
+) -> Result<Vec<(Retained, Returning)>, CatalogError> {
+    let mut found = Vec::new();
     let mut scan = store.catalog.scan();
     let after = [keys::RETAINED, &at_ms.saturating_add(1).to_be_bytes()].concat();
     scan.seek(Bound::Included(&after))?;
@@ -48,17 +71,14 @@ pub fn returning<C: Catalog>(
         && catalog_key.starts_with(keys::RETAINED)
     {
         let Some((_, number, key)) = keys::parse_retained(&catalog_key) else { continue };
-        if number != bucket.number || !key.starts_with(prefix) {
+        if number != bucket || !key.starts_with(prefix) {
             continue;
         }
-        let Some(Retained { removal, was_current, head }) = Retained::decode(&row.head) else { continue };
-        let was_there = was_current && u64::try_from(head.modified_ms).is_ok_and(|ms| ms <= at_ms);
-        if was_there && found.get(&key).is_none_or(|other| other.generation < head.generation) {
-            let (size, generation) = (head.size, head.generation);
-            found.insert(key.clone(), Returning { catalog_key, key, size, removal, generation });
-        }
+        let Some(retained) = Retained::decode(&row.head) else { continue };
+        let (removal, size, generation) = (retained.removal, retained.head.size, retained.head.generation);
+        found.push((retained, Returning { catalog_key, key, size, removal, generation }));
     }
-    Ok(found.into_values().collect())
+    Ok(found)
 }
 
 /// Brings a version back as a new version, which replaces or hides the current one. Returns false if the version is no

@@ -1,0 +1,163 @@
+//! `plimsoll-gateway restore --bucket`: gives the objects of a bucket back what they had at a time of the backup.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use plimsoll_base::net::encode::hex;
+
+use super::Exit;
+use super::command::Target;
+use super::out::Output;
+use super::restore::{RestoreArguments, place, runtime, time};
+use crate::ambient::{now_ms, pause, steady_ms, utc_text};
+use crate::backup::error::BackupError;
+use crate::backup::history::History;
+use crate::backup::place::Place;
+use crate::backup::restore::{Cut, find, write_log};
+use crate::body::blob::new_name;
+use crate::catalog::CatalogError;
+use crate::catalog::embedded::Engine;
+use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
+use crate::config::Config;
+use crate::disk::real::{RealDisk, free_bytes};
+use crate::object::earlier::{Earlier, Returned, document, return_to};
+
+/// A directory for the earlier catalog, which exists only during the command.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    /// Chooses a directory beside the catalog, or for a database in that for temporary files.
+    fn beside(catalog: Option<&Path>) -> Temporary {
+        let own = format!("plimsoll-earlier-{}", hex(&new_name()));
+        let parent = catalog.and_then(Path::parent).map(Path::to_path_buf);
+        Temporary(parent.unwrap_or_else(std::env::temp_dir).join(own))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Restores the objects of a bucket.
+///
+/// # Errors
+/// Exit code 1 if objects cannot be restored, 2 for invalid arguments, 3 if the backup or the store fails.
+pub fn run(arguments: &RestoreArguments, target: &Target, out: &dyn Output) -> Result<(), Exit> {
+    let at_ms = time("--at", arguments.at.as_ref())?.unwrap_or_else(now_ms);
+    let config = target.file.as_deref().map(Config::load).transpose().map_err(Exit::input)?;
+    let rule = config.and_then(|config| config.backup);
+    let (place, url) = place(rule.as_ref(), arguments.from.as_ref(), arguments.key_file.as_deref())?;
+    let failed = |error: BackupError| Exit::store(format!("{url}: {error}"));
+    let root = Temporary::beside(target.directory.as_deref());
+    let runtime = runtime()?;
+    let engine = target.store.catalog.engine().filter(|_| target.store.backup.get().is_some());
+    if let Some(engine) = engine {
+        runtime.block_on(ship_first(engine)).map_err(failed)?;
+    }
+    let reserve =
+        if target.directory.is_some() { CatalogSettings::default().limits.reserve_bytes } else { 0 };
+    let state_ms = runtime.block_on(write_earlier(&place, at_ms, &root.0, reserve)).map_err(failed)?;
+    let opened = EmbeddedCatalog::open(&root.0, CatalogSettings::default());
+    let (catalog, _) = opened.map_err(|e| target.fail(&e))?;
+    let name = arguments.bucket.as_deref().unwrap_or_default();
+    let earlier = Earlier {
+        catalog: &catalog,
+        bucket: name,
+        prefix: &arguments.prefix,
+        at_ms,
+        is_exact: arguments.exact,
+        is_dry: arguments.dry_run,
+    };
+    let found = document(&earlier).map_err(|e| target.fail(&e))?;
+    let found = found.ok_or_else(|| {
+        let time = utc_text(state_ms);
+        Exit::input(format!("--bucket {name}: there was no such bucket at {time}, the time of the state"))
+    })?;
+    let returned = runtime.block_on(return_to(&*target.store, &earlier, &found)).map_err(|e| target.fail(&e));
+    let closed = catalog.close().map_err(|e| target.fail(&e));
+    report(arguments, &returned?, state_ms, out)?;
+    closed
+}
+
+/// Waits until the backup has everything that was written before.
+async fn ship_first(engine: &Engine) -> Result<(), BackupError> {
+    /// Milliseconds after which the newest state of the backup must do.
+    const MOST_MS: u64 = 30_000;
+    let (mark, until_ms) = (engine.written(), steady_ms() + MOST_MS);
+    while engine.shipped() < mark && steady_ms() < until_ms {
+        engine.want_shipped();
+        pause(20).await;
+    }
+    Ok(())
+}
+
+/// Writes the log of the newest state until a time to a directory. Returns the time of the state.
+async fn write_earlier(
+    place: &Place,
+    at_ms: u64,
+    root: &Path,
+    reserve_bytes: u64,
+) -> Result<u64, BackupError> {
+    place.catalog().await?.ok_or(BackupError::Missing)?;
+    let history = History::load(place).await?;
+    let cut = find(place, &history, Some(at_ms)).await?;
+    let Cut { at_ms, segments, .. } = &cut;
+    // The index and the last segment need some more than the log.
+    let bytes: u64 = segments.values().map(|segment| segment.bytes).sum();
+    let needed = bytes + bytes / 4 + reserve_bytes;
+    let parent = root.parent().unwrap_or(Path::new("."));
+    if free_bytes(parent)? < needed {
+        let text = format!("{}: a restore needs {needed} bytes of free space there", parent.display());
+        return Err(CatalogError::Io(text).into());
+    }
+    write_log(place, &history, &cut, &RealDisk::new(root)?).await?;
+    Ok(*at_ms)
+}
+
+fn report(
+    arguments: &RestoreArguments,
+    returned: &Returned,
+    state_ms: u64,
+    out: &dyn Output,
+) -> Result<(), Exit> {
+    let Returned { unchanged, restored, bytes, deleted, newer, lost, lost_keys, is_new_bucket } = returned;
+    let name = arguments.bucket.as_deref().unwrap_or_default();
+    if arguments.json {
+        let value = serde_json::json!({
+            "bucket": name, "at_ms": state_ms, "dry_run": arguments.dry_run, "result": returned
+        });
+        out.say(&format!("{}\n", serde_json::to_string_pretty(&value).map_err(Exit::store)?))?;
+    } else {
+        let verb = if arguments.dry_run { "can be restored" } else { "restored" };
+        let but = if *lost > 0 { format!(", {lost} cannot") } else { String::new() };
+        out.say(&format!(
+            "{restored} objects with {bytes} bytes {verb} to the state of {}{but}\n",
+            utc_text(state_ms)
+        ))?;
+        out.say(&format!("unchanged  {unchanged} objects\n"))?;
+        if *is_new_bucket {
+            let verb = if arguments.dry_run { "would be created" } else { "was created" };
+            out.say(&format!("bucket     {name} did not exist any more, and {verb} as it was\n"))?;
+        }
+        if *deleted > 0 {
+            let verb = if arguments.dry_run { "would be deleted" } else { "were deleted" };
+            out.say(&format!("deleted    {deleted} objects that did not exist then {verb}\n"))?;
+        }
+        if *newer > 0 {
+            out.say(&format!(
+                "newer      {newer} objects that did not exist then stay; --exact deletes them\n"
+            ))?;
+        }
+        for key in lost_keys {
+            out.say(&format!("lost       {key}: its bytes are not kept any more\n"))?;
+        }
+    }
+    match lost {
+        0 => Ok(()),
+        lost => {
+            Err(Exit::check(format!("{lost} objects cannot be restored: their bytes are not kept any more")))
+        }
+    }
+}

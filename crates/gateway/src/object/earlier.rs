@@ -1,0 +1,443 @@
+//! Returns a bucket to an earlier state, which another catalog has: that of a backup.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use http::{HeaderName, HeaderValue};
+use plimsoll_server::body::BodyReader;
+use plimsoll_server::conditions::{DeleteConditions, WriteConditions};
+use plimsoll_server::config::acl::CannedAcl;
+use plimsoll_server::config::tags::Tags;
+use plimsoll_server::error::ApiError;
+use plimsoll_server::service::NewObject;
+
+use super::row::{Body, Head, Piece, Properties};
+use super::undelete::{Returning, bring_back, kept_since};
+use super::version::ObjectAddress;
+use super::write::write_object;
+use super::{Bucket, Document, Store, keys};
+use crate::ambient::wall_now;
+use crate::catalog::{Catalog, CatalogError, Row, Value, intact};
+
+/// An earlier state of a bucket, and which part of it is wanted.
+pub struct Earlier<'a, E> {
+    /// Catalog of that time.
+    pub catalog: &'a E,
+    /// Name of the bucket.
+    pub bucket: &'a str,
+    /// Start of the keys of the objects.
+    pub prefix: &'a str,
+    /// Time of the state in Unix milliseconds.
+    pub at_ms: u64,
+    /// True if objects that did not exist then are deleted.
+    pub is_exact: bool,
+    /// True if nothing is changed.
+    pub is_dry: bool,
+}
+
+/// Result of a return to an earlier state. Numbers are those of objects.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Returned {
+    /// Objects that are as they were.
+    pub unchanged: u64,
+    /// Objects that are as they were again.
+    pub restored: u64,
+    /// Bytes of these objects.
+    pub bytes: u64,
+    /// Objects that did not exist then and were deleted.
+    pub deleted: u64,
+    /// Objects that did not exist then and stay.
+    pub newer: u64,
+    /// Objects whose bytes are not kept any more.
+    pub lost: u64,
+    /// Keys of the first ones.
+    pub lost_keys: Vec<String>,
+    /// True if the bucket did not exist any more.
+    pub is_new_bucket: bool,
+}
+
+/// Maximum number of keys in the result.
+const MOST_KEYS: usize = 100;
+
+/// Time in milliseconds by which the removal of a version may be recorded too early.
+const SLACK_MS: u64 = 3_600_000;
+
+/// Place of the bytes of an object that is to be as it was.
+enum Source {
+    /// The version has left its bucket, and is kept.
+    Kept(Returning),
+    /// The version is still in the bucket, behind newer ones.
+    Version(String),
+    /// The earlier catalog has all of it.
+    Inline(Box<Value>),
+}
+
+/// Returns the document of the bucket in the earlier state; `None` if there was no such bucket.
+///
+/// # Errors
+/// If the catalog cannot be read.
+pub fn document<E: Catalog>(earlier: &Earlier<'_, E>) -> Result<Option<Document>, CatalogError> {
+    let key = keys::bucket(earlier.bucket);
+    let Some(row) = earlier.catalog.get(&key)? else { return Ok(None) };
+    let properties = earlier.catalog.properties(&key, &row)?;
+    intact(serde_json::from_slice(&properties).ok()).map(Some)
+}
+
+/// A return in progress.
+struct Work<'a, C, E> {
+    store: &'a Store<C>,
+    earlier: &'a Earlier<'a, E>,
+    /// Number of the bucket in the earlier state.
+    number: u32,
+    /// The bucket now; `None` if there is none and nothing is changed.
+    bucket: Option<Arc<Bucket>>,
+    /// Versions that have left the bucket and are kept, by key.
+    kept: BTreeMap<String, Vec<(Head, Returning)>>,
+    done: Returned,
+}
+
+/// Gives the objects of a bucket back what they had at a time. `document` is that of the bucket then. A bucket that does
+/// not exist any more is created as it was.
+///
+/// # Errors
+/// If the catalog fails; what is done stays done.
+pub async fn return_to<C: Catalog, E: Catalog>(
+    store: &Store<C>,
+    earlier: &Earlier<'_, E>,
+    document: &Document,
+) -> Result<Returned, ApiError> {
+    let all = store.all_buckets().map_err(super::error::for_client)?;
+    let now = all.into_iter().find(|(name, _)| name == earlier.bucket).map(|(_, bucket)| bucket);
+    let is_new_bucket = now.is_none();
+    let bucket = match now {
+        None if !earlier.is_dry => Some(store.ensure_bucket(earlier.bucket, Some(document)).await?.0),
+        now => now,
+    };
+    let number = document.number;
+    // A version leaves its bucket before its group gets its time, and clocks of gateways differ.
+    let since_ms = earlier.at_ms.saturating_sub(SLACK_MS);
+    // A bucket that was created again has another number.
+    let numbers: BTreeSet<u32> = [number].into_iter().chain(bucket.as_ref().map(|b| b.number)).collect();
+    let mut by_key: BTreeMap<String, Vec<(Head, Returning)>> = BTreeMap::new();
+    for number in numbers {
+        let kept = kept_since(store, number, earlier.prefix, since_ms).map_err(super::error::for_client)?;
+        for (retained, one) in kept {
+            by_key.entry(one.key.clone()).or_default().push((retained.head, one));
+        }
+    }
+    let done = Returned { is_new_bucket, ..Returned::default() };
+    let mut work = Work { store, earlier, number, bucket, kept: by_key, done };
+    work.restore_all().await?;
+    work.newer().await?;
+    Ok(work.done)
+}
+
+/// Returns the current object in a row; `None` for other versions and delete markers.
+fn object(catalog_key: &[u8], row: &Row) -> Result<Option<(String, Head)>, CatalogError> {
+    let Some((key, true)) = keys::parse_object(catalog_key) else { return Ok(None) };
+    let head = intact(Head::decode(&row.head))?;
+    Ok((!head.marker).then_some((key, head)))
+}
+
+/// Returns true if two versions have the same body, by its size, its digest and its parts.
+fn has_same_body(one: &Head, other: &Head) -> bool {
+    (one.size, one.md5, one.parts) == (other.size, other.md5, other.parts)
+}
+
+/// What clients see of an object besides its body.
+type Described = (Vec<(HeaderName, HeaderValue)>, Tags, CannedAcl);
+
+/// Returns what clients see of an object besides its body.
+fn described(catalog: &impl Catalog, key: &[u8], row: &Row) -> Result<Described, CatalogError> {
+    let properties = intact(Properties::decode(&catalog.properties(key, row)?))?;
+    Ok((properties.headers, properties.tags, properties.acl))
+}
+
+impl<C: Catalog, E: Catalog> Work<'_, C, E> {
+    /// Restores each object of the earlier state.
+    async fn restore_all(&mut self) -> Result<(), ApiError> {
+        let failed = super::error::for_client;
+        let prefix = keys::objects(self.number, self.earlier.prefix);
+        let mut scan = self.earlier.catalog.scan();
+        scan.seek(Bound::Included(&prefix)).map_err(failed)?;
+        while let Some((catalog_key, row)) = scan.next().map_err(failed)?
+            && catalog_key.starts_with(&prefix)
+        {
+            let Some((key, head)) = object(&catalog_key, &row).map_err(failed)? else { continue };
+            if self.is_unchanged(&catalog_key, &row, &key, &head).map_err(failed)? {
+                self.done.unchanged += 1;
+                continue;
+            }
+            let is_restored = match self.source(&catalog_key, &row, &key, &head).map_err(failed)? {
+                Some(source) => self.restore(source, &key, &head).await?,
+                None => false,
+            };
+            if is_restored {
+                self.done.restored += 1;
+                self.done.bytes += head.size;
+                continue;
+            }
+            self.done.lost += 1;
+            if self.done.lost_keys.len() < MOST_KEYS {
+                self.done.lost_keys.push(key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if the object is now what it was, because nobody has changed it or it was brought back.
+    fn is_unchanged(
+        &self,
+        then_key: &[u8],
+        then: &Row,
+        key: &str,
+        head: &Head,
+    ) -> Result<bool, CatalogError> {
+        let Some(bucket) = &self.bucket else { return Ok(false) };
+        let catalog = &self.store.catalog;
+        let now_key = keys::current(bucket.number, key);
+        let Some(row) = catalog.get(&now_key)? else { return Ok(false) };
+        let now = intact(Head::decode(&row.head))?;
+        if now.marker || !has_same_body(&now, head) {
+            return Ok(false);
+        }
+        if now.generation == head.generation && bucket.number == self.number {
+            return Ok(true);
+        }
+        Ok(described(&**catalog, &now_key, &row)? == described(self.earlier.catalog, then_key, then)?)
+    }
+
+    /// Takes the kept version that an object was; `None` if there is none. A version that was brought back and has left
+    /// its bucket again has another generation.
+    fn take_kept(
+        &mut self,
+        then_key: &[u8],
+        then: &Row,
+        key: &str,
+        head: &Head,
+    ) -> Result<Option<Returning>, CatalogError> {
+        let Some(kept) = self.kept.get_mut(key) else { return Ok(None) };
+        let mut at = kept.iter().position(|(_, one)| one.generation == head.generation);
+        for (index, (other, one)) in
+            kept.iter().enumerate().filter(|(_, (other, _))| has_same_body(other, head))
+        {
+            if at.is_some() {
+                break;
+            }
+            let Some(row) = self.store.catalog.get(&one.catalog_key)? else { continue };
+            let found = described(&*self.store.catalog, &one.catalog_key, &row)?;
+            let is_same = !other.marker && found == described(self.earlier.catalog, then_key, then)?;
+            at = is_same.then_some(index);
+        }
+        Ok(at.map(|at| kept.swap_remove(at).1))
+    }
+
+    /// Finds the bytes of an object; `None` if they are not kept any more.
+    fn source(
+        &mut self,
+        then_key: &[u8],
+        then: &Row,
+        key: &str,
+        head: &Head,
+    ) -> Result<Option<Source>, CatalogError> {
+        if let Some(one) = self.take_kept(then_key, then, key, head)? {
+            return Ok(Some(Source::Kept(one)));
+        }
+        let is_same = self.bucket.as_ref().is_some_and(|bucket| bucket.number == self.number);
+        let version = keys::version(self.number, key, head.generation);
+        if is_same && self.store.catalog.get(&version)?.is_some() {
+            return Ok(Some(Source::Version(head.version())));
+        }
+        let value = match &head.body {
+            Body::Inline | Body::Pieces => self.earlier.catalog.value(then_key, then)?,
+            Body::Blob(_) | Body::Slice(_) => return Ok(None),
+        };
+        let pieces = intact(Properties::decode(&value.properties))?.pieces;
+        let is_inline = pieces.iter().all(|piece| matches!(piece, Piece::Inline(_)));
+        Ok(is_inline.then(|| Source::Inline(Box::new(value))))
+    }
+
+    /// Restores an object. Returns false if its bytes have gone meanwhile.
+    async fn restore(&self, source: Source, key: &str, head: &Head) -> Result<bool, ApiError> {
+        let (Some(bucket), false) = (&self.bucket, self.earlier.is_dry) else { return Ok(true) };
+        let target = ObjectAddress { bucket: Arc::clone(bucket), key: key.to_string() };
+        match source {
+            Source::Kept(one) => bring_back(self.store, bucket, one).await,
+            Source::Version(version) => copy(self.store, target, &version).await.map(|()| true),
+            Source::Inline(value) => write(self.store, target, head.clone(), *value).await.map(|()| true),
+        }
+    }
+
+    /// Deletes or counts the objects that did not exist in the earlier state.
+    async fn newer(&mut self) -> Result<(), ApiError> {
+        let failed = super::error::for_client;
+        let Some(bucket) = self.bucket.clone() else { return Ok(()) };
+        let prefix = keys::objects(bucket.number, self.earlier.prefix);
+        let mut scan = self.store.catalog.scan();
+        scan.seek(Bound::Included(&prefix)).map_err(failed)?;
+        while let Some((catalog_key, row)) = scan.next().map_err(failed)?
+            && catalog_key.starts_with(&prefix)
+        {
+            let Some((key, _)) = object(&catalog_key, &row).map_err(failed)? else { continue };
+            let then = keys::current(self.number, &key);
+            let was = self.earlier.catalog.get(&then).map_err(failed)?;
+            let was = was.map(|row| object(&then, &row)).transpose().map_err(failed)?.flatten();
+            if was.is_some() {
+                continue;
+            }
+            if !self.earlier.is_exact {
+                self.done.newer += 1;
+                continue;
+            }
+            if !self.earlier.is_dry {
+                let target = ObjectAddress { bucket: Arc::clone(&bucket), key };
+                self.store.delete_object(target, None, DeleteConditions::default()).await?;
+            }
+            self.done.deleted += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Writes an object whose body is in its row.
+async fn write<C: Catalog>(
+    store: &Store<C>,
+    target: ObjectAddress,
+    head: Head,
+    value: Value,
+) -> Result<(), ApiError> {
+    let bytes = value.body.len() + value.properties.len() + 512;
+    let written = store.transact(bytes, move |t| {
+        let now = wall_now();
+        let (generation, modified_ms) = (now.as_nanosecond() as u64, now.as_millisecond());
+        let head = Head { generation, modified_ms, ..head.clone() };
+        write_object(t, &target, head, value.clone(), &WriteConditions::default())
+    });
+    written.await.map(|_| ())
+}
+
+/// Copies a version, which becomes the current one.
+async fn copy<C: Catalog>(store: &Store<C>, target: ObjectAddress, version: &str) -> Result<(), ApiError> {
+    let found = store.find_object(&target, Some(version)).await?;
+    let info = &found.info;
+    let new = NewObject {
+        headers: info.headers.clone(),
+        tags: info.tags.clone(),
+        acl: info.acl,
+        checksum: info.checksum.as_ref().map(|checksum| checksum.algorithm),
+        conditions: WriteConditions::default(),
+        storage_class: None,
+    };
+    let (size, checksum) = (info.size, new.checksum);
+    let content = store.read_object(found, 0..size).await?;
+    let mut body = BodyReader::of_object(content);
+    body.want(checksum);
+    store.put_object(target, new, &mut body).await.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ambient::now_ms;
+    use crate::background::deletion::delete_due_at;
+    use crate::background::retention::let_go_until;
+    use crate::catalog::Transaction;
+    use crate::catalog::memory::MemoryCatalog;
+    use crate::testing::{BUCKET, World};
+
+    const DAY_MS: u64 = 86_400_000;
+
+    /// Returns a copy of a catalog as it is now.
+    async fn copy_of(world: &World) -> MemoryCatalog {
+        let copy = MemoryCatalog::default();
+        let mut rows = Vec::new();
+        let mut scan = world.store.catalog.scan();
+        while let Some((key, row)) = scan.next().unwrap() {
+            let value = world.store.catalog.value(&key, &row).unwrap();
+            rows.push((key, value));
+        }
+        let work = Box::new(move |t: &mut dyn Transaction| {
+            rows.iter().for_each(|(key, value)| t.put(key.clone(), value.clone()));
+            Ok(true)
+        });
+        copy.commit(work, 0).await.unwrap();
+        copy
+    }
+
+    async fn go_back(world: &World, then: &MemoryCatalog, at_ms: u64, change: (bool, bool)) -> Returned {
+        let (is_exact, is_dry) = change;
+        let earlier = Earlier { catalog: then, bucket: BUCKET, prefix: "", at_ms, is_exact, is_dry };
+        let document = document(&earlier).unwrap().unwrap();
+        return_to(&world.store, &earlier, &document).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_bucket_has_what_it_had_and_keeps_or_loses_what_is_newer() {
+        let world = World::retaining(1, 100, DAY_MS).await;
+        let (small, large) = (vec![1; 50], vec![2; 5000]);
+        for (key, body) in [("deleted", &large), ("replaced", &large), ("inline", &small), ("same", &large)] {
+            world.put(key, body).await;
+        }
+        let (then, at_ms) = (copy_of(&world).await, now_ms());
+        world.put("replaced", &small).await;
+        world.put("newer", &small).await;
+        for key in ["deleted", "inline"] {
+            world.delete(key).await;
+        }
+        let counted = go_back(&world, &then, at_ms, (true, true)).await;
+        assert_eq!((counted.restored, counted.unchanged, counted.deleted, counted.newer), (3, 1, 1, 0));
+        assert!(world.get("deleted").await.is_err(), "a dry run changes nothing");
+        let done = go_back(&world, &then, at_ms, (false, false)).await;
+        assert_eq!((done.restored, done.bytes, done.unchanged, done.newer), (3, 10_050, 1, 1));
+        for (key, body) in [("deleted", &large), ("replaced", &large), ("inline", &small), ("newer", &small)]
+        {
+            assert_eq!(world.get(key).await.unwrap().1, *body, "{key}");
+        }
+        // Once more: everything is there, although its generation is another one.
+        let again = go_back(&world, &then, at_ms, (true, false)).await;
+        assert_eq!((again.restored, again.unchanged, again.deleted, again.lost), (0, 4, 1, 0));
+        assert!(world.get("newer").await.is_err());
+        delete_due_at(&world.store, now_ms() + DAY_MS / 2).await.unwrap();
+        assert_eq!(world.get("deleted").await.unwrap().1, large);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_kept_any_more_is_named_unless_the_catalog_has_it() {
+        let world = World::retaining(1, 100, DAY_MS).await;
+        world.put("large", &[2; 5000]).await;
+        world.put("inline", &[1; 50]).await;
+        let (then, at_ms) = (copy_of(&world).await, now_ms());
+        for key in ["large", "inline"] {
+            world.delete(key).await;
+        }
+        let_go_until(&world.store, now_ms(), 0).await.unwrap();
+        delete_due_at(&world.store, now_ms() + DAY_MS).await.unwrap();
+        let done = go_back(&world, &then, at_ms, (false, false)).await;
+        assert_eq!((done.restored, done.lost, done.lost_keys), (1, 1, vec!["large".to_string()]));
+        assert_eq!(world.get("inline").await.unwrap().1, [1; 50]);
+    }
+
+    #[tokio::test]
+    async fn a_deleted_bucket_is_created_again_with_its_objects() {
+        let world = World::retaining(1, 100, DAY_MS).await;
+        world.put("large", &[2; 5000]).await;
+        world.put("inline", &[1; 50]).await;
+        let (then, at_ms) = (copy_of(&world).await, now_ms());
+        for key in ["large", "inline"] {
+            world.delete(key).await;
+        }
+        world.store.remove_bucket(BUCKET).await.unwrap();
+        let done = go_back(&world, &then, at_ms, (false, false)).await;
+        assert_eq!((done.restored, done.lost, done.is_new_bucket), (2, 0, true));
+        assert_eq!(world.get("large").await.unwrap().1, [2; 5000]);
+        assert_eq!(world.get("inline").await.unwrap().1, [1; 50]);
+        let again = go_back(&world, &then, at_ms, (true, false)).await;
+        assert_eq!((again.restored, again.unchanged, again.deleted), (0, 2, 0));
+        // What was brought back has other generations, and comes back once more.
+        world.delete("large").await;
+        let once_more = go_back(&world, &then, at_ms, (true, false)).await;
+        assert_eq!((once_more.restored, once_more.unchanged, once_more.lost), (1, 1, 0));
+        assert_eq!(world.get("large").await.unwrap().1, [2; 5000]);
+    }
+}
