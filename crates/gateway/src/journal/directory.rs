@@ -79,7 +79,7 @@ impl Directory<'_> {
             return Ok(Replica::new(open.map_or_else(|| self.create(), Ok)?));
         }
         // The place has what a power loss has damaged in a copy. A log of this process's own may have more.
-        let is_own = source.end.last.as_ref().is_some_and(|last| own.contains(&last.header.writer));
+        let is_own = source.end.is_by(own);
         if let Some(log) = open.filter(|log| is_own || log.recovery.damage.is_empty()) {
             let mut replica = Replica::new(log);
             match source.catch_up(&mut replica, own, LastBytes::Compared).await {
@@ -263,10 +263,10 @@ pub enum Local {
 /// Compares a log, which ends at `end`, with the end of what is durable. `own` are the ids of the processes that have
 /// written the log.
 pub fn compare(engine: &Engine, end: Position, tail: &Tail, before: &JournalEnd, own: &[String]) -> Local {
-    let is_own = before.last.as_ref().is_some_and(|last| own.contains(&last.header.writer));
+    let is_own = before.is_by(own);
     match tail.is_in(engine) {
         false => Local::Older,
-        true if is_own || end.group == tail.position.group || before.last.is_none() => Local::Newest,
+        true if is_own || end.group == tail.position.group || before.writer.is_none() => Local::Newest,
         true => Local::Other,
     }
 }

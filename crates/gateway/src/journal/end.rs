@@ -28,6 +28,9 @@ pub struct JournalEnd {
     pub groups_epoch: u64,
     /// Numbers of the entries of that epoch, one after the other. Earlier ones are deleted.
     pub numbers: Vec<u64>,
+    /// Id of the process that has written the last of them; `None` if there is none. Its log had everything that was
+    /// durable, while the writer of a fence may have ended before it had read that.
+    pub writer: Option<String>,
 }
 
 /// Headers of entries that were read before, by epoch and number. Those near the end of the journal are kept: they do
@@ -38,6 +41,8 @@ pub struct Headers(BTreeMap<(u64, u64), Known>);
 /// The entries of one epoch.
 struct EpochEnd {
     numbers: Vec<u64>,
+    /// Id of the process that has written the last of them; `None` if there is none.
+    writer: Option<String>,
     /// Last entry; the fence if there is one.
     last: Known,
 }
@@ -92,7 +97,9 @@ async fn of_epoch(
         let before = fence.header.number.checked_sub(1);
         let numbers = before.map_or_else(Vec::new, |last| consecutive_until(&numbers, last));
         let numbers = if numbers.last().copied() == before { numbers } else { Vec::new() };
-        return Ok(Some(EpochEnd { numbers, last: fence.clone() }));
+        let last = headers.iter().find(|known| Some(known.header.number) == numbers.last().copied());
+        let writer = last.map(|known| known.header.writer.clone());
+        return Ok(Some(EpochEnd { numbers, writer, last: fence.clone() }));
     }
     let last = last_consecutive(&numbers).unwrap_or(most);
     let confirmed =
@@ -102,7 +109,8 @@ async fn of_epoch(
     }
     let found = headers.into_iter().find(|known| known.header.number == last);
     let last_known = found.ok_or_else(|| missing(epoch, last))?;
-    Ok(Some(EpochEnd { numbers: consecutive_until(&numbers, last), last: last_known }))
+    let writer = Some(last_known.header.writer.clone());
+    Ok(Some(EpochEnd { numbers: consecutive_until(&numbers, last), writer, last: last_known }))
 }
 
 impl JournalEnd {
@@ -130,15 +138,22 @@ impl JournalEnd {
                 last: Some(found.last.clone()),
                 groups_epoch: epoch,
                 numbers: Vec::new(),
+                writer: None,
             });
             // A start that failed has left only a fence.
             if !found.numbers.is_empty() {
-                (end.groups_epoch, end.numbers) = (epoch, found.numbers);
+                (end.groups_epoch, end.numbers, end.writer) = (epoch, found.numbers, found.writer);
                 break;
             }
         }
         *known = read_now;
         Ok(end.unwrap_or_default())
+    }
+
+    /// Returns true if one of some processes has written the last entry that is not a fence: their log may have more
+    /// than the journal, and nobody has read since that it does not exist.
+    pub fn is_by(&self, processes: &[String]) -> bool {
+        self.writer.as_ref().is_some_and(|writer| processes.contains(writer))
     }
 
     /// Returns this end without the entries of an epoch up to a number.

@@ -470,6 +470,13 @@ fn a_copy_that_ends_at_the_same_offset_with_other_groups_is_replaced() {
     assert_eq!(simulate(1072, None), Ok(()));
 }
 
+/// Regression test: a process ended an epoch and then itself, before it had read what others had written. The next one
+/// on its disk took the groups of a still earlier process there, which were never acknowledged, for its own.
+#[test]
+fn the_writer_of_a_fence_does_not_own_what_its_disk_has() {
+    assert_eq!(simulate(7873, None), Ok(()));
+}
+
 /// Proof of the simulation: without each of these checks, a seed fails.
 #[test]
 fn a_removed_check_of_the_journal_is_found() {

@@ -51,14 +51,24 @@ struct World {
     states: Vec<(u64, Model)>,
 }
 
-fn start(disk: SimulatedDisk, place: &Place, random: &mut Random) -> Result<Process, String> {
+fn start(
+    disk: SimulatedDisk,
+    place: &Place,
+    store: &FaultyStore,
+    random: &mut Random,
+) -> Result<Process, String> {
     let opened = open(Arc::new(disk.clone()), small_limits(random)).map_err(|e| e.to_string())?;
     let (engine, writer, recovery) = opened;
     if !recovery.damage.is_empty() {
         return Err(format!("damage: {:?}", recovery.damage));
     }
     engine.follow(0);
-    for _ in 0..1000 {
+    for attempt in 0..2000 {
+        // A start needs many requests, of which none may fail.
+        if attempt % 200 == 199 {
+            let mut state = store.lock();
+            state.faults = state.faults.saturating_sub(2);
+        }
         let begun = Shipper::begin(place.clone(), Arc::clone(&engine), "catalog", Directories::default());
         match block_on(begun) {
             Ok(mut shipper) => {
@@ -112,7 +122,7 @@ impl World {
         let store = FaultyStore::new(Random(random.next()), faults, replaces);
         let place = Place::new(Backend::new(Arc::new(store.clone())));
         let disk = SimulatedDisk::new(random.next(), Faults::default());
-        let process = start(disk, &place, &mut random)?;
+        let process = start(disk, &place, &store, &mut random)?;
         let (model, states) = Default::default();
         Ok(World { random, store, place, process, old: None, model, states })
     }
@@ -147,7 +157,7 @@ impl World {
             0 => self.process.disk.restarted(),
             _ => self.process.disk.killed(),
         };
-        let process = start(disk, &self.place, &mut self.random)?;
+        let process = start(disk, &self.place, &self.store, &mut self.random)?;
         let old = std::mem::replace(&mut self.process, process);
         let group = old.engine.synced_end().group;
         self.old = self.random.chance(50).then_some((old, group));
