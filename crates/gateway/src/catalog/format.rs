@@ -16,9 +16,6 @@ pub const FILE: &str = "FORMAT";
 /// Name of the file in the directory of a catalog that was moved.
 pub const MOVED: &str = "MOVED";
 
-/// Comment of the table in a database while it is filled.
-pub const UNFINISHED: &str = "unfinished copy of a catalog of plimsoll-gateway";
-
 /// Text before the number in the comment of the table in a database.
 const COMMENT: &str = "catalog of plimsoll-gateway, format ";
 
@@ -107,11 +104,6 @@ pub fn comment() -> String {
 /// # Errors
 /// If the format is newer.
 pub fn of_comment(text: Option<&str>) -> Result<bool, CatalogError> {
-    if text == Some(UNFINISHED) {
-        return Err(CatalogError::Io(
-            "the database has an unfinished copy of a catalog; `plimsoll-gateway catalog migrate` begins it again".into(),
-        ));
-    }
     let number =
         text.and_then(|text| text.strip_prefix(COMMENT)).and_then(|number| number.trim().parse().ok());
     match number {

@@ -9,17 +9,17 @@ use clap::Args;
 
 use super::Exit;
 use super::command::Target;
+use super::journaled::apart;
 use super::out::Output;
 use super::place::StoreArguments;
 use super::restore::{keys, runtime};
+use super::temporary::Temporary;
 use super::undelete::parse_at;
 use crate::ambient::{now_ms, shared_now_ms};
 use crate::backup::last;
-use crate::backup::once::{OnceSettings, ship_once};
+use crate::backup::once::ship_once;
 use crate::backup::place::Place;
-use crate::backup::service::directories;
 use crate::blocking::block_on;
-use crate::body::blob::new_name;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::catalog::EmbeddedCatalog;
 use crate::catalog::embedded::snapshot::Snapshot;
@@ -44,9 +44,6 @@ pub struct Arguments {
     /// File of the keys that encrypt the backup at a URL, as of `age-keygen`
     #[arg(long, value_name = "PATH", requires = "to")]
     key_file: Option<PathBuf>,
-    /// Delete older backups at the URL that no state since then needs: such as 30d [default: keep all]
-    #[arg(long, value_name = "TIME", requires = "to")]
-    keep: Option<String>,
     /// Record that another program has made a backup at this time: such as 2026-01-02T03:04:05Z, or the time since
     /// then, such as 10m
     #[arg(long, value_name = "TIME", conflicts_with = "forget")]
@@ -109,82 +106,86 @@ fn copy_catalog(catalog: &Path, to: &Path) -> Result<u64, Exit> {
     })
 }
 
-/// Copies the catalog to a directory or a URL. Returns the message of success.
-fn copy_to(arguments: &Arguments, target: &Target, to: &str, at_ms: u64) -> Result<String, Exit> {
+/// Copies the catalog to a directory or a URL. Returns the time of the copy in Unix milliseconds, and the message of
+/// success.
+fn copy_to(arguments: &Arguments, target: &Target, to: &str) -> Result<(u64, String), Exit> {
     let is_url = to.contains("://");
-    if !is_url && (arguments.key_file.is_some() || arguments.keep.is_some()) {
-        return Err(Exit::input("--key-file and --keep are for a backup at a URL"));
+    if !is_url && arguments.key_file.is_some() {
+        return Err(Exit::input("--key-file: only a backup at a URL is encrypted"));
     }
     match (&*target.store.catalog, &target.directory) {
-        (AnyCatalog::Postgres(database), _) if is_url => {
-            copy_to_place(arguments, target, database, to, at_ms)
-        }
+        (AnyCatalog::Postgres(database), _) if is_url => copy_to_place(arguments, target, database, to),
         (AnyCatalog::Postgres(database), _) => {
-            let rows = copy_rows(database, Path::new(to))?;
-            Ok(format!("copied {rows} rows of the catalog to {to}\n"))
+            let Copied { rows, at_ms } = copy_rows(database, Path::new(to))?;
+            Ok((at_ms, format!("copied {rows} rows of the catalog to {to}\n")))
         }
         (_, Some(_)) if is_url => Err(Exit::input(format!(
             "--to {to}: the catalog is in a directory; [backup] in the settings ships it to a URL all the time"
         ))),
         (_, Some(catalog)) => {
+            let at_ms = shared_now_ms();
             let bytes = copy_catalog(catalog, Path::new(to))?;
-            Ok(format!("copied {bytes} bytes of the catalog to {to}\n"))
+            Ok((at_ms, format!("copied {bytes} bytes of the catalog to {to}\n")))
         }
         (_, None) => Err(Exit::input("--to: this catalog cannot be copied")),
     }
 }
 
-/// Copies the rows of one moment into a catalog in a new directory. Returns their number.
-fn copy_rows(database: &PostgresCatalog, to: &Path) -> Result<u64, Exit> {
+/// Rows that were copied, and their time.
+struct Copied {
+    rows: u64,
+    /// Unix time in milliseconds.
+    at_ms: u64,
+}
+
+/// Copies the rows of one moment into a catalog in a new directory.
+fn copy_rows(database: &PostgresCatalog, to: &Path) -> Result<Copied, Exit> {
     let failed = |error: MigrateError| match error {
         MigrateError::Occupied(problem) => Exit::input(format!("--to {problem}")),
         error => Exit::store(format!("--to {}: {error}", to.display())),
     };
     let copied = || {
         let copy = Box::new(DirectoryCopy::begin(to)?);
-        let rows = copy_all(&mut Rows::begin(database)?, copy.catalog(), &mut |_| Ok(()))?;
+        let mut source = Rows::begin(database)?;
+        let rows = copy_all(&mut source, &*copy, &mut |_| Ok(()))?;
         copy.complete()?;
-        Ok(rows)
+        Ok(Copied { rows, at_ms: source.at_ms })
     };
     copied().map_err(failed)
 }
 
-/// A directory for a copy that exists only during a command.
-struct Temporary(PathBuf);
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+/// Opens the place of a backup, which must not be in that of a tier.
+fn open_place(arguments: &Arguments, target: &Target, url: &str) -> Result<Place, Exit> {
+    let keys = keys("--key-file", arguments.key_file.as_deref())?;
+    let table = TierTable { url: url.into(), ..TierTable::default() };
+    let backend = open::open(&table).map_err(|e| Exit::input(format!("--to {url}: {e}")))?;
+    if let Some(file) = &target.file {
+        let store = StoreArguments::of_file(file);
+        let tiers = store.backends(&store.config()?)?;
+        apart(&backend, &tiers, &format!("--to {url}"))?;
     }
+    Ok(Place::new(backend).encrypted(keys))
 }
 
-/// Makes a backup of one moment at a URL. Returns the message of success.
+/// Makes a backup of one moment at a URL. Returns its time in Unix milliseconds, and the message of success.
 fn copy_to_place(
     arguments: &Arguments,
     target: &Target,
     database: &PostgresCatalog,
     url: &str,
-    at_ms: u64,
-) -> Result<String, Exit> {
-    let keep_since_ms = arguments.keep.as_deref().map(|text| parse_at("--keep", text, now_ms()));
-    let keep_since_ms = keep_since_ms.transpose().map_err(Exit::input)?;
-    let keys = keys("--key-file", arguments.key_file.as_deref())?;
-    let table = TierTable { url: url.into(), ..TierTable::default() };
-    let backend = open::open(&table).map_err(|e| Exit::input(format!("--to {url}: {e}")))?;
-    let place = Place::new(backend).encrypted(keys);
+) -> Result<(u64, String), Exit> {
+    let place = open_place(arguments, target, url)?;
     let failed = |error: &dyn std::fmt::Display| Exit::store(format!("--to {url}: {error}"));
-    let root = Temporary(std::env::temp_dir().join(format!("plimsoll-backup-{}", hex(&new_name()))));
-    let rows = copy_rows(database, &root.0)?;
-    let (copy, _) = EmbeddedCatalog::open(&root.0, Default::default()).map_err(|e| failed(&e))?;
-    let settings = OnceSettings {
-        catalog: hex(&target.store.catalog_id),
-        at_ms,
-        directories: directories(&target.store),
-        keep_since_ms,
-    };
-    let bytes = runtime()?.block_on(ship_once(place, &copy, settings)).map_err(|e| failed(&e))?;
+    let parent = std::env::temp_dir();
+    let temporary =
+        Temporary::create(&parent).map_err(|e| Exit::store(format!("{}: {e}", parent.display())))?;
+    let root = temporary.path("catalog");
+    let Copied { rows, at_ms } = copy_rows(database, &root)?;
+    let (copy, _) = EmbeddedCatalog::open(&root, Default::default()).map_err(|e| failed(&e))?;
+    let catalog = hex(&target.store.catalog_id);
+    let bytes = runtime()?.block_on(ship_once(place, &copy, &catalog, at_ms)).map_err(|e| failed(&e))?;
     copy.close().map_err(|e| failed(&e))?;
-    Ok(format!("copied {rows} rows of the catalog to {url}, {bytes} bytes of a log\n"))
+    Ok((at_ms, format!("copied {rows} rows of the catalog to {url}, {bytes} bytes of a log\n")))
 }
 
 /// Copies the catalog or records a backup.
@@ -198,10 +199,7 @@ pub fn backup(arguments: &Arguments, target: &Target, out: &dyn Output) -> Resul
         return out.say("the last backup is forgotten; its age does not stop deletions\n");
     }
     let (at_ms, text) = match (&arguments.to, &arguments.done) {
-        (Some(to), _) => {
-            let at_ms = shared_now_ms();
-            (at_ms, copy_to(arguments, target, to, at_ms)?)
-        }
+        (Some(to), _) => copy_to(arguments, target, to)?,
         (None, Some(at)) => {
             let at_ms = parse_at("--done", at, now_ms()).map_err(Exit::input)?;
             (at_ms, format!("recorded a backup of {} ago\n", show_time_ms(now_ms().saturating_sub(at_ms))))

@@ -39,13 +39,8 @@ pub fn backup_place(
     let Some(rule) = &config.backup else { return Ok(None) };
     let (name, url) = (arguments.name(), &rule.place.url);
     let backend = backend(rule)?;
-    let is_within = |a: &str, b: &str| !a.is_empty() && !b.is_empty() && a.starts_with(b);
+    apart(&backend, tiers, &format!("{name}: backup.to: {url}"))?;
     for (tier, other) in tiers {
-        if is_within(&backend.root, &other.root) || is_within(&other.root, &backend.root) {
-            return Err(Exit::input(format!(
-                "{name}: backup.to: {url} is in the place of tier {tier}; use another bucket or prefix"
-            )));
-        }
         if rule.lease_ms.is_some() && other.directory.is_some() {
             return Err(Exit::input(format!(
                 "{name}: backup.durability = \"tier\" or backup.lease: tier {tier} is a directory, whose bytes are lost \
@@ -56,6 +51,22 @@ pub fn backup_place(
     let tariff = arguments.tariff(&config.prices, &rule.place, &backend);
     let place = Place::new(backend).encrypted(keys("backup.key_file", rule.key_file.as_deref())?);
     Ok(Some(BackupPlace { place, tariff }))
+}
+
+/// Checks that a place is not in that of a tier, and the other way round. `what` names it for messages.
+///
+/// # Errors
+/// Exit code 2 if it is.
+pub fn apart(place: &Backend, tiers: &BTreeMap<String, Backend>, what: &str) -> Result<(), Exit> {
+    let is_within = |a: &str, b: &str| !a.is_empty() && !b.is_empty() && a.starts_with(b);
+    for (tier, other) in tiers {
+        if is_within(&place.root, &other.root) || is_within(&other.root, &place.root) {
+            return Err(Exit::input(format!(
+                "{what} is in the place of tier {tier}; use another bucket or prefix"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// An open catalog in a directory.

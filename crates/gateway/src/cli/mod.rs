@@ -24,6 +24,7 @@ mod run;
 mod scrub;
 mod status;
 mod sweep;
+mod temporary;
 mod undelete;
 mod whereis;
 

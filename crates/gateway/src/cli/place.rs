@@ -217,7 +217,7 @@ impl StoreArguments {
         let backup_place = match access {
             Access::Create => journaled::backup_place(self, &config, &stores)?,
             // A copy has neither a backup nor a journal.
-            Access::ReadOnly | Access::Fill => None,
+            Access::ReadOnly => None,
         };
         let (catalog, recovery, shipper) = match catalog {
             CatalogPlace::Directory(directory) if access == Access::ReadOnly => {

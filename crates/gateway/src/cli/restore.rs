@@ -9,6 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::Exit;
 use super::out::say;
 use super::place::StoreArguments;
+use super::temporary::Temporary;
 use super::undelete::parse_at;
 use crate::age::keys::Keys;
 use crate::ambient::{now_ms, utc_text};
@@ -27,9 +28,9 @@ use crate::config::{BackupRule, CatalogPlace, Config};
 use crate::disk::real::{RealDisk, create_directory};
 use crate::journal::directory::append_journal;
 use crate::log::note;
-use crate::migrate::copy_all;
 use crate::migrate::rows::ScannedRows;
 use crate::migrate::target::{CatalogCopy, begin};
+use crate::migrate::{MigrateError, copy_all};
 use crate::object::keys;
 use crate::tier::{Backend, TierTable, open};
 
@@ -194,7 +195,8 @@ pub fn restore(arguments: &RestoreArguments) -> Result<(), Exit> {
             }
         }
     };
-    destination.complete().map_err(|e| Exit::store(format!("{name}: {e}")))?;
+    let is_damaged = !restored.damage.is_empty();
+    destination.complete(is_damaged).map_err(|e| Exit::store(format!("{name}: {e}")))?;
     if at_ms.is_some() && config.backup.is_some_and(|rule| rule.lease_ms.is_some()) {
         note(
             "backup.durability is \"tier\": a start continues the newest state in the place of the backup; to continue \
@@ -206,49 +208,62 @@ pub fn restore(arguments: &RestoreArguments) -> Result<(), Exit> {
 
 /// Place of a restored catalog, and the directory in which it is restored.
 struct Destination {
-    root: Option<PathBuf>,
-    copy: Option<Box<dyn CatalogCopy>>,
     unfinished: PathBuf,
+    kind: DestinationKind,
+}
+
+enum DestinationKind {
+    Directory(PathBuf),
+    /// Copy in a database, and the directory of the catalog from which it is made.
+    Database(Box<dyn CatalogCopy>, Temporary),
 }
 
 impl Destination {
     /// Checks that there is no catalog.
     fn begin(catalog: &CatalogPlace, name: &str) -> Result<Destination, Exit> {
-        let destination = match catalog {
+        let failed = |error: &dyn std::fmt::Display| Exit::store(format!("{name}: {error}"));
+        match catalog {
             CatalogPlace::Directory(root) => {
                 check_free(root)?;
                 let own = root.file_name();
                 let own = own.ok_or_else(|| Exit::input("the directory of the catalog needs a name"))?;
                 let unfinished = root.with_file_name(format!("{}.unfinished", own.to_string_lossy()));
-                Destination { root: Some(root.clone()), copy: None, unfinished }
+                remove(&unfinished)?;
+                Ok(Destination { unfinished, kind: DestinationKind::Directory(root.clone()) })
             }
             CatalogPlace::Database(_) => {
-                let copy = begin(catalog).map_err(|e| Exit::store(format!("{name}: {e}")))?;
-                let own = format!("plimsoll-restore-{}", std::process::id());
-                Destination { root: None, copy: Some(copy), unfinished: std::env::temp_dir().join(own) }
+                let copy = begin(catalog).map_err(|e| failed(&e))?;
+                let temporary = Temporary::create(&std::env::temp_dir()).map_err(|e| failed(&e))?;
+                let unfinished = temporary.path("catalog");
+                Ok(Destination { unfinished, kind: DestinationKind::Database(copy, temporary) })
             }
-        };
-        remove(&destination.unfinished)?;
-        Ok(destination)
+        }
     }
 
-    /// Makes the restored catalog that of the settings.
-    fn complete(self) -> Result<(), CatalogError> {
-        if let Some(copy) = self.copy {
-            let (restored, _) = EmbeddedCatalog::open(&self.unfinished, CatalogSettings::default())?;
-            let restored = AnyCatalog::Embedded(restored);
-            copy_all(&mut ScannedRows::new(&restored), copy.catalog(), &mut |_| Ok(()))?;
-            copy.complete()?;
-            restored.close()?;
-            fs::remove_dir_all(&self.unfinished)?;
+    /// Makes the restored catalog that of the settings. A database has no catalog with doubts.
+    fn complete(self, is_damaged: bool) -> Result<(), MigrateError> {
+        match self.kind {
+            DestinationKind::Directory(root) => {
+                // An empty directory may be there already.
+                if root.is_dir() {
+                    fs::remove_dir(&root)?;
+                }
+                fs::rename(&self.unfinished, &root)?;
+                Ok(fs::File::open(root.parent().unwrap_or(Path::new(".")))?.sync_all()?)
+            }
+            DestinationKind::Database(..) if is_damaged => Err(MigrateError::Occupied(
+                "the restored state is damaged, and rows in doubt would look certain in a database; restore it into a \
+                 directory, and see `scrub`"
+                    .into(),
+            )),
+            DestinationKind::Database(copy, _temporary) => {
+                let (restored, _) = EmbeddedCatalog::open(&self.unfinished, CatalogSettings::default())?;
+                let restored = AnyCatalog::Embedded(restored);
+                copy_all(&mut ScannedRows::new(&restored), &*copy, &mut |_| Ok(()))?;
+                copy.complete()?;
+                Ok(restored.close()?)
+            }
         }
-        let Some(root) = self.root else { return Ok(()) };
-        // An empty directory may be there already.
-        if root.is_dir() {
-            fs::remove_dir(&root)?;
-        }
-        fs::rename(&self.unfinished, &root)?;
-        Ok(fs::File::open(root.parent().unwrap_or(Path::new(".")))?.sync_all()?)
     }
 }
 

@@ -1,44 +1,23 @@
 //! `plimsoll-gateway restore --bucket`: gives the objects of a bucket back what they had at a time of the backup.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use plimsoll_base::net::encode::hex;
+use std::path::Path;
 
 use super::Exit;
 use super::command::Target;
 use super::out::Output;
 use super::restore::{RestoreArguments, place, runtime, time};
+use super::temporary::Temporary;
 use crate::ambient::{now_ms, pause, steady_ms, utc_text};
 use crate::backup::error::BackupError;
 use crate::backup::history::History;
 use crate::backup::place::Place;
 use crate::backup::restore::{Cut, find, write_log};
-use crate::body::blob::new_name;
 use crate::catalog::CatalogError;
 use crate::catalog::embedded::Engine;
 use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
 use crate::config::Config;
 use crate::disk::real::{RealDisk, free_bytes};
 use crate::object::earlier::{Earlier, Returned, document, return_to};
-
-/// A directory for the earlier catalog, which exists only during the command.
-struct Temporary(PathBuf);
-
-impl Temporary {
-    /// Chooses a directory beside the catalog, or for a database in that for temporary files.
-    fn beside(catalog: Option<&Path>) -> Temporary {
-        let own = format!("plimsoll-earlier-{}", hex(&new_name()));
-        let parent = catalog.and_then(Path::parent).map(Path::to_path_buf);
-        Temporary(parent.unwrap_or_else(std::env::temp_dir).join(own))
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Restores the objects of a bucket.
 ///
@@ -50,7 +29,12 @@ pub fn run(arguments: &RestoreArguments, target: &Target, out: &dyn Output) -> R
     let rule = config.and_then(|config| config.backup);
     let (place, url) = place(rule.as_ref(), arguments.from.as_ref(), arguments.key_file.as_deref())?;
     let failed = |error: BackupError| Exit::store(format!("{url}: {error}"));
-    let root = Temporary::beside(target.directory.as_deref());
+    // On the disk of the catalog, or for a database on that of temporary files.
+    let parent = target.directory.as_deref().and_then(Path::parent).map(Path::to_path_buf);
+    let parent = parent.unwrap_or_else(std::env::temp_dir);
+    let temporary =
+        Temporary::create(&parent).map_err(|e| Exit::store(format!("{}: {e}", parent.display())))?;
+    let root = temporary.path("catalog");
     let runtime = runtime()?;
     let engine = target.store.catalog.engine().filter(|_| target.store.backup.get().is_some());
     if let Some(engine) = engine {
@@ -58,8 +42,8 @@ pub fn run(arguments: &RestoreArguments, target: &Target, out: &dyn Output) -> R
     }
     let reserve =
         if target.directory.is_some() { CatalogSettings::default().limits.reserve_bytes } else { 0 };
-    let state_ms = runtime.block_on(write_earlier(&place, at_ms, &root.0, reserve)).map_err(failed)?;
-    let opened = EmbeddedCatalog::open(&root.0, CatalogSettings::default());
+    let state_ms = runtime.block_on(write_earlier(&place, at_ms, &root, reserve)).map_err(failed)?;
+    let opened = EmbeddedCatalog::open(&root, CatalogSettings::default());
     let (catalog, _) = opened.map_err(|e| target.fail(&e))?;
     let name = arguments.bucket.as_deref().unwrap_or_default();
     let earlier = Earlier {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::rows::{RowSource, ScannedRows};
-use super::{Keys, Source};
+use super::{Keys, Marked, Source};
 use crate::blocking::block_on;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::Engine;
@@ -19,9 +19,26 @@ pub struct DirectorySource<'a> {
 
 impl<'a> DirectorySource<'a> {
     /// Creates the source; `None` if the catalog is on another engine.
-    pub fn new(catalog: &'a AnyCatalog, root: &Path) -> Option<DirectorySource<'a>> {
-        let engine = catalog.engine()?;
-        Some(DirectorySource { catalog, engine, root: root.to_path_buf(), is_closed: false })
+    ///
+    /// # Errors
+    /// If the catalog cannot be moved now.
+    pub fn new(catalog: &'a AnyCatalog, root: &Path) -> Result<Option<DirectorySource<'a>>, CatalogError> {
+        let Some(engine) = catalog.engine() else { return Ok(None) };
+        if catalog.lease().is_some() || catalog.following().is_some() {
+            return Err(CatalogError::Io(
+                "another gateway could continue it; restart it without backup.lease".into(),
+            ));
+        }
+        // Rows that may be older than what is lost would look certain in a copy.
+        if !engine.damage().is_empty() {
+            return Err(CatalogError::Io(
+                "it is damaged; run `plimsoll-gateway scrub`, repair what it names, and then `scrub --accept`".into(),
+            ));
+        }
+        if !engine.changes.begin() {
+            return Err(CatalogError::Io("another command moves this catalog already".into()));
+        }
+        Ok(Some(DirectorySource { catalog, engine, root: root.to_path_buf(), is_closed: false }))
     }
 
     /// Returns true if the catalog executes no further transaction in this process.
@@ -32,7 +49,6 @@ impl<'a> DirectorySource<'a> {
 
 impl Source for DirectorySource<'_> {
     fn begin(&mut self) -> Result<Box<dyn RowSource + '_>, CatalogError> {
-        self.engine.changes.begin();
         // A group that is being applied does not record its keys, and is applied before this one.
         block_on(self.catalog.commit(Box::new(|_| Ok(false)), 0))?;
         Ok(Box::new(ScannedRows::new(self.catalog)))
@@ -48,12 +64,17 @@ impl Source for DirectorySource<'_> {
         Ok(self.engine.changes.take())
     }
 
-    fn mark_moved(&mut self, to: &str) -> Result<(), CatalogError> {
-        Ok(format::mark_moved(&self.root, to)?)
+    fn mark_moved(&mut self, to: &str) -> Result<Marked, CatalogError> {
+        format::mark_moved(&self.root, to)?;
+        Ok(Marked::Moved)
     }
 
     fn unmark(&mut self) -> Result<(), CatalogError> {
         Ok(format::unmark_moved(&self.root)?)
+    }
+
+    fn way_back(&self) -> &'static str {
+        "delete the file MOVED in the directory of the old catalog"
     }
 
     fn catalog(&self) -> &AnyCatalog {

@@ -10,8 +10,10 @@ pub mod target;
 
 use std::collections::BTreeSet;
 
+use plimsoll_base::clock::{SECOND, now_ns, sleep_until};
+
 use self::rows::{Batches, RowSource, copy_keys};
-use self::target::CatalogCopy;
+use self::target::{CatalogCopy, Incomplete};
 use crate::catalog::CatalogError;
 use crate::catalog::any::AnyCatalog;
 
@@ -22,6 +24,10 @@ pub type Keys = BTreeSet<Vec<u8>>;
 const FEW: usize = 2000;
 /// Number of rounds in which the changed keys must become few.
 const ROUNDS: usize = 50;
+/// Number of attempts to mark a catalog as moved that others use.
+const ATTEMPTS: usize = 12;
+/// Time between two of them.
+const PAUSE_NS: u64 = 5 * SECOND;
 
 /// Reason why a catalog was not moved.
 #[derive(Debug, thiserror::Error)]
@@ -37,14 +43,39 @@ pub enum MigrateError {
     /// There is something where the copy would be.
     #[error("{0}")]
     Occupied(String),
-    /// The copy is complete, and the catalog was neither marked as moved nor used again.
-    #[error("{0}; neither the catalog nor its copy is used; {1}")]
-    Undecided(CatalogError, String),
+    /// Other users of the database do not let the table get another name.
+    #[error(
+        "others use the table of the catalog all the time; repeat this when no backup of the database is running"
+    )]
+    InUse,
+    /// It is not known whether the copy is complete.
+    #[error(
+        "it is not known whether the copy is complete ({0}), so neither the catalog nor its copy is used: look whether \
+         a start with the new settings succeeds; if it says that there is no catalog, {1}"
+    )]
+    Undecided(CatalogError, &'static str),
+}
+
+/// Result of an attempt to mark a catalog as moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Marked {
+    /// No start uses the catalog any more.
+    Moved,
+    /// Others use the catalog at the moment. Transactions go on.
+    Busy,
 }
 
 impl From<std::io::Error> for MigrateError {
     fn from(error: std::io::Error) -> MigrateError {
         MigrateError::Catalog(error.into())
+    }
+}
+
+impl From<Incomplete> for MigrateError {
+    fn from(error: Incomplete) -> MigrateError {
+        match error {
+            Incomplete::Certainly(error) | Incomplete::Perhaps(error) => error.into(),
+        }
     }
 }
 
@@ -71,14 +102,17 @@ pub trait Source {
     /// Marks the catalog as moved, durably. `to` is the place of the copy, for messages.
     ///
     /// # Errors
-    /// If the catalog fails.
-    fn mark_moved(&mut self, to: &str) -> Result<(), CatalogError>;
+    /// If the catalog fails, and certainly is not marked; or if nobody knows.
+    fn mark_moved(&mut self, to: &str) -> Result<Marked, CatalogError>;
 
     /// Removes the mark again.
     ///
     /// # Errors
     /// If the catalog fails.
     fn unmark(&mut self) -> Result<(), CatalogError>;
+
+    /// Returns the way back to a catalog that is marked, for people.
+    fn way_back(&self) -> &'static str;
 
     /// Returns the catalog for reads of single rows.
     fn catalog(&self) -> &AnyCatalog;
@@ -108,34 +142,43 @@ pub fn migrate(
     to: &str,
     report: &mut dyn FnMut(u64) -> Result<(), CatalogError>,
 ) -> Result<Moved, MigrateError> {
-    let rows = copy_all(&mut *source.begin()?, copy.catalog(), report)?;
+    let rows = copy_all(&mut *source.begin()?, &*copy, report)?;
     let mut moved = Moved { rows, ..Moved::default() };
-    let mut rounds = 0;
-    loop {
+    for _ in 0..ATTEMPTS {
+        moved.changed += copy_changes(source, &*copy)?;
+        let start_ms = crate::ambient::steady_ms();
+        let last = source.close()?;
+        moved.last = copy_keys(source.catalog(), &*copy, last.iter())?;
+        // From here on, a start uses the copy or nothing.
+        if source.mark_moved(to)? == Marked::Busy {
+            sleep_until(now_ns() + PAUSE_NS);
+            continue;
+        }
+        match copy.complete() {
+            Ok(()) => {}
+            Err(Incomplete::Certainly(error)) => {
+                source.unmark().map_err(|second| MigrateError::Undecided(second, source.way_back()))?;
+                return Err(error.into());
+            }
+            Err(Incomplete::Perhaps(error)) => return Err(MigrateError::Undecided(error, source.way_back())),
+        }
+        moved.pause_ms = crate::ambient::steady_ms() - start_ms;
+        return Ok(moved);
+    }
+    Err(MigrateError::InUse)
+}
+
+/// Copies the keys that have changed, until they are few. Returns their number.
+fn copy_changes(source: &mut dyn Source, copy: &dyn CatalogCopy) -> Result<u64, MigrateError> {
+    let mut changed = 0;
+    for _ in 0..ROUNDS {
         let keys = source.changed()?;
-        let is_last = keys.len() <= FEW;
-        moved.changed += copy_keys(source.catalog(), copy.catalog(), keys.iter())?;
-        if is_last {
-            break;
-        }
-        rounds += 1;
-        if rounds == ROUNDS {
-            return Err(MigrateError::TooBusy(keys.len()));
+        changed += copy_keys(source.catalog(), copy, keys.iter())?;
+        if keys.len() <= FEW {
+            return Ok(changed);
         }
     }
-    let start_ms = crate::ambient::steady_ms();
-    let last = source.close()?;
-    moved.last = copy_keys(source.catalog(), copy.catalog(), last.iter())?;
-    // From here on, a start uses the copy or nothing.
-    source.mark_moved(to)?;
-    if let Err(error) = copy.complete() {
-        return Err(match source.unmark() {
-            Ok(()) => error.into(),
-            Err(second) => MigrateError::Undecided(error, second.to_string()),
-        });
-    }
-    moved.pause_ms = crate::ambient::steady_ms() - start_ms;
-    Ok(moved)
+    Err(MigrateError::TooBusy(FEW))
 }
 
 /// Copies all rows. Returns their number.
@@ -144,7 +187,7 @@ pub fn migrate(
 /// If the catalog or the copy fails.
 pub fn copy_all(
     from: &mut dyn RowSource,
-    to: &AnyCatalog,
+    to: &dyn CatalogCopy,
     report: &mut dyn FnMut(u64) -> Result<(), CatalogError>,
 ) -> Result<u64, CatalogError> {
     /// Number of rows between two reports.

@@ -2,9 +2,10 @@
 
 use futures_util::future::join_all;
 
+use super::target::CatalogCopy;
 use crate::blocking::block_on;
 use crate::catalog::any::AnyCatalog;
-use crate::catalog::{Catalog, CatalogError, Row, Scan, Transaction, Value};
+use crate::catalog::{Catalog, CatalogError, Row, Scan, Value};
 use crate::object::keys;
 
 /// Maximum number of rows of a transaction.
@@ -21,9 +22,10 @@ pub trait RowSource {
     fn next(&mut self) -> Result<Option<(Vec<u8>, Value)>, CatalogError>;
 }
 
-/// Returns true for a row that belongs to its engine, and not to the catalog.
-pub fn is_of_engine(key: &[u8]) -> bool {
-    key == keys::TIME
+/// Returns true for a row that stays behind: the time of the log, and the sessions of processes. A session in a directory
+/// has no end, and would keep others from leading.
+pub fn stays_behind(key: &[u8]) -> bool {
+    key == keys::TIME || keys::parse_lease(key).is_some()
 }
 
 /// All rows of a catalog in a directory. Rows that change meanwhile are seen before or after the change.
@@ -42,7 +44,7 @@ impl<'a> ScannedRows<'a> {
 impl RowSource for ScannedRows<'_> {
     fn next(&mut self) -> Result<Option<(Vec<u8>, Value)>, CatalogError> {
         while let Some((key, row)) = self.scan.next()? {
-            if is_of_engine(&key) {
+            if stays_behind(&key) {
                 continue;
             }
             // A row that is gone since then is missing here, and its key was changed.
@@ -80,12 +82,12 @@ fn value(catalog: &AnyCatalog, key: &[u8], row: Option<Row>) -> Result<Option<Va
 /// If a catalog fails.
 pub fn copy_keys<'a>(
     from: &AnyCatalog,
-    to: &AnyCatalog,
+    to: &dyn CatalogCopy,
     keys: impl Iterator<Item = &'a Vec<u8>>,
 ) -> Result<u64, CatalogError> {
     /// Number of rows that are read at the same time.
     const AT_ONCE: usize = 256;
-    let wanted: Vec<&Vec<u8>> = keys.filter(|key| !is_of_engine(key)).collect();
+    let wanted: Vec<&Vec<u8>> = keys.filter(|key| !stays_behind(key)).collect();
     let mut batches = Batches::new(to);
     for some in wanted.chunks(AT_ONCE) {
         let rows = block_on(join_all(some.iter().map(|key| from.read((*key).clone()))));
@@ -99,21 +101,21 @@ pub fn copy_keys<'a>(
 
 /// Writer of rows in transactions of many rows each.
 pub struct Batches<'a> {
-    to: &'a AnyCatalog,
+    to: &'a dyn CatalogCopy,
     rows: Vec<(Vec<u8>, Option<Value>)>,
     bytes: usize,
 }
 
 impl<'a> Batches<'a> {
     /// Begins without rows.
-    pub fn new(to: &'a AnyCatalog) -> Batches<'a> {
+    pub fn new(to: &'a dyn CatalogCopy) -> Batches<'a> {
         Batches { to, rows: Vec::new(), bytes: 0 }
     }
 
     /// Adds a row; `None` removes it.
     ///
     /// # Errors
-    /// If the catalog fails.
+    /// If the copy fails.
     pub fn add(&mut self, key: Vec<u8>, value: Option<Value>) -> Result<(), CatalogError> {
         let length = |value: &Value| value.head.len() + value.properties.len() + value.body.len();
         let bytes = key.len() + value.as_ref().map_or(0, length);
@@ -127,22 +129,13 @@ impl<'a> Batches<'a> {
 
     fn write(&mut self) -> Result<(), CatalogError> {
         let (rows, bytes) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.bytes));
-        let work = Box::new(move |t: &mut dyn Transaction| {
-            for (key, value) in &rows {
-                match value {
-                    Some(value) => t.put(key.clone(), value.clone()),
-                    None => t.delete(key.clone()),
-                }
-            }
-            Ok(true)
-        });
-        block_on(self.to.commit(work, bytes))
+        self.to.write(rows, bytes)
     }
 
     /// Writes the rows that are left.
     ///
     /// # Errors
-    /// If the catalog fails.
+    /// If the copy fails.
     pub fn end(mut self) -> Result<(), CatalogError> {
         if self.rows.is_empty() { Ok(()) } else { self.write() }
     }

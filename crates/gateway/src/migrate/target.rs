@@ -4,23 +4,27 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use super::MigrateError;
-use crate::catalog::CatalogError;
-use crate::catalog::any::AnyCatalog;
-use crate::catalog::embedded::catalog::EmbeddedCatalog;
-use crate::catalog::postgres::{Access, Database, PostgresCatalog};
+use crate::blocking::block_on;
+use crate::catalog::embedded::catalog::{EmbeddedCatalog, lock};
+use crate::catalog::postgres::filling::Filling;
+pub use crate::catalog::postgres::filling::Incomplete;
+use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::config::CatalogPlace;
 use crate::disk::real::create_directory;
 
 /// A copy that no gateway uses before it is complete.
 pub trait CatalogCopy {
-    /// Returns the catalog of the copy.
-    fn catalog(&self) -> &AnyCatalog;
+    /// Writes rows, of about `bytes` bytes, in one transaction; `None` removes one.
+    ///
+    /// # Errors
+    /// If the disk or the database fails.
+    fn write(&self, rows: Vec<(Vec<u8>, Option<Value>)>, bytes: usize) -> Result<(), CatalogError>;
 
     /// Lets gateways use the copy.
     ///
     /// # Errors
     /// If the disk or the database fails.
-    fn complete(self: Box<Self>) -> Result<(), CatalogError>;
+    fn complete(self: Box<Self>) -> Result<(), Incomplete>;
 }
 
 /// Begins a copy in an empty place.
@@ -30,13 +34,15 @@ pub trait CatalogCopy {
 pub fn begin(place: &CatalogPlace) -> Result<Box<dyn CatalogCopy>, MigrateError> {
     Ok(match place {
         CatalogPlace::Directory(root) => Box::new(DirectoryCopy::begin(root)?),
-        CatalogPlace::Database(database) => Box::new(DatabaseCopy::begin(database)?),
+        CatalogPlace::Database(database) => {
+            Box::new(DatabaseCopy(Filling::begin(database)?.map_err(MigrateError::Occupied)?))
+        }
     })
 }
 
 /// A copy in a directory. It gets its name when it is complete.
 pub struct DirectoryCopy {
-    catalog: AnyCatalog,
+    catalog: EmbeddedCatalog,
     unfinished: PathBuf,
     root: PathBuf,
 }
@@ -56,49 +62,53 @@ impl DirectoryCopy {
         create_directory(parent)?;
         let unfinished = parent.join(format!("{}.unfinished", name.to_string_lossy()));
         if unfinished.exists() {
+            // Its lock says whether somebody writes it.
+            drop(lock(&unfinished).map_err(|error| MigrateError::Occupied(error.to_string()))?);
             fs::remove_dir_all(&unfinished)?;
         }
         let (catalog, _) = EmbeddedCatalog::open(&unfinished, Default::default())?;
-        Ok(DirectoryCopy { catalog: AnyCatalog::Embedded(catalog), unfinished, root: root.to_path_buf() })
+        Ok(DirectoryCopy { catalog, unfinished, root: root.to_path_buf() })
     }
 }
 
 impl CatalogCopy for DirectoryCopy {
-    fn catalog(&self) -> &AnyCatalog {
-        &self.catalog
+    fn write(&self, rows: Vec<(Vec<u8>, Option<Value>)>, bytes: usize) -> Result<(), CatalogError> {
+        let work = Box::new(move |t: &mut dyn Transaction| {
+            for (key, value) in &rows {
+                match value {
+                    Some(value) => t.put(key.clone(), value.clone()),
+                    None => t.delete(key.clone()),
+                }
+            }
+            Ok(true)
+        });
+        block_on(self.catalog.commit(work, bytes))
     }
 
-    fn complete(self: Box<Self>) -> Result<(), CatalogError> {
-        self.catalog.close()?;
-        fs::rename(&self.unfinished, &self.root)?;
+    fn complete(self: Box<Self>) -> Result<(), Incomplete> {
+        let certainly = |error: std::io::Error| Incomplete::Certainly(error.into());
+        self.catalog.close().map_err(Incomplete::Certainly)?;
+        fs::rename(&self.unfinished, &self.root).map_err(certainly)?;
         let parent = self.root.parent().filter(|parent| !parent.as_os_str().is_empty());
-        Ok(File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?)
+        let parent = File::open(parent.unwrap_or(Path::new(".")));
+        parent.and_then(|parent| parent.sync_all()).map_err(|error| {
+            match fs::rename(&self.root, &self.unfinished) {
+                Ok(()) => certainly(error),
+                Err(_) => Incomplete::Perhaps(error.into()),
+            }
+        })
     }
 }
 
-/// A copy in a database, whose table says that it is not complete.
-struct DatabaseCopy(AnyCatalog);
-
-impl DatabaseCopy {
-    fn begin(database: &Database) -> Result<DatabaseCopy, MigrateError> {
-        let catalog = PostgresCatalog::open(database, Access::Fill)?;
-        Ok(DatabaseCopy(AnyCatalog::Postgres(catalog)))
-    }
-}
+/// A copy in a database.
+struct DatabaseCopy(Filling);
 
 impl CatalogCopy for DatabaseCopy {
-    fn catalog(&self) -> &AnyCatalog {
-        &self.0
+    fn write(&self, rows: Vec<(Vec<u8>, Option<Value>)>, _: usize) -> Result<(), CatalogError> {
+        self.0.write(&rows)
     }
 
-    fn complete(self: Box<Self>) -> Result<(), CatalogError> {
-        match &self.0 {
-            AnyCatalog::Postgres(catalog) => {
-                catalog.complete()?;
-                catalog.close();
-                Ok(())
-            }
-            _ => Ok(()),
-        }
+    fn complete(self: Box<Self>) -> Result<(), Incomplete> {
+        self.0.complete()
     }
 }

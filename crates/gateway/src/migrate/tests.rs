@@ -1,13 +1,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use plimsoll_base::rng::mix;
 
 use super::directory::DirectorySource;
 use super::rows::{RowSource, ScannedRows};
-use super::target::begin;
+use super::target::{Incomplete, begin};
 use super::*;
 use crate::blocking::block_on;
 use crate::catalog::embedded::CatalogLimits;
@@ -16,6 +16,7 @@ use crate::catalog::postgres::moving::{DatabaseSource, Rows};
 use crate::catalog::postgres::{Access, Database, PostgresCatalog};
 use crate::catalog::{Catalog, Transaction, Value};
 use crate::config::CatalogPlace;
+use crate::object::keys;
 use crate::testing::TempDir;
 use crate::testing::postgres::Postgres;
 
@@ -55,8 +56,30 @@ fn content(rows: &mut dyn RowSource) -> Model {
     found
 }
 
+/// A copy that is slow: before its first rows are written, others write to the catalog.
+struct Slow(Box<dyn CatalogCopy>, Arc<AtomicU64>);
+
+impl CatalogCopy for Slow {
+    fn write(&self, rows: Vec<(Vec<u8>, Option<Value>)>, bytes: usize) -> Result<(), CatalogError> {
+        let (Slow(copy, written), start) = (self, self.1.load(Ordering::Relaxed));
+        while start < 100 && written.load(Ordering::Relaxed) < start + 20 {
+            std::thread::yield_now();
+        }
+        copy.write(rows, bytes)
+    }
+
+    fn complete(self: Box<Self>) -> Result<(), Incomplete> {
+        self.0.complete()
+    }
+}
+
 /// Changes rows until the catalog refuses it. Returns what was acknowledged, and the change that was refused.
-fn write(catalog: &AnyCatalog, mut model: Model, seed: u64, done: &AtomicBool) -> (Model, Vec<u8>) {
+fn write(
+    catalog: &AnyCatalog,
+    mut model: Model,
+    (seed, done): (u64, &AtomicBool),
+    written: &AtomicU64,
+) -> (Model, Vec<u8>) {
     for number in seed.. {
         let key = [b"o".as_slice(), &(mix(number) % 3000).to_be_bytes()].concat();
         let new = (!mix(number ^ 9).is_multiple_of(4)).then(|| value(number));
@@ -67,6 +90,7 @@ fn write(catalog: &AnyCatalog, mut model: Model, seed: u64, done: &AtomicBool) -
             Some(value) => model.insert(key, value),
             None => model.remove(&key),
         };
+        written.fetch_add(1, Ordering::Relaxed);
     }
     unreachable!("there are always more numbers")
 }
@@ -84,13 +108,14 @@ fn move_while_changing(
         change(catalog, &key, Some(value.clone())).unwrap();
         model.insert(key, value);
     }
-    let done = AtomicBool::new(false);
+    let (done, written) = (AtomicBool::new(false), Arc::new(AtomicU64::new(0)));
+    let copy = Box::new(Slow(begin(to).unwrap(), Arc::clone(&written)));
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| write(catalog, model, 10_000, &done));
-        let moved = migrate(source, begin(to).unwrap(), "the other place", &mut |_| Ok(()));
+        let writer = scope.spawn(|| write(catalog, model, (10_000, &done), &written));
+        let moved = migrate(source, copy, "the other place", &mut |_| Ok(()));
         done.store(true, Ordering::Relaxed);
         let moved = moved.unwrap();
-        assert!(moved.rows >= 1000, "{moved:?}");
+        assert!(moved.rows >= 1000 && moved.changed + moved.last > 0, "{moved:?}");
         writer.join().unwrap()
     })
 }
@@ -108,7 +133,7 @@ fn a_directory_moves_to_another_one_while_it_is_changed() {
     let dir = TempDir::new("migrate");
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     let catalog = directory(&from);
-    let mut source = DirectorySource::new(&catalog, &from).unwrap();
+    let mut source = DirectorySource::new(&catalog, &from).unwrap().unwrap();
     let place = CatalogPlace::Directory(to.clone());
     let (expected, unknown) = move_while_changing(&catalog, &mut source, &place, Model::new());
     let copy = directory(&to);
@@ -129,7 +154,7 @@ fn a_catalog_moves_into_a_database_and_back_while_it_is_changed() {
     let dir = TempDir::new("migrate");
     let (from, back) = (dir.path().join("from"), dir.path().join("back"));
     let catalog = directory(&from);
-    let mut source = DirectorySource::new(&catalog, &from).unwrap();
+    let mut source = DirectorySource::new(&catalog, &from).unwrap().unwrap();
     let place = CatalogPlace::Database(Box::new(database.clone()));
     let (expected, unknown) = move_while_changing(&catalog, &mut source, &place, Model::new());
     let open = || PostgresCatalog::open(&database, Access::Create);
@@ -152,7 +177,7 @@ fn a_catalog_moves_into_a_database_and_back_while_it_is_changed() {
     let refused = change(&other, b"o", None).unwrap_err().to_string();
     assert!(refused.contains("was it moved?"), "{refused}");
     assert!(other.get(b"o").is_err(), "nobody reads what is old");
-    for access in [Access::Create, Access::ReadOnly, Access::Fill] {
+    for access in [Access::Create, Access::ReadOnly] {
         let error = PostgresCatalog::open(&database, access).err().unwrap().to_string();
         assert!(error.contains("was moved to the other place"), "{error}");
     }
@@ -160,31 +185,59 @@ fn a_catalog_moves_into_a_database_and_back_while_it_is_changed() {
 }
 
 #[test]
-fn an_unfinished_copy_in_a_database_is_refused_and_begun_again() {
+fn an_unfinished_copy_in_a_database_is_no_catalog_and_is_begun_again() {
     let Some(server) = Postgres::start() else { return };
     let database = Database::parse(&server.url(), None).unwrap();
     let place = CatalogPlace::Database(Box::new(database.clone()));
     let copy = begin(&place).unwrap();
-    change(copy.catalog(), b"o", Some(value(1))).unwrap();
+    let row = |key: &str| vec![(key.as_bytes().to_vec(), Some(value(1)))];
+    copy.write(row("a"), 10).unwrap();
+    let error = PostgresCatalog::open(&database, Access::ReadOnly).err().unwrap().to_string();
+    assert!(error.contains("there is no catalog"), "{error}");
+    let error = begin(&place).err().unwrap().to_string();
+    assert!(error.contains("another process writes a copy"), "{error}");
     drop(copy);
-    let error = PostgresCatalog::open(&database, Access::Create).err().unwrap().to_string();
-    assert!(error.contains("unfinished copy"), "{error}");
-    let copy = begin(&place).unwrap();
-    assert_eq!(copy.catalog().get(b"o").unwrap(), None);
+    // The server ends the connection soon.
+    let copy = std::iter::repeat_with(|| begin(&place)).find_map(Result::ok).unwrap();
+    copy.write(row("b"), 10).unwrap();
+    copy.write(row("c"), 10).unwrap();
+    copy.write(vec![(b"c".to_vec(), None), (b"d".to_vec(), Some(value(2)))], 10).unwrap();
     copy.complete().unwrap();
-    assert!(PostgresCatalog::open(&database, Access::Create).is_ok());
+    let catalog = PostgresCatalog::open(&database, Access::Create).unwrap();
+    let found = [b"a", b"b", b"c", b"d"].map(|key| catalog.get(key).unwrap().is_some());
+    assert_eq!(found, [false, true, false, true]);
+}
+
+#[test]
+fn one_process_moves_a_catalog_and_sessions_stay_behind() {
+    let dir = TempDir::new("migrate");
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    let catalog = directory(&from);
+    for key in [keys::LEASES.to_vec(), keys::lease(1), keys::TIME.to_vec(), b"o".to_vec()] {
+        change(&catalog, &key, Some(value(1))).unwrap();
+    }
+    let mut source = DirectorySource::new(&catalog, &from).unwrap().unwrap();
+    assert!(DirectorySource::new(&catalog, &from).is_err(), "another command would take a part of the keys");
+    let place = CatalogPlace::Directory(to.clone());
+    let copy = begin(&place).unwrap();
+    assert!(begin(&place).is_err(), "another command would write into the same copy");
+    migrate(&mut source, copy, "", &mut |_| Ok(())).unwrap();
+    let copy = directory(&to);
+    let found = [keys::LEASES.to_vec(), keys::lease(1), keys::TIME.to_vec(), b"o".to_vec()];
+    assert_eq!(found.map(|key| copy.get(&key).unwrap().is_some()), [true, false, false, true]);
+    copy.close().unwrap();
 }
 
 /// A copy whose end fails.
 struct Failing(Box<dyn CatalogCopy>);
 
 impl CatalogCopy for Failing {
-    fn catalog(&self) -> &AnyCatalog {
-        self.0.catalog()
+    fn write(&self, rows: Vec<(Vec<u8>, Option<Value>)>, bytes: usize) -> Result<(), CatalogError> {
+        self.0.write(rows, bytes)
     }
 
-    fn complete(self: Box<Self>) -> Result<(), CatalogError> {
-        Err(CatalogError::DiskFull)
+    fn complete(self: Box<Self>) -> Result<(), Incomplete> {
+        Err(Incomplete::Certainly(CatalogError::DiskFull))
     }
 }
 
@@ -195,7 +248,7 @@ fn a_copy_that_fails_at_its_end_leaves_the_catalog_in_use() {
     let place = CatalogPlace::Directory(to.clone());
     let catalog = directory(&from);
     change(&catalog, b"o", Some(value(1))).unwrap();
-    let mut source = DirectorySource::new(&catalog, &from).unwrap();
+    let mut source = DirectorySource::new(&catalog, &from).unwrap().unwrap();
     let copy = Box::new(Failing(begin(&place).unwrap()));
     assert!(migrate(&mut source, copy, "", &mut |_| Ok(())).is_err());
     assert!(!to.exists());

@@ -17,10 +17,10 @@ impl ChangedKeys {
     }
 
     /// Begins to record keys. The changes of transactions that have ended before are not recorded, and those of all
-    /// that begin later are: so a transaction between this call and a reading of the catalog misses nothing.
-    pub fn begin(&self) {
-        self.lock().clear();
-        self.is_recorded.store(true, Ordering::Release);
+    /// that begin later are: so a transaction between this call and a reading of the catalog misses nothing. Returns
+    /// false if somebody else records them.
+    pub fn begin(&self) -> bool {
+        !self.is_recorded.swap(true, Ordering::AcqRel)
     }
 
     /// Returns the keys of a group that readers do not see yet; none if nobody asks for them.

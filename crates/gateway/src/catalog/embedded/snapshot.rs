@@ -84,6 +84,7 @@ impl Snapshot {
     }
 
     fn link(&self, root: &Path) -> io::Result<()> {
+        format::of_directory(root).map_err(io::Error::other)?;
         fs::create_dir_all(&self.0)?;
         match fs::copy(root.join(format::FILE), self.0.join(format::FILE)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -1,6 +1,7 @@
 //! The catalog in a PostgreSQL database, for several gateways at the same time.
 
 mod connection;
+pub mod filling;
 mod group;
 pub mod moving;
 mod optimistic;
@@ -14,7 +15,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use tokio::runtime::{Builder, Runtime};
-use tokio_postgres::error::SqlState;
 
 pub use self::connection::Database;
 use self::connection::Link;
@@ -31,8 +31,6 @@ pub enum Access {
     Create,
     /// Reads; changes are dropped, and the table must exist.
     ReadOnly,
-    /// Writes a copy of another catalog; no catalog must exist. Others refuse it until it is complete.
-    Fill,
 }
 
 /// Number of connections for reads that are not of single rows.
@@ -69,14 +67,6 @@ impl PostgresCatalog {
         Ok(PostgresCatalog { committer, reader, readers, next, runtime: Some(runtime) })
     }
 
-    /// Records that a copy is complete.
-    ///
-    /// # Errors
-    /// If the database does not answer.
-    pub fn complete(&self) -> Result<(), CatalogError> {
-        self.link().once(async |client| client.batch_execute(&record_format()).await)
-    }
-
     fn link(&self) -> &Link {
         &self.readers[self.next.fetch_add(1, Ordering::Relaxed) % READERS]
     }
@@ -95,11 +85,6 @@ impl PostgresCatalog {
     }
 }
 
-/// Returns the statement that records the format.
-fn record_format() -> String {
-    format!("COMMENT ON TABLE plimsoll_catalog IS '{}'", format::comment())
-}
-
 /// Checks the table, or creates it.
 fn prepare(link: &Link, access: Access) -> Result<(), CatalogError> {
     let exists: bool = link.once(async |client| client.query_one(schema::EXISTS, &[]).await?.try_get(0))?;
@@ -108,14 +93,16 @@ fn prepare(link: &Link, access: Access) -> Result<(), CatalogError> {
             link.once(async |client| client.query_one(schema::MOVED, &[]).await?.try_get(0))?;
         if let Some(text) = moved {
             return Err(CatalogError::Io(format!(
-                "{text}; use the settings with that place. To use this database for another catalog, drop its table \
-                 plimsoll_catalog_moved"
+                "{text}; use the settings with that place. If that is not possible, the table plimsoll_catalog_moved \
+                 has the catalog of the time of the move: rename it to plimsoll_catalog"
             )));
         }
     }
     match access {
-        Access::Fill => return fill(link),
-        Access::Create => link.once(async |client| client.batch_execute(&schema::create()).await)?,
+        Access::Create => {
+            moving::remove_abandoned(link)?;
+            link.once(async |client| client.batch_execute(&schema::create()).await)?;
+        }
         Access::ReadOnly if !exists => {
             return Err(CatalogError::Io("there is no catalog in the database".into()));
         }
@@ -124,18 +111,9 @@ fn prepare(link: &Link, access: Access) -> Result<(), CatalogError> {
     let comment: Option<String> =
         link.once(async |client| client.query_one(schema::COMMENT, &[]).await?.try_get(0))?;
     if format::of_comment(comment.as_deref())? && access == Access::Create {
-        link.once(async |client| client.batch_execute(&record_format()).await)?;
+        link.once(async |client| client.batch_execute(&schema::record_format()).await)?;
     }
     Ok(())
-}
-
-/// Creates the table for a copy.
-fn fill(link: &Link) -> Result<(), CatalogError> {
-    let created = link.once(async |client| match client.batch_execute(&schema::create_copy()).await {
-        Err(error) if error.code() == Some(&SqlState::DUPLICATE_TABLE) => Ok(false),
-        created => created.map(|()| true),
-    })?;
-    if created { Ok(()) } else { Err(CatalogError::Io("there is a catalog in the database already".into())) }
 }
 
 impl Drop for PostgresCatalog {

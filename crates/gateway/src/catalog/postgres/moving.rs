@@ -4,15 +4,16 @@
 use std::collections::VecDeque;
 
 use tokio_postgres::Client;
-use tokio_postgres::error::Error;
+use tokio_postgres::error::{Error, SqlState};
 
-use super::connection::failed;
+use super::connection::{Link, failed};
 use super::{PostgresCatalog, schema};
+use crate::ambient::shared_now_ms;
 use crate::blocking::block_on;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::{CatalogError, Value};
-use crate::migrate::rows::{RowSource, is_of_engine};
-use crate::migrate::{Keys, Source};
+use crate::migrate::rows::{RowSource, stays_behind};
+use crate::migrate::{Keys, Marked, Source};
 
 /// Reads rows with their values behind a key.
 const ROWS: &str =
@@ -26,22 +27,34 @@ const LOCK: &str = "7093012548290168";
 /// Reads at one moment, without a limit of time.
 const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
      SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0";
+/// Settings of the connection that moves a catalog: it must not hold locks for long, and not if its process hangs.
+const SETTINGS: &str = "SET statement_timeout = 0; SET lock_timeout = '2s'; \
+     SET idle_in_transaction_session_timeout = '60s'";
+/// Returns true if there is a trigger.
+const HAS_TRIGGER: &str = "SELECT EXISTS (SELECT 1 FROM pg_trigger WHERE tgname = 'plimsoll_changes' \
+     AND tgrelid = to_regclass('plimsoll_catalog'))";
 /// Removes what a move has left.
 const CLEAN: &str = "DROP TRIGGER IF EXISTS plimsoll_changes ON plimsoll_catalog; \
      DROP FUNCTION IF EXISTS plimsoll_record_change; DROP TABLE IF EXISTS plimsoll_changes";
-/// Creates the trigger.
+/// Creates the trigger, which does the same whoever writes.
 const RECORD: &str = "CREATE TABLE plimsoll_changes (key bytea NOT NULL); \
-     CREATE FUNCTION plimsoll_record_change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+     CREATE FUNCTION plimsoll_record_change() RETURNS trigger LANGUAGE plpgsql \
+       SECURITY DEFINER SET search_path FROM CURRENT AS $$ BEGIN \
        INSERT INTO plimsoll_changes VALUES (CASE TG_OP WHEN 'DELETE' THEN OLD.key ELSE NEW.key END); \
        RETURN NULL; END $$; \
      CREATE TRIGGER plimsoll_changes AFTER INSERT OR UPDATE OR DELETE ON plimsoll_catalog \
        FOR EACH ROW EXECUTE FUNCTION plimsoll_record_change()";
+/// Returns true if the table has the name of a catalog that was moved.
+const IS_MOVED: &str = "SELECT to_regclass('plimsoll_catalog') IS NULL \
+     AND to_regclass('plimsoll_catalog_moved') IS NOT NULL";
 /// Takes the keys that were recorded.
 const TAKE: &str = "DELETE FROM plimsoll_changes RETURNING key";
 
 /// All rows of one moment.
 pub struct Rows {
     client: Client,
+    /// Time of the moment in Unix milliseconds, by the clock of this machine.
+    pub at_ms: u64,
     after: Vec<u8>,
     page: VecDeque<(Vec<u8>, Value)>,
     limit: i64,
@@ -56,9 +69,10 @@ impl Rows {
     pub fn begin(catalog: &PostgresCatalog) -> Result<Rows, CatalogError> {
         let client = catalog.link().plain()?;
         block_on(client.batch_execute(SNAPSHOT)).map_err(|error| failed(&error))?;
-        // Only the first statement decides on the moment.
+        // The first statement decides on the moment.
+        let at_ms = shared_now_ms();
         block_on(client.query_one("SELECT 1", &[])).map_err(|error| failed(&error))?;
-        Ok(Rows { client, after: Vec::new(), page: VecDeque::new(), limit: 16, is_end: false })
+        Ok(Rows { client, at_ms, after: Vec::new(), page: VecDeque::new(), limit: 16, is_end: false })
     }
 
     /// Reads the next page. Pages have more or fewer rows, so that they have about the same size.
@@ -88,7 +102,7 @@ impl RowSource for Rows {
     fn next(&mut self) -> Result<Option<(Vec<u8>, Value)>, CatalogError> {
         loop {
             match self.page.pop_front() {
-                Some((key, _)) if is_of_engine(&key) => {}
+                Some((key, _)) if stays_behind(&key) => {}
                 None if !self.is_end => self.read()?,
                 next => return Ok(next),
             }
@@ -115,8 +129,9 @@ impl<'a> DatabaseSource<'a> {
     pub fn new(any: &'a AnyCatalog) -> Result<Option<DatabaseSource<'a>>, CatalogError> {
         let AnyCatalog::Postgres(catalog) = any else { return Ok(None) };
         let client = catalog.link().plain()?;
-        let lock = format!("SELECT pg_try_advisory_lock({LOCK})");
-        let is_alone = block_on(client.query_one(&lock, &[])).and_then(|row| row.try_get(0));
+        let set = format!("{}; {SETTINGS}", schema::SETTINGS);
+        block_on(client.batch_execute(&set)).map_err(|error| failed(&error))?;
+        let is_alone = block_on(client.query_one(&try_lock(), &[])).and_then(|row| row.try_get(0));
         if !is_alone.map_err(|error| failed(&error))? {
             return Err(CatalogError::Io("another process moves this catalog already".into()));
         }
@@ -130,8 +145,11 @@ impl<'a> DatabaseSource<'a> {
 
 impl Source for DatabaseSource<'_> {
     fn begin(&mut self) -> Result<Box<dyn RowSource + '_>, CatalogError> {
+        self.clean()?;
         // Under the lock of the catalog, so that no transaction is between its rows.
-        self.execute(&format!("{}; {CLEAN}; {RECORD}; COMMIT", schema::BEGIN))?;
+        self.execute(&format!("{}; {RECORD}; COMMIT", schema::BEGIN)).inspect_err(|_| {
+            let _ = self.execute("ROLLBACK");
+        })?;
         Ok(Box::new(Rows::begin(self.catalog)?))
     }
 
@@ -147,28 +165,52 @@ impl Source for DatabaseSource<'_> {
         self.changed()
     }
 
-    fn mark_moved(&mut self, to: &str) -> Result<(), CatalogError> {
-        let text = format!("this catalog was moved to {to}").replace('\'', "''");
-        self.execute(&format!(
-            "{CLEAN}; ALTER TABLE plimsoll_catalog RENAME TO plimsoll_catalog_moved; \
-             COMMENT ON TABLE plimsoll_catalog_moved IS '{text}'; COMMIT"
-        ))?;
-        (self.is_closed, self.is_moved) = (false, true);
-        Ok(())
+    fn mark_moved(&mut self, to: &str) -> Result<Marked, CatalogError> {
+        let text = format!("this catalog was moved to {to}");
+        let marked =
+            block_on(self.client.batch_execute(&format!("{CLEAN}; {}", schema::rename_moved(&text))));
+        let Err(error) = marked else {
+            (self.is_closed, self.is_moved) = (false, true);
+            return Ok(Marked::Moved);
+        };
+        self.is_closed = false;
+        if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) {
+            self.execute("ROLLBACK")?;
+            return Ok(Marked::Busy);
+        }
+        // The answer may be lost.
+        self.is_moved = self.look(IS_MOVED).map_err(|_| failed(&error))?;
+        if self.is_moved { Ok(Marked::Moved) } else { Err(failed(&error)) }
     }
 
     fn unmark(&mut self) -> Result<(), CatalogError> {
-        let comment = super::format::comment();
-        self.execute(&format!(
-            "BEGIN; ALTER TABLE plimsoll_catalog_moved RENAME TO plimsoll_catalog; \
-             COMMENT ON TABLE plimsoll_catalog IS '{comment}'; COMMIT"
-        ))?;
+        let renamed =
+            self.catalog.link().once(async |client| client.batch_execute(&schema::rename_back()).await);
+        if renamed.is_err() && self.look(IS_MOVED)? {
+            return renamed;
+        }
         self.is_moved = false;
         Ok(())
     }
 
+    fn way_back(&self) -> &'static str {
+        "rename the table plimsoll_catalog_moved in the old database to plimsoll_catalog"
+    }
+
     fn catalog(&self) -> &AnyCatalog {
         self.any
+    }
+}
+
+impl DatabaseSource<'_> {
+    /// Removes what a move has left. Only if there is a trigger, readers wait.
+    fn clean(&self) -> Result<(), CatalogError> {
+        if self.look(HAS_TRIGGER)? { self.execute(CLEAN) } else { Ok(()) }
+    }
+
+    /// Asks the database over another connection.
+    fn look(&self, question: &str) -> Result<bool, CatalogError> {
+        self.catalog.link().once(async |client| client.query_one(question, &[]).await?.try_get(0))
     }
 }
 
@@ -177,8 +219,30 @@ impl Drop for DatabaseSource<'_> {
         if self.is_closed {
             let _ = self.execute("ROLLBACK");
         }
-        if !self.is_moved {
-            let _ = self.execute(&format!("{}; {CLEAN}; COMMIT", schema::BEGIN));
+        if !self.is_moved && self.clean().is_err() {
+            let _ = self.catalog.link().once(async |client| {
+                client.batch_execute(&format!("SET lock_timeout = '2s'; {CLEAN}")).await
+            });
         }
     }
+}
+
+/// Returns the statement that takes the lock of the only process that moves a catalog, until its connection ends.
+fn try_lock() -> String {
+    format!("SELECT pg_try_advisory_lock({LOCK})")
+}
+
+/// Removes the trigger of a move whose process has ended before.
+///
+/// # Errors
+/// If the database does not answer.
+pub fn remove_abandoned(link: &Link) -> Result<(), CatalogError> {
+    link.once(async |client| {
+        let has_trigger: bool = client.query_one(HAS_TRIGGER, &[]).await?.try_get(0)?;
+        if has_trigger && client.query_one(&try_lock(), &[]).await?.try_get(0)? {
+            // Others use the table: a later start tries again.
+            let _ = client.batch_execute(&format!("SET lock_timeout = '2s'; {CLEAN}")).await;
+        }
+        Ok(())
+    })
 }

@@ -4,6 +4,8 @@
 //! read one after the other. Transactions are serializable: those that lock the rows which they have read share an
 //! advisory lock, and the others hold it alone.
 
+use crate::catalog::format;
+
 /// Settings of every connection: an acknowledged commit is durable, and a gateway that hangs loses its lock.
 pub const SETTINGS: &str = "SET synchronous_commit = on; SET default_transaction_isolation = 'read committed'; \
      SET statement_timeout = '30s'; SET lock_timeout = '30s'; \
@@ -13,31 +15,64 @@ pub const SETTINGS: &str = "SET synchronous_commit = on; SET default_transaction
 const CREATE_LOCK: &str = "7093012548290167";
 
 /// Columns of the table.
-const COLUMNS: &str = "(key bytea PRIMARY KEY, head bytea NOT NULL, properties bytea NOT NULL, body bytea NOT NULL, \
+pub const COLUMNS: &str = "(key bytea PRIMARY KEY, head bytea NOT NULL, properties bytea NOT NULL, body bytea NOT NULL, \
      version bigint NOT NULL DEFAULT nextval('plimsoll_catalog_version'))";
 
-/// Creates the table unless it exists.
-pub fn create() -> String {
+/// Lets the bodies of a table be stored as they are. A change of the setting waits for all readers, so it is only made
+/// if it is another one.
+pub fn store_externally(table: &str) -> String {
     format!(
-        "BEGIN; SELECT pg_advisory_xact_lock({CREATE_LOCK}); SET LOCAL client_min_messages = warning; \
-         CREATE SEQUENCE IF NOT EXISTS plimsoll_catalog_version; \
-         CREATE TABLE IF NOT EXISTS plimsoll_catalog {COLUMNS}; \
-         ALTER TABLE plimsoll_catalog ALTER COLUMN body SET STORAGE EXTERNAL; COMMIT"
+        "DO $$ BEGIN IF (SELECT attstorage <> 'e' FROM pg_attribute \
+           WHERE attrelid = '{table}'::regclass AND attname = 'body') \
+         THEN ALTER TABLE {table} ALTER COLUMN body SET STORAGE EXTERNAL; END IF; END $$"
     )
 }
 
-/// Creates the table for a copy of a catalog, or empties that of an unfinished copy. Fails if there is a catalog.
-pub fn create_copy() -> String {
-    let unfinished = super::format::UNFINISHED;
+/// Creates the table unless it exists. Fails if the catalog was moved.
+pub fn create() -> String {
     format!(
         "BEGIN; SELECT pg_advisory_xact_lock({CREATE_LOCK}); SET LOCAL client_min_messages = warning; \
-         DO $$ BEGIN IF obj_description(to_regclass('plimsoll_catalog'), 'pg_class') = '{unfinished}' \
-         THEN DROP TABLE plimsoll_catalog; END IF; END $$; \
+         SET LOCAL lock_timeout = '10s'; \
+         DO $$ BEGIN IF to_regclass('plimsoll_catalog') IS NULL \
+           AND to_regclass('plimsoll_catalog_moved') IS NOT NULL \
+         THEN RAISE EXCEPTION 'the catalog was moved'; END IF; END $$; \
          CREATE SEQUENCE IF NOT EXISTS plimsoll_catalog_version; \
-         CREATE TABLE plimsoll_catalog {COLUMNS}; \
-         ALTER TABLE plimsoll_catalog ALTER COLUMN body SET STORAGE EXTERNAL; \
-         COMMENT ON TABLE plimsoll_catalog IS '{unfinished}'; COMMIT"
+         CREATE TABLE IF NOT EXISTS plimsoll_catalog {COLUMNS}; {}; COMMIT",
+        store_externally("plimsoll_catalog")
     )
+}
+
+/// Makes an unfinished copy the catalog.
+pub fn complete() -> String {
+    format!(
+        "BEGIN; SELECT pg_advisory_xact_lock({CREATE_LOCK}); \
+         ALTER TABLE plimsoll_catalog_unfinished RENAME TO plimsoll_catalog; {}; COMMIT",
+        record_format()
+    )
+}
+
+/// Gives the table of a catalog that was moved another name, at the end of a transaction. `text` says where it is.
+pub fn rename_moved(text: &str) -> String {
+    let text = text.replace('\'', "''");
+    format!(
+        "SELECT pg_advisory_xact_lock({CREATE_LOCK}); \
+         ALTER TABLE plimsoll_catalog RENAME TO plimsoll_catalog_moved; \
+         COMMENT ON TABLE plimsoll_catalog_moved IS '{text}'; COMMIT"
+    )
+}
+
+/// Gives such a table its name again.
+pub fn rename_back() -> String {
+    format!(
+        "BEGIN; SELECT pg_advisory_xact_lock({CREATE_LOCK}); \
+         ALTER TABLE plimsoll_catalog_moved RENAME TO plimsoll_catalog; {}; COMMIT",
+        record_format()
+    )
+}
+
+/// Records the format in the comment of the table.
+pub fn record_format() -> String {
+    format!("COMMENT ON TABLE plimsoll_catalog IS '{}'", format::comment())
 }
 
 /// Returns the comment of the table of a catalog that was moved; `NULL` if there is none.

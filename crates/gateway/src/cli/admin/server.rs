@@ -172,7 +172,10 @@ fn serve(mut stream: UnixStream, target: &Target, user: u32) -> io::Result<()> {
         Err(Exit { code, message }) => Answer::Exit(code, Some(message)),
     };
     let sent = connection.send(&answer);
-    if let Some(restart) = &target.restart {
+    // Only the command that has prepared it: another one may end before its result is sent.
+    if let Some(restart) = &target.restart
+        && arguments.iter().any(|word| word == "migrate")
+    {
         restart.begin();
     }
     // The result of a promotion: the process may start itself again now.

@@ -87,7 +87,9 @@ pub fn run(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result<(
         said.map_err(|exit| CatalogError::Io(exit.message))
     };
     let directory = target.directory.as_ref();
-    let moved = match directory.and_then(|root| DirectorySource::new(catalog, root)) {
+    let source = directory.map(|root| DirectorySource::new(catalog, root));
+    let failed = |error| target.fail(&format!("the catalog was not moved: {error}"));
+    let moved = match source.transpose().map_err(failed)?.flatten() {
         Some(mut source) => {
             let moved = migrate(&mut source, copy, &place, &mut report);
             if let Some(restart) = target.restart.as_ref().filter(|_| source.is_closed()) {
@@ -123,11 +125,11 @@ fn tell(
     let (old, new) = (&target.name, arguments.to.display());
     out.say(&format!("moved      the catalog is in {place}\n"))?;
     out.say(&format!("copied     {rows} rows, and {changed} again that have changed meanwhile\n"))?;
-    out.say(&format!("pause      {pause_ms} ms without writes, for the last {last} keys\n"))?;
+    out.say(&format!("last       {last} keys in {pause_ms} ms, in which nothing was written\n"))?;
     out.say(&match (&target.directory, target.is_served) {
         (Some(_), true) => format!(
-            "next       the gateway starts itself again with {new}; let its service use {new}, because {old} is refused \
-             from now on\n"
+            "next       the gateway starts itself again with {new}, and then writes continue; let its service use {new}, \
+             because {old} is refused from now on\n"
         ),
         (Some(_), false) => format!("next       start the gateway with {new}; {old} is refused from now on\n"),
         (None, _) => format!(
