@@ -89,13 +89,19 @@ impl History {
         let mut all: BTreeMap<(u64, u64), Known> = BTreeMap::new();
         let indexes = place.list("index", None).await?;
         let read = |(name, ..): (String, u64, i64)| async move {
-            match place.read(&name).await? {
+            let read = place.read(&name).await;
+            let parsed = match read {
+                Ok(Some(object)) => parse_index(&name, &object),
+                Ok(None) => Ok(Vec::new()),
+                Err(error) => Err(error),
+            };
+            match parsed {
                 // The pieces have the same headers.
-                Some(object) => parse_index(&name, &object).or_else(|error| {
+                Err(error @ BackupError::Damaged { .. }) => {
                     crate::log::warn(&format!("an index of the backup is left out: {error}"));
-                    Ok::<_, BackupError>(Vec::new())
-                }),
-                None => Ok(Vec::new()),
+                    Ok(Vec::new())
+                }
+                parsed => parsed,
             }
         };
         let mut indexed = stream::iter(indexes.into_iter().map(read)).buffered(IN_FLIGHT);

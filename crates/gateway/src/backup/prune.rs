@@ -62,7 +62,12 @@ async fn prune_indexes(place: &Place, stay: &BTreeSet<(u64, u64)>) -> Result<u64
     // A writer may not have read the newest one yet.
     names.pop();
     for name in names {
-        let Some(object) = place.read(&name).await? else { continue };
+        let read = place.read(&name).await;
+        let object = match read {
+            Ok(Some(object)) => object,
+            Ok(None) | Err(BackupError::Damaged { .. }) => continue,
+            Err(error) => return Err(error),
+        };
         // A damaged one may be the only one with a header that somebody repairs.
         let Ok(known) = parse_index(&name, &object) else { continue };
         if known.iter().all(|known| !stay.contains(&(known.header.epoch, known.header.number))) {

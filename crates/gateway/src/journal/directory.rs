@@ -323,6 +323,10 @@ pub async fn append(
     last_bytes: LastBytes,
 ) -> Result<(), BackupError> {
     // A comparison also needs the piece with the last bytes of the copy.
+    let has_groups = replica.end().group > 0;
+    if last_bytes == LastBytes::Compared {
+        replica.begin_comparison();
+    }
     let group = replica.end().group + u64::from(last_bytes == LastBytes::Trusted);
     let last = history.pieces.len().saturating_sub(1);
     let first = if history.pieces.is_empty() { 0 } else { history.first_of(last) };
@@ -333,7 +337,9 @@ pub async fn append(
     let pieces = read_pieces(place, history, wanted);
     let pieces = pieces.map_ok(|(index, bytes)| (history.pieces[index].header.runs.clone(), bytes));
     append_runs(replica, pieces).await?;
-    append_runs(replica, before.runs(place)).await
+    append_runs(replica, before.runs(place)).await?;
+    let is_unknown = has_groups && last_bytes == LastBytes::Compared && !replica.is_compared();
+    if is_unknown { Err(BackupError::Gap) } else { Ok(()) }
 }
 
 /// Adds runs to a copy of the log, in their order.

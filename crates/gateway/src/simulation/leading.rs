@@ -477,6 +477,13 @@ fn the_writer_of_a_fence_does_not_own_what_its_disk_has() {
     assert_eq!(simulate(7873, None), Ok(()));
 }
 
+/// Regression test: the last segment of a disk had no groups, and began with the number of a group with which a segment of
+/// the journal began. What was before it was not compared, and had groups that were never acknowledged.
+#[test]
+fn a_copy_without_groups_in_its_last_segment_is_compared_before_it() {
+    assert_eq!(simulate(10_770, None), Ok(()));
+}
+
 /// Proof of the simulation: without each of these checks, a seed fails.
 #[test]
 fn a_removed_check_of_the_journal_is_found() {

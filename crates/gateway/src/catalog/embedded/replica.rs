@@ -60,6 +60,8 @@ pub struct Replica {
     /// Last segment; `None` if the log has none.
     segment: Option<Arc<Segment>>,
     log_bytes_since_table: u64,
+    /// True if the last group that the copy had when a comparison began was compared with the log.
+    is_compared: bool,
 }
 
 impl Replica {
@@ -67,7 +69,7 @@ impl Replica {
     pub fn new(log: OpenLog) -> Replica {
         let segment = log.engine.segment(log.end.segment);
         let log_bytes_since_table = log.recovery.replayed_bytes;
-        Replica { log, segment, log_bytes_since_table }
+        Replica { log, segment, log_bytes_since_table, is_compared: false }
     }
 
     /// Returns the log and its index.
@@ -87,9 +89,7 @@ impl Replica {
     pub fn append(&mut self, part: &Part) -> Result<(), ReplicaError> {
         let end = self.log.end;
         if part.segment < end.segment {
-            // Without the groups, another segment of the copy is in place of this one. With them, the end of the log is
-            // compared later.
-            return if part.next_group <= end.group { Ok(()) } else { Err(ReplicaError::Gap(end.group)) };
+            return self.compare_earlier(part);
         }
         if part.segment > end.segment || self.segment.is_none() {
             self.begin_segment(part)?;
@@ -101,6 +101,7 @@ impl Replica {
         }
         let known = ((at - part.offset) as usize).min(part.bytes.len());
         self.compare(&segment, part, known)?;
+        self.is_compared |= part.offset.max(HEADER) < at;
         let new = part.bytes.slice(known..);
         if new.is_empty() {
             return Ok(());
@@ -131,6 +132,36 @@ impl Replica {
             self.log.engine.freeze(self.log.end);
             self.log.engine.flush()?;
         }
+        Ok(())
+    }
+
+    /// Begins to compare: the copy may have groups of its own, until its last group was compared with the log.
+    pub fn begin_comparison(&mut self) {
+        self.is_compared = false;
+    }
+
+    /// Returns true if the last group that the copy had when the comparison began was compared with the log.
+    pub fn is_compared(&self) -> bool {
+        self.is_compared
+    }
+
+    /// Compares a part that is before the last segment of the copy. Only the last group matters, which is there if the
+    /// last segment has no group yet.
+    fn compare_earlier(&mut self, part: &Part) -> Result<(), ReplicaError> {
+        let end = self.log.end;
+        if part.next_group > end.group {
+            // Another segment of the copy is in place of this one.
+            return Err(ReplicaError::Gap(end.group));
+        }
+        if part.next_group < end.group || self.is_compared {
+            return Ok(());
+        }
+        let segment = self.log.engine.segment(part.segment).ok_or(ReplicaError::Gap(end.group))?;
+        if segment.bytes.load(Ordering::Relaxed) < part.offset + part.bytes.len() as u64 {
+            return Err(ReplicaError::Differs { segment: part.segment, offset: part.offset });
+        }
+        self.compare(&segment, part, part.bytes.len())?;
+        self.is_compared = true;
         Ok(())
     }
 
