@@ -22,8 +22,8 @@ pub trait RowSource {
     fn next(&mut self) -> Result<Option<(Vec<u8>, Value)>, CatalogError>;
 }
 
-/// Returns true for a row that stays behind: the time of the log, and the sessions of processes. A session in a directory
-/// has no end, and would keep others from leading.
+/// Returns true for a row that stays behind: the time of the log, and the sessions of processes. A session in a
+/// directory has no end, and would keep others from leading.
 pub fn stays_behind(key: &[u8]) -> bool {
     key == keys::TIME || keys::parse_lease(key).is_some()
 }

@@ -74,13 +74,8 @@ impl CatalogCopy for Slow {
 }
 
 /// Changes rows until the catalog refuses it. Returns what was acknowledged, and the change that was refused.
-fn write(
-    catalog: &AnyCatalog,
-    mut model: Model,
-    (seed, done): (u64, &AtomicBool),
-    written: &AtomicU64,
-) -> (Model, Vec<u8>) {
-    for number in seed.. {
+fn write(catalog: &AnyCatalog, mut model: Model, done: &AtomicBool, written: &AtomicU64) -> (Model, Vec<u8>) {
+    for number in 10_000.. {
         let key = [b"o".as_slice(), &(mix(number) % 3000).to_be_bytes()].concat();
         let new = (!mix(number ^ 9).is_multiple_of(4)).then(|| value(number));
         if done.load(Ordering::Relaxed) || change(catalog, &key, new.clone()).is_err() {
@@ -111,7 +106,7 @@ fn move_while_changing(
     let (done, written) = (AtomicBool::new(false), Arc::new(AtomicU64::new(0)));
     let copy = Box::new(Slow(begin(to).unwrap(), Arc::clone(&written)));
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| write(catalog, model, (10_000, &done), &written));
+        let writer = scope.spawn(|| write(catalog, model, &done, &written));
         let moved = migrate(source, copy, "the other place", &mut |_| Ok(()));
         done.store(true, Ordering::Relaxed);
         let moved = moved.unwrap();

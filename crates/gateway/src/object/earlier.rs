@@ -97,8 +97,8 @@ struct Work<'a, C, E> {
     done: Returned,
 }
 
-/// Gives the objects of a bucket back what they had at a time. `document` is that of the bucket then. A bucket that does
-/// not exist any more is created as it was.
+/// Gives the objects of a bucket back what they had at a time. `document` is that of the bucket then. A bucket that
+/// does not exist any more is created as it was.
 ///
 /// # Errors
 /// If the catalog fails; what is done stays done.
@@ -145,10 +145,10 @@ fn has_same_body(one: &Head, other: &Head) -> bool {
     (one.size, one.md5, one.parts) == (other.size, other.md5, other.parts)
 }
 
-/// What clients see of an object besides its body.
+/// Headers, tags and access of an object, which clients see besides its body.
 type Described = (Vec<(HeaderName, HeaderValue)>, Tags, CannedAcl);
 
-/// Returns what clients see of an object besides its body.
+/// Returns the headers, the tags and the access of an object.
 fn described(catalog: &impl Catalog, key: &[u8], row: &Row) -> Result<Described, CatalogError> {
     let properties = intact(Properties::decode(&catalog.properties(key, row)?))?;
     Ok((properties.headers, properties.tags, properties.acl))
@@ -348,6 +348,15 @@ mod tests {
 
     const DAY_MS: u64 = 86_400_000;
 
+    /// Kind of a return to an earlier state.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum How {
+        Usual,
+        Exact,
+        /// Counts what an exact one would do.
+        Dry,
+    }
+
     /// Returns a copy of a catalog as it is now.
     async fn copy_of(world: &World) -> MemoryCatalog {
         let copy = MemoryCatalog::default();
@@ -365,8 +374,8 @@ mod tests {
         copy
     }
 
-    async fn go_back(world: &World, then: &MemoryCatalog, at_ms: u64, change: (bool, bool)) -> Returned {
-        let (is_exact, is_dry) = change;
+    async fn go_back(world: &World, then: &MemoryCatalog, at_ms: u64, how: How) -> Returned {
+        let (is_exact, is_dry) = (how == How::Exact || how == How::Dry, how == How::Dry);
         let earlier = Earlier { catalog: then, bucket: BUCKET, prefix: "", at_ms, is_exact, is_dry };
         let document = document(&earlier).unwrap().unwrap();
         return_to(&world.store, &earlier, &document).await.unwrap()
@@ -385,17 +394,17 @@ mod tests {
         for key in ["deleted", "inline"] {
             world.delete(key).await;
         }
-        let counted = go_back(&world, &then, at_ms, (true, true)).await;
+        let counted = go_back(&world, &then, at_ms, How::Dry).await;
         assert_eq!((counted.restored, counted.unchanged, counted.deleted, counted.newer), (3, 1, 1, 0));
         assert!(world.get("deleted").await.is_err(), "a dry run changes nothing");
-        let done = go_back(&world, &then, at_ms, (false, false)).await;
+        let done = go_back(&world, &then, at_ms, How::Usual).await;
         assert_eq!((done.restored, done.bytes, done.unchanged, done.newer), (3, 10_050, 1, 1));
         for (key, body) in [("deleted", &large), ("replaced", &large), ("inline", &small), ("newer", &small)]
         {
             assert_eq!(world.get(key).await.unwrap().1, *body, "{key}");
         }
         // Once more: everything is there, although its generation is another one.
-        let again = go_back(&world, &then, at_ms, (true, false)).await;
+        let again = go_back(&world, &then, at_ms, How::Exact).await;
         assert_eq!((again.restored, again.unchanged, again.deleted, again.lost), (0, 4, 1, 0));
         assert!(world.get("newer").await.is_err());
         delete_due_at(&world.store, now_ms() + DAY_MS / 2).await.unwrap();
@@ -413,7 +422,7 @@ mod tests {
         }
         let_go_until(&world.store, now_ms(), 0).await.unwrap();
         delete_due_at(&world.store, now_ms() + DAY_MS).await.unwrap();
-        let done = go_back(&world, &then, at_ms, (false, false)).await;
+        let done = go_back(&world, &then, at_ms, How::Usual).await;
         assert_eq!((done.restored, done.lost, done.lost_keys), (1, 1, vec!["large".to_string()]));
         assert_eq!(world.get("inline").await.unwrap().1, [1; 50]);
     }
@@ -428,15 +437,15 @@ mod tests {
             world.delete(key).await;
         }
         world.store.remove_bucket(BUCKET).await.unwrap();
-        let done = go_back(&world, &then, at_ms, (false, false)).await;
+        let done = go_back(&world, &then, at_ms, How::Usual).await;
         assert_eq!((done.restored, done.lost, done.is_new_bucket), (2, 0, true));
         assert_eq!(world.get("large").await.unwrap().1, [2; 5000]);
         assert_eq!(world.get("inline").await.unwrap().1, [1; 50]);
-        let again = go_back(&world, &then, at_ms, (true, false)).await;
+        let again = go_back(&world, &then, at_ms, How::Exact).await;
         assert_eq!((again.restored, again.unchanged, again.deleted), (0, 2, 0));
         // What was brought back has other generations, and comes back once more.
         world.delete("large").await;
-        let once_more = go_back(&world, &then, at_ms, (true, false)).await;
+        let once_more = go_back(&world, &then, at_ms, How::Exact).await;
         assert_eq!((once_more.restored, once_more.unchanged, once_more.lost), (1, 1, 0));
         assert_eq!(world.get("large").await.unwrap().1, [2; 5000]);
     }

@@ -463,8 +463,8 @@ fn no_acknowledged_write_is_lost_and_none_but_the_leader_is_read() {
     }
 }
 
-/// Regression test: a disk had groups of its own, which were never acknowledged, and its last segment ended at an offset
-/// at which a group of the journal begins. This was taken for damage of the backup, and the process could not lead.
+/// Regression test: a disk had groups of its own, which were never acknowledged, and its last segment ended at an
+/// offset at which a group of the journal begins. This was taken for damage of the backup, and nobody could lead there.
 #[test]
 fn a_copy_that_ends_at_the_same_offset_with_other_groups_is_replaced() {
     assert_eq!(simulate(1072, None), Ok(()));
@@ -477,8 +477,8 @@ fn the_writer_of_a_fence_does_not_own_what_its_disk_has() {
     assert_eq!(simulate(7873, None), Ok(()));
 }
 
-/// Regression test: the last segment of a disk had no groups, and began with the number of a group with which a segment of
-/// the journal began. What was before it was not compared, and had groups that were never acknowledged.
+/// Regression test: the last segment of a disk had no groups, and began with the number of a group with which a segment
+/// of the journal began. What was before it was not compared, and had groups that were never acknowledged.
 #[test]
 fn a_copy_without_groups_in_its_last_segment_is_compared_before_it() {
     assert_eq!(simulate(10_770, None), Ok(()));

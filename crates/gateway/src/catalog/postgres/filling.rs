@@ -15,12 +15,12 @@ const LOCK: &str = "SELECT pg_try_advisory_lock(7093012548290169)";
 const CREATE: &str = "DROP TABLE IF EXISTS plimsoll_catalog_unfinished; \
      CREATE SEQUENCE IF NOT EXISTS plimsoll_catalog_version; \
      CREATE TABLE plimsoll_catalog_unfinished ";
-/// Writes rows.
+/// Writes rows of the copy.
 const PUT: &str = "INSERT INTO plimsoll_catalog_unfinished (key, head, properties, body) \
      SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[]) \
      ON CONFLICT (key) DO UPDATE SET head = EXCLUDED.head, properties = EXCLUDED.properties, \
      body = EXCLUDED.body, version = EXCLUDED.version";
-/// Removes rows.
+/// Removes rows of the copy.
 const DELETE: &str = "DELETE FROM plimsoll_catalog_unfinished WHERE key = ANY($1::bytea[])";
 /// Returns true if the copy has become the catalog.
 const IS_COMPLETE: &str = "SELECT to_regclass('plimsoll_catalog') IS NOT NULL \
