@@ -52,7 +52,7 @@ pub struct RestoreArguments {
     #[arg(long, value_name = "NAME", requires = "at")]
     pub bucket: Option<String>,
     /// Only objects whose keys start with this text
-    #[arg(long, value_name = "TEXT", default_value = "", requires = "bucket")]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, requires = "bucket")]
     pub prefix: String,
     /// Also delete the objects that the bucket did not have at the time
     #[arg(long, requires = "bucket")]

@@ -154,7 +154,7 @@ impl<C: Catalog> Store<C> {
         version: Option<String>,
         conditions: DeleteConditions,
     ) -> Result<Deleted, ApiError> {
-        self.transact(self.expected(256, &target, false), move |t| {
+        self.transact(self.expected(256, &target, version.is_none()), move |t| {
             t.use_reserve();
             if let Err(error) = target.bucket.check(t)? {
                 return Ok(Err(error));
