@@ -71,6 +71,13 @@ impl DirectoryCopy {
     }
 }
 
+impl Drop for DirectoryCopy {
+    fn drop(&mut self) {
+        // It has another name if it is complete.
+        let _ = fs::remove_dir_all(&self.unfinished);
+    }
+}
+
 impl CatalogCopy for DirectoryCopy {
     fn write(&self, rows: Vec<(Vec<u8>, Option<Value>)>, bytes: usize) -> Result<(), CatalogError> {
         let work = Box::new(move |t: &mut dyn Transaction| {

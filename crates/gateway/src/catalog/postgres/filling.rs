@@ -124,6 +124,9 @@ impl Filling {
 
 impl Drop for Filling {
     fn drop(&mut self) {
+        // It has another name if it is complete.
+        let _ =
+            block_on(self.client.batch_execute("ROLLBACK; DROP TABLE IF EXISTS plimsoll_catalog_unfinished"));
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -160,8 +160,10 @@ impl Source for DatabaseSource<'_> {
     }
 
     fn close(&mut self) -> Result<Keys, CatalogError> {
-        self.execute(schema::BEGIN)?;
+        // Groups of gateways are short. Whoever reads the table may take longer.
+        let begin = format!("SET lock_timeout = '20s'; {}; SET lock_timeout = '2s'", schema::BEGIN);
         self.is_closed = true;
+        self.execute(&begin)?;
         self.changed()
     }
 

@@ -77,6 +77,11 @@ pub fn run(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result<(
     let to = Config::load(&arguments.to).map_err(|e| Exit::input(format!("--to: {e}")))?;
     check(&from, &to, &name)?;
     let catalog = &*target.store.catalog;
+    let not_moved =
+        |error: &dyn std::fmt::Display| target.fail(&format!("the catalog was not moved: {error}"));
+    let directory = target.directory.as_ref().map(|root| DirectorySource::new(catalog, root));
+    let directory = directory.transpose().map_err(|e| not_moved(&e))?.flatten();
+    let database = DatabaseSource::new(catalog).map_err(|e| not_moved(&e))?;
     let copy = begin(&to.catalog).map_err(|error| match error {
         MigrateError::Occupied(_) => Exit::input(format!("--to {name}: {error}")),
         error => Exit::store(format!("--to {name}: {error}")),
@@ -86,11 +91,8 @@ pub fn run(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result<(
         let said = if arguments.json { Ok(()) } else { out.say(&format!("copied     {rows} rows\n")) };
         said.map_err(|exit| CatalogError::Io(exit.message))
     };
-    let directory = target.directory.as_ref();
-    let source = directory.map(|root| DirectorySource::new(catalog, root));
-    let failed = |error| target.fail(&format!("the catalog was not moved: {error}"));
-    let moved = match source.transpose().map_err(failed)?.flatten() {
-        Some(mut source) => {
+    let moved = match (directory, database) {
+        (Some(mut source), _) => {
             let moved = migrate(&mut source, copy, &place, &mut report);
             if let Some(restart) = target.restart.as_ref().filter(|_| source.is_closed()) {
                 let next = moved.as_ref().map_or(Next::Same, |_| Next::File(arguments.to.clone()));
@@ -98,14 +100,13 @@ pub fn run(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result<(
             }
             moved
         }
-        None => {
-            let source = DatabaseSource::new(catalog).map_err(|e| target.fail(&e))?;
-            let mut source = source
-                .ok_or_else(|| Exit::input("this catalog is neither in a directory nor in a database"))?;
-            migrate(&mut source, copy, &place, &mut report)
-        }
+        (None, Some(mut source)) => migrate(&mut source, copy, &place, &mut report),
+        (None, None) => return Err(Exit::input("this catalog is neither in a directory nor in a database")),
     };
-    let moved = moved.map_err(|error| target.fail(&format!("the catalog was not moved: {error}")))?;
+    let moved = moved.map_err(|error| match error {
+        MigrateError::Undecided(..) => target.fail(&error),
+        error => not_moved(&error),
+    })?;
     tell(arguments, target, &moved, &place, out)
 }
 
