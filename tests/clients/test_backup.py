@@ -309,7 +309,13 @@ def test_a_bucket_returns_to_an_earlier_state_while_the_gateway_runs(tmp_path):
             for number in range(20):
                 s3.put_object(Bucket=name, Key=f"k{number}", Body=f"{number}".encode() * number * 2000,
                               Metadata={"n": str(number)}, Tagging=f"n={number}")
+            upload = s3.create_multipart_upload(Bucket=name, Key="parts", Metadata={"n": "parts"})["UploadId"]
+            parts = [s3.upload_part(Bucket=name, Key="parts", UploadId=upload, PartNumber=part + 1,
+                                    Body=bytes([part]) * (5 << 20))["ETag"] for part in range(2)]
+            s3.complete_multipart_upload(Bucket=name, Key="parts", UploadId=upload, MultipartUpload={
+                "Parts": [{"PartNumber": part + 1, "ETag": etag} for part, etag in enumerate(parts)]})
         s3.put_bucket_tagging(Bucket="plain", Tagging={"TagSet": [{"Key": "a", "Value": "b"}]})
+        etags = {name: s3.head_object(Bucket=name, Key="parts")["ETag"] for name in BUCKETS}
         bodies = lambda name: {key: body for (bucket, key, _), body in current(s3).items() if bucket == name}
         before, then = {name: bodies(name) for name in BUCKETS}, time.time()
         # Behind a write, the time is in the past of the log.
@@ -319,17 +325,22 @@ def test_a_bucket_returns_to_an_earlier_state_while_the_gateway_runs(tmp_path):
             for number in range(1, 20, 3):
                 s3.delete_object(Bucket=name, Key=f"k{number}")
             s3.put_object(Bucket=name, Key="newer", Body=b"newer")
+            s3.put_object(Bucket=name, Key="parts", Body=b"replaced")
+            s3.put_object_tagging(Bucket=name, Key="k3", Tagging={"TagSet": []})
         words = ["--at", at(then), "--json"]
         counted = json.loads(command("restore", file, "--bucket", "plain", "--dry-run", "--exact", *words))["result"]
-        assert (counted["restored"], counted["unchanged"], counted["deleted"]) == (11, 9, 1), counted
+        assert (counted["restored"], counted["unchanged"], counted["deleted"]) == (13, 8, 1), counted
         assert bodies("plain") != before["plain"]
         for name in BUCKETS:
             found = json.loads(command("restore", file, "--bucket", name, *words))["result"]
-            assert (found["restored"], found["newer"], found["lost"]) == (11, 1, 0), found
+            assert (found["restored"], found["newer"], found["lost"], found["failed"]) == (13, 1, 0, 0), found
             assert bodies(name) == {**before[name], "newer": bodies(name)["newer"]}
             found = json.loads(command("restore", file, "--bucket", name, "--exact", *words))["result"]
-            assert (found["restored"], found["unchanged"], found["deleted"]) == (0, 20, 1), found
+            assert (found["restored"], found["unchanged"], found["deleted"]) == (0, 21, 1), found
             assert bodies(name) == before[name]
+            head = s3.head_object(Bucket=name, Key="parts", PartNumber=2)
+            assert head["ETag"] == etags[name] and head["PartsCount"] == 2 and head["ContentLength"] == 5 << 20
+            assert s3.get_object_tagging(Bucket=name, Key="k3")["TagSet"] == [{"Key": "n", "Value": "3"}]
         assert s3.get_object_tagging(Bucket="versions", Key="k4")["TagSet"] == [{"Key": "n", "Value": "4"}]
         # A bucket that was deleted.
         for key in before["plain"]:
@@ -342,7 +353,7 @@ def test_a_bucket_returns_to_an_earlier_state_while_the_gateway_runs(tmp_path):
         assert "there was no such bucket" in command("restore", file, "--bucket", "other", "--at", at(then), code=2)
         assert "its oldest state" in command("restore", file, "--bucket", "plain", "--at", "2020-01-01T00:00:00Z", code=3)
         assert "--at" in command("restore", file, "--bucket", "plain", code=2)
-        assert not [name for name in os.listdir(tmp_path) if "earlier" in name]
+        assert not [name for name in os.listdir(tmp_path / "catalog") if "temporary" in name]
 
 
 def current(s3):

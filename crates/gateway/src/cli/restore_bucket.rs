@@ -18,6 +18,7 @@ use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
 use crate::config::Config;
 use crate::disk::real::{RealDisk, free_bytes};
 use crate::object::earlier::{Earlier, Returned, document, return_to};
+use plimsoll_base::net::encode::hex;
 
 /// Restores the objects of a bucket.
 ///
@@ -29,20 +30,23 @@ pub fn run(arguments: &RestoreArguments, target: &Target, out: &dyn Output) -> R
     let rule = config.and_then(|config| config.backup);
     let (place, url) = place(rule.as_ref(), arguments.from.as_ref(), arguments.key_file.as_deref())?;
     let failed = |error: BackupError| Exit::store(format!("{url}: {error}"));
-    // On the disk of the catalog, or for a database on that of temporary files.
-    let parent = target.directory.as_deref().and_then(Path::parent).map(Path::to_path_buf);
-    let parent = parent.unwrap_or_else(std::env::temp_dir);
+    // The directory of the catalog may be the root of a file system.
+    let parent = target.directory.clone().unwrap_or_else(std::env::temp_dir);
     let temporary =
         Temporary::create(&parent).map_err(|e| Exit::store(format!("{}: {e}", parent.display())))?;
     let root = temporary.path("catalog");
     let runtime = runtime()?;
     let engine = target.store.catalog.engine().filter(|_| target.store.backup.get().is_some());
-    if let Some(engine) = engine {
-        runtime.block_on(ship_first(engine)).map_err(failed)?;
-    }
-    let reserve =
+    let is_complete = match engine {
+        Some(engine) => runtime.block_on(ship_first(engine)),
+        None => false,
+    };
+    let reserve_bytes =
         if target.directory.is_some() { CatalogSettings::default().limits.reserve_bytes } else { 0 };
-    let state_ms = runtime.block_on(write_earlier(&place, at_ms, &root, reserve)).map_err(failed)?;
+    let own = hex(&target.store.catalog_id);
+    let wanted = Wanted { at_ms, own: &own, is_complete, reserve_bytes };
+    let state_ms = runtime.block_on(write_earlier(&place, &wanted, &root)).map_err(failed)?;
+    let state_ms = state_ms.map_err(|problem| Exit::input(format!("{url}: {problem}")))?;
     let opened = EmbeddedCatalog::open(&root, CatalogSettings::default());
     let (catalog, _) = opened.map_err(|e| target.fail(&e))?;
     let name = arguments.bucket.as_deref().unwrap_or_default();
@@ -50,7 +54,7 @@ pub fn run(arguments: &RestoreArguments, target: &Target, out: &dyn Output) -> R
         catalog: &catalog,
         bucket: name,
         prefix: &arguments.prefix,
-        at_ms,
+        at_ms: state_ms,
         is_exact: arguments.exact,
         is_dry: arguments.dry_run,
     };
@@ -65,39 +69,59 @@ pub fn run(arguments: &RestoreArguments, target: &Target, out: &dyn Output) -> R
     closed
 }
 
-/// Waits until the backup has everything that was written before.
-async fn ship_first(engine: &Engine) -> Result<(), BackupError> {
-    /// Milliseconds after which the newest state of the backup must do.
+/// Waits until the backup has everything that was written before. Returns false if it has not after some time.
+async fn ship_first(engine: &Engine) -> bool {
+    /// Longest time in milliseconds.
     const MOST_MS: u64 = 30_000;
     let (mark, until_ms) = (engine.written(), steady_ms() + MOST_MS);
     while engine.shipped() < mark && steady_ms() < until_ms {
         engine.want_shipped();
         pause(20).await;
     }
-    Ok(())
+    engine.shipped() >= mark
 }
 
-/// Writes the log of the newest state until a time to a directory. Returns the time of the state.
+/// State that is wanted of a backup.
+struct Wanted<'a> {
+    /// Time in Unix milliseconds.
+    at_ms: u64,
+    /// Id of the catalog.
+    own: &'a str,
+    /// True if the backup has everything until now.
+    is_complete: bool,
+    /// Bytes that stay free on the disk.
+    reserve_bytes: u64,
+}
+
+/// Writes the log of a state to a directory. Returns its time in Unix milliseconds, or the reason why there is no such
+/// state.
 async fn write_earlier(
     place: &Place,
-    at_ms: u64,
+    wanted: &Wanted<'_>,
     root: &Path,
-    reserve_bytes: u64,
-) -> Result<u64, BackupError> {
-    place.catalog().await?.ok_or(BackupError::Missing)?;
+) -> Result<Result<u64, String>, BackupError> {
+    let found = place.catalog().await?.ok_or(BackupError::Missing)?;
+    if found != wanted.own {
+        return Err(BackupError::Foreign { found, own: wanted.own.into() });
+    }
     let history = History::load(place).await?;
-    let cut = find(place, &history, Some(at_ms)).await?;
+    let newest_ms = find(place, &history, None).await?.at_ms;
+    if wanted.at_ms > newest_ms && !wanted.is_complete {
+        let newest = utc_text(newest_ms);
+        return Ok(Err(format!("its newest state is of {newest}; use --at {newest} to restore that one")));
+    }
+    let cut = find(place, &history, Some(wanted.at_ms)).await?;
     let Cut { at_ms, segments, .. } = &cut;
     // The index and the last segment need some more than the log.
     let bytes: u64 = segments.values().map(|segment| segment.bytes).sum();
-    let needed = bytes + bytes / 4 + reserve_bytes;
+    let needed = bytes + bytes / 4 + wanted.reserve_bytes;
     let parent = root.parent().unwrap_or(Path::new("."));
     if free_bytes(parent)? < needed {
         let text = format!("{}: a restore needs {needed} bytes of free space there", parent.display());
         return Err(CatalogError::Io(text).into());
     }
     write_log(place, &history, &cut, &RealDisk::new(root)?).await?;
-    Ok(*at_ms)
+    Ok(Ok(*at_ms))
 }
 
 fn report(
@@ -106,7 +130,8 @@ fn report(
     state_ms: u64,
     out: &dyn Output,
 ) -> Result<(), Exit> {
-    let Returned { unchanged, restored, bytes, deleted, newer, lost, lost_keys, is_new_bucket } = returned;
+    let Returned { unchanged, restored, bytes, deleted, newer, is_new_bucket, .. } = returned;
+    let not_restored = returned.lost + returned.failed;
     let name = arguments.bucket.as_deref().unwrap_or_default();
     if arguments.json {
         let value = serde_json::json!({
@@ -115,7 +140,7 @@ fn report(
         out.say(&format!("{}\n", serde_json::to_string_pretty(&value).map_err(Exit::store)?))?;
     } else {
         let verb = if arguments.dry_run { "can be restored" } else { "restored" };
-        let but = if *lost > 0 { format!(", {lost} cannot") } else { String::new() };
+        let but = if not_restored > 0 { format!(", {not_restored} are not") } else { String::new() };
         out.say(&format!(
             "{restored} objects with {bytes} bytes {verb} to the state of {}{but}\n",
             utc_text(state_ms)
@@ -134,14 +159,27 @@ fn report(
                 "newer      {newer} objects that did not exist then stay; --exact deletes them\n"
             ))?;
         }
-        for key in lost_keys {
+        for failure in &returned.failures {
+            out.say(&format!("failed     {failure}\n"))?;
+        }
+        for key in &returned.lost_keys {
             out.say(&format!("lost       {key}: its bytes are not kept any more\n"))?;
         }
     }
-    match lost {
-        0 => Ok(()),
-        lost => {
-            Err(Exit::check(format!("{lost} objects cannot be restored: their bytes are not kept any more")))
+    match (returned.lost, returned.failed) {
+        (0, 0) => Ok(()),
+        (lost, 0) => {
+            Err(Exit::check(format!("{lost} objects are not restored: their bytes are not kept any more")))
+        }
+        (lost, failed) => {
+            let other = if lost > 0 {
+                format!(", and of {lost} the bytes are not kept any more")
+            } else {
+                String::new()
+            };
+            Err(Exit::check(format!(
+                "{failed} objects are not restored because of errors{other}; repeat the command"
+            )))
         }
     }
 }

@@ -214,7 +214,7 @@ impl Follower {
         let directory = Directory { root, limits, place: &place };
         let open = directory.open()?;
         check_owner(&place, open.as_ref()).await?;
-        let writers = Writers::load(root);
+        let mut writers = Writers::load(root);
         // With this file, a start without a journal is refused: the copy may be older than the catalog.
         writers.store(root)?;
         let candidate = Candidate { writer: hex(&new_name()), ended: writers.ended(), lease_ms };

@@ -166,6 +166,7 @@ pub fn open(
         // The end of the last group: the segment behind it has no bytes that anybody ships.
         let tail = Tail::of(&engine, shipper.position()).ok_or(BackupError::Gap)?;
         let entries = first_entry(EntryWriter::new(place.clone(), &leadership, tail), &lease).await?;
+        writers.lead(root)?;
         let (of_journal, of_lease) = (Arc::clone(&engine), Arc::clone(&lease));
         let (mut keeper, shipper) = (None, Arc::new(Mutex::new(Some(shipper))));
         let committer = if journal.has_groups {
@@ -192,6 +193,12 @@ pub fn open(
 /// As [`open`].
 pub fn leave(root: &Path, settings: CatalogSettings, journal: &JournalSettings) -> Result<(), BackupError> {
     open(root, settings, journal)?.catalog.close()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        // The directory alone has the next groups. An entry would say later that somebody else may have them.
+        let end = JournalEnd::find(&journal.place).await?;
+        journal.place.delete_numbers(Chain::Journal, end.groups_epoch, end.numbers.iter().copied()).await
+    })?;
     std::fs::remove_file(root.join(WRITERS))?;
     Ok(())
 }

@@ -15,6 +15,9 @@ struct WriterId {
     /// Random number of the start of its machine, with the device and the inode of the directory: a copy of the
     /// directory is another one, and the process may use the original.
     place: String,
+    /// True if the process has led, so that the directory may have what nobody else has.
+    #[serde(default)]
+    has_led: bool,
 }
 
 /// The processes that have used a directory, from the oldest to the newest.
@@ -25,7 +28,7 @@ pub struct Writers {
 }
 
 impl Writers {
-    /// Number of processes that are remembered: those that have failed to start count, too.
+    /// Number of processes that are remembered of each kind: those that have led, and those that have failed to start.
     const MOST: usize = 64;
 
     /// Reads the file of a directory.
@@ -59,20 +62,64 @@ impl Writers {
     /// # Errors
     /// If there is no file, and it cannot be written.
     pub fn add(&mut self, id: &str, root: &Path) -> std::io::Result<()> {
-        self.known.push(WriterId { id: id.into(), place: self.place.clone() });
-        self.known.drain(..self.known.len().saturating_sub(Writers::MOST));
+        self.known.push(WriterId { id: id.into(), place: self.place.clone(), has_led: false });
         self.store(root)
+    }
+
+    /// Records that the last process leads. Failed starts before it are forgotten.
+    ///
+    /// # Errors
+    /// As [`Writers::add`].
+    pub fn lead(&mut self, root: &Path) -> std::io::Result<()> {
+        if let Some(last) = self.known.last_mut() {
+            last.has_led = true;
+        }
+        self.store(root)
+    }
+
+    /// Forgets the oldest processes of each kind.
+    fn forget(&mut self) {
+        for has_led in [true, false] {
+            let mut left = self.known.iter().filter(|known| known.has_led == has_led).count();
+            self.known.retain(|known| {
+                let stays = known.has_led != has_led || left <= Writers::MOST;
+                left -= usize::from(known.has_led == has_led);
+                stays
+            });
+        }
     }
 
     /// Writes the file.
     ///
     /// # Errors
     /// If there is no file, and it cannot be written.
-    pub fn store(&self, root: &Path) -> std::io::Result<()> {
+    pub fn store(&mut self, root: &Path) -> std::io::Result<()> {
+        self.forget();
         let (path, new) = (root.join(WRITERS), root.join("WRITERS.new"));
         let text = serde_json::to_string(&self.known).unwrap_or_default() + "\n";
         let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path));
         // On a full disk, an older file does: the next start may then wait for the end of the lease.
         if path.exists() { Ok(()) } else { written }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+
+    /// Regression test: many failed starts made a directory forget the process that had written its log.
+    #[test]
+    fn failed_starts_do_not_displace_a_process_that_has_led() {
+        let dir = TempDir::new("writers");
+        let mut writers = Writers::load(dir.path());
+        writers.add("leader", dir.path()).unwrap();
+        writers.lead(dir.path()).unwrap();
+        for number in 0..200 {
+            let mut writers = Writers::load(dir.path());
+            writers.add(&format!("failed {number}"), dir.path()).unwrap();
+        }
+        let ids = Writers::load(dir.path()).ids();
+        assert_eq!((ids.len(), ids[0].as_str(), ids[64].as_str()), (65, "leader", "failed 199"));
     }
 }

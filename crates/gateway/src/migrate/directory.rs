@@ -58,10 +58,10 @@ impl Source for DirectorySource<'_> {
         Ok(self.engine.changes.take())
     }
 
-    fn close(&mut self) -> Result<Keys, CatalogError> {
+    fn close(&mut self) -> Result<Option<Keys>, CatalogError> {
         self.is_closed = true;
         self.catalog.close()?;
-        Ok(self.engine.changes.take())
+        Ok(Some(self.engine.changes.take()))
     }
 
     fn mark_moved(&mut self, to: &str) -> Result<Marked, CatalogError> {

@@ -48,10 +48,16 @@ pub enum MigrateError {
         "others use the table of the catalog all the time; repeat this when no backup of the database is running"
     )]
     InUse,
+    /// It is not known whether the catalog is marked as moved.
+    #[error(
+        "it is not known whether the catalog is still in use, and its copy is not: if no gateway can use it, {0}, and \
+         repeat the command"
+    )]
+    Unmarked(&'static str),
     /// It is not known whether the copy is complete.
     #[error(
-        "it is not known whether the copy is complete ({0}), so neither the catalog nor its copy is used: look whether \
-         a start with the new settings succeeds; if it says that there is no catalog, {1}"
+        "it is not known whether the copy is complete ({0}); the old catalog is not used any more. If the new place has \
+         the catalog (a table plimsoll_catalog with rows, or the directory), use it; else {1}, and repeat the command"
     )]
     Undecided(CatalogError, &'static str),
 }
@@ -63,6 +69,8 @@ pub enum Marked {
     Moved,
     /// Others use the catalog at the moment. Transactions go on.
     Busy,
+    /// The database does not say whether it is marked.
+    Unknown,
 }
 
 impl From<std::io::Error> for MigrateError {
@@ -93,11 +101,12 @@ pub trait Source {
     /// If the catalog fails.
     fn changed(&mut self) -> Result<Keys, CatalogError>;
 
-    /// Ends all transactions, and returns the keys that were changed since the last call of [`Source::changed`].
+    /// Ends all transactions, and returns the keys that were changed since the last call of [`Source::changed`]. `None`
+    /// if some take too long; transactions then go on.
     ///
     /// # Errors
     /// If the catalog fails. Transactions may go on.
-    fn close(&mut self) -> Result<Keys, CatalogError>;
+    fn close(&mut self) -> Result<Option<Keys>, CatalogError>;
 
     /// Marks the catalog as moved, durably. `to` is the place of the copy, for messages.
     ///
@@ -147,12 +156,21 @@ pub fn migrate(
     for _ in 0..ATTEMPTS {
         moved.changed += copy_changes(source, &*copy)?;
         let start_ms = crate::ambient::steady_ms();
-        let last = source.close()?;
-        moved.last = copy_keys(source.catalog(), &*copy, last.iter())?;
-        // From here on, a start uses the copy or nothing.
-        if source.mark_moved(to)? == Marked::Busy {
-            sleep_until(now_ns() + PAUSE_NS);
-            continue;
+        let marked = match source.close()? {
+            Some(last) => {
+                moved.last = copy_keys(source.catalog(), &*copy, last.iter())?;
+                // From here on, a start uses the copy or nothing.
+                source.mark_moved(to)?
+            }
+            None => Marked::Busy,
+        };
+        match marked {
+            Marked::Moved => {}
+            Marked::Busy => {
+                sleep_until(now_ns() + PAUSE_NS);
+                continue;
+            }
+            Marked::Unknown => return Err(MigrateError::Unmarked(source.way_back())),
         }
         match copy.complete() {
             Ok(()) => {}

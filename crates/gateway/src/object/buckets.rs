@@ -292,12 +292,19 @@ impl<C: Catalog> Store<C> {
         name: &str,
         document: Option<&Document>,
     ) -> Result<(Arc<Bucket>, bool), ApiError> {
-        if let Ok(bucket) = self.find_bucket(name).await {
-            return Ok((bucket, false));
+        match self.find_bucket(name).await {
+            Ok(bucket) => return Ok((bucket, false)),
+            Err(error) if error.code != ErrorCode::NoSuchBucket => return Err(error),
+            Err(_) => {}
         }
         let default = || Document::new(0, "us-east-1".into(), String::new(), CannedAcl::Private);
         let (mut document, key) = (document.cloned().unwrap_or_else(default), keys::bucket(name));
         let encoded = self.transact(4096, move |t| {
+            // Somebody else may have created it meanwhile.
+            if t.get(&key)?.is_some() {
+                return Ok(Err(ApiError::new(ErrorCode::OperationAborted)));
+            }
+            t.check_absent(&key)?;
             let number = next_number(t)?;
             document.number = number;
             let value = encode(&document);

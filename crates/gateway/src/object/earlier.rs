@@ -9,11 +9,12 @@ use plimsoll_server::body::BodyReader;
 use plimsoll_server::conditions::{DeleteConditions, WriteConditions};
 use plimsoll_server::config::acl::CannedAcl;
 use plimsoll_server::config::tags::Tags;
-use plimsoll_server::error::ApiError;
-use plimsoll_server::service::NewObject;
+use plimsoll_server::error::{ApiError, ErrorCode};
+use plimsoll_server::service::{NewObject, ObjectChange};
 
+use super::retained::Retained;
 use super::row::{Body, Head, Piece, Properties};
-use super::undelete::{Returning, bring_back, kept_since};
+use super::undelete::{Returning, bring_back, visit_kept};
 use super::version::ObjectAddress;
 use super::write::write_object;
 use super::{Bucket, Document, Store, keys};
@@ -53,6 +54,10 @@ pub struct Returned {
     pub lost: u64,
     /// Keys of the first ones.
     pub lost_keys: Vec<String>,
+    /// Objects that could not be restored because of an error.
+    pub failed: u64,
+    /// Keys and errors of the first ones.
+    pub failures: Vec<String>,
     /// True if the bucket did not exist any more.
     pub is_new_bucket: bool,
 }
@@ -67,10 +72,36 @@ const SLACK_MS: u64 = 3_600_000;
 enum Source {
     /// The version has left its bucket, and is kept.
     Kept(Returning),
-    /// The version is still in the bucket, behind newer ones.
-    Version(String),
+    /// The version is still in the bucket, behind newer ones: its catalog key.
+    Version(Vec<u8>),
     /// The earlier catalog has all of it.
     Inline(Box<Value>),
+    /// The object has its bytes, and other tags or another access.
+    Described(Box<Described>),
+}
+
+/// An object of the earlier state.
+struct Then<'a> {
+    catalog_key: &'a [u8],
+    row: &'a Row,
+    key: &'a str,
+    head: &'a Head,
+}
+
+/// Difference of an object from what it was.
+enum Difference {
+    Nothing,
+    /// Its tags or its access, with those that it had.
+    Description(Box<Described>),
+    Body,
+}
+
+/// Result for one object.
+enum Outcome {
+    Unchanged,
+    Restored,
+    /// Its bytes are not kept any more.
+    Lost,
 }
 
 /// Returns the document of the bucket in the earlier state; `None` if there was no such bucket.
@@ -121,10 +152,10 @@ pub async fn return_to<C: Catalog, E: Catalog>(
     let numbers: BTreeSet<u32> = [number].into_iter().chain(bucket.as_ref().map(|b| b.number)).collect();
     let mut by_key: BTreeMap<String, Vec<(Head, Returning)>> = BTreeMap::new();
     for number in numbers {
-        let kept = kept_since(store, number, earlier.prefix, since_ms).map_err(super::error::for_client)?;
-        for (retained, one) in kept {
+        let mut keep = |retained: Retained, one: Returning| {
             by_key.entry(one.key.clone()).or_default().push((retained.head, one));
-        }
+        };
+        visit_kept(store, number, earlier.prefix, since_ms, &mut keep).map_err(super::error::for_client)?;
     }
     let done = Returned { is_new_bucket, ..Returned::default() };
     let mut work = Work { store, earlier, number, bucket, kept: by_key, done };
@@ -165,58 +196,72 @@ impl<C: Catalog, E: Catalog> Work<'_, C, E> {
             && catalog_key.starts_with(&prefix)
         {
             let Some((key, head)) = object(&catalog_key, &row).map_err(failed)? else { continue };
-            if self.is_unchanged(&catalog_key, &row, &key, &head).map_err(failed)? {
-                self.done.unchanged += 1;
-                continue;
-            }
-            let is_restored = match self.source(&catalog_key, &row, &key, &head).map_err(failed)? {
-                Some(source) => self.restore(source, &key, &head).await?,
-                None => false,
-            };
-            if is_restored {
-                self.done.restored += 1;
-                self.done.bytes += head.size;
-                continue;
-            }
-            self.done.lost += 1;
-            if self.done.lost_keys.len() < MOST_KEYS {
-                self.done.lost_keys.push(key);
+            let then = Then { catalog_key: &catalog_key, row: &row, key: &key, head: &head };
+            match self.restore_one(&then).await {
+                Ok(Outcome::Unchanged) => self.done.unchanged += 1,
+                Ok(Outcome::Restored) => {
+                    self.done.restored += 1;
+                    self.done.bytes += head.size;
+                }
+                Ok(Outcome::Lost) => {
+                    self.done.lost += 1;
+                    if self.done.lost_keys.len() < MOST_KEYS {
+                        self.done.lost_keys.push(key);
+                    }
+                }
+                // One object must not cost the others.
+                Err(error) => {
+                    self.done.failed += 1;
+                    if self.done.failures.len() < MOST_KEYS {
+                        self.done.failures.push(format!("{key}: {error}"));
+                    }
+                }
             }
         }
         Ok(())
     }
 
-    /// Returns true if the object is now what it was, because nobody has changed it or it was brought back.
-    fn is_unchanged(
-        &self,
-        then_key: &[u8],
-        then: &Row,
-        key: &str,
-        head: &Head,
-    ) -> Result<bool, CatalogError> {
-        let Some(bucket) = &self.bucket else { return Ok(false) };
+    /// Restores an object, if it is not as it was.
+    async fn restore_one(&mut self, then: &Then<'_>) -> Result<Outcome, ApiError> {
+        // Its settings may have changed since the last object.
+        if !self.earlier.is_dry {
+            self.bucket = Some(self.store.find_bucket(self.earlier.bucket).await?);
+        }
+        let failed = super::error::for_client;
+        let source = match self.compare(then).map_err(failed)? {
+            Difference::Nothing => return Ok(Outcome::Unchanged),
+            Difference::Description(described) => Some(Source::Described(described)),
+            Difference::Body => self.source(then).map_err(failed)?,
+        };
+        let Some(source) = source else { return Ok(Outcome::Lost) };
+        let is_restored = self.restore(source, then).await?;
+        Ok(if is_restored { Outcome::Restored } else { Outcome::Lost })
+    }
+
+    /// Compares an object with what it was. An object that was brought back has another generation.
+    fn compare(&self, then: &Then<'_>) -> Result<Difference, CatalogError> {
+        let Some(bucket) = &self.bucket else { return Ok(Difference::Body) };
         let catalog = &self.store.catalog;
-        let now_key = keys::current(bucket.number, key);
-        let Some(row) = catalog.get(&now_key)? else { return Ok(false) };
+        let now_key = keys::current(bucket.number, then.key);
+        let Some(row) = catalog.get(&now_key)? else { return Ok(Difference::Body) };
         let now = intact(Head::decode(&row.head))?;
-        if now.marker || !has_same_body(&now, head) {
-            return Ok(false);
+        if now.marker || !has_same_body(&now, then.head) {
+            return Ok(Difference::Body);
         }
-        if now.generation == head.generation && bucket.number == self.number {
-            return Ok(true);
-        }
-        Ok(described(&**catalog, &now_key, &row)? == described(self.earlier.catalog, then_key, then)?)
+        let before = described(self.earlier.catalog, then.catalog_key, then.row)?;
+        let after = described(&**catalog, &now_key, &row)?;
+        Ok(match before == after {
+            true => Difference::Nothing,
+            // Headers only change together with the body.
+            false if before.0 == after.0 => Difference::Description(Box::new(before)),
+            false => Difference::Body,
+        })
     }
 
     /// Takes the kept version that an object was; `None` if there is none. A version that was brought back and has left
     /// its bucket again has another generation.
-    fn take_kept(
-        &mut self,
-        then_key: &[u8],
-        then: &Row,
-        key: &str,
-        head: &Head,
-    ) -> Result<Option<Returning>, CatalogError> {
+    fn take_kept(&mut self, then: &Then<'_>) -> Result<Option<Returning>, CatalogError> {
+        let Then { catalog_key: then_key, row: then_row, key, head } = *then;
         let Some(kept) = self.kept.get_mut(key) else { return Ok(None) };
         let mut at = kept.iter().position(|(_, one)| one.generation == head.generation);
         for (index, (other, one)) in
@@ -227,30 +272,25 @@ impl<C: Catalog, E: Catalog> Work<'_, C, E> {
             }
             let Some(row) = self.store.catalog.get(&one.catalog_key)? else { continue };
             let found = described(&*self.store.catalog, &one.catalog_key, &row)?;
-            let is_same = !other.marker && found == described(self.earlier.catalog, then_key, then)?;
+            let is_same = !other.marker && found == described(self.earlier.catalog, then_key, then_row)?;
             at = is_same.then_some(index);
         }
         Ok(at.map(|at| kept.swap_remove(at).1))
     }
 
     /// Finds the bytes of an object; `None` if they are not kept any more.
-    fn source(
-        &mut self,
-        then_key: &[u8],
-        then: &Row,
-        key: &str,
-        head: &Head,
-    ) -> Result<Option<Source>, CatalogError> {
-        if let Some(one) = self.take_kept(then_key, then, key, head)? {
+    fn source(&mut self, then: &Then<'_>) -> Result<Option<Source>, CatalogError> {
+        let Then { catalog_key: then_key, row: then_row, key, head } = *then;
+        if let Some(one) = self.take_kept(then)? {
             return Ok(Some(Source::Kept(one)));
         }
         let is_same = self.bucket.as_ref().is_some_and(|bucket| bucket.number == self.number);
         let version = keys::version(self.number, key, head.generation);
         if is_same && self.store.catalog.get(&version)?.is_some() {
-            return Ok(Some(Source::Version(head.version())));
+            return Ok(Some(Source::Version(version)));
         }
         let value = match &head.body {
-            Body::Inline | Body::Pieces => self.earlier.catalog.value(then_key, then)?,
+            Body::Inline | Body::Pieces => self.earlier.catalog.value(then_key, then_row)?,
             Body::Blob(_) | Body::Slice(_) => return Ok(None),
         };
         let pieces = intact(Properties::decode(&value.properties))?.pieces;
@@ -259,13 +299,20 @@ impl<C: Catalog, E: Catalog> Work<'_, C, E> {
     }
 
     /// Restores an object. Returns false if its bytes have gone meanwhile.
-    async fn restore(&self, source: Source, key: &str, head: &Head) -> Result<bool, ApiError> {
+    async fn restore(&self, source: Source, then: &Then<'_>) -> Result<bool, ApiError> {
         let (Some(bucket), false) = (&self.bucket, self.earlier.is_dry) else { return Ok(true) };
-        let target = ObjectAddress { bucket: Arc::clone(bucket), key: key.to_string() };
+        let target = ObjectAddress { bucket: Arc::clone(bucket), key: then.key.to_string() };
         match source {
             Source::Kept(one) => bring_back(self.store, bucket, one).await,
-            Source::Version(version) => copy(self.store, target, &version).await.map(|()| true),
-            Source::Inline(value) => write(self.store, target, head.clone(), *value).await.map(|()| true),
+            Source::Version(row) => copy(self.store, target, row, then.head).await,
+            Source::Inline(value) => {
+                write(self.store, target, then.head.clone(), *value).await.map(|()| true)
+            }
+            Source::Described(described) => {
+                let (_, tags, acl) = *described;
+                self.store.change(target.clone(), None, ObjectChange::Tags(tags)).await?;
+                self.store.change(target, None, ObjectChange::Acl(acl)).await.map(|_| true)
+            }
         }
     }
 
@@ -317,9 +364,17 @@ async fn write<C: Catalog>(
     written.await.map(|_| ())
 }
 
-/// Copies a version, which becomes the current one.
-async fn copy<C: Catalog>(store: &Store<C>, target: ObjectAddress, version: &str) -> Result<(), ApiError> {
-    let found = store.find_object(&target, Some(version)).await?;
+/// Copies a version, which becomes the current one, with the same parts and checksums. Returns false if it has gone.
+async fn copy<C: Catalog>(
+    store: &Store<C>,
+    target: ObjectAddress,
+    row_key: Vec<u8>,
+    head: &Head,
+) -> Result<bool, ApiError> {
+    let found = match store.find_object(&target, Some(&head.version())).await {
+        Err(error) if error.code == ErrorCode::NoSuchVersion => return Ok(false),
+        found => found?,
+    };
     let info = &found.info;
     let new = NewObject {
         headers: info.headers.clone(),
@@ -333,7 +388,29 @@ async fn copy<C: Catalog>(store: &Store<C>, target: ObjectAddress, version: &str
     let content = store.read_object(found, 0..size).await?;
     let mut body = BodyReader::of_object(content);
     body.want(checksum);
-    store.put_object(target, new, &mut body).await.map(|_| ())
+    let written = store.put_object(target.clone(), new, &mut body).await?;
+    if head.parts == 0 {
+        return Ok(true);
+    }
+    // An object with parts has digests of its own.
+    let (before, written_as) = (head.clone(), written.version);
+    let current = keys::current(target.bucket.number, &target.key);
+    let described = store.transact(1024, move |t| {
+        let (Some(row), Some(old)) = (t.get(&current)?, t.get(&row_key)?) else { return Ok(Ok(())) };
+        let now = intact(Head::decode(&row.head))?;
+        if written_as.as_ref().is_none_or(|version| *version != now.version()) {
+            return Ok(Ok(()));
+        }
+        let (value, old) = (t.value(&row)?, t.value(&old)?);
+        let (mut properties, old) =
+            (intact(Properties::decode(&value.properties))?, intact(Properties::decode(&old.properties))?);
+        (properties.parts, properties.upload_id) = (old.parts, old.upload_id);
+        let Head { md5, parts, checksum, .. } = before.clone();
+        let head = Head { md5, parts, checksum, ..now }.encode();
+        t.put(current.clone(), Value { head, properties: properties.encode(), ..value });
+        Ok(Ok(()))
+    });
+    described.await.map(|()| true)
 }
 
 #[cfg(test)]

@@ -42,28 +42,28 @@ pub fn returning<C: Catalog>(
     at_ms: u64,
 ) -> Result<Vec<Returning>, CatalogError> {
     let mut found: BTreeMap<String, Returning> = BTreeMap::new();
-    for (retained, one) in kept_since(store, bucket.number, prefix, at_ms)? {
+    visit_kept(store, bucket.number, prefix, at_ms, &mut |retained, one| {
         let modified_ms = retained.head.modified_ms;
         let was_there = retained.was_current && u64::try_from(modified_ms).is_ok_and(|ms| ms <= at_ms);
         if was_there && found.get(&one.key).is_none_or(|other| other.generation < one.generation) {
             found.insert(one.key.clone(), one);
         }
-    }
+    })?;
     Ok(found.into_values().collect())
 }
 
-/// Returns the versions that have left a bucket since a time in Unix milliseconds and are kept, of keys that start with
+/// Visits the versions that have left a bucket since a time in Unix milliseconds and are kept, of keys that start with
 /// `prefix`.
 ///
 /// # Errors
 /// If the catalog cannot be read.
-pub fn kept_since<C: Catalog>(
+pub fn visit_kept<C: Catalog>(
     store: &Store<C>,
     bucket: u32,
     prefix: &str,
     at_ms: u64,
-) -> Result<Vec<(Retained, Returning)>, CatalogError> {
-    let mut found = Vec::new();
+    visit: &mut dyn FnMut(Retained, Returning),
+) -> Result<(), CatalogError> {
     let mut scan = store.catalog.scan();
     let after = [keys::RETAINED, &at_ms.saturating_add(1).to_be_bytes()].concat();
     scan.seek(Bound::Included(&after))?;
@@ -76,9 +76,9 @@ pub fn kept_since<C: Catalog>(
         }
         let Some(retained) = Retained::decode(&row.head) else { continue };
         let (removal, size, generation) = (retained.removal, retained.head.size, retained.head.generation);
-        found.push((retained, Returning { catalog_key, key, size, removal, generation }));
+        visit(retained, Returning { catalog_key, key, size, removal, generation });
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Brings a version back as a new version, which replaces or hides the current one. Returns false if the version is no

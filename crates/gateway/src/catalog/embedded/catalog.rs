@@ -128,6 +128,14 @@ pub fn lock(root: &Path) -> Result<DirectoryLock, CatalogError> {
 /// # Errors
 /// If another process uses it, or its format is unknown.
 pub fn lock_of(root: &Path) -> Result<DirectoryLock, CatalogError> {
+    let name = root.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let unfinished = root.with_file_name(format!("{name}.unfinished"));
+    if !root.exists() && unfinished.exists() && lock(&unfinished).is_err() {
+        return Err(CatalogError::Io(format!(
+            "{}: a copy of a catalog is being written for this place; wait for its end",
+            root.display()
+        )));
+    }
     RealDisk::new(root)?;
     let lock = lock(root)?;
     format::of_directory(root)?;

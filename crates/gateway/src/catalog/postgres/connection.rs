@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use plimsoll_base::clock::now_ns;
+use plimsoll_base::clock::{SECOND, now_ns, sleep_until};
 use plimsoll_base::net::tls::client_config;
 use plimsoll_base::redaction::register_secret;
 use tokio::runtime::Handle;
@@ -189,6 +189,24 @@ impl Link {
         statements: impl AsyncFnOnce(&Client) -> Result<T, Error>,
     ) -> Result<T, CatalogError> {
         block_on(statements(&self.plain()?)).map_err(|error| failed(&error))
+    }
+
+    /// Asks a question over a new connection when no older one, which holds a session lock, can still do anything. `None`
+    /// if the lock cannot be taken for some time, or the database does not answer.
+    pub fn settled(&self, try_lock: &str, question: &str) -> Option<bool> {
+        /// Number of attempts, one each second.
+        const ATTEMPTS: usize = 30;
+        for _ in 0..ATTEMPTS {
+            let asked = self.once(async |client| {
+                let is_alone: bool = client.query_one(try_lock, &[]).await?.try_get(0)?;
+                if is_alone { client.query_one(question, &[]).await?.try_get(0).map(Some) } else { Ok(None) }
+            });
+            if let Ok(Some(answer)) = asked {
+                return Some(answer);
+            }
+            sleep_until(now_ns() + SECOND);
+        }
+        None
     }
 
     /// Opens a plain connection, without the settings of the others.

@@ -1,5 +1,7 @@
 //! A copy of a catalog in a database: a table of its own, which no gateway knows before it is complete.
 
+use std::cell::Cell;
+
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::error::Error;
 use tokio_postgres::{Client, Statement};
@@ -41,6 +43,8 @@ pub struct Filling {
     put: Statement,
     delete: Statement,
     link: Link,
+    /// True if the table stays when this is dropped: the next attempt removes it.
+    is_left: Cell<bool>,
     /// Runtime of the connections; `None` only while it is dropped.
     runtime: Option<Runtime>,
 }
@@ -77,7 +81,7 @@ impl Filling {
             Ok(statements) => statements,
             Err(problem) => return Ok(Err(problem)),
         };
-        Ok(Ok(Filling { client, put, delete, link, runtime: Some(runtime) }))
+        Ok(Ok(Filling { client, put, delete, link, is_left: Cell::new(false), runtime: Some(runtime) }))
     }
 
     /// Writes rows; `None` removes one.
@@ -109,15 +113,18 @@ impl Filling {
     /// # Errors
     /// If the copy certainly or perhaps has not become the catalog.
     pub fn complete(&self) -> Result<(), Incomplete> {
+        self.is_left.set(true);
         let Err(error) = block_on(self.client.batch_execute(&schema::complete())) else { return Ok(()) };
+        let is_answer = error.code().is_some();
         let error = failed(&error);
-        // The answer may be lost.
-        let found: Result<bool, _> =
-            self.link.once(async |client| client.query_one(IS_COMPLETE, &[]).await?.try_get(0));
-        match found {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Incomplete::Certainly(error)),
-            Err(_) => Err(Incomplete::Perhaps(error)),
+        if is_answer {
+            return Err(Incomplete::Certainly(error));
+        }
+        // The answer may be lost, or the database is still at it.
+        match self.link.settled(LOCK, IS_COMPLETE) {
+            Some(true) => Ok(()),
+            Some(false) => Err(Incomplete::Certainly(error)),
+            None => Err(Incomplete::Perhaps(error)),
         }
     }
 }

@@ -98,6 +98,15 @@ fn prepare(link: &Link, access: Access) -> Result<(), CatalogError> {
             )));
         }
     }
+    let is_unfinished: bool =
+        link.once(async |client| client.query_one(schema::UNFINISHED, &[]).await?.try_get(0))?;
+    if !exists && is_unfinished {
+        return Err(CatalogError::Io(
+            "the database has a copy of a catalog that is not complete: wait for the end of `catalog migrate` or \
+             `restore`, or repeat it; to give the copy up, drop the table plimsoll_catalog_unfinished"
+                .into(),
+        ));
+    }
     match access {
         Access::Create => {
             moving::remove_abandoned(link)?;

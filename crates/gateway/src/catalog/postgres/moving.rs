@@ -44,6 +44,9 @@ const RECORD: &str = "CREATE TABLE plimsoll_changes (key bytea NOT NULL); \
        RETURN NULL; END $$; \
      CREATE TRIGGER plimsoll_changes AFTER INSERT OR UPDATE OR DELETE ON plimsoll_catalog \
        FOR EACH ROW EXECUTE FUNCTION plimsoll_record_change()";
+/// Lets the trigger do nothing, which needs no lock of the table.
+const DISARM: &str = "CREATE OR REPLACE FUNCTION plimsoll_record_change() RETURNS trigger LANGUAGE plpgsql \
+     AS $$ BEGIN RETURN NULL; END $$; TRUNCATE plimsoll_changes";
 /// Returns true if the table has the name of a catalog that was moved.
 const IS_MOVED: &str = "SELECT to_regclass('plimsoll_catalog') IS NULL \
      AND to_regclass('plimsoll_catalog_moved') IS NOT NULL";
@@ -159,12 +162,18 @@ impl Source for DatabaseSource<'_> {
         keys.collect::<Result<Keys, Error>>().map_err(|error| failed(&error))
     }
 
-    fn close(&mut self) -> Result<Keys, CatalogError> {
-        // Groups of gateways are short. Whoever reads the table may take longer.
-        let begin = format!("SET lock_timeout = '20s'; {}; SET lock_timeout = '2s'", schema::BEGIN);
-        self.is_closed = true;
-        self.execute(&begin)?;
-        self.changed()
+    fn close(&mut self) -> Result<Option<Keys>, CatalogError> {
+        match block_on(self.client.batch_execute(schema::BEGIN)) {
+            Ok(()) => {
+                self.is_closed = true;
+                self.changed().map(Some)
+            }
+            Err(error) => {
+                self.execute("ROLLBACK")?;
+                let is_busy = error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE);
+                if is_busy { Ok(None) } else { Err(failed(&error)) }
+            }
+        }
     }
 
     fn mark_moved(&mut self, to: &str) -> Result<Marked, CatalogError> {
@@ -181,8 +190,17 @@ impl Source for DatabaseSource<'_> {
             return Ok(Marked::Busy);
         }
         // The answer may be lost.
-        self.is_moved = self.look(IS_MOVED).map_err(|_| failed(&error))?;
-        if self.is_moved { Ok(Marked::Moved) } else { Err(failed(&error)) }
+        let is_moved = if error.code().is_some() {
+            Some(false)
+        } else {
+            self.catalog.link().settled(&try_lock(), IS_MOVED)
+        };
+        self.is_moved = is_moved != Some(false);
+        match is_moved {
+            Some(true) => Ok(Marked::Moved),
+            Some(false) => Err(failed(&error)),
+            None => Ok(Marked::Unknown),
+        }
     }
 
     fn unmark(&mut self) -> Result<(), CatalogError> {
@@ -221,11 +239,11 @@ impl Drop for DatabaseSource<'_> {
         if self.is_closed {
             let _ = self.execute("ROLLBACK");
         }
-        if !self.is_moved && self.clean().is_err() {
-            let _ = self.catalog.link().once(async |client| {
-                client.batch_execute(&format!("SET lock_timeout = '2s'; {CLEAN}")).await
-            });
+        if self.is_moved || self.clean().is_ok() {
+            return;
         }
+        // Others use the table. The trigger stays until a gateway starts, and does nothing.
+        let _ = self.catalog.link().once(async |client| client.batch_execute(DISARM).await);
     }
 }
 

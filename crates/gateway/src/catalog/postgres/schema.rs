@@ -35,7 +35,9 @@ pub fn create() -> String {
          SET LOCAL lock_timeout = '10s'; \
          DO $$ BEGIN IF to_regclass('plimsoll_catalog') IS NULL \
            AND to_regclass('plimsoll_catalog_moved') IS NOT NULL \
-         THEN RAISE EXCEPTION 'the catalog was moved'; END IF; END $$; \
+         THEN RAISE EXCEPTION 'the catalog was moved'; END IF; \
+         IF to_regclass('plimsoll_catalog') IS NULL AND to_regclass('plimsoll_catalog_unfinished') IS NOT NULL \
+         THEN RAISE EXCEPTION 'a copy is not complete'; END IF; END $$; \
          CREATE SEQUENCE IF NOT EXISTS plimsoll_catalog_version; \
          CREATE TABLE IF NOT EXISTS plimsoll_catalog {COLUMNS}; {}; COMMIT",
         store_externally("plimsoll_catalog")
@@ -77,6 +79,9 @@ pub fn record_format() -> String {
 
 /// Returns the comment of the table of a catalog that was moved; `NULL` if there is none.
 pub const MOVED: &str = "SELECT obj_description(to_regclass('plimsoll_catalog_moved'), 'pg_class')";
+
+/// Returns true if there is an unfinished copy of a catalog.
+pub const UNFINISHED: &str = "SELECT to_regclass('plimsoll_catalog_unfinished') IS NOT NULL";
 
 /// Returns true if the table exists.
 pub const EXISTS: &str = "SELECT to_regclass('plimsoll_catalog') IS NOT NULL";

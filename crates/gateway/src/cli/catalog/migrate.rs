@@ -104,7 +104,7 @@ pub fn run(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result<(
         (None, None) => return Err(Exit::input("this catalog is neither in a directory nor in a database")),
     };
     let moved = moved.map_err(|error| match error {
-        MigrateError::Undecided(..) => target.fail(&error),
+        MigrateError::Undecided(..) | MigrateError::Unmarked(_) => target.fail(&error),
         error => not_moved(&error),
     })?;
     tell(arguments, target, &moved, &place, out)
