@@ -187,8 +187,10 @@ fn an_unfinished_copy_in_a_database_is_no_catalog_and_is_begun_again() {
     let copy = begin(&place).unwrap();
     let row = |key: &str| vec![(key.as_bytes().to_vec(), Some(value(1)))];
     copy.write(row("a"), 10).unwrap();
-    let error = PostgresCatalog::open(&database, Access::ReadOnly).err().unwrap().to_string();
-    assert!(error.contains("there is no catalog"), "{error}");
+    for access in [Access::ReadOnly, Access::Create] {
+        let error = PostgresCatalog::open(&database, access).err().unwrap().to_string();
+        assert!(error.contains("a copy of a catalog that is not complete"), "{error}");
+    }
     let error = begin(&place).err().unwrap().to_string();
     assert!(error.contains("another process writes a copy"), "{error}");
     drop(copy);
