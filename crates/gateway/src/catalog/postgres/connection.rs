@@ -191,8 +191,8 @@ impl Link {
         block_on(statements(&self.plain()?)).map_err(|error| failed(&error))
     }
 
-    /// Asks a question over a new connection when no older one, which holds a session lock, can still do anything. `None`
-    /// if the lock cannot be taken for some time, or the database does not answer.
+    /// Asks a question over a new connection when no older one, which holds a session lock, can still do anything.
+    /// `None` if the lock cannot be taken for some time, or the database does not answer.
     pub fn settled(&self, try_lock: &str, question: &str) -> Option<bool> {
         /// Number of attempts, one each second.
         const ATTEMPTS: usize = 30;

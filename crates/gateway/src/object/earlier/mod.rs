@@ -1,24 +1,23 @@
 //! Returns a bucket to an earlier state, which another catalog has: that of a backup.
 
+mod bytes;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue};
-use plimsoll_server::body::BodyReader;
-use plimsoll_server::conditions::{DeleteConditions, WriteConditions};
+use plimsoll_server::conditions::DeleteConditions;
 use plimsoll_server::config::acl::CannedAcl;
 use plimsoll_server::config::tags::Tags;
-use plimsoll_server::error::{ApiError, ErrorCode};
-use plimsoll_server::service::{NewObject, ObjectChange};
+use plimsoll_server::error::ApiError;
+use plimsoll_server::service::ObjectChange;
 
 use super::retained::Retained;
 use super::row::{Body, Head, Piece, Properties};
 use super::undelete::{Returning, bring_back, visit_kept};
 use super::version::ObjectAddress;
-use super::write::write_object;
 use super::{Bucket, Document, Store, keys};
-use crate::ambient::wall_now;
 use crate::catalog::{Catalog, CatalogError, Row, Value, intact};
 
 /// An earlier state of a bucket, and which part of it is wanted.
@@ -304,9 +303,9 @@ impl<C: Catalog, E: Catalog> Work<'_, C, E> {
         let target = ObjectAddress { bucket: Arc::clone(bucket), key: then.key.to_string() };
         match source {
             Source::Kept(one) => bring_back(self.store, bucket, one).await,
-            Source::Version(row) => copy(self.store, target, row, then.head).await,
+            Source::Version(row) => bytes::copy(self.store, target, row, then.head).await,
             Source::Inline(value) => {
-                write(self.store, target, then.head.clone(), *value).await.map(|()| true)
+                bytes::write(self.store, target, then.head.clone(), *value).await.map(|()| true)
             }
             Source::Described(described) => {
                 let (_, tags, acl) = *described;
@@ -347,183 +346,5 @@ impl<C: Catalog, E: Catalog> Work<'_, C, E> {
     }
 }
 
-/// Writes an object whose body is in its row.
-async fn write<C: Catalog>(
-    store: &Store<C>,
-    target: ObjectAddress,
-    head: Head,
-    value: Value,
-) -> Result<(), ApiError> {
-    let bytes = value.body.len() + value.properties.len() + 512;
-    let written = store.transact(bytes, move |t| {
-        let now = wall_now();
-        let (generation, modified_ms) = (now.as_nanosecond() as u64, now.as_millisecond());
-        let head = Head { generation, modified_ms, ..head.clone() };
-        write_object(t, &target, head, value.clone(), &WriteConditions::default())
-    });
-    written.await.map(|_| ())
-}
-
-/// Copies a version, which becomes the current one, with the same parts and checksums. Returns false if it has gone.
-async fn copy<C: Catalog>(
-    store: &Store<C>,
-    target: ObjectAddress,
-    row_key: Vec<u8>,
-    head: &Head,
-) -> Result<bool, ApiError> {
-    let found = match store.find_object(&target, Some(&head.version())).await {
-        Err(error) if error.code == ErrorCode::NoSuchVersion => return Ok(false),
-        found => found?,
-    };
-    let info = &found.info;
-    let new = NewObject {
-        headers: info.headers.clone(),
-        tags: info.tags.clone(),
-        acl: info.acl,
-        checksum: info.checksum.as_ref().map(|checksum| checksum.algorithm),
-        conditions: WriteConditions::default(),
-        storage_class: None,
-    };
-    let (size, checksum) = (info.size, new.checksum);
-    let content = store.read_object(found, 0..size).await?;
-    let mut body = BodyReader::of_object(content);
-    body.want(checksum);
-    let written = store.put_object(target.clone(), new, &mut body).await?;
-    if head.parts == 0 {
-        return Ok(true);
-    }
-    // An object with parts has digests of its own.
-    let (before, written_as) = (head.clone(), written.version);
-    let current = keys::current(target.bucket.number, &target.key);
-    let described = store.transact(1024, move |t| {
-        let (Some(row), Some(old)) = (t.get(&current)?, t.get(&row_key)?) else { return Ok(Ok(())) };
-        let now = intact(Head::decode(&row.head))?;
-        if written_as.as_ref().is_none_or(|version| *version != now.version()) {
-            return Ok(Ok(()));
-        }
-        let (value, old) = (t.value(&row)?, t.value(&old)?);
-        let (mut properties, old) =
-            (intact(Properties::decode(&value.properties))?, intact(Properties::decode(&old.properties))?);
-        (properties.parts, properties.upload_id) = (old.parts, old.upload_id);
-        let Head { md5, parts, checksum, .. } = before.clone();
-        let head = Head { md5, parts, checksum, ..now }.encode();
-        t.put(current.clone(), Value { head, properties: properties.encode(), ..value });
-        Ok(Ok(()))
-    });
-    described.await.map(|()| true)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ambient::now_ms;
-    use crate::background::deletion::delete_due_at;
-    use crate::background::retention::let_go_until;
-    use crate::catalog::Transaction;
-    use crate::catalog::memory::MemoryCatalog;
-    use crate::testing::{BUCKET, World};
-
-    const DAY_MS: u64 = 86_400_000;
-
-    /// Kind of a return to an earlier state.
-    #[derive(Clone, Copy, PartialEq, Eq)]
-    enum How {
-        Usual,
-        Exact,
-        /// Counts what an exact one would do.
-        Dry,
-    }
-
-    /// Returns a copy of a catalog as it is now.
-    async fn copy_of(world: &World) -> MemoryCatalog {
-        let copy = MemoryCatalog::default();
-        let mut rows = Vec::new();
-        let mut scan = world.store.catalog.scan();
-        while let Some((key, row)) = scan.next().unwrap() {
-            let value = world.store.catalog.value(&key, &row).unwrap();
-            rows.push((key, value));
-        }
-        let work = Box::new(move |t: &mut dyn Transaction| {
-            rows.iter().for_each(|(key, value)| t.put(key.clone(), value.clone()));
-            Ok(true)
-        });
-        copy.commit(work, 0).await.unwrap();
-        copy
-    }
-
-    async fn go_back(world: &World, then: &MemoryCatalog, at_ms: u64, how: How) -> Returned {
-        let (is_exact, is_dry) = (how == How::Exact || how == How::Dry, how == How::Dry);
-        let earlier = Earlier { catalog: then, bucket: BUCKET, prefix: "", at_ms, is_exact, is_dry };
-        let document = document(&earlier).unwrap().unwrap();
-        return_to(&world.store, &earlier, &document).await.unwrap()
-    }
-
-    #[tokio::test]
-    async fn a_bucket_has_what_it_had_and_keeps_or_loses_what_is_newer() {
-        let world = World::retaining(1, 100, DAY_MS).await;
-        let (small, large) = (vec![1; 50], vec![2; 5000]);
-        for (key, body) in [("deleted", &large), ("replaced", &large), ("inline", &small), ("same", &large)] {
-            world.put(key, body).await;
-        }
-        let (then, at_ms) = (copy_of(&world).await, now_ms());
-        world.put("replaced", &small).await;
-        world.put("newer", &small).await;
-        for key in ["deleted", "inline"] {
-            world.delete(key).await;
-        }
-        let counted = go_back(&world, &then, at_ms, How::Dry).await;
-        assert_eq!((counted.restored, counted.unchanged, counted.deleted, counted.newer), (3, 1, 1, 0));
-        assert!(world.get("deleted").await.is_err(), "a dry run changes nothing");
-        let done = go_back(&world, &then, at_ms, How::Usual).await;
-        assert_eq!((done.restored, done.bytes, done.unchanged, done.newer), (3, 10_050, 1, 1));
-        for (key, body) in [("deleted", &large), ("replaced", &large), ("inline", &small), ("newer", &small)]
-        {
-            assert_eq!(world.get(key).await.unwrap().1, *body, "{key}");
-        }
-        // Once more: everything is there, although its generation is another one.
-        let again = go_back(&world, &then, at_ms, How::Exact).await;
-        assert_eq!((again.restored, again.unchanged, again.deleted, again.lost), (0, 4, 1, 0));
-        assert!(world.get("newer").await.is_err());
-        delete_due_at(&world.store, now_ms() + DAY_MS / 2).await.unwrap();
-        assert_eq!(world.get("deleted").await.unwrap().1, large);
-    }
-
-    #[tokio::test]
-    async fn what_is_not_kept_any_more_is_named_unless_the_catalog_has_it() {
-        let world = World::retaining(1, 100, DAY_MS).await;
-        world.put("large", &[2; 5000]).await;
-        world.put("inline", &[1; 50]).await;
-        let (then, at_ms) = (copy_of(&world).await, now_ms());
-        for key in ["large", "inline"] {
-            world.delete(key).await;
-        }
-        let_go_until(&world.store, now_ms(), 0).await.unwrap();
-        delete_due_at(&world.store, now_ms() + DAY_MS).await.unwrap();
-        let done = go_back(&world, &then, at_ms, How::Usual).await;
-        assert_eq!((done.restored, done.lost, done.lost_keys), (1, 1, vec!["large".to_string()]));
-        assert_eq!(world.get("inline").await.unwrap().1, [1; 50]);
-    }
-
-    #[tokio::test]
-    async fn a_deleted_bucket_is_created_again_with_its_objects() {
-        let world = World::retaining(1, 100, DAY_MS).await;
-        world.put("large", &[2; 5000]).await;
-        world.put("inline", &[1; 50]).await;
-        let (then, at_ms) = (copy_of(&world).await, now_ms());
-        for key in ["large", "inline"] {
-            world.delete(key).await;
-        }
-        world.store.remove_bucket(BUCKET).await.unwrap();
-        let done = go_back(&world, &then, at_ms, How::Usual).await;
-        assert_eq!((done.restored, done.lost, done.is_new_bucket), (2, 0, true));
-        assert_eq!(world.get("large").await.unwrap().1, [2; 5000]);
-        assert_eq!(world.get("inline").await.unwrap().1, [1; 50]);
-        let again = go_back(&world, &then, at_ms, How::Exact).await;
-        assert_eq!((again.restored, again.unchanged, again.deleted), (0, 2, 0));
-        // What was brought back has other generations, and comes back once more.
-        world.delete("large").await;
-        let once_more = go_back(&world, &then, at_ms, How::Exact).await;
-        assert_eq!((once_more.restored, once_more.unchanged, once_more.lost), (1, 1, 0));
-        assert_eq!(world.get("large").await.unwrap().1, [2; 5000]);
-    }
-}
+mod tests;

@@ -1,0 +1,79 @@
+//! Writes objects as they were.
+
+use plimsoll_server::body::BodyReader;
+use plimsoll_server::conditions::WriteConditions;
+use plimsoll_server::error::{ApiError, ErrorCode};
+use plimsoll_server::service::NewObject;
+
+use crate::ambient::wall_now;
+use crate::catalog::{Catalog, Value, intact};
+use crate::object::row::{Head, Properties};
+use crate::object::version::ObjectAddress;
+use crate::object::write::write_object;
+use crate::object::{Store, keys};
+
+/// Writes an object whose body is in its row.
+pub(super) async fn write<C: Catalog>(
+    store: &Store<C>,
+    target: ObjectAddress,
+    head: Head,
+    value: Value,
+) -> Result<(), ApiError> {
+    let bytes = value.body.len() + value.properties.len() + 512;
+    let written = store.transact(bytes, move |t| {
+        let now = wall_now();
+        let (generation, modified_ms) = (now.as_nanosecond() as u64, now.as_millisecond());
+        let head = Head { generation, modified_ms, ..head.clone() };
+        write_object(t, &target, head, value.clone(), &WriteConditions::default())
+    });
+    written.await.map(|_| ())
+}
+
+/// Copies a version, which becomes the current one, with the same parts and checksums. Returns false if it has gone.
+pub(super) async fn copy<C: Catalog>(
+    store: &Store<C>,
+    target: ObjectAddress,
+    row_key: Vec<u8>,
+    head: &Head,
+) -> Result<bool, ApiError> {
+    let found = match store.find_object(&target, Some(&head.version())).await {
+        Err(error) if error.code == ErrorCode::NoSuchVersion => return Ok(false),
+        found => found?,
+    };
+    let info = &found.info;
+    let new = NewObject {
+        headers: info.headers.clone(),
+        tags: info.tags.clone(),
+        acl: info.acl,
+        checksum: info.checksum.as_ref().map(|checksum| checksum.algorithm),
+        conditions: WriteConditions::default(),
+        storage_class: None,
+    };
+    let (size, checksum) = (info.size, new.checksum);
+    let content = store.read_object(found, 0..size).await?;
+    let mut body = BodyReader::of_object(content);
+    body.want(checksum);
+    let written = store.put_object(target.clone(), new, &mut body).await?;
+    if head.parts == 0 {
+        return Ok(true);
+    }
+    // An object with parts has digests of its own.
+    let (before, written_as) = (head.clone(), written.version);
+    let current = keys::current(target.bucket.number, &target.key);
+    let described = store.transact(1024, move |t| {
+        let (Some(row), Some(old)) = (t.get(&current)?, t.get(&row_key)?) else { return Ok(Ok(())) };
+        let now = intact(Head::decode(&row.head))?;
+        if written_as.as_ref().is_none_or(|version| *version != now.version()) {
+            return Ok(Ok(()));
+        }
+        let (value, old) = (t.value(&row)?, t.value(&old)?);
+        let (mut properties, old) =
+            (intact(Properties::decode(&value.properties))?, intact(Properties::decode(&old.properties))?);
+        (properties.parts, properties.upload_id) = (old.parts, old.upload_id);
+        let Head { md5, parts, checksum, .. } = before.clone();
+        let head = Head { md5, parts, checksum, ..now }.encode();
+        t.put(current.clone(), Value { head, properties: properties.encode(), ..value });
+        Ok(Ok(()))
+    });
+    described.await.map(|()| true)
+}
