@@ -178,6 +178,9 @@ def test_a_continuous_backup_restores_any_second(machine):
     assert "; complete" in shown[0] and "every state from" in shown[0], shown
     newer = os.urandom(BLOB)
     machine.client().put_object(Bucket="photos", Key="newer", Body=newer)
+    # The procedure restores the state of one second ago.
+    oldest = lambda: json.loads(machine.run("plimsoll-gateway verify-backup /etc/plimsoll/gateway.toml --json"))["oldest_ms"]
+    wait(lambda: oldest() < 1000 * (time.time() - 2), "the oldest state is older than that")
     shown = machine.follow("backup.md", "Restore any second")
     assert "restored the state of 20" in shown[0] and readable(machine, {**bodies, "newer": newer}), shown
 
