@@ -63,7 +63,9 @@ def cargo(arguments, release, target):
     maps = f"-ffile-prefix-map={ROOT}=/plimsoll -ffile-prefix-map={home}=/cargo"
     # Only the fastest levels of zstd are used.
     unused = " ".join(f"-DZSTD_EXCLUDE_{name}_BLOCK_COMPRESSOR" for name in UNUSED_COMPRESSORS)
-    environment = dict(os.environ, RUSTFLAGS=flags, CFLAGS=f"{maps} {unused}", CXXFLAGS=maps, CARGO_INCREMENTAL="0",
+    # No panic passes through a function in C.
+    small = "-fno-asynchronous-unwind-tables -fno-unwind-tables"
+    environment = dict(os.environ, RUSTFLAGS=flags, CFLAGS=f"{maps} {unused} {small}", CXXFLAGS=maps, CARGO_INCREMENTAL="0",
                        PLIMSOLL_COMMIT=release.commit, PLIMSOLL_COMMIT_DATE=release.date,
                        SOURCE_DATE_EPOCH=str(release.time))
     subprocess.run(["cargo", *arguments, "--locked", *(["--target", target] if target else [])], cwd=ROOT,
