@@ -115,7 +115,7 @@ impl Replica {
             return Err(ReplicaError::Damaged(end.group));
         }
         if first != end.group {
-            // The copy has groups of its own, and ends at the same offset.
+            // The copy has other groups, and ends at the same offset.
             return Err(ReplicaError::Differs { segment: part.segment, offset: part.offset });
         }
         segment.file.write_at(at, &new).map_err(CatalogError::from)?;
@@ -135,7 +135,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Begins to compare: the copy may have groups of its own, until its last group was compared with the log.
+    /// Begins to compare: the copy may have other groups than the log, until its last group was compared with it.
     pub fn begin_comparison(&mut self) {
         self.is_compared = false;
     }

@@ -1,4 +1,4 @@
-//! A copy of a catalog in a database: a table of its own, which no gateway knows before it is complete.
+//! A copy of a catalog in a database: a table that no gateway knows before it is complete.
 
 use std::cell::Cell;
 

@@ -57,7 +57,7 @@ pub(super) async fn copy<C: Catalog>(
     if head.parts == 0 {
         return Ok(true);
     }
-    // An object with parts has digests of its own.
+    // The digest of an object with parts is that of its parts.
     let (before, written_as) = (head.clone(), written.version);
     let current = keys::current(target.bucket.number, &target.key);
     let described = store.transact(1024, move |t| {
