@@ -52,7 +52,7 @@ impl FileKey {
     /// Derives the key of the chunks.
     ///
     /// # Errors
-    /// Never.
+    /// Never: keys of all lengths can be derived from.
     pub fn payload_key(&self, nonce: &[u8]) -> Result<LessSafeKey, AgeError> {
         cipher(&derive(&self.0, nonce, b"payload")?)
     }

@@ -38,7 +38,7 @@ use plimsoll_base::net::encode::hex;
 pub struct Arguments {
     #[command(flatten)]
     pub place: StoreArguments,
-    /// Copy the catalog to this new directory; or, if it is in a database, to the URL of a place for `restore`
+    /// Copy the catalog to this new directory, or a catalog in a database to this URL, from which `restore` reads
     #[arg(long, value_name = "DIR|URL", conflicts_with_all = ["done", "forget"])]
     pub to: Option<String>,
     /// File of the keys that encrypt the backup at a URL, as of `age-keygen`
@@ -154,7 +154,7 @@ fn copy_rows(database: &PostgresCatalog, to: &Path) -> Result<Copied, Exit> {
     copied().map_err(failed)
 }
 
-/// Opens the place of a backup, which must not be in that of a tier.
+/// Opens the place of a backup. It must be apart from the places of all tiers.
 fn open_place(arguments: &Arguments, target: &Target, url: &str) -> Result<Place, Exit> {
     let keys = keys("--key-file", arguments.key_file.as_deref())?;
     let table = TierTable { url: url.into(), ..TierTable::default() };

@@ -140,7 +140,8 @@ fn report(
         out.say(&format!("{}\n", serde_json::to_string_pretty(&value).map_err(Exit::store)?))?;
     } else {
         let verb = if arguments.dry_run { "can be restored" } else { "restored" };
-        let but = if not_restored > 0 { format!(", {not_restored} are not") } else { String::new() };
+        let not = if arguments.dry_run { "cannot" } else { "are not" };
+        let but = if not_restored > 0 { format!(", {not_restored} {not}") } else { String::new() };
         out.say(&format!(
             "{restored} objects with {bytes} bytes {verb} to the state of {}{but}\n",
             utc_text(state_ms)

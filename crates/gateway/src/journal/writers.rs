@@ -66,7 +66,7 @@ impl Writers {
         self.store(root)
     }
 
-    /// Records that the last process leads. Failed starts before it are forgotten.
+    /// Records that the process that was added last leads.
     ///
     /// # Errors
     /// As [`Writers::add`].

@@ -463,7 +463,7 @@ fn no_acknowledged_write_is_lost_and_none_but_the_leader_is_read() {
     }
 }
 
-/// Regression test: a disk had groups of its own, which were never acknowledged, and its last segment ended at an
+/// Regression test: a disk had groups that were never acknowledged, and its last segment ended at an
 /// offset at which a group of the journal begins. This was taken for damage of the backup, and nobody could lead there.
 #[test]
 fn a_copy_that_ends_at_the_same_offset_with_other_groups_is_replaced() {

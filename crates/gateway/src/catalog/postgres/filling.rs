@@ -43,7 +43,8 @@ pub struct Filling {
     put: Statement,
     delete: Statement,
     link: Link,
-    /// True if the table stays when this is dropped: the next attempt removes it.
+    /// True if the table stays when this is dropped, so that the old catalog does not wait: it is the catalog, or the
+    /// next attempt removes it.
     is_left: Cell<bool>,
     /// Runtime of the connections; `None` only while it is dropped.
     runtime: Option<Runtime>,
@@ -131,9 +132,11 @@ impl Filling {
 
 impl Drop for Filling {
     fn drop(&mut self) {
-        // It has another name if it is complete.
-        let _ =
-            block_on(self.client.batch_execute("ROLLBACK; DROP TABLE IF EXISTS plimsoll_catalog_unfinished"));
+        if !self.is_left.get() {
+            let remove =
+                "ROLLBACK; SET lock_timeout = '2s'; DROP TABLE IF EXISTS plimsoll_catalog_unfinished";
+            let _ = block_on(self.client.batch_execute(remove));
+        }
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
