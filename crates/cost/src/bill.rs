@@ -75,7 +75,11 @@ impl Part {
         match measure {
             Measure::Storage => Part::Storage,
             Measure::Requests { .. } => Part::Requests,
-            Measure::Upload | Measure::Retrieval | Measure::CrossZone | Measure::CrossRegion => Part::Data,
+            Measure::Upload
+            | Measure::Retrieval
+            | Measure::ReadInside
+            | Measure::CrossZone
+            | Measure::CrossRegion => Part::Data,
             Measure::Egress => Part::Egress,
             Measure::Instance | Measure::Function(_) => Part::Compute,
         }
@@ -160,12 +164,12 @@ fn line(charge: &Charge<'_>) -> Line {
 fn notes(tariff: &Tariff, usage: &Usage) -> Vec<String> {
     let rules = &tariff.rules;
     let short = match usage.period {
-        Period::Month => usage.retention_days.is_some_and(|days| days < rules.minimum_days),
+        Period::Month => usage.retention_s.is_some_and(|lived| lived < rules.minimum_days * DAY_S),
         Period::Seconds(seconds) => seconds < rules.minimum_days * DAY_S,
     };
-    let is_stored = usage.stored > 0 || (usage.retention_days == Some(0) && usage.uploaded > 0);
+    let is_stored = usage.stored > 0 || (usage.retention_s == Some(0) && usage.uploaded > 0);
     let small = usage.object_bytes > 0 && usage.object_bytes < rules.minimum_object;
-    let little = usage.is_month() && usage.stored < rules.minimum_billed;
+    let little = usage.is_month() && usage.stored_in(rules.month_hours) < rules.minimum_billed;
     let applies = |name: RuleName| match name {
         RuleName::MinimumDays => is_stored && short,
         RuleName::MinimumObject => is_stored && small,
@@ -173,14 +177,17 @@ fn notes(tariff: &Tariff, usage: &Usage) -> Vec<String> {
         RuleName::MinimumBilled => little,
         RuleName::DailyPeak => is_stored && (!usage.is_month() || usage.stored != usage.stored_peak),
         RuleName::Deleted => {
-            let deletes = usage.deleted > 0 || usage.retention_days.is_some() || !usage.is_month();
+            let deletes = usage.deleted > 0 || usage.retention_s.is_some() || !usage.is_month();
             deletes
                 && !usage.moves_on
                 && (is_stored || usage.deleted > 0)
                 && rules.charged_after_deletion_s() > 0
         }
         RuleName::RoundUp => rules.round_up && usage.is_month(),
-        RuleName::Unbilled | RuleName::LargestObject | RuleName::EgressWithinStored => false,
+        RuleName::Unbilled
+        | RuleName::LargestObject
+        | RuleName::EgressWithinStored
+        | RuleName::TransitionDays => false,
     };
     let applied = rules.descriptions.iter().filter(|rule| applies(rule.name));
     applied

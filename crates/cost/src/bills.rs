@@ -29,6 +29,9 @@ pub struct Bills {
     /// Assumptions about values that the workload does not specify.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assumptions: Vec<String>,
+    /// Given values that do not enter the bills, with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_used: Vec<String>,
 }
 
 impl Bills {

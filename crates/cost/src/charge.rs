@@ -4,6 +4,7 @@ use super::money::Usd;
 use super::period::{DAY_S, Period};
 use super::tariff::{Free, Measure, Meter, Rules, Tariff};
 use super::usage::Usage;
+use plimsoll_base::provider::calls::Call;
 use plimsoll_base::units::format_size;
 
 /// Reason why no bill can be computed.
@@ -94,22 +95,25 @@ fn gcd(a: u128, b: u128) -> u128 {
 /// towards minimum durations.
 fn stored(rules: &Rules, usage: &Usage) -> Option<Quantity> {
     let bytes = if rules.daily_peak { usage.stored_peak } else { usage.stored };
+    let (least, month) = (rules.minimum_days * DAY_S, rules.month_hours * 3600);
     let as_objects = |bytes: Quantity| match (usage.object_bytes, rules.paid_object(usage.object_bytes)) {
         (0, _) => Some(bytes),
         (own, paid) if own == paid => Some(bytes),
         (own, paid) => bytes.scaled(paid, own),
     };
-    let (least, month) = (rules.minimum_days * DAY_S, rules.month_hours * 3600);
     let after = if usage.moves_on { 0 } else { rules.charged_after_deletion_s() };
     let mut quantity = as_objects(Quantity::whole(bytes))?;
-    match (usage.period, usage.retention_days) {
+    match (usage.period, usage.retention_s) {
         // Objects are deleted immediately.
         (Period::Month, Some(0)) => {
             quantity = as_objects(Quantity::whole(usage.uploaded))?.scaled(least.max(after), month)?;
         }
-        (Period::Month, Some(days)) => {
-            let lived = days * DAY_S;
-            quantity = quantity.scaled((lived + after).max(least), lived)?;
+        (Period::Month, Some(lived)) => {
+            let billed = (lived + after).max(least);
+            quantity = match usage.arriving {
+                Some(bytes) => as_objects(Quantity::whole(bytes))?.scaled(billed, month)?,
+                None => quantity.scaled(billed, lived)?,
+            };
         }
         (Period::Month, None) => {
             quantity = quantity.plus(as_objects(Quantity::whole(usage.deleted))?.scaled(after, month)?)?;
@@ -126,8 +130,13 @@ fn stored(rules: &Rules, usage: &Usage) -> Option<Quantity> {
 }
 
 /// Returns the billed bytes of uploads or retrievals, given the number of requests. Applies the free bytes and
-/// the minimum bytes of each request.
+/// the minimum bytes of each request. Copies count if the provider charges them.
 fn moved(meter: &Meter, usage: &Usage, bytes: u64, requests: u128) -> Option<Quantity> {
+    let (copied, copies) = match meter.counts_copies {
+        true => (usage.copied, u128::from(usage.calls.get(Call::CopyObject))),
+        false => (0, 0),
+    };
+    let (bytes, requests) = (bytes.saturating_add(copied), requests + copies);
     let free = u128::from(meter.free_bytes_per_request).saturating_mul(requests);
     let quantity = Quantity::whole(u128::from(bytes).saturating_sub(free));
     match usage.object_bytes {
@@ -149,6 +158,7 @@ fn quantity(meter: &Meter, tariff: &Tariff, usage: &Usage) -> Option<Quantity> {
         Measure::Upload => moved(meter, usage, usage.uploaded, usage.uploads())?,
         Measure::Retrieval => moved(meter, usage, usage.downloaded, usage.downloads())?,
         Measure::Egress => Quantity::whole(usage.egress_at(tariff)),
+        Measure::ReadInside => Quantity::whole(usage.read_inside(tariff)),
         Measure::CrossZone => Quantity::whole(usage.cross_zone),
         Measure::CrossRegion => Quantity::whole(usage.cross_region),
         Measure::Instance => Quantity::whole(0u64),
@@ -178,7 +188,7 @@ pub fn charges<'a>(
         charge(tariff, meter, usage, &mut each)
             .ok_or_else(|| BillError::Overflow { offer: tariff.offer.clone(), item: meter.item.clone() })?;
     }
-    let used = [usage.stored, usage.egress_at(tariff), usage.cross_zone, usage.cross_region];
+    let used = [stored_at(tariff, usage), usage.egress_at(tariff), usage.cross_zone, usage.cross_region];
     let names =
         ["storage", "egress to the internet", "transfer to another zone", "transfer to another region"];
     for ((counted, used), name) in counted.into_iter().zip(used).zip(names) {
@@ -202,6 +212,10 @@ pub fn charges<'a>(
     Ok(())
 }
 
+fn stored_at(tariff: &Tariff, usage: &Usage) -> u64 {
+    usage.stored_in(tariff.rules.month_hours)
+}
+
 fn unpriced(tariff: &Tariff, what: &str) -> BillError {
     BillError::Unpriced { offer: tariff.offer.clone(), what: what.into() }
 }
@@ -220,7 +234,7 @@ fn refuse(tariff: &Tariff, usage: &Usage) -> Result<(), BillError> {
             format_size(usage.object_bytes)
         ));
     }
-    if rules.egress_within_stored && usage.is_month() && usage.egress_at(tariff) > usage.stored {
+    if rules.egress_within_stored && usage.is_month() && usage.egress_at(tariff) > stored_at(tariff, usage) {
         return refused("the egress of a month must not exceed the data stored".into());
     }
     Ok(())
@@ -248,7 +262,7 @@ fn charge<'a>(
         _ if usage.without_allowances => 0,
         Free::None => 0,
         Free::Amount(amount) => u128::from(amount),
-        Free::TimesStored(times) => u128::from(times) * u128::from(usage.stored),
+        Free::TimesStored(times) => u128::from(times) * u128::from(stored_at(tariff, usage)),
     };
     let covered = free.checked_mul(quantity.over)?.min(quantity.value);
     if covered > 0 {

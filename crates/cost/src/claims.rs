@@ -148,7 +148,27 @@ pub fn day_of(document: &Published, date: Date) -> Result<Date, ClaimError> {
     own.map_or(Ok(date), |text| text.parse().map_err(|_| ClaimError::Day(text.into())))
 }
 
-/// Computes the document's bills for a usage, and the real bills to compare them with.
+/// Returns the usage of a calculator whose replication option is on: all stored data is copied to another zone.
+fn replicated(usage: &Usage) -> Usage {
+    Usage { cross_zone: usage.stored, ..usage.clone() }
+}
+
+/// Returns the real usage of such a copy: a second bucket in another zone, to which every object is written, too.
+fn with_copy(usage: &Usage) -> Usage {
+    let mut copied = replicated(usage);
+    (copied.stored, copied.stored_peak) = (2 * usage.stored, 2 * usage.stored_peak);
+    copied.arriving = usage.arriving.map(|bytes| 2 * bytes);
+    copied.uploaded = 2 * usage.uploaded;
+    for call in
+        [Call::PutObject, Call::CreateMultipartUpload, Call::UploadPart, Call::CompleteMultipartUpload]
+    {
+        copied.calls.add(call, usage.calls.get(call));
+    }
+    copied
+}
+
+/// Computes the document's bills for a usage, and the real bills to compare them with. If `replicates` is true, the
+/// replication option of the document's calculator is on.
 ///
 /// # Errors
 /// See [`ClaimError`].
@@ -157,6 +177,7 @@ pub fn beside(
     real: &Prices,
     date: Date,
     usage: &Usage,
+    replicates: bool,
 ) -> Result<Vec<Beside>, ClaimError> {
     let own = prices(document)?;
     let Some(calculator) = &document.calculator else { return Ok(Vec::new()) };
@@ -166,11 +187,12 @@ pub fn beside(
         let constants = own.tariff(&stand.published, None, date)?;
         let [then, now] = [day, date].map(|day| real.tariff(&stand.real, None, day));
         let (then, now) = (then?, now?);
-        let mut usage = usage.clone();
-        if stand.replication_included {
-            usage.cross_zone = 0;
-        }
-        let (published, real, today) = (bill(&constants, &usage)?, bill(&then, &usage)?, bill(&now, &usage)?);
+        let (stated, usage) = match replicates && !stand.replication_included {
+            true => (replicated(usage), with_copy(usage)),
+            false => (usage.clone(), usage.clone()),
+        };
+        let (published, real, today) =
+            (bill(&constants, &stated)?, bill(&then, &usage)?, bill(&now, &usage)?);
         let differences = lines(&constants).into_iter().zip(lines(&then)).zip(lines(&now));
         let differences = differences.filter_map(|(((line, own_item), (_, item)), (_, item_now))| {
             let (published_usd, real_usd) = (amount(&published, own_item), amount(&real, item));

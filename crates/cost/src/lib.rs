@@ -18,6 +18,7 @@ pub mod claims;
 pub mod egress;
 pub mod egress_assumption;
 pub mod functions;
+pub mod migrate;
 pub mod money;
 pub mod of_store;
 pub mod period;

@@ -67,12 +67,14 @@ impl StoreUsage {
         let stored = priced(self.uploaded, Measure::Storage, "storage");
         let egress = if self.leaves { self.downloaded } else { 0 };
         let egress = priced(egress, Measure::Egress, "egress to the internet");
+        let object_bytes = self.object_bytes.unwrap_or_else(|| self.mean_object());
         let machine = self.machine.iter().filter(|m| tariff.instances.iter().any(|i| i.item == **m));
         let usage = Usage {
             period: Period::Seconds(self.seconds),
             stored,
             stored_peak: stored,
-            object_bytes: self.object_bytes.unwrap_or_else(|| self.mean_object()) + self.names,
+            object_bytes: object_bytes + self.names,
+            copied: calls.get(Call::CopyObject).saturating_mul(object_bytes),
             calls,
             uploaded: self.uploaded,
             downloaded: self.downloaded,

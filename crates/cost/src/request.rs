@@ -25,6 +25,8 @@ pub struct CostRequest {
     pub usage: Usage,
     /// Assumptions about values that are not specified.
     pub assumptions: Vec<String>,
+    /// Given values that do not enter the bill, with the reason.
+    pub not_used: Vec<String>,
     /// Built-in prices and those of the user.
     pub prices: Prices,
     /// Date of the prices.
@@ -98,6 +100,11 @@ impl CostRequest {
         self.assumptions.extend(assumed.collect::<Vec<_>>());
     }
 
+    /// Returns the given values that do not enter the bill, as warnings of a document.
+    pub fn warnings(&self) -> Vec<String> {
+        self.not_used.iter().map(|value| format!("not used: {value}")).collect()
+    }
+
     /// Returns the assumptions as notes of a document.
     pub fn notes(&self) -> Vec<String> {
         self.assumptions.iter().map(|a| format!("assumed: {a}")).collect()
@@ -132,7 +139,7 @@ pub fn in_words(usage: &Usage) -> String {
     }
     match usage.object_bytes {
         0 => {}
-        exact if exact < 1_000_000 || exact.is_multiple_of(1 << 10) => {
+        exact if exact.is_multiple_of(1 << 10) || (exact < 1_000_000 && !exact.is_multiple_of(1000)) => {
             out.push(format!("objects of {}", format_size(exact)));
         }
         large => out.push(format!("objects of {}", format_volume(large))),

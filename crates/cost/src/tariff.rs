@@ -36,6 +36,8 @@ pub enum Measure {
     Retrieval,
     /// Bytes to the internet.
     Egress,
+    /// Bytes read by machines of the provider.
+    ReadInside,
     /// Bytes to another zone.
     CrossZone,
     /// Bytes to another region.
@@ -114,6 +116,8 @@ pub struct Meter {
     pub free_bytes_per_request: u64,
     /// Minimum number of bytes billed per request.
     pub minimum_bytes_per_request: u64,
+    /// True if bytes that are copied within the store count, too. Only for uploads and retrievals.
+    pub counts_copies: bool,
     /// Free allowance per month.
     pub free: Free,
     /// True if the tiers include the free allowance, false if they start after it.
@@ -145,6 +149,8 @@ pub enum RuleName {
     Deleted,
     /// Responses that are not billed.
     Unbilled,
+    /// Age from which lifecycle rules move objects into the class.
+    TransitionDays,
     /// Maximum size of an object.
     LargestObject,
     /// Monthly egress limited to the data stored.
@@ -186,6 +192,8 @@ pub struct Rules {
     pub deleted_days: u64,
     /// True if deleted bytes are billed until their versions are deleted.
     pub deleted_versions: bool,
+    /// Minimum age at which a lifecycle rule moves an object into the class, in days; 0 for none.
+    pub transition_days: u64,
     /// Status codes of responses that are not billed: `403`, or `5xx` for the whole class.
     pub unbilled: Vec<String>,
     /// Maximum size of an object, in bytes.
@@ -226,6 +234,7 @@ impl Default for Rules {
             round_up: false,
             deleted_days: 0,
             deleted_versions: false,
+            transition_days: 0,
             unbilled: Vec::new(),
             largest_object: u64::MAX,
             egress_within_stored: false,

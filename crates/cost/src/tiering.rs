@@ -13,6 +13,7 @@ use super::blend::{Bounds, Distribution, percentile};
 use super::charge::BillError;
 use super::egress::Egress;
 use super::money::Usd;
+use super::period::DAY_S;
 use super::tariff::Tariff;
 use super::usage::Usage;
 use super::workload::MONTH_DAYS;
@@ -166,8 +167,8 @@ impl Scenario<'_> {
                 downloaded: share_of(month.downloaded, share),
                 egress: Egress::Stated(share_of(month.egress_at(tariff), share)),
                 stored: (month.uploaded as f64 * lived / MONTH_DAYS).round() as u64,
-                // Less than a day counts as one day: no minimum duration is shorter.
-                retention_days: Some((lived.round() as u64).max(1)).filter(|_| lived > 0.0),
+                arriving: Some(month.uploaded).filter(|_| lived > 0.0),
+                retention_s: Some((lived * DAY_S as f64).round() as u64).filter(|seconds| *seconds > 0),
                 ..Usage::default()
             };
             usage.stored_peak = usage.stored;
@@ -249,11 +250,18 @@ impl Scenario<'_> {
         (self.retention_days.ceil() as u64).clamp(1, MAX_DAYS)
     }
 
-    /// Computes every age from 0 (all cold) to the full retention (all hot), in days. The second list has the
+    /// Returns true if objects can move at this age: a lifecycle rule has a minimum age. The ages 0 (all cold) and that
+    /// of the full retention (all hot) need no move.
+    pub fn is_possible(&self, hot_days: u64) -> bool {
+        let least = if self.transitions() { self.cold.rules.transition_days } else { 0 };
+        hot_days == 0 || hot_days >= least.min(self.whole_days())
+    }
+
+    /// Computes every possible age from 0 (all cold) to the full retention (all hot), in days. The second list has the
     /// ages without a bill and the reason.
     pub fn ages(&self) -> (Vec<Age>, Vec<(u64, BillError)>) {
         let (mut ages, mut without) = (Vec::new(), Vec::new());
-        for days in 0..=self.whole_days() {
+        for days in (0..=self.whole_days()).filter(|days| self.is_possible(*days)) {
             match self.age(days) {
                 Ok(age) => ages.push(age),
                 Err(why) => without.push((days, why)),
@@ -377,6 +385,7 @@ mod tests {
         let mut whole = scenario.month.clone();
         whole.stored = (whole.uploaded as f64 * 90.0 / MONTH_DAYS).round() as u64;
         whole.stored_peak = whole.stored;
+        (whole.arriving, whole.retention_s) = (Some(whole.uploaded), Some(90 * DAY_S));
         whole.calls.add(Call::DeleteObject, 1_000_000);
         assert_eq!(ages[0].total_usd, total(&cold, &whole).unwrap());
         assert_eq!(ages[90].total_usd, total(&hot, &whole).unwrap());
@@ -412,6 +421,16 @@ mod tests {
         for (hot, cold) in [("aws-s3-standard-ia", "aws-s3"), ("aws-s3-express", "aws-s3-standard-ia")] {
             assert!(!scenario(&tariff(hot), &tariff(cold)).transitions());
         }
+    }
+
+    /// Regression: ages were recommended at which no lifecycle rule moves an object.
+    #[test]
+    fn lifecycle_rules_have_a_minimum_age() {
+        let (hot, cold) = (tariff("aws-s3"), tariff("aws-s3-standard-ia"));
+        let ages: Vec<u64> = scenario(&hot, &cold).ages().0.iter().map(|age| age.hot_days).collect();
+        assert_eq!((ages[0], ages[1], ages[2], ages.len()), (0, 30, 31, 62), "{ages:?}");
+        let (hot, cold) = (tariff("cloudflare-r2"), tariff("cloudflare-r2-ia"));
+        assert_eq!(scenario(&hot, &cold).ages().0.len(), 91);
     }
 
     /// If the workload does not specify egress, reads from B2 are egress and reads from S3 are not.

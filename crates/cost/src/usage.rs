@@ -11,18 +11,21 @@ use plimsoll_base::provider::calls::{Call, Calls};
 pub struct Usage {
     /// Billing period of the usage.
     pub period: Period,
-    /// Bytes stored, averaged over the period.
+    /// Bytes stored, averaged over the period. With `arriving`, those of a month of 730 hours.
     pub stored: u64,
+    /// Bytes per month that are stored for `retention_s`. The stored bytes follow from them, the retention and the
+    /// length of the provider's month. `None` if `stored` is given.
+    pub arriving: Option<u64>,
     /// Daily peaks of the bytes stored, averaged over the days.
     pub stored_peak: u64,
     /// Mean size of an object, in bytes; 0 if it is unknown.
     pub object_bytes: u64,
-    /// Retention: days after which an object is deleted, 0 for immediately. `None` if every object outlives any
+    /// Retention: seconds after which an object is deleted, 0 for immediately. `None` if every object outlives any
     /// minimum duration.
-    pub retention_days: Option<u64>,
-    /// True if objects change their storage class after `retention_days` and are not deleted.
+    pub retention_s: Option<u64>,
+    /// True if objects change their storage class after `retention_s` and are not deleted.
     pub moves_on: bool,
-    /// Bytes deleted in the period, if `retention_days` is `None`.
+    /// Bytes deleted in the period, if `retention_s` is `None`.
     pub deleted: u64,
     /// Number of requests of each kind.
     pub calls: Calls,
@@ -30,6 +33,8 @@ pub struct Usage {
     pub uploaded: u64,
     /// Object bytes read.
     pub downloaded: u64,
+    /// Object bytes copied within the store, by CopyObject. Some providers charge them as read, some as written.
+    pub copied: u64,
     /// Bytes that leave the provider for the internet.
     pub egress: Egress,
     /// Bytes sent to another zone of the region.
@@ -53,6 +58,19 @@ impl Usage {
     /// Returns the number of requests that carry object bytes from the store.
     pub fn downloads(&self) -> u128 {
         u128::from(self.calls.get(Call::GetObject))
+    }
+
+    /// Returns the bytes stored, averaged over a month of that many hours.
+    pub fn stored_in(&self, month_hours: u64) -> u64 {
+        let Some((arriving, seconds)) = self.arriving.zip(self.retention_s) else { return self.stored };
+        let month = u128::from(month_hours * 3600);
+        let stored = (u128::from(arriving) * u128::from(seconds) + month / 2) / month;
+        u64::try_from(stored).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the bytes that machines of the provider of a tariff read.
+    pub fn read_inside(&self, tariff: &Tariff) -> u64 {
+        self.downloaded.saturating_sub(self.egress_at(tariff))
     }
 
     /// Returns the bytes that leave the provider of a tariff for the internet.

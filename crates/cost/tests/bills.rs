@@ -157,7 +157,7 @@ const EXAMPLES: &[(&str, &str, &str, &str)] = &[
     ("aws-dynamodb-eventual", "2026-11-01", "put='1M'\nget='1M'\nobject_size='1500B'", "$1.31"),
     ("aws-dynamodb-eventual", "2026-11-01", "get='1M'\nobject_size='5KiB'", "$0.13"),
     // EFS: 177 GB-months; then 100 GiB written x 0.06 and 100 GiB read x 0.03.
-    ("aws-efs", "2026-11-01", "storage='177 GiB'", "$53.10"),
+    ("aws-efs", "2026-11-01", "storage='177 GiB'\nobject_size='1TiB'", "$53.10"),
     ("aws-efs", "2026-11-01", "written='100 GiB'\nread='100 GiB'", "$9.00"),
     // EFS meters a file of 1 KiB as 4 KiB plus 2 KiB of metadata, and a file of 5 KiB as 10 KiB. It meters an
     // operation as 32 KiB, and the creation of a file as another 4 KiB: 36 GiB x 0.06.
@@ -176,7 +176,7 @@ const EXAMPLES: &[(&str, &str, &str, &str)] = &[
     ("aws-dynamodb", "2026-11-01", "put='1M'\nkeep='7d'\nobject_size='1KiB'", "$1.25"),
     // Machines: 100 instances of c7g.16xlarge for a month of 730 hours.
     ("aws-s3", "2026-11-01", "instance=['c7g.16xlarge=73000h']", "$169,360.00"),
-    ("aws-s3", "2026-11-01", "cross_zone='1 TiB'\ncross_region='1 TiB'", "$40.96"),
+    ("aws-s3", "2026-11-01", "cross_zone='1 TiB'\ncross_region='1 TiB'", "$20.48"),
 ];
 
 /// Workloads with reads but without stated egress.
@@ -246,6 +246,95 @@ fn deleted_bytes_are_charged_until_the_provider_removes_them() {
     );
 }
 
+/// Regression: copies were charged as requests only. A million copies of 1 MB move 931.32 GiB.
+const COPIES: &[(&str, &str, &str, &str)] = &[
+    ("aws-s3", "2026-11-01", "copy='1M'\nobject_size='1MB'", "$5.00"),
+    // Requests, and the retrieval of the sources at 0.01.
+    ("aws-s3-standard-ia", "2026-11-01", "copy='1M'\nobject_size='1MB'", "$19.31"),
+    ("cloudflare-r2-ia", "2026-11-01", "copy='1M'\nobject_size='1MB'", "$19.00"),
+    ("google-cloud-storage-nearline", "2026-11-01", "copy='1M'\nobject_size='1MB'", "$19.31"),
+    // Requests, and the replication of the copies at 0.02.
+    ("google-cloud-storage-multi-region", "2026-11-01", "copy='1M'\nobject_size='1MB'", "$28.63"),
+    // Requests, and the upload of the copies at 0.0032.
+    ("aws-s3-express", "2026-11-01", "copy='1M'\nobject_size='1MB'", "$4.11"),
+];
+
+/// Regression: transfer to another zone cost 0.01 to 0.02 a GB at stores that charge nothing within a region.
+const ZONES: &[(&str, &str, &str, &str)] = &[
+    ("aws-s3", "2026-11-01", "cross_zone='1 PiB'", "$0.00"),
+    ("aws-s3-standard-ia", "2026-11-01", "cross_zone='1 PiB'", "$0.00"),
+    ("aws-s3-express", "2024-11-01", "cross_zone='1 PiB'", "$0.00"),
+    ("google-cloud-storage", "2026-11-01", "cross_zone='1 PiB'", "$0.00"),
+    ("aws-dynamodb", "2026-11-01", "cross_zone='1 PiB'", "$0.00"),
+    // Clients of EFS mount it over the network of their machines.
+    ("aws-efs", "2026-11-01", "cross_zone='1 TiB'", "$20.48"),
+];
+
+/// Bills that depend on the length of the provider's month, which was 730 hours for `keep` at all providers.
+const MONTHS: &[(&str, &str, &str, &str)] = &[
+    // Cloudflare's examples: Standard, Infrequent Access and asset hosting.
+    ("cloudflare-r2", "2026-11-01", "put='1k'\nget='1M'\nobject_size='1GB'\nkeep='30d'", "$14.85"),
+    (
+        "cloudflare-r2-ia",
+        "2026-11-01",
+        "put='1k'\nget='1M'\nobject_size='1GB'\nkeep='5d'\nread='1000GB'",
+        "$29.90",
+    ),
+    ("cloudflare-r2", "2026-11-01", "storage='10GB'\nput='100k'\nget='300M'\nobject_size='100KB'", "$104.40"),
+    // 9.5367 TiB written in a month of 30 days and charged for 90 days at 7.99.
+    ("wasabi", "2026-11-01", "put='10M'\nobject_size='1MiB'\nkeep='7d'", "$228.60"),
+    // 1 TB written in a month of 30 days, kept for 12 hours and then charged for a month: 1,016.67 - 10 GB.
+    ("backblaze-b2", "2026-11-01", "put='1M'\nobject_size='1MB'\nkeep='12h'", "$7.00"),
+    // 1,000 TiB written, and kept for a tenth of a month of 730 hours: 51,200 x 0.023 + 51,200 x 0.022, and 0.005.
+    ("aws-s3", "2026-11-01", "put='1k'\nobject_size='1TiB'\nkeep='73h'", "$2,304.01"),
+];
+
+#[test]
+fn copies_move_data() {
+    assert_totals(COPIES);
+}
+
+#[test]
+fn transfer_within_a_region_is_free_at_object_stores() {
+    assert_totals(ZONES);
+}
+
+#[test]
+fn the_retention_counts_in_months_of_the_provider() {
+    assert_totals(MONTHS);
+}
+
+/// Regression: reads of a multi-region by machines of Google were free. 100 TB cost 2,421.44 to store and 1,862.65 to
+/// read at 0.02, and 100 million reads 40.00.
+#[test]
+fn machines_of_google_pay_for_reads_of_a_multi_region() {
+    assert_totals(&[
+        (
+            "google-cloud-storage-multi-region",
+            "2026-11-01",
+            "storage='100TB'\nget='100M'\nobject_size='1MB'",
+            "$4,324.08",
+        ),
+        // Egress to the internet is not charged twice: 10,240 x 0.12 + 82,892.26 x 0.11.
+        (
+            "google-cloud-storage-multi-region",
+            "2026-11-01",
+            "storage='100TB'\nget='100M'\nobject_size='1MB'\negress='100%'",
+            "$12,808.39",
+        ),
+    ]);
+}
+
+/// Regression: without `object_size`, per-object rules were not applied, and DynamoDB stored any object.
+#[test]
+fn stored_objects_have_a_size() {
+    let resolved = parse("storage='10TB'").unwrap().resolve().unwrap();
+    assert_eq!(resolved.usage.object_bytes, 1 << 20);
+    assert!(resolved.assumptions.iter().any(|a| a.contains("--object-size")), "{:?}", resolved.assumptions);
+    let refused = total(&tariff("aws-dynamodb", "2026-11-01"), &resolved.usage).unwrap_err().to_string();
+    assert!(refused.contains("limited to 400 KiB"), "{refused}");
+}
+
 #[test]
 fn efs_metadata_operations_are_metered() {
     assert_totals(METADATA);
@@ -308,7 +397,7 @@ prop_compose! {
         size in 1..400u64 << 10, keep in proptest::option::of(1..100u64), without_allowances: bool,
     ) -> Usage {
         let mut usage = Usage {
-            stored, stored_peak: stored, egress: Egress::Stated(egress.min(stored)), object_bytes: size, retention_days: keep,
+            stored, stored_peak: stored, egress: Egress::Stated(egress.min(stored)), object_bytes: size, retention_s: keep.map(|days| days * 86_400),
             without_allowances, ..Usage::default()
         };
         usage.calls.add(Call::PutObject, puts);
@@ -366,7 +455,7 @@ proptest! {
             let with = |bytes: u64| {
                 let stored = 1 << 60;
                 let usage = Usage { egress: Egress::Stated(bytes), downloaded: 1 << 60, ..usage.clone() };
-                let less = Usage { stored: bytes, stored_peak: bytes, egress: Egress::Stated(0), retention_days: None, ..usage.clone() };
+                let less = Usage { stored: bytes, stored_peak: bytes, egress: Egress::Stated(0), retention_s: None, ..usage.clone() };
                 let wide = Usage { stored, stored_peak: stored, ..usage };
                 (total(&tariff, &wide).unwrap(), total(&tariff, &less).unwrap())
             };

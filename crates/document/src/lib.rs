@@ -100,6 +100,12 @@ impl Document {
         Document { premise: premise.unwrap_or_default(), ..self }
     }
 
+    /// Adds warnings before the others.
+    pub fn warned(mut self, warnings: Vec<String>) -> Document {
+        self.warnings.splice(0..0, warnings);
+        self
+    }
+
     /// Returns the answer with its assumption.
     pub fn headline(&self) -> String {
         match (self.answer.as_str(), self.premise.as_str()) {

@@ -73,6 +73,7 @@ fn wrong(meter: MeterName, per: &str) -> String {
         MeterName::Upload
         | MeterName::Retrieval
         | MeterName::Egress
+        | MeterName::ReadInside
         | MeterName::CrossZone
         | MeterName::CrossRegion => "GiB or GB",
         other => usual_unit(other),
@@ -167,6 +168,7 @@ fn measure(price: &PriceSpec) -> Result<Measure, String> {
         MeterName::Upload => Measure::Upload,
         MeterName::Retrieval => Measure::Retrieval,
         MeterName::Egress => Measure::Egress,
+        MeterName::ReadInside => Measure::ReadInside,
         MeterName::CrossZone => Measure::CrossZone,
         MeterName::CrossRegion => Measure::CrossRegion,
         MeterName::Instance => Measure::Instance,
@@ -183,6 +185,7 @@ fn item(price: &PriceSpec) -> Result<String, String> {
         MeterName::Upload => "upload",
         MeterName::Retrieval => "retrieval",
         MeterName::Egress => "egress to the internet",
+        MeterName::ReadInside => "reads by the provider's machines",
         MeterName::CrossZone => "transfer to another zone",
         MeterName::CrossRegion => "transfer to another region",
         MeterName::Invocations => "invocations",
@@ -245,6 +248,9 @@ fn price(sources: &Sources, price: &PriceSpec) -> Result<Price, String> {
     if (price.free_bytes_per_request.is_some() || price.minimum_bytes_per_request.is_some()) && !moves {
         return Err("free_bytes_per_request = and minimum_bytes_per_request = are valid only with meter = \"upload\" or \"retrieval\"".into());
     }
+    if price.counts_copies && !moves {
+        return Err("counts_copies = is valid only with meter = \"upload\" or \"retrieval\"".into());
+    }
     let meter = Meter {
         item: item(price)?,
         measure: measure(price)?,
@@ -259,6 +265,7 @@ fn price(sources: &Sources, price: &PriceSpec) -> Result<Price, String> {
             .minimum_bytes_per_request
             .as_deref()
             .map_or(Ok(0), |text| parse_volume_field("minimum_bytes_per_request", text))?,
+        counts_copies: price.counts_copies,
         free: free(price)?,
         free_inside_tiers: price.free_inside_tiers,
         provenance: provenance(sources, &price.source, &price.as_of, price.confidence)?,
@@ -305,6 +312,7 @@ fn rule(sources: &Sources, rule: &RuleSpec) -> Result<Rule, String> {
         round_up: rule.round_up,
         deleted_days: rule.deleted_days,
         deleted_versions: rule.deleted_versions,
+        transition_days: rule.transition_days,
         unbilled: statuses(&rule.unbilled)?,
         largest_object: size("largest_object", &rule.largest_object)?,
         egress_within_stored: rule.egress_within_stored,

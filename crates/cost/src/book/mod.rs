@@ -163,6 +163,7 @@ struct Rule {
     round_up: Option<bool>,
     deleted_days: Option<u64>,
     deleted_versions: Option<bool>,
+    transition_days: Option<u64>,
     unbilled: Vec<String>,
     largest_object: Option<u64>,
     egress_within_stored: Option<bool>,

@@ -160,6 +160,34 @@ impl Prices {
         self.offers().map(facts).collect()
     }
 
+    /// Returns the prices in added books that are not valid on a date, in words, unless the book has another price of
+    /// the same item for that date.
+    pub fn not_valid(&self, date: Date) -> Vec<String> {
+        let mut out = Vec::new();
+        for book in &self.books[self.built_in..] {
+            let replaced = |price: &Price| {
+                let same =
+                    |other: &&Price| group_of(other) == group_of(price) && other.offers == price.offers;
+                book.prices.iter().filter(same).any(|other| other.span.holds(date))
+            };
+            for price in book.prices.iter().filter(|p| !p.span.holds(date) && !replaced(p)) {
+                out.push(format!(
+                    "{}: the price of {} at {} is valid {}, not on {date} (--as-of)",
+                    book.path,
+                    price.meter.item,
+                    price.offers.join(", "),
+                    price.span.describe()
+                ));
+            }
+        }
+        out
+    }
+
+    /// Returns the first day of the latest price in added books; `None` if there are none.
+    pub fn last_change(&self) -> Option<Date> {
+        self.books[self.built_in..].iter().flat_map(|b| &b.prices).map(|p| p.span.from).max()
+    }
+
     /// Returns the prices of an offer in all periods, without those of its network and machines.
     pub fn history(&self, offer: &str) -> Vec<PriceFacts> {
         let facts = |(b, p): (&Book, &Price)| PriceFacts {
@@ -392,6 +420,10 @@ fn apply(rules: &mut Rules, rule: &Rule) {
         let words = "deleted objects are billed until a request or a lifecycle rule deletes their versions; \
                      a bill includes one month of this storage, and each further month costs the same";
         describe(RuleName::Deleted, words.into());
+    }
+    if let Some(days) = rule.transition_days {
+        rules.transition_days = days;
+        describe(RuleName::TransitionDays, format!("lifecycle rules move no object before its day {days}"));
     }
     if !rule.unbilled.is_empty() {
         rules.unbilled.clone_from(&rule.unbilled);

@@ -82,6 +82,8 @@ pub enum MeterName {
     Retrieval,
     /// Bytes to the internet.
     Egress,
+    /// Bytes read by machines of the provider.
+    ReadInside,
     /// Bytes to another zone of the region.
     CrossZone,
     /// Bytes to another region of the provider.
@@ -145,6 +147,9 @@ pub struct PriceSpec {
     /// Minimum number of bytes billed per request, such as `32 KiB`. Only for uploads and retrievals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_bytes_per_request: Option<String>,
+    /// True if bytes that are copied within the store count, too. Only for uploads and retrievals.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub counts_copies: bool,
     /// Step in which the size of the object counts, such as `1 KiB`: a request counts once for each started step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_step: Option<String>,
@@ -208,6 +213,9 @@ pub struct RuleSpec {
     /// for the deleted objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_versions: Option<bool>,
+    /// Minimum age at which a lifecycle rule moves an object into the class, in days.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transition_days: Option<u64>,
     /// Status codes of responses that are not billed: `403`, or `5xx` for the whole class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unbilled: Vec<String>,

@@ -1,12 +1,14 @@
 //! Workload of one month, from the command line or a file, and the usage that follows from it.
 
+mod check;
 mod functions;
 pub mod spec;
 
+pub use check::{check, not_used};
 pub use spec::{Workload, parse};
 
 use super::egress::Egress;
-use super::period::MONTH_HOURS;
+use super::period::{DAY_S, MONTH_HOURS};
 use super::usage::Usage;
 use plimsoll_base::provider::calls::Call;
 use plimsoll_base::units::{format_count, format_size, format_volume, parse_count, parse_size, parse_volume};
@@ -76,11 +78,17 @@ fn object_size(field: &'static str, text: &str) -> Result<u64, WorkloadError> {
     }
 }
 
-/// Parses a number of days, such as `7d`.
-fn days(field: &'static str, text: &str) -> Result<u64, WorkloadError> {
-    let number = text.trim().strip_suffix(['d', 'D']).unwrap_or_default().trim().parse().ok();
-    number.filter(|days| (1..=36_500).contains(days)).ok_or_else(|| {
-        wrong(field, format!("'{text}' is not a number of days; use a whole number of days, such as 7d"))
+/// Parses a retention, such as `7d` or `12h`, into seconds.
+fn retention(field: &'static str, text: &str) -> Result<u64, WorkloadError> {
+    let text = text.trim();
+    let whole = |suffixes: [char; 2]| text.strip_suffix(suffixes)?.trim().parse::<u64>().ok();
+    let seconds = match (whole(['d', 'D']), whole(['h', 'H'])) {
+        (Some(days), _) => days.checked_mul(DAY_S),
+        (None, Some(hours)) => hours.checked_mul(3600),
+        (None, None) => None,
+    };
+    seconds.filter(|seconds| (3600..=36_500 * DAY_S).contains(seconds)).ok_or_else(|| {
+        wrong(field, format!("'{text}' is not a retention; use whole days or hours, such as 7d or 12h"))
     })
 }
 
@@ -99,7 +107,38 @@ fn instance(text: &str) -> Result<(String, u64), WorkloadError> {
         .ok_or_else(fail)
 }
 
+/// Formats a retention: `7 days` or `12 hours`.
+fn in_days(seconds: u64) -> String {
+    match (seconds / DAY_S, seconds / 3600) {
+        (1, 24) => "1 day".into(),
+        (days, _) if seconds.is_multiple_of(DAY_S) => format!("{days} days"),
+        (_, 1) => "1 hour".into(),
+        (_, hours) => format!("{hours} hours"),
+    }
+}
+
+/// Checks the number of parts of an object. Returns the assumption about large objects without parts.
+fn parts(object: u64, part: Option<u64>) -> Result<Option<String>, WorkloadError> {
+    let parts = part.filter(|p| *p < object).map_or(1, |p| object.div_ceil(p));
+    if parts > MAX_PARTS {
+        let message = format!(
+            "an object has {} parts, but stores accept at most {}; use larger parts",
+            format_count(parts),
+            format_count(MAX_PARTS)
+        );
+        return Err(wrong("part_size", message));
+    }
+    let one = "each object above 5 GiB is written in one request, but stores do not accept such requests \
+               (--part-size)";
+    Ok((part.is_none() && object > LARGEST_PUT).then(|| one.to_string()))
+}
+
 impl Workload {
+    /// Returns true if the bill depends on the size of objects even without reads and writes.
+    fn has_objects(&self) -> bool {
+        self.delete.is_some() || self.copy.is_some() || self.storage.is_some()
+    }
+
     /// Computes the usage of the workload.
     ///
     /// # Errors
@@ -113,46 +152,36 @@ impl Workload {
         let (puts, gets) = (count("put", self.put.as_ref())?, count("get", self.get.as_ref())?);
         usage.object_bytes = match &self.object_size {
             Some(text) => object_size("object_size", text)?,
-            None if puts > 0 || gets > 0 || self.delete.is_some() => {
+            None if puts > 0 || gets > 0 || self.has_objects() => {
                 assumptions.push("objects are 1 MiB (--object-size)".into());
                 DEFAULT_OBJECT_SIZE
             }
             None => 0,
         };
         let part = self.part_size.as_deref().map(|text| object_size("part_size", text)).transpose()?;
-        let parts = part.filter(|p| *p < usage.object_bytes).map_or(1, |p| usage.object_bytes.div_ceil(p));
-        if puts > 0 && parts > MAX_PARTS {
-            let message = format!(
-                "an object has {} parts, but stores accept at most {}; use larger parts",
-                format_count(parts),
-                format_count(MAX_PARTS)
-            );
-            return Err(wrong("part_size", message));
-        }
-        if puts > 0 && part.is_none() && usage.object_bytes > LARGEST_PUT {
-            assumptions.push(
-                "each object above 5 GiB is written in one request, but stores do not accept such requests \
-                 (--part-size)"
-                    .into(),
-            );
+        if puts > 0 {
+            assumptions.extend(parts(usage.object_bytes, part)?);
         }
         usage.write(puts, usage.object_bytes, part);
         for (field, call, text) in counts(self).into_iter().skip(1) {
             usage.calls.add(call, count(field, text)?);
         }
         self.bytes(&mut usage, gets, &mut assumptions)?;
-        usage.retention_days = self.keep.as_deref().map(|text| days("keep", text)).transpose()?;
-        if usage.retention_days.is_some() && puts > 0 && self.delete.is_none() {
+        usage.copied = usage.calls.get(Call::CopyObject).saturating_mul(usage.object_bytes).min(MAX_BYTES);
+        usage.retention_s = self.keep.as_deref().map(|text| retention("keep", text)).transpose()?;
+        if usage.retention_s.is_some() && puts > 0 && self.delete.is_none() {
             usage.calls.set(Call::DeleteObject, puts);
             assumptions.push("the workload deletes as many objects as it writes (--delete)".into());
         }
         usage.stored = self.stored(&usage, &mut assumptions)?;
+        usage.arriving = Some(usage.uploaded)
+            .filter(|bytes| *bytes > 0 && self.storage.is_none() && usage.retention_s.is_some());
         if usage.stored == 0 && usage.uploaded > 0 {
-            usage.retention_days = Some(0);
+            usage.retention_s = Some(0);
         }
         // With `keep`, the bill derives the deleted data from the stored data.
         let deletes = usage.calls.get(Call::DeleteObject);
-        usage.deleted = match usage.retention_days {
+        usage.deleted = match usage.retention_s {
             None => deletes.saturating_mul(usage.object_bytes).min(MAX_BYTES),
             Some(_) => 0,
         };
@@ -186,17 +215,18 @@ impl Workload {
         if self.storage_peak.is_some() {
             return Err(wrong("storage_peak", "a daily peak requires a mean; add --storage"));
         }
-        match usage.retention_days {
-            Some(days) if usage.uploaded > 0 => {
-                let stored = (usage.uploaded as f64 * days as f64 / MONTH_DAYS).round();
+        match usage.retention_s {
+            Some(seconds) if usage.uploaded > 0 => {
+                let stored = (usage.uploaded as f64 * seconds as f64 / (MONTH_HOURS * 3600) as f64).round();
                 let stored = if stored <= MAX_BYTES as f64 {
                     stored as u64
                 } else {
                     return Err(wrong("keep", "the data stored exceeds 4 EiB; reduce --keep"));
                 };
                 assumptions.push(format!(
-                    "{} are stored: the data written in {days} days (--storage)",
-                    format_volume(stored)
+                    "{} are stored in a month of {MONTH_HOURS} hours: the data written in {} (--storage)",
+                    format_volume(stored),
+                    in_days(seconds)
                 ));
                 Ok(stored)
             }
@@ -238,7 +268,7 @@ impl Workload {
                         format!("'{text}' is not a percentage; use 0% to 100%, or an amount such as 10TB"),
                     )
                 })?;
-                if read.unwrap_or(of_gets) == 0 {
+                if read.unwrap_or(of_gets) == 0 && percent > 0 {
                     return Err(wrong(
                         "egress",
                         format!(
@@ -311,7 +341,11 @@ mod tests {
     fn written_data_is_stored_for_its_retention() {
         let usage = of("put='730'\nobject_size='1GB'\nkeep='5d'").unwrap().usage;
         // 730 GB in a month of 730 hours are 1 GB per hour.
-        assert_eq!((usage.stored, usage.retention_days), (120_000_000_000, Some(5)));
+        assert_eq!((usage.stored, usage.retention_s), (120_000_000_000, Some(5 * DAY_S)));
+        // At a provider with a month of 720 hours, it is more.
+        assert_eq!(usage.stored_in(720), 121_666_666_667);
+        let usage = of("put='730'\nobject_size='1GB'\nkeep='12h'").unwrap().usage;
+        assert_eq!((usage.stored, usage.retention_s), (12_000_000_000, Some(DAY_S / 2)));
     }
 
     /// Regression test: the bytes of a run were billed although a flag specified another object size.
@@ -342,6 +376,7 @@ mod tests {
             ("storage_peak='7 TB'", "storage_peak"),
             ("storage='0 B'", "storage"),
             ("storage='1 TB'\negress='30%'", "egress"),
+            ("put='1'\nkeep='30m'", "keep"),
             ("put='1'\nobject_size='100GB'\npart_size='5MiB'", "part_size"),
             ("instance=['c7g.4xlarge']", "instance"),
         ] {

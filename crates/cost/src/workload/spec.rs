@@ -61,9 +61,9 @@ pub struct Workload {
     #[cfg_attr(feature = "clap", arg(long, value_name = "DATA", allow_hyphen_values = true))]
     #[serde(deserialize_with = "word")]
     pub read: Option<String>,
-    /// Retention of objects: 7d [default: longer than any minimum duration if --storage is given, else objects
+    /// Retention of objects: 7d or 12h [default: longer than any minimum duration if --storage is given, else objects
     /// are deleted immediately]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "DAYS", allow_hyphen_values = true))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME", allow_hyphen_values = true))]
     #[serde(deserialize_with = "word")]
     pub keep: Option<String>,
     /// Data copied to another zone of the region

@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::projection::MONTH_S;
+use super::sizes::{OtherSizes, is_near};
 use super::{Candidate, Evidence, Figure, ObjectiveFinding, recommended};
 use crate::run_dir::environment::StoreFacts;
 use crate::run_dir::run::Run;
 use crate::summary::estimates::{Estimator, Metric};
 use crate::summary::objective::{Finding, Objective, ObjectiveResult};
 use crate::summary::result::Window;
-use crate::summary::series::LatencyKind;
+use crate::summary::series::{LatencyKind, Series};
 use plimsoll_base::provider::calls::Call;
 use plimsoll_base::provider::is_own_host;
 use plimsoll_base::units::{format_bytes, format_per_s, short_names};
@@ -73,8 +74,9 @@ pub fn ranking(objectives: &[Objective], runs: &[Run]) -> Result<Objective, Advi
 }
 
 /// Returns the latency that ranks a store: the highest of its phases; `None` if it was not measured.
-fn latency(run: &Run, store: &str, ranking: &Objective) -> Option<Figure> {
-    let figures = run.subjects(ranking).into_iter().filter(|s| s.store == store).filter_map(|series| {
+fn latency(run: &Run, store: &str, others: &OtherSizes, ranking: &Objective) -> Option<Figure> {
+    let own = |s: &Series| s.store == store && others.counts(s, ranking);
+    let figures = run.subjects(ranking).into_iter().filter(own).filter_map(|series| {
         let metric = Metric::from_name(&ranking.target.metric, series.clocked())?;
         let estimate = Estimator::new(&series).estimate(metric);
         let (_, scale) = metric.unit();
@@ -88,14 +90,15 @@ fn latency(run: &Run, store: &str, ranking: &Objective) -> Option<Figure> {
     figures.max_by(|a, b| a.value.total_cmp(&b.value))
 }
 
-/// Judges a store by an objective. Returns the worst result of its series.
-fn judge(run: &Run, store: &str, objective: &Objective) -> ObjectiveFinding {
+/// Judges a store by an objective. Returns the worst result of its series, without those of other object sizes.
+fn judge(run: &Run, store: &str, others: &OtherSizes, objective: &Objective) -> ObjectiveFinding {
     let rank = |f: &Finding| match f.outcome {
         ObjectiveResult::Fail => 2,
         ObjectiveResult::Inconclusive => 1,
         ObjectiveResult::Pass => 0,
     };
-    let findings = run.subjects(objective).into_iter().filter(|s| s.store == store);
+    let own = |s: &Series| s.store == store && others.counts(s, objective);
+    let findings = run.subjects(objective).into_iter().filter(own);
     let finding = findings.map(|series| objective.judge(&series)).max_by_key(rank);
     ObjectiveFinding { objective: objective.text.clone(), finding }
 }
@@ -147,7 +150,7 @@ fn tariff(
 pub fn other_size(subject: &str, windows: &[&Window], workload_bytes: u64) -> Option<String> {
     let sum = |of: fn(&Window) -> u64| windows.iter().map(|w| of(w)).sum::<u64>();
     let mean = sum(|w| w.bytes).checked_div(sum(|w| w.operations)).unwrap_or(0);
-    let far = mean > 0 && workload_bytes > 0 && !(mean / 2..=mean * 2).contains(&workload_bytes);
+    let far = mean > 0 && workload_bytes > 0 && !is_near(mean, workload_bytes);
     let (mean, expected) = (format_bytes(mean), format_bytes(workload_bytes));
     far.then(|| {
         format!("{subject} was measured with objects of {mean}, but the workload uses objects of {expected}")
@@ -176,30 +179,35 @@ fn gaps(windows: &[&Window], usage: &Usage) -> Vec<String> {
     if failed >= 0.001 {
         out.push(format!("{:.1}% of its operations failed", 100.0 * failed));
     }
+    out.extend(rate(windows, usage));
     out
 }
 
-/// Returns remarks on the figures of a store: client limits, a partial run, a rate below that of the workload.
-fn remarks(windows: &[&Window], partial: bool, usage: &Usage) -> Vec<String> {
-    let mut out: Vec<String> = Vec::new();
-    if let Some(reason) = windows.iter().find_map(|w| w.client_limited.as_ref()) {
-        out.push(format!("the client was the bottleneck ({reason}); the store may be faster"));
-    }
-    if partial {
-        out.push("its run is partial".into());
-    }
+/// Returns a remark if the workload needs a higher rate than was measured.
+fn rate(windows: &[&Window], usage: &Usage) -> Option<String> {
     let mut rates: BTreeMap<_, f64> = BTreeMap::new();
     for w in windows {
         *rates.entry((w.phase.as_str(), w.repeat, w.block, w.step)).or_default() += w.achieved_per_s;
     }
     let most = rates.values().copied().fold(0.0, f64::max);
     let needed = usage.calls.total() as f64 / MONTH_S;
-    if needed > most {
-        out.push(format!(
+    (needed > most).then(|| {
+        format!(
             "the workload needs {}/s on average, but the highest measured rate is {}/s",
             format_per_s(needed),
             format_per_s(most)
-        ));
+        )
+    })
+}
+
+/// Returns remarks on the figures of a store: client limits, a partial run.
+fn remarks(windows: &[&Window], partial: bool) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    if let Some(reason) = windows.iter().find_map(|w| w.client_limited.as_ref()) {
+        out.push(format!("the client was the bottleneck ({reason}); the store may be faster"));
+    }
+    if partial {
+        out.push("its run is partial".into());
     }
     out
 }
@@ -239,8 +247,10 @@ pub fn of_run(
             true => with_run(&short, run),
             false => short.clone(),
         };
-        let windows: Vec<&Window> =
+        let mut windows: Vec<&Window> =
             run.result.windows.iter().filter(|w| w.role == Role::Measure && w.store == **store).collect();
+        let others = OtherSizes::of(&windows, request.usage.object_bytes);
+        windows.retain(|window| others.counts_window(window));
         let facts = run.environment.stores.iter().find(|f| f.url == **store).cloned().unwrap_or_default();
         let (tariff, home, note) = tariff(request, sources, &facts, &name, &short)?;
         let bill = match bill(&tariff, &request.usage) {
@@ -260,13 +270,10 @@ pub fn of_run(
             },
             tariff,
             bill,
-            held: objectives.iter().map(|o| judge(run, store, o)).collect(),
-            latency: latency(run, store, ranking),
+            held: objectives.iter().map(|o| judge(run, store, &others, o)).collect(),
+            latency: latency(run, store, &others, ranking),
             gaps: gaps(&windows, &request.usage),
-            remarks: remarks(&windows, run.result.run.partial, &request.usage)
-                .into_iter()
-                .chain(note)
-                .collect(),
+            remarks: remarks(&windows, run.result.run.partial).into_iter().chain(note).collect(),
         });
     }
     Ok(out)

@@ -5,6 +5,7 @@ pub mod candidates;
 pub mod latencies;
 pub mod projection;
 pub mod sensitivity;
+pub mod sizes;
 
 use serde::Serialize;
 
@@ -185,21 +186,50 @@ pub struct BoundChange {
     pub to: Option<usize>,
 }
 
+/// Returns the latency that a candidate surely meets, in milliseconds: the upper end of its interval.
+fn surely(c: &Candidate) -> Option<f64> {
+    c.latency.map(|l| l.high.unwrap_or(l.value))
+}
+
+/// Returns true if a candidate passes every objective but `objective`.
+fn passes_others(c: &Candidate, objective: &str) -> bool {
+    let passes =
+        |h: &ObjectiveFinding| h.finding.as_ref().is_some_and(|f| f.outcome == ObjectiveResult::Pass);
+    c.held.iter().filter(|h| h.objective != objective).all(passes)
+}
+
+/// Returns the bounds on the ranking latency from which a candidate passes, if none passes now: the tightest one, and
+/// each looser one from which a cheaper candidate passes. Only the objective called `objective` changes.
+pub fn bounds_to_pass(candidates: &[Candidate], objective: &str) -> Vec<BoundChange> {
+    let mut able: Vec<(usize, f64)> = candidates
+        .iter()
+        .enumerate()
+        .filter(|(_, c)| passes_others(c, objective))
+        .filter_map(|(at, c)| Some((at, surely(c)?)))
+        .collect();
+    able.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let mut least: Option<Usd> = None;
+    let mut out = Vec::new();
+    for (at, ms) in able {
+        let usd = candidates[at].bill.total_usd;
+        if least.is_none_or(|least| usd < least) {
+            least = Some(usd);
+            out.push(BoundChange { ms, tighter: false, to: Some(at) });
+        }
+    }
+    out
+}
+
 /// Returns the bounds on the ranking latency at which the recommendation changes from `best`: the tightest bound
 /// that `best` still passes, and the tightest looser bound that a cheaper candidate passes, if there is one. Only
 /// the objective called `objective` changes.
 pub fn bound_changes(candidates: &[Candidate], best: usize, objective: &str) -> Vec<BoundChange> {
-    let surely = |c: &Candidate| c.latency.map(|l| l.high.unwrap_or(l.value));
     let Some(now) = surely(&candidates[best]) else { return Vec::new() };
     let fits = |c: &Candidate| c.outcome() == ObjectiveResult::Pass && surely(c).is_some_and(|ms| ms < now);
     let mut out = vec![BoundChange { ms: now, tighter: true, to: cheapest(candidates, fits) }];
     // Cheaper candidates that pass every other objective.
-    let slow = |c: &&Candidate| {
-        let passes =
-            |h: &ObjectiveFinding| h.finding.as_ref().is_some_and(|f| f.outcome == ObjectiveResult::Pass);
-        let others = c.held.iter().filter(|h| h.objective != objective).all(passes);
-        others && c.bill.total_usd < candidates[best].bill.total_usd
-    };
+    let slow =
+        |c: &&Candidate| passes_others(c, objective) && c.bill.total_usd < candidates[best].bill.total_usd;
     let looser =
         candidates.iter().filter(slow).filter_map(surely).filter(|ms| *ms > now).min_by(f64::total_cmp);
     if let Some(ms) = looser {

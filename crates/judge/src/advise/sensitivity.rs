@@ -64,6 +64,7 @@ impl Assumption {
         match self {
             Assumption::Storage => {
                 (out.stored, out.stored_peak) = (of(usage.stored), of(usage.stored_peak));
+                out.arriving = usage.arriving.map(of);
             }
             Assumption::Egress => {
                 if let Egress::Stated(bytes) = usage.egress {
@@ -95,6 +96,7 @@ impl Assumption {
                 out.object_bytes = of(usage.object_bytes).max(u64::from(usage.object_bytes > 0));
                 (out.uploaded, out.downloaded, out.egress) =
                     (of(usage.uploaded), of(usage.downloaded), usage.egress.map(of));
+                out.copied = of(usage.copied);
             }
         }
         out

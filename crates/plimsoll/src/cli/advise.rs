@@ -13,10 +13,12 @@ use super::exit::Exit;
 use super::runs::find;
 use plimsoll_cost::bill::Bill;
 use plimsoll_cost::request::CostRequest;
+use plimsoll_cost::workload::Workload;
 use plimsoll_judge::advise::sensitivity::{Change, changes};
+use plimsoll_judge::advise::sizes::of_runs;
 use plimsoll_judge::advise::{
-    BoundChange, Candidate, Evidence, Figure, ObjectiveFinding, UnitCost, bound_changes, pareto_front,
-    recommended, unit_cost,
+    BoundChange, Candidate, Evidence, Figure, ObjectiveFinding, UnitCost, bound_changes, bounds_to_pass,
+    pareto_front, recommended, unit_cost,
 };
 use plimsoll_judge::report::decisions::advice::{Advice, document};
 use plimsoll_judge::run_dir::run::{Run, read};
@@ -115,13 +117,22 @@ pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
     }
     let parse = |text: &String| Objective::parse(text).map_err(|e| Exit::input(format!("--slo {e}")));
     let objectives: Vec<Objective> = arguments.slo.iter().map(parse).collect::<Result<_, _>>()?;
-    let mut request = arguments.workload.request(&arguments.from_run)?;
     let latencies = [LatencyKind::Service, LatencyKind::Response, LatencyKind::FirstByte];
     let runs: Vec<Run> = find(&arguments.runs)?
         .iter()
         .map(|path| read(path, &latencies))
         .collect::<Result<_, _>>()
         .map_err(Exit::input)?;
+    let size = of_runs(&runs);
+    let from_runs = |workload: &Workload| Workload {
+        object_size: workload.object_size.clone().or(size.as_ref().map(|(bytes, _)| format!("{bytes}B"))),
+        ..workload.clone()
+    };
+    let mut request = arguments.workload.request_with(&arguments.from_run, from_runs)?;
+    let (given, _) = arguments.workload.given()?;
+    if given.object_size.is_none() && !arguments.from_run.is_given() {
+        request.assumptions.extend(size.map(|(_, assumption)| assumption));
+    }
     let sources = Sources { price: arguments.price.clone(), published: arguments.published.clone() };
     measured_at_all(&objectives, &runs, &sources)?;
     let ranking = ranking(&objectives, &runs)?;
@@ -171,9 +182,10 @@ fn print_advice(
     let ranked_by = format!("{operation}{}", ranking.target.metric);
     let latency_objective =
         Some(ranking.text.as_str()).filter(|text| arguments.slo.iter().any(|s| s.trim() == *text));
-    let bounds = recommended(candidates)
-        .zip(latency_objective)
-        .map_or(Vec::new(), |(best, objective)| bound_changes(candidates, best, objective));
+    let bounds = latency_objective.map_or(Vec::new(), |objective| match recommended(candidates) {
+        Some(best) => bound_changes(candidates, best, objective),
+        None => bounds_to_pass(candidates, objective),
+    });
     let advice = Advice {
         candidates,
         usage: &request.usage,
@@ -208,7 +220,8 @@ fn print_advice(
         assumptions: &request.assumptions,
     };
     let notes = request.notes();
-    arguments.form.print(&document(&advice, request.what(), notes).resting_on(premise), &report)
+    let document = document(&advice, request.what(), notes).warned(request.warnings());
+    arguments.form.print(&document.resting_on(premise), &report)
 }
 
 fn candidate_report<'a>(c: &'a Candidate, request: &CostRequest, front: bool) -> CandidateReport<'a> {

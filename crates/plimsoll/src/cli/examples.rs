@@ -93,6 +93,12 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "cost migrate",
+        &[
+            "plimsoll cost migrate --from aws-s3 --to cloudflare-r2 --storage 300TB --egress 40TB --get 600M --put 50M --object-size 200KB",
+        ],
+    ),
+    (
         "cost tiering",
         &[
             "plimsoll cost tiering --hot aws-s3-express --cold cloudflare-r2 --hot-reads 80% --put 1M --object-size 1MiB --keep 30d",

@@ -148,6 +148,19 @@ fn not_a_command(error: &clap::Error) -> Option<String> {
     }
 }
 
+/// Returns an error of the command line as one line: the problem, and what the parser suggests instead.
+fn in_one_line(rendered: &str) -> String {
+    let mut paragraphs = rendered.trim().split("\n\n");
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let problem = words(paragraphs.next().unwrap_or_default().trim_start_matches("error:"));
+    let tips: String = paragraphs
+        .flat_map(str::lines)
+        .filter_map(|line| line.trim().strip_prefix("tip:"))
+        .map(|tip| format!("; {}", words(tip)))
+        .collect();
+    format!("plimsoll: {problem}{tips}; see --help")
+}
+
 /// Returns the command line of the program, with the groups and the examples of its help.
 pub fn command() -> clap::Command {
     groups::add(examples::add(Cli::command()))
@@ -169,7 +182,8 @@ pub fn main() -> i32 {
         Ok(cli) => cli,
         Err(error) => {
             if error.use_stderr() {
-                let problem = not_a_command(&error).unwrap_or_else(|| error.render().to_string());
+                let problem =
+                    not_a_command(&error).unwrap_or_else(|| in_one_line(&error.render().to_string()));
                 note(redaction::redact_assignments(problem.trim_end()));
                 return 2;
             }

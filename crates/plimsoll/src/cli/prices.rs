@@ -10,7 +10,8 @@ use plimsoll_judge::report::decisions::prices::{all, one};
 /// # Errors
 /// Exit code 2 if there are no prices for the offer or date.
 pub fn list(name: Option<&str>, arguments: &PriceArguments) -> Result<(), Exit> {
-    let (prices, date) = (arguments.read()?, arguments.date()?);
+    let prices = arguments.read()?;
+    let date = arguments.date(&prices)?;
     let document = match name {
         Some(name) => one(&prices, name, date, arguments.is_dated()).map_err(Exit::input)?,
         None => all(&prices, date),

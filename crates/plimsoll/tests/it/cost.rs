@@ -81,12 +81,18 @@ fn a_published_calculator_is_compared_with_the_prices_of_its_date() {
     let line = |bill: &Value, name: &str| -> Option<Value> {
         bill["differences"].as_array().unwrap().iter().find(|d| d["line"] == name).cloned()
     };
-    // Published: 10 PB x 0.01. Real: 0.01 per GiB in each direction.
+    // Published: 10 PB x 0.01. Real: transfer between zones is free, but the copy is stored, written and uploaded.
     let copied = line(&replicated["bills"][0], "replication").unwrap();
     assert_eq!(
         (copied["published_usd"].as_str(), copied["real_usd"].as_str()),
-        (Some("100000.00"), Some("186264.514923095703"))
+        (Some("100000.00"), Some("0.00"))
     );
+    for name in ["storage", "put", "upload"] {
+        let of = |value: &Value| -> f64 {
+            line(&value["bills"][0], name).unwrap()["today_usd"].as_str().unwrap().parse().unwrap()
+        };
+        assert!((of(&replicated) / of(&value) - 2.0).abs() < 1e-9, "{name}");
+    }
     assert_eq!(replicated["bills"][0]["published"]["total_usd"], "3000006.00");
     assert_eq!(line(&replicated["bills"][1], "replication"), None, "R2 includes replication");
     assert_eq!(replicated["bills"][1]["published"]["total_usd"], "150006.00");
@@ -392,4 +398,78 @@ fn values_of_functions_are_checked() {
     let wasabi = ["cost", "--provider", "wasabi", "--storage", "1TB", "--invocations", "1M"];
     assert!(!good(&["cost", "--storage", "1TB", "--invocations", "1M"]).is_empty());
     refused(&wasabi, &["functions"]);
+}
+
+/// Regression: these values contradicted each other or had no effect, and were accepted without a word.
+#[test]
+fn contradictions_are_refused_and_unused_values_are_named() {
+    let kept = ["cost", "--storage", "10TB", "--put", "1M", "--object-size", "1MB", "--keep", "30d"];
+    refused(&kept, &["--storage", "986.3 GB are stored, not 10 TB"]);
+    refused(&["cost", "--put", "1M", "--object-size", "1MB", "--written", "1KB"], &["--written", "are 1 TB"]);
+    refused(
+        &["cost", "--put", "1M", "--object-size", "100MB", "--part-size", "1MiB"],
+        &["--part-size", "at least 5 MiB"],
+    );
+    refused(&["cost", "--storage", "1TB", "--as-of", "2099-01-01"], &["--as-of", "after today"]);
+    refused(&["cost", "--storage", "1TB", "--cross-az"], &["--as-published"]);
+    let vary =
+        ["cost", "breakeven", "--between", "aws-s3,cloudflare-r2", "--vary", "object-size", "--put", "1M"];
+    refused(
+        &[&vary[..], &["--written", "1TB"]].concat(),
+        &["--written", "the size of the objects, which varies"],
+    );
+    let parts = ["cost", "--put", "1M", "--object-size", "1MB", "--part-size", "8MiB", "--json"];
+    assert!(json(&parts)["not_used"][0].as_str().unwrap().contains("--part-size"));
+    let out = scratch("future");
+    let book = out.join("contract.toml");
+    let text = "title = 'x'\n[[price]]\noffers = ['aws-s3']\nmeter = 'storage'\nper = 'GiB-month'\nusd = '0.01'\n\
+                from = '2099-01-01'\nsource = 'a contract'\nas_of = '2026-11'\nconfidence = 'high'\n";
+    std::fs::write(&book, text).unwrap();
+    let later = ["cost", "--storage", "1GiB", "--provider", "aws-s3", "--prices", name(&book)];
+    let table = good(&later);
+    assert!(table.lines().any(|l| l.starts_with("! not used:") && l.contains("from 2099-01-01")), "{table}");
+    let then = json(&[&later[..], &["--as-of", "2099-06-01", "--json"]].concat());
+    assert_eq!(then["bills"][0]["total_usd"], "0.01");
+}
+
+/// Regression: `0%` needed reads, and a retention had whole days.
+#[test]
+fn values_that_every_workload_can_have_are_accepted() {
+    good(&["cost", "--storage", "1TB", "--egress", "0%"]);
+    good(&["cost", "--put", "1M", "--object-size", "1MB", "--keep", "12h"]);
+}
+
+/// The case of a published question: 300 TB at S3, of which 40 TB are sent to the internet each month.
+#[test]
+fn a_move_is_priced_with_its_payback() {
+    let workload =
+        ["--storage", "300TB", "--egress", "40TB", "--get", "600M", "--put", "50M", "--object-size", "200KB"];
+    let names = ["--from", "aws-s3@us-east-1", "--to", "cloudflare-r2", "--as-of", "2026-11-21"];
+    let of = |more: &[&'static str]| [&["cost", "migrate"][..], &names, &workload, more].concat();
+    let value = json(&of(&["--json"]));
+    let usd = |value: &Value| -> f64 { value.as_str().unwrap().parse().unwrap() };
+    let double: f64 = value["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|item| item["reason"] == "double-storage")
+        .map(|item| usd(&item["amount_usd"]))
+        .sum();
+    assert!((usd(&value["once_usd"]) - double - 23_860.0).abs() < 1.0, "{value:#}");
+    assert!((usd(&value["saved_usd"]) - 4_964.0).abs() < 1.0, "{value:#}");
+    let table = good(&of(&[]));
+    assert!(table.contains("costs $24,119.77 once and saves $4,964.38 a month"), "{table}");
+    refused(
+        &["cost", "migrate", "--from", "aws-s3", "--to", "aws-s3", "--storage", "1TB"],
+        &["--to", "the source"],
+    );
+    refused(
+        &["cost", "migrate", "--from", "aws-s3", "--to", "tigris", "--get", "1"],
+        &["--storage is missing"],
+    );
+    refused(&of(&["--rate", "5"]), &["--rate", "not a throughput"]);
+    refused(&of(&["--keep-source", "soon"]), &["--keep-source"]);
+    for format in ["csv", "markdown", "html"] {
+        assert!(good(&of(&["--format", format])).contains("750"), "{format}");
+    }
 }

@@ -323,3 +323,38 @@ fn options_without_effect_are_refused() {
         &["--slo", "no run measured", "get.get"],
     );
 }
+
+/// Regression: the first line named neither the missing rate nor a cheaper store that was only undecided, and without a
+/// recommendation nothing was said about what would change it.
+#[test]
+fn the_first_line_names_what_speaks_against_the_recommendation() {
+    let out = scratch("against");
+    let run = made(&out, "rates", |m| {
+        m.stores = vec![("s3://quick".into(), 1.0), ("s3://slow".into(), 5.0)];
+        (m.seconds, m.per_s) = (120, 400);
+    });
+    let prices = ["--price", "s3://quick=aws-s3-express", "--price", "s3://slow=cloudflare-r2"];
+    let advise = |more: &[&'static str]| {
+        good(
+            &[&["advise", name(&run), "--storage", "10TB", "--object-size", "1KiB"][..], &prices, more]
+                .concat(),
+        )
+    };
+    let table = advise(&["--get", "13000M", "--slo", "get.p99 < 200ms"]);
+    let line = table.lines().find(|l| l.contains("is the cheapest store that meets")).unwrap();
+    assert!(line.contains("the workload needs 4947/s"), "{line}");
+    // If no store meets the objective, the bounds at which one would are shown.
+    let table = advise(&["--get", "1M", "--slo", "get.p99 < 1ms"]);
+    assert!(table.contains("No store meets"), "{table}");
+    let rows: Vec<&str> = table.lines().filter(|l| l.contains("objective get.p99")).collect();
+    assert!(rows.len() == 2 && rows.iter().all(|row| row.contains("at least")), "{table}");
+    assert!(!table.contains("no storage"), "{table}");
+    // The size of the objects is that of the runs.
+    let value = json(
+        &[&["advise", name(&run), "--get", "1M", "--slo", "get.p99 < 200ms", "--json"][..], &prices].concat(),
+    );
+    assert!(value["assumptions"].to_string().contains("objects are 1 KiB, as in the runs"), "{value:#}");
+    let table =
+        good(&[&["advise", name(&run), "--get", "1M", "--slo", "get.p99 < 200ms"][..], &prices].concat());
+    assert!(table.contains("the bills contain no storage"), "{table}");
+}

@@ -5,7 +5,8 @@ use serde_json::json;
 use super::dollars;
 use crate::advise::sensitivity::{Assumption, Change};
 use crate::advise::{
-    Candidate, Evidence, Figure, UnitCost, bound_changes, cheapest, pareto_front, recommended, unit_cost,
+    Candidate, Evidence, Figure, UnitCost, bound_changes, bounds_to_pass, cheapest, pareto_front,
+    recommended, unit_cost,
 };
 use crate::summary::objective::ObjectiveResult;
 use plimsoll_base::units::format_ms;
@@ -57,6 +58,15 @@ fn units(unit: UnitCost) -> String {
     if texts.is_empty() { String::new() } else { format!(" ({})", texts.join(", ")) }
 }
 
+/// Describes the cheapest store that may qualify, too, if it costs less than the recommended one.
+fn cheaper(all: &[Candidate], best: &Candidate) -> String {
+    let open = |c: &Candidate| c.may_hold() && c.bill.total_usd < best.bill.total_usd;
+    cheapest(all, open).map_or(String::new(), |at| {
+        let (name, usd) = (all[at].named(), all[at].bill.total_usd.rounded());
+        format!("; {name} at {usd} may qualify, too, but its measurement is too short or lacks an operation")
+    })
+}
+
 fn sentence(advice: &Advice<'_>) -> String {
     let all = advice.candidates;
     let goal = match advice.objectives {
@@ -93,6 +103,7 @@ fn sentence(advice: &Advice<'_>) -> String {
         };
         let gaps =
             if best.gaps.is_empty() { String::new() } else { format!("; however, {}", best.gaps.join("; ")) };
+        let gaps = format!("{gaps}{}", cheaper(all, best));
         return format!("{lead}{gaps}.{other}");
     }
     match cheapest(all, Candidate::may_hold) {
@@ -199,8 +210,12 @@ fn sensitivity(advice: &Advice<'_>) -> Option<Table> {
     if advice.choice.len() < 2 {
         table.rows.clear();
     }
-    if let (Some(best), Some(objective)) = (recommended(advice.candidates), advice.latency_objective) {
-        for bound in bound_changes(advice.candidates, best, objective) {
+    if let Some(objective) = advice.latency_objective {
+        let bounds = match recommended(advice.candidates) {
+            Some(best) => bound_changes(advice.candidates, best, objective),
+            None => bounds_to_pass(advice.candidates, objective),
+        };
+        for bound in bounds {
             let to =
                 bound.to.map_or("no store for certain".to_string(), |at| advice.candidates[at].name.clone());
             let usd = bound.to.map_or("-".into(), |at| advice.candidates[at].bill.total_usd.rounded());
@@ -261,6 +276,7 @@ fn figures(advice: &Advice<'_>) -> Table {
 /// Returns the warnings, each with the names of all stores that it applies to.
 fn warnings(advice: &Advice<'_>) -> Vec<String> {
     let mut found: Vec<(String, Vec<&str>)> = Vec::new();
+    let unstored = "the bills contain no storage (--storage, or --put and --keep)";
     for c in advice.candidates {
         let doubts = c.bill.doubtful();
         let doubts =
@@ -273,7 +289,8 @@ fn warnings(advice: &Advice<'_>) -> Vec<String> {
             }
         }
     }
-    found.into_iter().map(|(text, names)| format!("{}: {text}", names.join(", "))).collect()
+    let of_stores = found.into_iter().map(|(text, names)| format!("{}: {text}", names.join(", ")));
+    (advice.usage.stored == 0).then(|| unstored.to_string()).into_iter().chain(of_stores).collect()
 }
 
 /// Builds the document of a recommendation.

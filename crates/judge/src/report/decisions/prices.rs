@@ -34,16 +34,17 @@ fn first(meter: Option<&Meter>) -> String {
     }
 }
 
+/// Returns the lowest confidence in the main prices: those that the list shows.
 fn lowest_confidence(tariff: &Tariff) -> Confidence {
     let order = |c: &Confidence| match c {
         Confidence::Low => 0,
         Confidence::Medium => 1,
         Confidence::High => 2,
     };
-    let moves = |m: &Meter| matches!(m.measure, Measure::CrossZone | Measure::CrossRegion);
-    let costs = |m: &Meter| m.tiers.iter().any(|t| t.price > Usd::ZERO);
-    let priced = tariff.meters.iter().filter(|m| costs(m) && !moves(m));
-    priced.map(|m| m.provenance.confidence).min_by_key(order).unwrap_or(Confidence::High)
+    let of = [Measure::Storage, Measure::Upload, Measure::Retrieval, Measure::Egress];
+    let requests = [Call::PutObject, Call::GetObject].map(|call| meter_of(tariff, call));
+    let main = of.map(|measure| tariff.meter(measure)).into_iter().chain(requests).flatten();
+    main.map(|m| m.provenance.confidence).min_by_key(order).unwrap_or(Confidence::High)
 }
 
 /// Builds the list of all offers that store objects, with their main prices on a date.
@@ -81,8 +82,8 @@ pub fn all(prices: &Prices, date: Date) -> Document {
         .collect();
     notes.push("*: price of the first of several tiers".into());
     notes.push(
-        "stored: per month; egress: data sent to the internet; confidence: the lowest confidence in any of \
-         the offer's prices"
+        "stored: per month; egress: data sent to the internet; confidence: the lowest in the \
+         prices of the row"
             .into(),
     );
     notes.push(format!("offers without storage: {}", others.join(", ")));

@@ -56,7 +56,7 @@ fn table(found: &Found<'_>) -> Table {
     let blended = found.asked.p99_ms.is_some();
     let hot = format!("{}#", found.hot);
     let cold = format!("{}#", found.cold);
-    let mut columns = vec!["moved after", "hot reads#", &hot, &cold, "moving#", "per month#"];
+    let mut columns = vec!["moved after", "hot reads#", &hot, &cold, "per month#", "of which moving#"];
     if blended {
         columns.extend(["read p50#", "read p99#"]);
     }
@@ -75,8 +75,8 @@ fn table(found: &Found<'_>) -> Table {
             format!("{:.1}%", 100.0 * age.hot_reads),
             age.hot_usd.rounded(),
             age.cold_usd.rounded(),
-            age.migration_usd.rounded(),
             age.total_usd.rounded(),
+            age.migration_usd.rounded(),
         ];
         if blended {
             row.extend([bounds(age.p50_ms), bounds(age.p99_ms)]);

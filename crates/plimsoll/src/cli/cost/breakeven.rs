@@ -108,6 +108,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
             vary.flag()
         )));
     }
+    let (given, _) = arguments.workload.given()?;
+    if vary == Vary::ObjectSize && (given.written.is_some() || given.read.is_some()) {
+        let flag = if given.written.is_some() { "--written" } else { "--read" };
+        return Err(Exit::input(format!(
+            "{flag}: these bytes follow from the size of the objects, which varies; use --put and --get"
+        )));
+    }
     let mut request = arguments.workload.request_with(&arguments.from_run, |w| vary.set(w, from))?;
     let tariffs = apart(request.tariffs("--between", &arguments.between)?.0);
     if tariffs.len() < 2 {
@@ -129,5 +136,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let rest = if rest.is_empty() { "none".into() } else { rest };
     let what =
         vec![format!("Monthly bill by {}; other usage: {rest}; prices of {}", vary.name(), request.date)];
-    arguments.form.print(&document(&found, &titles, what, notes).resting_on(premise), &found)
+    let document = document(&found, &titles, what, notes).warned(request.warnings());
+    arguments.form.print(&document.resting_on(premise), &found)
 }

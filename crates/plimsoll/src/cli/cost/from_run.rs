@@ -27,6 +27,11 @@ pub struct FromRun {
 }
 
 impl FromRun {
+    /// Returns true if a run is given.
+    pub fn is_given(&self) -> bool {
+        self.from_run.is_some()
+    }
+
     /// Returns the workload of the run and the assumptions about it; an empty workload if no run is given.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 pub mod breakeven;
 pub mod form;
 pub mod from_run;
+pub mod migrate;
 pub mod published;
 pub mod request;
 pub mod tiering;
@@ -33,6 +34,9 @@ pub struct Arguments {
 enum Command {
     /// Vary one value of the workload, and find the amounts at which the cheapest provider changes
     Breakeven(Box<breakeven::Arguments>),
+    /// Estimate the cost of moving all data to another store, and the months after which the move has paid for
+    /// itself
+    Migrate(Box<migrate::Arguments>),
     /// Estimate the cost of keeping young objects in one store and old ones in another, and find the best age
     /// to move them
     Tiering(Box<tiering::Arguments>),
@@ -71,6 +75,7 @@ pub fn cost(arguments: &Arguments) -> Result<(), Exit> {
     if let Some(command) = &arguments.command {
         return match command {
             Command::Breakeven(arguments) => breakeven::run(arguments),
+            Command::Migrate(arguments) => migrate::run(arguments),
             Command::Tiering(arguments) => tiering::run(arguments),
         };
     }
@@ -89,6 +94,7 @@ fn bills(arguments: &BillArguments) -> Result<(), Exit> {
     let premise = request.assume_egress(&tariffs);
     request.assume_regions(&arguments.provider);
     let mut bills = Bills::of(&tariffs, &request.usage, request.assumptions.clone());
+    bills.not_used.clone_from(&request.not_used);
     if named
         && bills.bills.is_empty()
         && let Some(refused) = bills.not_priced.first()
@@ -110,7 +116,7 @@ fn bills(arguments: &BillArguments) -> Result<(), Exit> {
     if request.assumptions.iter().any(|a| a == NO_RETENTION) {
         document.warnings.insert(0, format!("the bill contains no storage: {NO_RETENTION}"));
     }
-    arguments.form.print(&document.resting_on(premise), &bills)
+    arguments.form.print(&document.warned(request.warnings()).resting_on(premise), &bills)
 }
 
 /// Adds the region to the titles of offers that are requested in several regions.

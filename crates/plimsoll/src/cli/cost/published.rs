@@ -33,29 +33,27 @@ pub fn as_published(
 ) -> Result<(), Exit> {
     let wrong = |e: &dyn std::fmt::Display| Exit::input(format!("--as-published {name}: {e}"));
     let published = named(name).map_err(|e| wrong(&e))?;
-    let (date, prices) = (arguments.prices.date()?, arguments.prices.read()?);
+    let prices = arguments.prices.read()?;
+    let date = arguments.prices.date(&prices)?;
     let checked = check(&published, &prices, date).map_err(|e| wrong(&e))?;
     let default_workload = published.calculator.as_ref().map(|c| c.workload.clone()).unwrap_or_default();
     let (given, text) = arguments.given()?;
     let without_allowances = given.without_allowances;
     let empty = Workload { without_allowances, ..Workload::default() };
-    let mut request = match given == empty {
+    let request = match given == empty {
         true => Workload { without_allowances, ..workload(&default_workload).map_err(|e| wrong(&e))? },
         false => given,
     };
-    if replicated {
-        if !published.calculator.as_ref().is_some_and(|c| c.replication) {
-            return Err(Exit::input(format!(
-                "--cross-az: the calculator of {} has no replication option; omit --cross-az",
-                published.name
-            )));
-        }
-        request.cross_zone = request.storage.clone();
+    if replicated && !published.calculator.as_ref().is_some_and(|c| c.replication) {
+        return Err(Exit::input(format!(
+            "--cross-az: the calculator of {} has no replication option; omit --cross-az",
+            published.name
+        )));
     }
     let resolved = request.resolve().map_err(|e| arguments.located(&e, text.as_deref()))?;
     let usage = resolved.usage;
     let day = day_of(&published, date).map_err(|e| wrong(&e))?;
-    let beside = beside(&published, &prices, date, &usage).map_err(|e| wrong(&e))?;
+    let beside = beside(&published, &prices, date, &usage, replicated).map_err(|e| wrong(&e))?;
     let what = vec![
         format!("{} ({}, {})", published.title, published.source, published.date),
         format!("Monthly usage: {}; real prices of {day} and of {date}", in_words(&usage)),
@@ -72,6 +70,12 @@ pub fn as_published(
         ),
         "follows: recomputed with the same constants for the workload in the claim".to_string(),
     ];
+    if replicated {
+        notes.push(
+            "real, with the copy: a second bucket in another zone, with its own storage, PUTs and uploads"
+                .into(),
+        );
+    }
     notes.extend(resolved.assumptions.iter().map(|a| format!("assumed: {a}")));
     let mut premise = None;
     if let Some(calculator) = &published.calculator {

@@ -11,7 +11,7 @@ use plimsoll_base::clock::wall_now;
 use plimsoll_cost::book::{Prices, read_prices};
 use plimsoll_cost::breakeven::Vary;
 use plimsoll_cost::request::CostRequest;
-use plimsoll_cost::workload::{Workload, WorkloadError, parse};
+use plimsoll_cost::workload::{Workload, WorkloadError, check, not_used, parse};
 
 /// Flags for the workload and its prices.
 #[derive(Debug, Clone, Args)]
@@ -50,12 +50,18 @@ impl PriceArguments {
     /// Returns the date of the prices.
     ///
     /// # Errors
-    /// Exit code 2 if `--as-of` is not a date.
-    pub fn date(&self) -> Result<Date, Exit> {
+    /// Exit code 2 if `--as-of` is not a date, or a later one than today although no added price begins later.
+    pub fn date(&self, prices: &Prices) -> Result<Date, Exit> {
+        let today = today();
         let Some(text) = &self.as_of else {
-            return Ok(today());
+            return Ok(today);
         };
-        text.parse().map_err(|_| Exit::input(format!("--as-of '{text}' is not a date, such as 2024-06-01")))
+        let wrong = |what: &str| Exit::input(format!("--as-of '{text}' is {what}"));
+        let date = text.parse().map_err(|_| wrong("not a date, such as 2024-06-01"))?;
+        if date > today && prices.last_change().is_none_or(|last| last <= today) {
+            return Err(wrong("after today; nobody knows the prices of that day (add yours with --prices)"));
+        }
+        Ok(date)
     }
 
     /// Returns true if a date or a price book is given.
@@ -90,7 +96,8 @@ impl WorkloadArguments {
     /// its line in the file.
     pub fn located(&self, error: &WorkloadError, text: Option<&str>) -> Exit {
         let flag = format!("--{}", error.field.replace('_', "-"));
-        let by_flag = self.flags.resolve().err().is_some_and(|e| e == *error);
+        let of_flags = self.flags.resolve().err().or_else(|| check(&self.flags).err());
+        let by_flag = of_flags.is_some_and(|e| e == *error);
         let of_field = |line: &str| {
             line.trim_start().strip_prefix(error.field).is_some_and(|rest| rest.trim_start().starts_with('='))
         };
@@ -140,6 +147,7 @@ impl WorkloadArguments {
         change: impl Fn(&Workload) -> Workload,
     ) -> Result<CostRequest, Exit> {
         let (workload, text) = self.given()?;
+        let given = workload.clone();
         let (run, mut assumptions) = from_run.workload()?;
         if workload.storage.is_some() {
             // A specified value replaces the assumption about the run.
@@ -160,12 +168,17 @@ impl WorkloadArguments {
                  --put 1M --get 50M, or use --workload FILE or --from-run RUN",
             ));
         }
-        let resolved = workload.resolve().map_err(|e| self.located(&e, text.as_deref()))?;
+        let wrong = |e: WorkloadError| self.located(&e, text.as_deref());
+        let resolved = workload.resolve().map_err(wrong)?;
+        check(&given).map_err(wrong)?;
+        let mut not_used = not_used(&workload, &resolved.usage);
         assumptions.extend(resolved.assumptions);
-        let (prices, date) = (self.prices.read()?, self.prices.date()?);
+        let prices = self.prices.read()?;
+        let date = self.prices.date(&prices)?;
+        not_used.extend(prices.not_valid(date));
         if date > today() {
             assumptions.push(format!("prices do not change between today and {date} (--as-of)"));
         }
-        Ok(CostRequest { workload, usage: resolved.usage, assumptions, prices, date })
+        Ok(CostRequest { workload, usage: resolved.usage, assumptions, not_used, prices, date })
     }
 }

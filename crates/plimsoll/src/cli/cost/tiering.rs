@@ -17,6 +17,7 @@ use plimsoll_cost::bill::Bill;
 use plimsoll_cost::blend::Distribution;
 use plimsoll_cost::book::usual;
 use plimsoll_cost::charge::BillError;
+use plimsoll_cost::period::DAY_S;
 use plimsoll_cost::published::named;
 use plimsoll_cost::request::CostRequest;
 use plimsoll_cost::tariff::Tariff;
@@ -218,15 +219,16 @@ fn retention_days(request: &CostRequest) -> Result<(f64, String), Exit> {
             "--put is missing; specify the number of objects written per month and their --object-size",
         ));
     }
-    let days = match (usage.retention_days, usage.stored) {
-        (Some(days), _) => days as f64,
-        (None, 0) => {
+    let days = match (usage.retention_s, usage.stored) {
+        // Without --keep and --storage, written objects count as deleted immediately.
+        (Some(seconds), _) if seconds > 0 => seconds as f64 / DAY_S as f64,
+        (_, 0) => {
             return Err(Exit::input(
                 "--keep is missing; specify the age at which objects are deleted, such as --keep 90d, or \
                  the amount of stored data with --storage",
             ));
         }
-        (None, stored) => stored as f64 / (usage.uploaded as f64 / MONTH_DAYS),
+        (_, stored) => stored as f64 / (usage.uploaded as f64 / MONTH_DAYS),
     };
     if days > MAX_DAYS as f64 {
         return Err(Exit::input(format!(
@@ -364,6 +366,20 @@ fn way_of_moves(scenario: &Scenario<'_>) -> String {
     }
 }
 
+/// Returns the requested age, or the least possible one if lifecycle rules move no object so early.
+fn possible(scenario: &Scenario<'_>, asked: u64, warnings: &mut Vec<String>) -> u64 {
+    let at = asked.min(scenario.whole_days());
+    if scenario.is_possible(at) {
+        return at;
+    }
+    let least = scenario.cold.rules.transition_days.min(scenario.whole_days());
+    warnings.push(format!(
+        "objects move after {least} days, not {at}: lifecycle rules move no object into {} earlier",
+        scenario.cold.title
+    ));
+    least
+}
+
 /// Prints the cost of tiering.
 ///
 /// # Errors
@@ -403,7 +419,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let wrong =
         |e: BillError| Exit::input(format!("--hot {}, --cold {}: {e}", arguments.hot, arguments.cold));
     let (ages, without_bill) = scenario.ages();
-    let at = arguments.hot_days.min(scenario.whole_days());
+    let at = possible(&scenario, arguments.hot_days, &mut warnings);
     let requested_age = scenario.age(at).map_err(wrong)?;
     let bills = scenario.bills(at).map_err(wrong)?;
     if let Some((days, reason)) = without_bill.first() {
@@ -435,5 +451,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         bills: [&bills.0, &bills.1],
         assumptions: &assumptions,
     };
-    arguments.form.print(&document(&found, request.what(), warnings, notes).resting_on(premise), &value)
+    let document = document(&found, request.what(), warnings, notes).warned(request.warnings());
+    arguments.form.print(&document.resting_on(premise), &value)
 }

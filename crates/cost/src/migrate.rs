@@ -1,0 +1,361 @@
+//! Cost of moving all stored data from one store to another, once, and what it saves each month afterwards.
+//!
+//! Every object is read from the source, sent to the destination, written there and deleted from the source after the
+//! copy. The cost of these requests and bytes is the difference between the bills of a month with and without them, so
+//! they are charged in the tiers in which they fall on top of the workload. Objects that are written during the copy
+//! go to the destination. Until the copy is complete, the source keeps everything.
+
+use serde::Serialize;
+
+use super::bill::{Bill, Part, bill};
+use super::charge::BillError;
+use super::egress::Egress;
+use super::money::Usd;
+use super::period::DAY_S;
+use super::tariff::Tariff;
+use super::tiering::crosses;
+use super::usage::Usage;
+use plimsoll_base::provider::calls::Call;
+
+/// A move of all stored data.
+#[derive(Debug, Clone)]
+pub struct Migration<'a> {
+    /// Tariff of the store that has the data.
+    pub from: &'a Tariff,
+    /// Tariff of the store that gets the data.
+    pub to: &'a Tariff,
+    /// Usage of a month, at either store.
+    pub month: Usage,
+    /// Size of the parts in which objects are written, in bytes; `None` if they are written in one request.
+    pub part_bytes: Option<u64>,
+    /// True if each copy is read back, and found before its source is deleted, as `plimsoll-gateway` does.
+    pub verifies: bool,
+    /// Bytes copied per second.
+    pub bytes_per_s: u64,
+    /// Seconds for which the source is kept after the copy.
+    pub kept_s: u64,
+}
+
+/// One item of the cost of a move.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Item {
+    /// Name of the offer that charges it.
+    pub provider: String,
+    /// Reason of the charge.
+    pub reason: Reason,
+    /// Amount of the charge.
+    pub amount_usd: Usd,
+}
+
+/// Reason of a charge of a move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// Requests and bytes read from the source.
+    Reads,
+    /// Bytes from the source to the internet.
+    Egress,
+    /// Requests and bytes written to the destination.
+    Writes,
+    /// Copies that are read back from the destination.
+    ReadsBack,
+    /// Deletion of the sources.
+    Deletions,
+    /// Storage in both stores, until the source is deleted.
+    DoubleStorage,
+    /// Rest of the minimum durations of sources.
+    EarlyDeletion,
+}
+
+impl Reason {
+    /// Returns the name used in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Reads => "reads of the source",
+            Reason::Egress => "egress from the source",
+            Reason::Writes => "writes to the destination",
+            Reason::ReadsBack => "copies that are read back",
+            Reason::Deletions => "deletions of the source",
+            Reason::DoubleStorage => "storage in both stores",
+            Reason::EarlyDeletion => "minimum durations of the source",
+        }
+    }
+}
+
+/// Cost and saving of a move.
+#[derive(Debug, Clone, Serialize)]
+pub struct Moved {
+    /// Number of objects that move.
+    pub objects: u64,
+    /// Bytes that move.
+    pub bytes: u64,
+    /// Seconds that the copy takes.
+    pub copy_s: u64,
+    /// Charges of the move; amounts of zero are left out.
+    pub items: Vec<Item>,
+    /// Sum of the charges.
+    pub once_usd: Usd,
+    /// Bill of a month at the source.
+    pub before: Bill,
+    /// Bill of a month at the destination.
+    pub after: Bill,
+    /// Saving of a month; negative if the destination costs more.
+    pub saved_usd: Usd,
+    /// Months after which the saving has paid for the move; `None` if it never does.
+    pub payback_months: Option<f64>,
+    /// Saving of the oldest-first order compared with the youngest-first order: fewer minimum durations are cut short.
+    pub order_saves_usd: Usd,
+}
+
+impl Migration<'_> {
+    fn objects(&self) -> u64 {
+        self.month.stored.div_ceil(self.month.object_bytes.max(1))
+    }
+
+    /// Returns the lengths of the months of the copy at a tariff, in seconds: whole ones, then the rest.
+    fn months(&self, tariff: &Tariff) -> Vec<u64> {
+        let (mut left, month) = (self.copy_s(), tariff.rules.month_hours * 3600);
+        let mut out = Vec::new();
+        while left > 0 {
+            out.push(left.min(month));
+            left -= left.min(month);
+        }
+        out
+    }
+
+    fn copy_s(&self) -> u64 {
+        self.month.stored.div_ceil(self.bytes_per_s.max(1)).max(1)
+    }
+
+    /// Returns the share `part / whole` of the objects and of their bytes.
+    fn share(&self, part: u64, whole: u64) -> (u64, u64) {
+        let of = |n: u64| (u128::from(n) * u128::from(part) / u128::from(whole.max(1))) as u64;
+        (of(self.objects()), of(self.month.stored))
+    }
+
+    /// Adds a share of the reads, of the copies or of the deletions to the workload of a month.
+    fn with(&self, reason: Reason, objects: u64, bytes: u64) -> Usage {
+        let mut usage = self.month.clone();
+        match reason {
+            Reason::Reads | Reason::Egress => {
+                usage.calls.add(Call::GetObject, objects);
+                usage.downloaded = usage.downloaded.saturating_add(bytes);
+                let leaves = crosses(self.from, self.to);
+                let stated = self.month.egress_at(self.from);
+                usage.egress = Egress::Stated(if leaves { stated + bytes } else { stated });
+            }
+            Reason::Writes => {
+                let before = usage.uploaded;
+                usage.write(objects, self.month.object_bytes, self.part_bytes);
+                usage.uploaded = before.saturating_add(bytes);
+                usage.arriving = None;
+            }
+            Reason::ReadsBack => {
+                usage.calls.add(Call::GetObject, objects);
+                usage.calls.add(Call::HeadObject, objects);
+                usage.downloaded = usage.downloaded.saturating_add(bytes);
+                let stated = self.month.egress_at(self.to);
+                let back = if crosses(self.to, self.from) { bytes } else { 0 };
+                usage.egress = Egress::Stated(stated + back);
+            }
+            Reason::Deletions => usage.calls.add(Call::DeleteObject, objects),
+            Reason::DoubleStorage | Reason::EarlyDeletion => {}
+        }
+        usage
+    }
+
+    /// Returns the cost of one kind of work at a tariff, in the months of the copy. Storage is left out, because it is
+    /// an item of its own.
+    fn work(&self, tariff: &Tariff, reason: Reason) -> Result<Usd, BillError> {
+        let plain = bill(tariff, &self.month)?;
+        let whole = self.copy_s();
+        let (mut sum, mut done, mut moved) = (Usd::ZERO, 0, (0, 0));
+        for seconds in self.months(tariff) {
+            done += seconds;
+            let reached =
+                if done == whole { (self.objects(), self.month.stored) } else { self.share(done, whole) };
+            let with = bill(tariff, &self.with(reason, reached.0 - moved.0, reached.1 - moved.1))?;
+            moved = reached;
+            let of = |bill: &Bill| match reason {
+                Reason::Egress => bill.part(Part::Egress),
+                _ => bill.part(Part::Requests) + bill.part(Part::Data),
+            };
+            sum += of(&with) - of(&plain);
+            if reason == Reason::ReadsBack {
+                sum += with.part(Part::Egress) - plain.part(Part::Egress);
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Returns the cost of storing bytes for a time, on top of `stored` bytes, at a tariff.
+    fn storage(&self, tariff: &Tariff, stored: u64, byte_seconds: u128) -> Result<Usd, BillError> {
+        let month = u128::from(tariff.rules.month_hours * 3600);
+        let more = u64::try_from(byte_seconds / month).unwrap_or(u64::MAX);
+        let steady = Usage { arriving: None, retention_s: None, deleted: 0, ..self.month.clone() };
+        let of = |bytes: u64| Usage { stored: bytes, stored_peak: bytes, ..steady.clone() };
+        let (with, without) = (bill(tariff, &of(stored.saturating_add(more)))?, bill(tariff, &of(stored))?);
+        Ok(with.part(Part::Storage) - without.part(Part::Storage))
+    }
+
+    /// Returns the rest of the minimum durations of the objects, if they are deleted at the end of the copy and are
+    /// kept for `retention_s` in the workload. The retention spreads their ages evenly. Without one, all are older.
+    fn early(&self, oldest_first: bool) -> Result<Usd, BillError> {
+        let (least, Some(lives)) = (self.from.rules.minimum_days * DAY_S, self.month.retention_s) else {
+            return Ok(Usd::ZERO);
+        };
+        if least == 0 || lives == 0 {
+            return Ok(Usd::ZERO);
+        }
+        // Objects of age `a` are deleted at the end of the copy or earlier: with the oldest first, an object is `a`
+        // plus the time of its turn old, which is longest for the youngest.
+        let (slices, mut byte_seconds) = (1000u64, 0u128);
+        let bytes = self.month.stored / slices;
+        for slice in 0..slices {
+            let age = lives * (2 * slice + 1) / (2 * slices);
+            let turn = if oldest_first { slices - slice } else { slice + 1 };
+            let waits = self.copy_s() * turn / slices + self.kept_s;
+            byte_seconds += u128::from(bytes) * u128::from(least.saturating_sub(age + waits));
+        }
+        self.storage(self.from, self.month.stored, byte_seconds)
+    }
+
+    /// Computes the cost of the move and what it saves.
+    ///
+    /// # Errors
+    /// [`BillError`] if one of the stores has no bill for the workload or for the move.
+    pub fn cost(&self) -> Result<Moved, BillError> {
+        let (before, after) = (bill(self.from, &self.month)?, bill(self.to, &self.month)?);
+        let (bytes, copy_s) = (u128::from(self.month.stored), u128::from(self.copy_s()));
+        // The destination fills evenly during the copy, and holds everything while the source is kept.
+        let double = bytes * (copy_s / 2 + u128::from(self.kept_s));
+        let mut items = Vec::new();
+        let mut add = |tariff: &Tariff, reason: Reason, amount_usd: Usd| {
+            if amount_usd != Usd::ZERO {
+                items.push(Item { provider: tariff.offer.clone(), reason, amount_usd });
+            }
+        };
+        for reason in [Reason::Reads, Reason::Egress] {
+            add(self.from, reason, self.work(self.from, reason)?);
+        }
+        add(self.to, Reason::Writes, self.work(self.to, Reason::Writes)?);
+        if self.verifies {
+            add(self.to, Reason::ReadsBack, self.work(self.to, Reason::ReadsBack)?);
+        }
+        add(self.from, Reason::Deletions, self.work(self.from, Reason::Deletions)?);
+        add(self.to, Reason::DoubleStorage, self.storage(self.to, 0, double)?);
+        let early = self.early(true)?;
+        add(self.from, Reason::EarlyDeletion, early);
+        let once_usd: Usd = items.iter().map(|item| item.amount_usd).sum();
+        let saved_usd = before.total_usd - after.total_usd;
+        let payback_months = (saved_usd > Usd::ZERO).then(|| once_usd.dollars() / saved_usd.dollars());
+        Ok(Moved {
+            objects: self.objects(),
+            bytes: self.month.stored,
+            copy_s: self.copy_s(),
+            items,
+            once_usd,
+            before,
+            after,
+            saved_usd,
+            payback_months,
+            order_saves_usd: self.early(false)? - early,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::book::Prices;
+    use crate::workload::parse;
+
+    fn tariff(name: &str) -> Tariff {
+        Prices::built_in().unwrap().tariff(name, None, "2026-11-21".parse().unwrap()).unwrap()
+    }
+
+    fn moved(from: &str, to: &str, workload: &str, change: impl Fn(&mut Migration<'_>)) -> Moved {
+        let (from, to) = (tariff(from), tariff(to));
+        let month = parse(workload).unwrap().resolve().unwrap().usage;
+        let bytes_per_s = 1_000_000_000;
+        let mut migration = Migration {
+            from: &from,
+            to: &to,
+            month,
+            part_bytes: None,
+            verifies: false,
+            bytes_per_s,
+            kept_s: 0,
+        };
+        change(&mut migration);
+        migration.cost().unwrap()
+    }
+
+    fn of(moved: &Moved, reason: Reason) -> f64 {
+        moved.items.iter().filter(|item| item.reason == reason).map(|item| item.amount_usd.dollars()).sum()
+    }
+
+    const CASE: &str = "storage='300TB'\negress='40TB'\nget='600M'\nput='50M'\nobject_size='200KB'";
+
+    /// 1.5 billion reads at 0.0004 / 1000; 300 TB of egress on top of 40: 340 TB cost 19,718.69 and 40 TB 3,209.20;
+    /// 1.5 billion writes at 4.50 per million; 300 TB for half of 3.47 of 30 days at 0.015, less the free 10 GB.
+    #[test]
+    fn a_move_to_r2_costs_its_requests_and_its_marginal_egress() {
+        let moved = moved("aws-s3", "cloudflare-r2", CASE, |_| {});
+        assert_eq!((moved.objects, moved.copy_s), (1_500_000_000, 300_000));
+        assert_eq!((of(&moved, Reason::Reads), of(&moved, Reason::Writes)), (600.0, 6750.0));
+        assert!((of(&moved, Reason::Egress) - 16_509.49).abs() < 0.01, "{}", of(&moved, Reason::Egress));
+        let double = of(&moved, Reason::DoubleStorage);
+        assert!((double - 260.265).abs() < 0.05, "{double}");
+        assert!((moved.once_usd.dollars() - double - 23_859.49).abs() < 0.01, "{}", moved.once_usd);
+        assert!((moved.saved_usd.dollars() - 4_964.35).abs() < 0.05, "{}", moved.saved_usd);
+        assert!((moved.payback_months.unwrap() - 4.86).abs() < 0.01, "{:?}", moved.payback_months);
+    }
+
+    /// The tiers of egress begin again each month, so a slow copy pays more: ten months of 30 + 40 TB.
+    #[test]
+    fn a_slow_copy_falls_into_the_tiers_of_each_month() {
+        let quick = moved("aws-s3", "cloudflare-r2", CASE, |_| {});
+        let slow = moved("aws-s3", "cloudflare-r2", CASE, |m| m.bytes_per_s = 30_000_000_000_000 / 2_628_000);
+        let month = 921.6 + 3_481.6 + (65_092.58 - 51_200.0) * 0.07 - 3_209.20;
+        assert!((of(&slow, Reason::Egress) - 10.0 * month).abs() < 5.0, "{}", of(&slow, Reason::Egress));
+        assert!(of(&slow, Reason::Egress) > of(&quick, Reason::Egress));
+        // R2 charges whole millions of requests each month.
+        let writes = of(&slow, Reason::Writes);
+        assert!(of(&slow, Reason::Reads) == 600.0 && (6750.0..6800.0).contains(&writes), "{writes}");
+    }
+
+    #[test]
+    fn copies_are_read_back_and_sources_are_kept_if_asked() {
+        let plain = moved("aws-s3", "cloudflare-r2", CASE, |_| {});
+        let careful = moved("aws-s3", "cloudflare-r2", CASE, |m| {
+            (m.verifies, m.kept_s) = (true, 30 * DAY_S);
+        });
+        // 3 billion GET and HEAD requests at 0.36 per million, and another month of 300 TB at 0.015.
+        assert!((of(&careful, Reason::ReadsBack) - 1_080.0).abs() < 1e-9);
+        let more = of(&careful, Reason::DoubleStorage) - of(&plain, Reason::DoubleStorage);
+        assert!((more - 4_500.0).abs() < 0.1, "{more}");
+    }
+
+    /// Objects of Standard-IA that live 60 days are up to 60 days old: half of them are younger than 30 days.
+    #[test]
+    fn minimum_durations_that_are_cut_short_are_charged() {
+        let workload = "put='1M'\nobject_size='1MiB'\nkeep='60d'";
+        let at_once = moved("aws-s3-standard-ia", "cloudflare-r2", workload, |m| m.bytes_per_s = 1 << 40);
+        // Half of 1.93 TiB for 15 of 30.4 days on average.
+        let bytes = 1_048_576e6 * 60.0 * 24.0 / 730.0;
+        let expected = bytes / 2.0 * 15.0 * 24.0 / 730.0 / f64::from(1 << 30) * 0.0125;
+        assert!((of(&at_once, Reason::EarlyDeletion) / expected - 1.0).abs() < 0.001);
+        let slow = moved("aws-s3-standard-ia", "cloudflare-r2", workload, |m| m.bytes_per_s = 1_000_000);
+        assert!(of(&slow, Reason::EarlyDeletion) < expected);
+        assert!(slow.order_saves_usd > Usd::ZERO, "the youngest get older while the others move");
+        assert_eq!(of(&moved("aws-s3", "cloudflare-r2", workload, |_| {}), Reason::EarlyDeletion), 0.0);
+    }
+
+    #[test]
+    fn a_move_to_a_dearer_store_never_pays_back() {
+        let moved = moved("cloudflare-r2", "aws-s3-express", "storage='1TB'\nobject_size='1MB'", |_| {});
+        assert_eq!(moved.payback_months, None);
+        assert!(moved.saved_usd < Usd::ZERO);
+    }
+}
