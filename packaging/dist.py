@@ -14,6 +14,7 @@ The binaries are static: musl, compiled by Cargo with zig as the C compiler and 
 installed is an error, unless --only selects others.
 """
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -55,12 +56,21 @@ class Release:
 UNUSED_COMPRESSORS = ["GREEDY", "LAZY", "LAZY2", "BTLAZY2", "BTOPT", "BTULTRA"]
 
 
+def registries():
+    """Returns the directories that have the sources of the crates."""
+    packages = json.loads(output("cargo", "metadata", "--locked", "--format-version", "1"))["packages"]
+    return sorted({str(Path(package["manifest_path"]).parent.parent) for package in packages
+                   if (package["source"] or "").startswith("registry+")})
+
+
 def cargo(arguments, release, target):
     """Runs Cargo so that no path of this machine is in the result."""
     home = os.environ.get("CARGO_HOME", str(Path.home() / ".cargo"))
     # Cargo does not strip the programs of packages that have an own section in the profile.
-    flags = f"-C strip=symbols --remap-path-prefix={ROOT}=/plimsoll --remap-path-prefix={home}=/cargo"
-    maps = f"-ffile-prefix-map={ROOT}=/plimsoll -ffile-prefix-map={home}=/cargo"
+    # Later names apply first. Those of the crates depend on the address of the registry.
+    names = {str(ROOT): "/plimsoll", home: "/cargo", **dict.fromkeys(registries(), "/crates")}
+    flags = " ".join(["-C strip=symbols", *(f"--remap-path-prefix={path}={name}" for path, name in names.items())])
+    maps = " ".join(f"-ffile-prefix-map={path}={name}" for path, name in names.items())
     # Only the fastest levels of zstd are used.
     unused = " ".join(f"-DZSTD_EXCLUDE_{name}_BLOCK_COMPRESSOR" for name in UNUSED_COMPRESSORS)
     # No panic passes through a function in C.

@@ -281,12 +281,13 @@ async fn ship_on(
     settings: &BackupSettings,
     shipper: &mut Shipper,
 ) {
-    let mut recorded_ns: Option<u64> = None;
+    let (mut recorded_ns, mut pace): (Option<u64>, Pace) = (None, Pace::default());
     loop {
         let (start_ns, start_ms) = (now_ns(), now_ms());
         match shipper.step().await {
             Ok(step) => {
                 advance(backup, shipper, step, start_ns);
+                pace.took((now_ns() - start_ns) / 1_000_000);
                 if !step.is_up_to_date {
                     let least_ms = 1000 * step.bytes / settings.bytes_per_s.max(1);
                     pause(least_ms.saturating_sub((now_ns() - start_ns) / 1_000_000)).await;
@@ -324,8 +325,29 @@ async fn ship_on(
             backup.fail(&error);
         }
         let has_failed = backup.lock().state.problem.is_some();
-        let left_ms = settings.every_ms.saturating_sub((now_ns() - start_ns) / 1_000_000).max(1);
+        let left_ms =
+            pace.interval_ms(settings.every_ms).saturating_sub((now_ns() - start_ns) / 1_000_000).max(1);
         if has_failed { pause(left_ms).await } else { wait(backup, left_ms).await }
+    }
+}
+
+/// Intervals of the steps. The loss of the disk during a step loses what was written since the step before began, so
+/// an interval and a step together must not take longer than `every`.
+#[derive(Debug, Default)]
+struct Pace {
+    /// Length of a long step in milliseconds. It follows longer steps at once, and shorter ones slowly.
+    step_ms: u64,
+}
+
+impl Pace {
+    fn took(&mut self, ms: u64) {
+        self.step_ms = ms.max(self.step_ms - self.step_ms / 8);
+    }
+
+    /// Returns the time from the beginning of a step to that of the next one: at least half of `every`, because each
+    /// step is a request that costs money.
+    fn interval_ms(&self, every_ms: u64) -> u64 {
+        every_ms.saturating_sub(self.step_ms + self.step_ms / 4).max(every_ms / 2)
     }
 }
 
@@ -445,4 +467,27 @@ fn used_bodies(
         used.extend(places.filter_map(|place| Some(directories.names(&place)?.0)));
     }
     Ok(used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pace;
+
+    /// Regression: the next step began `every` after the last one, so the loss of a disk during the step lost more.
+    #[test]
+    fn an_interval_and_a_step_take_no_longer_than_every() {
+        for step_ms in [0, 1, 80, 400] {
+            let mut pace = Pace::default();
+            pace.took(step_ms);
+            assert!(pace.interval_ms(1000) + step_ms <= 1000, "{step_ms}");
+            // It stays careful for a few quick steps, and is never more than twice as frequent as asked.
+            pace.took(1);
+            assert!(pace.interval_ms(1000) + step_ms / 2 <= 1000, "{step_ms}");
+        }
+        let mut pace = Pace::default();
+        pace.took(60_000);
+        assert_eq!(pace.interval_ms(1000), 500);
+        (0..100).for_each(|_| pace.took(10));
+        assert!(pace.interval_ms(1000) > 970);
+    }
 }

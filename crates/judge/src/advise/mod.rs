@@ -3,6 +3,7 @@
 
 pub mod candidates;
 pub mod latencies;
+pub mod log_usage;
 pub mod projection;
 pub mod sensitivity;
 pub mod sizes;

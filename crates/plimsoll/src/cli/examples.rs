@@ -92,6 +92,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
             "plimsoll cost breakeven --storage 10TB --object-size 64KiB --between aws-s3,cloudflare-r2 --vary get",
         ],
     ),
+    ("cost from-log", &["plimsoll cost from-log access.log --storage 10TB --prefix-depth 2"]),
     (
         "cost migrate",
         &[

@@ -29,22 +29,30 @@ pub struct LogArguments {
     columns: Vec<String>,
 }
 
+/// Parses other names of the columns of a CSV log, such as `time=timestamp`.
+///
+/// # Errors
+/// Exit code 2 if one of them is malformed.
+pub fn columns(words: &[String]) -> Result<Vec<(String, String)>, Exit> {
+    let column = |text: &String| {
+        let pair = text.split_once('=').map(|(column, name)| (column.to_string(), name.to_string()));
+        pair.ok_or_else(|| {
+            Exit::input(format!("--columns {text}: write COLUMN=NAME, such as time=timestamp"))
+        })
+    };
+    words.iter().map(column).collect()
+}
+
 impl LogArguments {
     /// Returns the trace as an experiment file describes it.
     ///
     /// # Errors
     /// Exit code 2 if `--columns` is malformed.
     fn to_spec(&self, speed: f64) -> Result<TraceSpec, Exit> {
-        let column = |text: &String| {
-            let pair = text.split_once('=').map(|(column, name)| (column.to_string(), name.to_string()));
-            pair.ok_or_else(|| {
-                Exit::input(format!("--columns {text}: write COLUMN=NAME, such as time=timestamp"))
-            })
-        };
         Ok(TraceSpec {
             files: self.logs.iter().map(|log| log.display().to_string()).collect(),
             format: self.format.clone(),
-            columns: self.columns.iter().map(column).collect::<Result<_, _>>()?,
+            columns: columns(&self.columns)?.into_iter().collect(),
             speed: Some(speed),
         })
     }

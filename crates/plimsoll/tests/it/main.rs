@@ -20,6 +20,7 @@ mod hostile;
 mod import;
 mod judge;
 mod limits;
+mod log_costs;
 mod plans;
 mod price_books;
 mod probe;

@@ -2,7 +2,7 @@
 //! that the line `#Fields:` names. Their times are whole seconds.
 
 use super::nginx::kind_of_method;
-use super::{Format, Line, Logged};
+use super::{Format, Line, Logged, call_of};
 use crate::OperationKind;
 
 /// State of the parser: the positions of the columns.
@@ -83,13 +83,13 @@ impl Format for CloudFront {
         let bytes = columns.content.and_then(number).or_else(|| number(columns.sent));
         let (date, time) = (get(columns.date), get(columns.time));
         let at_ns = self.time(date, time)?;
-        let Some(kind) = kind_of_method(method, status as u16) else {
-            return Ok(Line::LeftOut(method.into()));
-        };
-        let bytes = bytes.filter(|_| kind != OperationKind::Put);
+        let kind = kind_of_method(method, status as u16);
+        let bytes = bytes.filter(|_| kind != Some(OperationKind::Put));
         Ok(Line::Request(Logged {
             at_ns,
+            operation: method.into(),
             kind,
+            call: kind.and_then(call_of),
             bucket: "".into(),
             key: key.into(),
             status: status as u16,
@@ -117,7 +117,9 @@ mod tests {
             (logged.at_ns, &*logged.key, logged.bytes),
             (1_770_336_038_000_000_000, "/a.jpg", Some(4096))
         );
-        assert_eq!(format.parse(&line.replace("GET", "OPTIONS")), Ok(Line::LeftOut("OPTIONS".into())));
+        let text = line.replace("GET", "OPTIONS");
+        let Line::Request(other) = format.parse(&text).unwrap() else { panic!("no request") };
+        assert_eq!((other.kind, &*other.operation), (None, "OPTIONS"));
         assert!(format.parse(&line.replace("\t200\t", "\tok\t")).unwrap_err().contains("status"));
     }
 }

@@ -71,14 +71,7 @@ impl Rows {
     fn add(&mut self, line: Line<'_>) -> Result<(), String> {
         match line {
             Line::Nothing => {}
-            Line::LeftOut(name) => match self.left_out.get_mut(&*name) {
-                Some(count) => *count += 1,
-                None => {
-                    let full = self.left_out.len() >= MAX_NAMES;
-                    let name = if full { "(others)".to_string() } else { name.into_owned() };
-                    *self.left_out.entry(name).or_insert(0) += 1;
-                }
-            },
+            Line::Request(Logged { kind: None, operation, .. }) => count(&mut self.left_out, &operation),
             Line::Request(logged) if logged.status >= 400 => self.failed += 1,
             Line::Request(_) if self.rows.len() as u64 >= self.most => {
                 return Err(format!(
@@ -86,8 +79,7 @@ impl Rows {
                     self.most
                 ));
             }
-            Line::Request(logged) => {
-                let Logged { at_ns, kind, bucket, key, bytes, size, .. } = logged;
+            Line::Request(Logged { at_ns, kind: Some(kind), bucket, key, bytes, size, .. }) => {
                 let next = self.keys.len() as u32;
                 let key = match kind {
                     OperationKind::List => 0,
@@ -108,8 +100,19 @@ impl Rows {
     }
 }
 
+/// Counts a name, up to a number of names.
+pub(super) fn count(names: &mut BTreeMap<String, u64>, name: &str) {
+    match names.get_mut(name) {
+        Some(count) => *count += 1,
+        None => {
+            let name = if names.len() >= MAX_NAMES { "(others)" } else { name };
+            *names.entry(name.to_string()).or_insert(0) += 1;
+        }
+    }
+}
+
 /// Returns the files of a list, with those in its directories, in the order of their names.
-fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>, LogError> {
+pub(super) fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>, LogError> {
     let mut files = Vec::new();
     for path in paths {
         let unreadable = |e: std::io::Error| LogError::unreadable(path, e);
@@ -129,8 +132,13 @@ fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>, LogError> {
     Ok(files)
 }
 
-/// Reads a file. Returns the name of its format and the resolution of its times.
-fn read(file: &Path, logs: &Logs, rows: &mut Rows) -> Result<Option<(&'static str, u64)>, LogError> {
+/// Calls `add` with each line of a file; its error is the reason why the log cannot be used. Returns the name of the
+/// format and the resolution of its times.
+pub(super) fn read(
+    file: &Path,
+    logs: &Logs,
+    mut add: impl FnMut(Line<'_>) -> Result<(), String>,
+) -> Result<Option<(&'static str, u64)>, LogError> {
     let mut lines = Lines::open(file, "a log of requests")?;
     let mut format = None;
     loop {
@@ -157,7 +165,7 @@ fn read(file: &Path, logs: &Logs, rows: &mut Rows) -> Result<Option<(&'static st
                 format.insert(found.ok_or_else(unknown)?)
             }
         };
-        let added = format.parse(line).and_then(|line| rows.add(line));
+        let added = format.parse(line).and_then(&mut add);
         added.map_err(|reason| LogError::at(file, number, reason))?;
     }
     Ok(format.map(|(name, format)| (name, format.resolution_ns())))
@@ -171,7 +179,7 @@ pub fn collect(logs: &Logs) -> Result<Collected, LogError> {
     let mut rows = Rows::new(most_requests());
     let (mut formats, mut resolution_ns) = (Vec::new(), 1);
     for file in files_of(&logs.files)? {
-        if let Some((name, resolution)) = read(&file, logs, &mut rows)? {
+        if let Some((name, resolution)) = read(&file, logs, |line| rows.add(line))? {
             resolution_ns = resolution_ns.max(resolution);
             if !formats.contains(&name) {
                 formats.push(name);
@@ -298,7 +306,9 @@ mod tests {
         let mut add = |status| {
             rows.add(Line::Request(Logged {
                 at_ns: 0,
-                kind: OperationKind::Get,
+                operation: "GET".into(),
+                kind: Some(OperationKind::Get),
+                call: None,
                 bucket: "b".into(),
                 key: "k".into(),
                 status,

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::{Format, Line, Logged};
 use crate::OperationKind;
+use plimsoll_base::provider::calls::Call;
 
 /// The parser, which has no state.
 #[derive(Default)]
@@ -77,6 +78,28 @@ fn kind(name: &str, status: u16) -> Option<OperationKind> {
     }
 }
 
+/// Returns the request on a bill; `None` if it is not known.
+fn call(name: &str) -> Option<Call> {
+    Some(match name {
+        "GetObject" => Call::GetObject,
+        "HeadObject" => Call::HeadObject,
+        "PutObject" | "PostPolicyBucket" => Call::PutObject,
+        "CopyObject" => Call::CopyObject,
+        "NewMultipartUpload" => Call::CreateMultipartUpload,
+        "PutObjectPart" | "CopyObjectPart" => Call::UploadPart,
+        "CompleteMultipartUpload" => Call::CompleteMultipartUpload,
+        "AbortMultipartUpload" => Call::AbortMultipartUpload,
+        "ListMultipartUploads" => Call::ListMultipartUploads,
+        "ListObjectsV1" | "ListObjectsV2" | "ListObjectVersions" => Call::ListObjects,
+        "DeleteObject" => Call::DeleteObject,
+        "DeleteMultipleObjects" => Call::DeleteObjects,
+        "HeadBucket" => Call::HeadBucket,
+        "PutBucket" | "MakeBucket" => Call::CreateBucket,
+        "DeleteBucket" => Call::DeleteBucket,
+        _ => return None,
+    })
+}
+
 impl Format for Minio {
     fn resolution_ns(&self) -> u64 {
         1
@@ -102,13 +125,23 @@ impl Format for Minio {
                 (name, Cow::Borrowed(""), entry.path, entry.status, rx, tx)
             }
         };
-        let Some(kind) = kind(&name, status) else { return Ok(Line::LeftOut(name)) };
+        let (kind, call) = (kind(&name, status), call(&name));
         let bytes = match kind {
-            OperationKind::Put => Some(rx),
-            OperationKind::Get | OperationKind::GetRange => Some(tx),
+            Some(OperationKind::Put) => Some(rx),
+            Some(OperationKind::Get | OperationKind::GetRange) => Some(tx),
             _ => None,
         };
-        Ok(Line::Request(Logged { at_ns, kind, bucket, key, status, bytes, size: None }))
+        Ok(Line::Request(Logged {
+            at_ns,
+            operation: name,
+            kind,
+            call,
+            bucket,
+            key,
+            status,
+            bytes,
+            size: None,
+        }))
     }
 }
 
@@ -122,15 +155,17 @@ mod tests {
             "status":"OK","statusCode":200,"rx":0,"tx":4096,"timeToResponseInNS":"250000000"},"requestID":"1"}"#;
         let Line::Request(logged) = Minio.parse(audit).unwrap() else { panic!("no request") };
         assert_eq!((logged.at_ns, &*logged.bucket, &*logged.key), (1_770_336_038_250_000_000, "b", "a\"b"));
-        assert_eq!((logged.kind, logged.bytes), (OperationKind::Get, Some(4096)));
+        assert_eq!((logged.kind.unwrap(), logged.bytes), (OperationKind::Get, Some(4096)));
         let trace = r#"{"status":"success","time":"2026-02-06T00:00:38.25Z","callStats":{"rx":77,"tx":5},
             "api":"s3.PutObject","path":"/b/k","statusCode":200}"#;
         let Line::Request(logged) = Minio.parse(trace).unwrap() else { panic!("no request") };
-        assert_eq!((logged.kind, &*logged.key, logged.bytes), (OperationKind::Put, "/b/k", Some(77)));
         assert_eq!(
-            Minio.parse(&audit.replace("GetObject", "HealBucket")),
-            Ok(Line::LeftOut("HealBucket".into()))
+            (logged.kind.unwrap(), &*logged.key, logged.bytes),
+            (OperationKind::Put, "/b/k", Some(77))
         );
+        let text = audit.replace("GetObject", "HealBucket");
+        let Line::Request(other) = Minio.parse(&text).unwrap() else { panic!("no request") };
+        assert_eq!((other.kind, other.call, &*other.operation), (None, None, "HealBucket"));
         assert!(Minio.parse("{}").is_err());
     }
 }

@@ -11,11 +11,13 @@ mod minio;
 mod nginx;
 mod s3_access;
 mod table;
+pub mod usage;
 pub mod warp;
 
 pub use self::collect::{Collected, collect};
 
 use crate::OperationKind;
+use plimsoll_base::provider::calls::Call;
 
 /// An error in reading a log.
 #[derive(Debug, thiserror::Error)]
@@ -60,8 +62,12 @@ impl LogError {
 pub struct Logged<'a> {
     /// Unix time of the request in nanoseconds.
     pub at_ns: i64,
-    /// Kind of the operation.
-    pub kind: OperationKind,
+    /// Name of the operation in the log.
+    pub operation: Cow<'a, str>,
+    /// Kind of the operation; `None` if Plimsoll does not repeat it.
+    pub kind: Option<OperationKind>,
+    /// Kind of the request on a bill; `None` if it is not known.
+    pub call: Option<Call>,
     /// Bucket; empty if the log has none.
     pub bucket: Cow<'a, str>,
     /// Key, encoded as in the log.
@@ -77,10 +83,8 @@ pub struct Logged<'a> {
 /// A line of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line<'a> {
-    /// A request that can be repeated.
+    /// Request of a client.
     Request(Logged<'a>),
-    /// A request that Plimsoll does not repeat, with the name of its operation.
-    LeftOut(Cow<'a, str>),
     /// Header, comment or empty line.
     Nothing,
 }
@@ -95,6 +99,18 @@ pub trait Format {
     /// # Errors
     /// A description of what is wrong with the line.
     fn parse<'a>(&mut self, line: &'a str) -> Result<Line<'a>, String>;
+}
+
+/// Returns the request on a bill of an operation whose log names no S3 operation.
+fn call_of(kind: OperationKind) -> Option<Call> {
+    Some(match kind {
+        OperationKind::Put => Call::PutObject,
+        OperationKind::Get | OperationKind::GetRange => Call::GetObject,
+        OperationKind::Head => Call::HeadObject,
+        OperationKind::List => Call::ListObjects,
+        OperationKind::Delete => Call::DeleteObject,
+        _ => return None,
+    })
 }
 
 /// Names of the formats, in the order in which they are tried.

@@ -2,7 +2,7 @@
 //! same. The sizes of uploads are unknown.
 
 use super::common_log::{Fields, Times, number};
-use super::{Format, Line, Logged};
+use super::{Format, Line, Logged, call_of};
 use crate::OperationKind;
 
 /// State of the parser.
@@ -44,12 +44,14 @@ impl Format for Nginx {
         let sent = number("bytes sent", next("bytes sent")?)?;
         let mut words = request.split(' ');
         let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
-        let Some(kind) = kind_of_method(method, status) else { return Ok(Line::LeftOut(method.into())) };
+        let kind = kind_of_method(method, status);
         let key = target.split_once('?').map_or(target, |(path, _)| path);
-        let bytes = if kind == OperationKind::Put { None } else { sent };
+        let bytes = if kind == Some(OperationKind::Put) { None } else { sent };
         Ok(Line::Request(Logged {
             at_ns,
+            operation: method.into(),
             kind,
+            call: kind.and_then(call_of),
             bucket: "".into(),
             key: key.into(),
             status,
@@ -68,13 +70,15 @@ mod tests {
         let line = "203.0.113.9 - ann [06/Feb/2026:00:00:38 +0000] \"GET /a/b.jpg?x=1 HTTP/1.1\" 200 4096 \"-\" \"curl/8\"";
         let Line::Request(logged) = Nginx::default().parse(line).unwrap() else { panic!("no request") };
         assert_eq!(
-            (logged.kind, &*logged.key, logged.status, logged.bytes),
+            (logged.kind.unwrap(), &*logged.key, logged.status, logged.bytes),
             (OperationKind::Get, "/a/b.jpg", 200, Some(4096))
         );
         let put = line.replace("GET", "PUT");
         let Line::Request(logged) = Nginx::default().parse(&put).unwrap() else { panic!("no request") };
-        assert_eq!((logged.kind, logged.bytes), (OperationKind::Put, None));
-        assert_eq!(Nginx::default().parse(&line.replace("GET", "POST")), Ok(Line::LeftOut("POST".into())));
+        assert_eq!((logged.kind.unwrap(), logged.bytes), (OperationKind::Put, None));
+        let text = line.replace("GET", "POST");
+        let Line::Request(other) = Nginx::default().parse(&text).unwrap() else { panic!("no request") };
+        assert_eq!((other.kind, &*other.operation), (None, "POST"));
         assert!(Nginx::default().parse("no log").is_err());
     }
 }

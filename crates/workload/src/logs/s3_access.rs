@@ -4,6 +4,7 @@
 use super::common_log::{Fields, Times, number};
 use super::{Format, Line, Logged};
 use crate::OperationKind;
+use plimsoll_base::provider::calls::Call;
 
 /// State of the parser.
 #[derive(Default)]
@@ -24,6 +25,29 @@ fn kind(operation: &str, status: u16) -> Option<OperationKind> {
         "REST.GET.BUCKET" | "REST.GET.BUCKETVERSIONS" => Some(OperationKind::List),
         _ => None,
     }
+}
+
+/// Returns the request on a bill; `None` if it is not known. The log names each key of a deletion of several keys as
+/// BATCH.DELETE.OBJECT, which is no request.
+fn call(operation: &str) -> Option<Call> {
+    Some(match operation {
+        "REST.GET.OBJECT" | "WEBSITE.GET.OBJECT" => Call::GetObject,
+        "REST.HEAD.OBJECT" | "WEBSITE.HEAD.OBJECT" => Call::HeadObject,
+        "REST.PUT.OBJECT" | "REST.POST.OBJECT" => Call::PutObject,
+        "REST.COPY.OBJECT" => Call::CopyObject,
+        "REST.POST.UPLOADS" => Call::CreateMultipartUpload,
+        "REST.PUT.PART" | "REST.COPY.PART" => Call::UploadPart,
+        "REST.POST.UPLOAD" => Call::CompleteMultipartUpload,
+        "REST.DELETE.UPLOAD" => Call::AbortMultipartUpload,
+        "REST.GET.UPLOADS" => Call::ListMultipartUploads,
+        "REST.GET.BUCKET" | "REST.GET.BUCKETVERSIONS" => Call::ListObjects,
+        "REST.DELETE.OBJECT" => Call::DeleteObject,
+        "REST.POST.MULTI_OBJECT_DELETE" => Call::DeleteObjects,
+        "REST.HEAD.BUCKET" => Call::HeadBucket,
+        "REST.PUT.BUCKET" => Call::CreateBucket,
+        "REST.DELETE.BUCKET" => Call::DeleteBucket,
+        _ => return None,
+    })
 }
 
 impl Format for S3Access {
@@ -52,11 +76,21 @@ impl Format for S3Access {
         next("error code")?;
         let sent = number("bytes sent", next("bytes sent")?)?;
         let size = number("object size", next("object size")?)?;
-        let Some(kind) = kind(operation, status) else { return Ok(Line::LeftOut(operation.into())) };
+        let (kind, call) = (kind(operation, status), call(operation));
         // The URI has the number of the part and the ID of the upload, which make the part an object.
         let key = if operation == "REST.PUT.PART" { request } else { key };
-        let bytes = if kind == OperationKind::Put { size } else { sent };
-        Ok(Line::Request(Logged { at_ns, kind, bucket: bucket.into(), key: key.into(), status, bytes, size }))
+        let bytes = if kind == Some(OperationKind::Put) { size } else { sent };
+        Ok(Line::Request(Logged {
+            at_ns,
+            operation: operation.into(),
+            kind,
+            call,
+            bucket: bucket.into(),
+            key: key.into(),
+            status,
+            bytes,
+            size,
+        }))
     }
 }
 
@@ -73,7 +107,9 @@ mod tests {
         let Line::Request(logged) = S3Access::default().parse(LINE).unwrap() else { panic!("no request") };
         let expected = Logged {
             at_ns: 1_770_336_038_000_000_000,
-            kind: OperationKind::GetRange,
+            operation: "REST.GET.OBJECT".into(),
+            kind: Some(OperationKind::GetRange),
+            call: Some(Call::GetObject),
             bucket: "awsexamplebucket1".into(),
             key: "photos/a%2520b.jpg".into(),
             status: 206,
@@ -82,7 +118,8 @@ mod tests {
         };
         assert_eq!(logged, expected);
         let text = LINE.replace("REST.GET.OBJECT", "REST.GET.ACL");
-        assert_eq!(S3Access::default().parse(&text), Ok(Line::LeftOut("REST.GET.ACL".into())));
+        let Line::Request(other) = S3Access::default().parse(&text).unwrap() else { panic!("no request") };
+        assert_eq!((other.kind, &*other.operation), (None, "REST.GET.ACL"));
         assert!(
             S3Access::default()
                 .parse("127.0.0.1 - - [06/Feb/2026:00:00:38 +0000] \"GET / HTTP/1.1\" 200 3")

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use super::nginx::kind_of_method;
-use super::{Format, Line, Logged};
+use super::{Format, Line, Logged, call_of};
 use crate::OperationKind;
+use plimsoll_base::provider::calls::Call;
 
 /// Names of the columns. `time`, `operation` and `key` are required.
 pub const COLUMNS: [&str; 7] = ["time", "operation", "key", "size", "bytes", "status", "bucket"];
@@ -130,12 +131,13 @@ impl Format for Table {
         let status = number("status", &status)?.unwrap_or(0) as u16;
         let kind = kind_of_method(&operation.to_ascii_uppercase(), status)
             .or_else(|| OperationKind::from_name(&operation.to_ascii_lowercase()));
-        let Some(kind) = kind.filter(|kind| *kind as usize <= OperationKind::Delete as usize) else {
-            return Ok(Line::LeftOut(operation));
-        };
-        let bytes =
-            bytes.or_else(|| size.filter(|_| matches!(kind, OperationKind::Get | OperationKind::Put)));
-        Ok(Line::Request(Logged { at_ns, kind, bucket, key, status, bytes, size }))
+        let kind = kind.filter(|kind| *kind as usize <= OperationKind::Delete as usize);
+        let named = Call::ALL.into_iter().find(|call| call.name().eq_ignore_ascii_case(&operation));
+        let call = named.or(kind.and_then(call_of));
+        let moves = matches!(kind, Some(OperationKind::Get | OperationKind::Put))
+            || matches!(named, Some(Call::GetObject | Call::PutObject | Call::UploadPart));
+        let bytes = bytes.or_else(|| size.filter(|_| moves));
+        Ok(Line::Request(Logged { at_ns, operation, kind, call, bucket, key, status, bytes, size }))
     }
 }
 
@@ -157,9 +159,13 @@ mod tests {
         assert_eq!(table.parse("size,when,key,operation"), Ok(Line::Nothing));
         let logged = request(&mut table, "120,1770336038.25,\"a,\"\"b\"\"\",GET");
         assert_eq!((logged.at_ns, &*logged.key), (1_770_336_038_250_000_000, "a,\"b\""));
-        assert_eq!((logged.kind, logged.size, logged.bytes), (OperationKind::Get, Some(120), Some(120)));
-        assert_eq!(request(&mut table, ",1,k,get_range").kind, OperationKind::GetRange);
-        assert_eq!(table.parse(",1,k,scan"), Ok(Line::LeftOut("scan".into())));
+        assert_eq!(
+            (logged.kind.unwrap(), logged.size, logged.bytes),
+            (OperationKind::Get, Some(120), Some(120))
+        );
+        assert_eq!(request(&mut table, ",1,k,get_range").kind, Some(OperationKind::GetRange));
+        let Line::Request(other) = table.parse(",1,k,scan").unwrap() else { panic!("no request") };
+        assert_eq!((other.kind, &*other.operation), (None, "scan"));
         assert!(table.parse("many,1,k,put").unwrap_err().contains("size 'many' is not a number"));
         assert!(table.parse("1,noon,k,put").unwrap_err().contains("time 'noon'"));
     }

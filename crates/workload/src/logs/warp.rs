@@ -1,6 +1,6 @@
 //! Operation logs of warp: tab-separated values with a header.
 
-use super::{Format, Line, Logged};
+use super::{Format, Line, Logged, call_of};
 use crate::OperationKind;
 
 /// State of the parser: the positions of the columns.
@@ -49,14 +49,16 @@ impl Format for Warp {
         }
         let [operation, bytes, error, start, file] =
             columns.map(|index| fields.get(index).copied().unwrap_or(""));
-        let Some(kind) = kind(operation) else { return Ok(Line::LeftOut(operation.into())) };
+        let kind = kind(operation);
         let at: Result<jiff::Timestamp, _> = start.parse();
         let at = at.map_err(|_| format!("start '{start}' is not a timestamp"))?;
         let bytes: u64 = bytes.parse().map_err(|_| format!("bytes '{bytes}' is not a number of bytes"))?;
-        let bytes = matches!(kind, OperationKind::Get | OperationKind::Put).then_some(bytes);
+        let bytes = matches!(kind, Some(OperationKind::Get | OperationKind::Put)).then_some(bytes);
         Ok(Line::Request(Logged {
             at_ns: at.as_nanosecond() as i64,
+            operation: operation.into(),
             kind,
+            call: kind.and_then(call_of),
             bucket: "".into(),
             key: file.into(),
             status: if error.is_empty() { 200 } else { 500 },
@@ -82,7 +84,9 @@ mod tests {
             (logged.at_ns, &*logged.key, logged.size),
             (1_770_336_038_500_000_000, "abc/1.rnd", Some(1000))
         );
-        assert_eq!(format.parse(&row.replace("GET", "LOCK")), Ok(Line::LeftOut("LOCK".into())));
+        let text = row.replace("GET", "LOCK");
+        let Line::Request(other) = format.parse(&text).unwrap() else { panic!("no request") };
+        assert_eq!((other.kind, &*other.operation), (None, "LOCK"));
         assert!(format.parse(&row.replace("38.5Z", "x")).unwrap_err().contains("is not a timestamp"));
     }
 }

@@ -5,6 +5,7 @@ pub mod advice;
 pub mod bills;
 pub mod breakeven;
 pub mod fit;
+pub mod from_log;
 pub mod migrate;
 pub mod prices;
 pub mod published;

@@ -2,6 +2,7 @@
 
 pub mod breakeven;
 pub mod form;
+pub mod from_log;
 pub mod from_run;
 pub mod migrate;
 pub mod published;
@@ -34,6 +35,8 @@ pub struct Arguments {
 enum Command {
     /// Vary one value of the workload, and find the amounts at which the cheapest provider changes
     Breakeven(Box<breakeven::Arguments>),
+    /// Estimate the cost of a month of the requests in an access log, at all providers and by prefix
+    FromLog(Box<from_log::Arguments>),
     /// Estimate the cost of moving all data to another store, and the months after which the move has paid for
     /// itself
     Migrate(Box<migrate::Arguments>),
@@ -75,6 +78,7 @@ pub fn cost(arguments: &Arguments) -> Result<(), Exit> {
     if let Some(command) = &arguments.command {
         return match command {
             Command::Breakeven(arguments) => breakeven::run(arguments),
+            Command::FromLog(arguments) => from_log::run(arguments),
             Command::Migrate(arguments) => migrate::run(arguments),
             Command::Tiering(arguments) => tiering::run(arguments),
         };
