@@ -3,7 +3,7 @@
 use jiff::civil::Date;
 
 use super::bills::NotPriced;
-use super::book::Prices;
+use super::book::{Place, Prices};
 use super::egress_assumption::assumption;
 use super::functions::Functions;
 use super::tariff::Tariff;
@@ -34,6 +34,39 @@ pub struct CostRequest {
 }
 
 impl CostRequest {
+    /// Returns the tariffs of the named providers in a part of the world, and the providers without prices there. If
+    /// `names` is empty, returns those of all providers.
+    ///
+    /// # Errors
+    /// Returns [`RequestError`] if a named provider or its prices on the date are unknown.
+    pub fn tariffs_in(
+        &self,
+        flag: &str,
+        names: &[String],
+        place: Place,
+    ) -> Result<(Vec<Tariff>, Vec<NotPriced>), RequestError> {
+        let all: Vec<String> = self.prices.stores().into_iter().map(str::to_string).collect();
+        let (mut there, mut missing) = (Vec::new(), Vec::new());
+        for name in if names.is_empty() { &all } else { names } {
+            match (name.contains('@'), self.prices.region_in(name, place)) {
+                (true, _) => there.push(name.clone()),
+                (false, Some(region)) => there.push(format!("{name}@{region}")),
+                // An unknown name is an error below.
+                (false, None) if self.prices.offer(name).is_none() => there.push(name.clone()),
+                (false, None) => {
+                    let reason = format!("{name} has no prices in {}", place.name());
+                    missing.push(NotPriced { provider: name.clone(), reason });
+                }
+            }
+        }
+        if there.is_empty() {
+            return Ok((Vec::new(), missing));
+        }
+        let (tariffs, more) = self.tariffs(flag, &there)?;
+        missing.extend(more);
+        Ok((tariffs, missing))
+    }
+
     /// Returns the tariffs of the named providers, without duplicates. If `names` is empty, returns those of
     /// all providers, and separately the providers without prices on the date.
     ///
@@ -90,10 +123,13 @@ impl CostRequest {
     /// Adds the regions that are assumed for providers named without one, or for all providers if none is
     /// named.
     pub fn assume_regions(&mut self, names: &[String]) {
-        let all = self.prices.stores();
-        let names: Vec<&str> =
-            if names.is_empty() { all } else { names.iter().map(String::as_str).collect() };
-        let assumed = names.into_iter().filter_map(|name| {
+        if names.is_empty() {
+            let each =
+                "each provider is priced in the first of its regions (--region, --provider NAME@REGION)";
+            self.assumptions.push(each.into());
+            return;
+        }
+        let assumed = names.iter().filter_map(|name| {
             let region = self.prices.assumed_region(name)?;
             Some(format!("{name} is priced as in {region} (--provider {name}@REGION)"))
         });

@@ -6,9 +6,13 @@
 //! that are valid on a date.
 
 mod check;
+mod place;
+mod rows;
 mod select;
 pub mod spec;
 
+pub use place::Place;
+pub use rows::PriceRow;
 pub use select::{OfferFacts, PriceFacts, StoreTariff, usual};
 #[cfg(feature = "schema")]
 pub use spec::schema;
@@ -29,6 +33,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("tigris", include_str!("../../prices/tigris.toml")),
     ("backblaze-b2", include_str!("../../prices/backblaze-b2.toml")),
     ("wasabi", include_str!("../../prices/wasabi.toml")),
+    ("azure-blob", include_str!("../../prices/azure-blob.toml")),
     ("aws-dynamodb", include_str!("../../prices/aws-dynamodb.toml")),
     ("aws-efs", include_str!("../../prices/aws-efs.toml")),
     ("aws-network", include_str!("../../prices/aws-network.toml")),

@@ -1,5 +1,7 @@
 //! `plimsoll list`: lists built-in experiments, providers, prices and published documents.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 
 use super::cost::request::PriceArguments;
@@ -24,8 +26,25 @@ pub struct Arguments {
     /// Compare the guarantees, features and limits of providers in a table, with sources
     #[arg(long)]
     matrix: bool,
+    /// Format of the prices; all but the table have every price of every date
+    #[arg(long, value_enum, default_value = "table")]
+    format: prices::Format,
+    /// File for the prices [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// List only prices whose source was read more than a year before --as-of
+    #[arg(long)]
+    stale: bool,
     #[command(flatten)]
     prices: PriceArguments,
+}
+
+impl Arguments {
+    /// Returns true if a flag is given that applies only to prices.
+    fn is_about_prices(&self) -> bool {
+        let exports = self.format != prices::Format::Table || self.output.is_some();
+        self.name.is_some() || self.prices.is_given() || self.stale || exports
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -49,14 +68,20 @@ pub fn list(arguments: &Arguments) -> Result<(), Exit> {
     if arguments.matrix && arguments.kind != Kind::Providers {
         return Err(Exit::input("--matrix applies only to providers; use plimsoll list providers --matrix"));
     }
-    if arguments.kind != Kind::Prices && (arguments.name.is_some() || arguments.prices.is_given()) {
+    if arguments.kind != Kind::Prices && arguments.is_about_prices() {
         return Err(Exit::input(
-            "NAME, --as-of and --prices apply only to prices; use plimsoll list prices aws-s3 --as-of \
-             2024-06-01",
+            "NAME, --as-of, --prices, --format, --output and --stale apply only to prices; use plimsoll list prices \
+             aws-s3 --as-of 2024-06-01",
         ));
     }
     match arguments.kind {
-        Kind::Prices => prices::list(arguments.name.as_deref(), &arguments.prices)?,
+        Kind::Prices => prices::list(&prices::Request {
+            name: arguments.name.as_deref(),
+            format: arguments.format,
+            output: arguments.output.as_deref(),
+            stale: arguments.stale,
+            prices: &arguments.prices,
+        })?,
         Kind::Experiments => {
             let line = |name: &str, text: &str| say(&fit(&format!("{name:16} {text}\n")));
             say("short forms\n")?;

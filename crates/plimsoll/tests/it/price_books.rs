@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::support::ask::{json, name, refused, write};
+use crate::support::ask::{good, json, name, refused, write};
 use crate::support::scratch;
 
 #[test]
@@ -133,7 +133,7 @@ fn the_default_region_of_every_provider_has_prices() {
         let found = of(provider, region);
         assert_eq!((found.elsewhere, found.note, found.tariff.region.as_str()), (false, None, region));
     }
-    assert!(of("google-cloud-storage", "asia-east1").elsewhere);
+    assert!(of("google-cloud-storage", "us-east7").elsewhere);
     assert!(of("google-cloud-storage", "auto").note.unwrap().contains("us-central1 are assumed"));
 }
 
@@ -166,4 +166,55 @@ fn as_of_selects_the_prices_of_that_day() {
     );
     refused(&["cost", "--storage", "1TiB", "--as-of", "1999-01-01"], &["no price", "1999-01-01"]);
     refused(&["cost", "--storage", "1TiB", "--as-of", "June"], &["--as-of", "2024-06-01"]);
+}
+
+#[test]
+fn all_prices_are_exported_with_their_sources() {
+    let out = scratch("prices-export");
+    let table = good(&["list", "prices", "--format", "csv"]);
+    let header = table.lines().next().unwrap();
+    assert!(header.starts_with("offer,provider,region,") && header.contains(",source,as_of,"), "{header}");
+    let rows = json(&["list", "prices", "--format", "json"]);
+    assert_eq!(rows.as_array().unwrap().len(), table.lines().count() - 1);
+    let one = json(&["list", "prices", "aws-s3@eu-central-1", "--format", "json"]);
+    assert!(
+        one.as_array().unwrap().iter().all(|row| row["region"] == "eu-central-1" && row["offer"] == "aws-s3")
+    );
+    let file = out.join("prices.parquet");
+    good(&["list", "prices", "--format", "parquet", "--output", name(&file)]);
+    assert_eq!(&std::fs::read(&file).unwrap()[..4], b"PAR1");
+    refused(&["list", "prices", "--format", "parquet"], &["--output"]);
+    refused(&["list", "prices", "nowhere", "--format", "csv"], &["nowhere"]);
+    refused(&["list", "providers", "--format", "csv"], &["apply only to prices"]);
+    let stale = good(&["list", "prices", "--stale", "--as-of", "2026-11-21"]);
+    assert!(
+        stale.contains("more than a year before 2026-11-21") && stale.contains("aws-s3-standard-ia"),
+        "{stale}"
+    );
+}
+
+#[test]
+fn offers_near_a_place_are_compared() {
+    let value = json(&["cost", "--storage", "1TB", "--region", "eu", "--as-of", "2026-11-21", "--json"]);
+    let regions: Vec<String> = value["bills"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|bill| bill["region"].as_str().unwrap().to_string())
+        .collect();
+    assert!(
+        regions.iter().any(|region| region == "eu-west-1")
+            && !regions.iter().any(|region| region == "us-east-1")
+    );
+    let left_out = value["not_priced"].to_string();
+    assert!(left_out.contains("wasabi has no prices in eu"), "{left_out}");
+    refused(&["cost", "--storage", "1TB", "--region", "mars"], &["--region", "eu"]);
+    refused(
+        &["cost", "--storage", "1TB", "--region", "eu", "--provider", "nowhere"],
+        &["--provider", "nowhere"],
+    );
+    refused(
+        &["cost", "--storage", "1TB", "--region", "asia", "--provider", "wasabi"],
+        &["no prices in asia"],
+    );
 }

@@ -7,7 +7,7 @@ use plimsoll_base::provider::Confidence;
 use plimsoll_base::provider::calls::Call;
 use plimsoll_base::units::{format_count, format_volume};
 use plimsoll_cost::bill::meter_of;
-use plimsoll_cost::book::{BookError, OfferFacts, PriceFacts, Prices};
+use plimsoll_cost::book::{BookError, OfferFacts, PriceFacts, PriceRow, Prices};
 use plimsoll_cost::money::Usd;
 use plimsoll_cost::tariff::{Free, Measure, Meter, PriceRule, Tariff};
 use plimsoll_document::{Document, Table};
@@ -94,6 +94,38 @@ pub fn all(prices: &Prices, date: Date) -> Document {
         notes,
         ..Document::default()
     }
+}
+
+/// Builds a list of prices, one line for each offer, item, source and date, with the number of its regions.
+pub fn of_rows(rows: &[PriceRow], date: Date) -> Document {
+    let mut found: Vec<(&PriceRow, Vec<&str>)> = Vec::new();
+    for row in rows {
+        let same = |known: &PriceRow| {
+            (&known.offer, &known.item, &known.source, &known.as_of)
+                == (&row.offer, &row.item, &row.source, &row.as_of)
+        };
+        match found.iter_mut().find(|(known, _)| same(known)) {
+            Some((_, regions)) if regions.contains(&row.region.as_str()) => {}
+            Some((_, regions)) => regions.push(&row.region),
+            None => found.push((row, vec![&row.region])),
+        }
+    }
+    let mut table = Table::new("", &["offer", "item", "regions#", "read", "source"]);
+    for (row, regions) in &found {
+        table.row([
+            row.offer.clone(),
+            row.item.clone(),
+            regions.len().to_string(),
+            row.as_of.clone(),
+            row.source.clone(),
+        ]);
+    }
+    let answer = match found.len() {
+        0 => format!("Every price in use has a source that was read within the year before {date}."),
+        1 => format!("One price in use has a source that was read more than a year before {date}."),
+        n => format!("{n} prices in use have a source that was read more than a year before {date}."),
+    };
+    Document { answer, tables: vec![table], ..Document::default() }
 }
 
 /// Describes the free allowance and the tiers of a meter.

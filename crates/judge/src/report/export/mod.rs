@@ -10,6 +10,7 @@ pub mod csv;
 pub mod hlog;
 pub mod markdown;
 pub mod parquet;
+pub mod prices;
 pub mod requests;
 
 /// A run to export.

@@ -137,7 +137,11 @@ fn write_file(batches: &[RecordBatch], file: File) -> Result<()> {
     Ok(())
 }
 
-fn write_to(path: &Path, batches: &[RecordBatch]) -> io::Result<()> {
+/// Writes batches of one schema to a new Parquet file.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(super) fn write_to(path: &Path, batches: &[RecordBatch]) -> io::Result<()> {
     let file = files::create(path).map_err(named(path))?;
     write_file(batches, file).map_err(io::Error::other).map_err(named(path))
 }

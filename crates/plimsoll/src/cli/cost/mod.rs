@@ -16,6 +16,7 @@ use super::exit::Exit;
 use form::FormArguments;
 use from_run::FromRun;
 use plimsoll_cost::bills::Bills;
+use plimsoll_cost::book::Place;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::workload::NO_RETENTION;
 use plimsoll_judge::report::decisions::bills::{Items, document};
@@ -52,6 +53,9 @@ struct BillArguments {
     /// repeated [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     provider: Vec<String>,
+    /// Price each provider in this part of the world
+    #[arg(long, value_enum, value_name = "PLACE", conflicts_with_all = ["as_published", "from_run"])]
+    region: Option<Place>,
     /// Show every line of every bill with its source
     #[arg(long)]
     items: bool,
@@ -93,10 +97,15 @@ pub fn cost(arguments: &Arguments) -> Result<(), Exit> {
 fn bills(arguments: &BillArguments) -> Result<(), Exit> {
     let mut request = arguments.workload.request(&arguments.from_run)?;
     let named = !arguments.provider.is_empty();
-    let (tariffs, mut missing) = request.tariffs("--provider", &arguments.provider)?;
+    let (tariffs, mut missing) = match arguments.region {
+        Some(place) => request.tariffs_in("--provider", &arguments.provider, place)?,
+        None => request.tariffs("--provider", &arguments.provider)?,
+    };
     let tariffs = apart(tariffs);
     let premise = request.assume_egress(&tariffs);
-    request.assume_regions(&arguments.provider);
+    if arguments.region.is_none() {
+        request.assume_regions(&arguments.provider);
+    }
     let mut bills = Bills::of(&tariffs, &request.usage, request.assumptions.clone());
     bills.not_used.clone_from(&request.not_used);
     if named
