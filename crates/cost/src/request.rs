@@ -48,22 +48,36 @@ impl CostRequest {
         let all: Vec<String> = self.prices.stores().into_iter().map(str::to_string).collect();
         let (mut there, mut missing) = (Vec::new(), Vec::new());
         for name in if names.is_empty() { &all } else { names } {
-            match (name.contains('@'), self.prices.region_in(name, place)) {
-                (true, _) => there.push(name.clone()),
-                (false, Some(region)) => there.push(format!("{name}@{region}")),
+            if let Some((offer, _)) = name.split_once('@') {
+                let place = place.name();
+                let problem = format!(
+                    "{flag} {name}: it names a region, and so does --region {place}; use {offer} or omit --region"
+                );
+                return Err(RequestError(problem));
+            }
+            match self.prices.region_in(name, place) {
+                Some(region) => there.push(format!("{name}@{region}")),
                 // An unknown name is an error below.
-                (false, None) if self.prices.offer(name).is_none() => there.push(name.clone()),
-                (false, None) => {
-                    let reason = format!("{name} has no prices in {}", place.name());
+                None if self.prices.offer(name).is_none() => there.push(name.clone()),
+                None => {
+                    let regions =
+                        self.prices.offer(name).map(|offer| offer.regions.join(", ")).unwrap_or_default();
+                    let reason = format!("{name} has no prices in {}, only in {regions}", place.name());
                     missing.push(NotPriced { provider: name.clone(), reason });
                 }
             }
         }
-        if there.is_empty() {
-            return Ok((Vec::new(), missing));
+        let mut tariffs = Vec::new();
+        for name in &there {
+            match self.tariff(flag, name) {
+                Ok(tariff) => tariffs.push(tariff),
+                Err(e) if names.is_empty() => {
+                    let (provider, reason) = (name.clone(), e.to_string().replace(&format!("{flag}: "), ""));
+                    missing.push(NotPriced { provider, reason });
+                }
+                Err(e) => return Err(e),
+            }
         }
-        let (tariffs, more) = self.tariffs(flag, &there)?;
-        missing.extend(more);
         Ok((tariffs, missing))
     }
 

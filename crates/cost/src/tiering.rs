@@ -126,7 +126,7 @@ pub struct Age {
 }
 
 /// Returns true if both are storage classes of one provider, in one region.
-fn is_one_provider(one: &Tariff, other: &Tariff) -> bool {
+pub(crate) fn is_one_provider(one: &Tariff, other: &Tariff) -> bool {
     one.provider.is_some() && one.provider == other.provider && one.region == other.region
 }
 
@@ -134,6 +134,11 @@ fn is_one_provider(one: &Tariff, other: &Tariff) -> bool {
 pub fn crosses(one: &Tariff, other: &Tariff) -> bool {
     let is_one_network = one.network.is_some() && one.network == other.network;
     !(is_one_network || is_one_provider(one, other))
+}
+
+/// Returns true if bytes that move between two stores stay in one network and change the region.
+pub fn changes_region(one: &Tariff, other: &Tariff) -> bool {
+    !crosses(one, other) && one.region != other.region
 }
 
 fn share_of(bytes: u64, share: f64) -> u64 {
@@ -207,6 +212,9 @@ impl Scenario<'_> {
                 hot.egress = hot.egress.map(|bytes| bytes.saturating_add(moved));
                 let read_back = if self.verifies_moves { moved } else { 0 };
                 cold.egress = cold.egress.map(|bytes| bytes.saturating_add(read_back));
+            } else if changes_region(self.hot, self.cold) {
+                hot.cross_region = moved;
+                cold.cross_region = if self.verifies_moves { moved } else { 0 };
             }
         }
         (hot, cold)

@@ -2,9 +2,6 @@
 
 use std::thread::{Builder, JoinHandle};
 
-/// Nice value of a thread that works in the background. Threads that answer clients then run first.
-const BACKGROUND: i32 = 10;
-
 /// Ends the process if it is dropped during a panic.
 struct AbortOnPanic;
 
@@ -32,34 +29,8 @@ pub fn spawn<T: Send + 'static>(
     })
 }
 
-/// Starts a thread of lower priority, which the threads that it starts inherit. A panic in it ends the process.
-///
-/// # Errors
-/// If the thread cannot be started.
-pub fn spawn_in_background<T: Send + 'static>(
-    name: &str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> std::io::Result<JoinHandle<T>> {
-    spawn(name, move || {
-        // On Linux, this changes the thread and not its process. A sandbox may forbid it: the thread works as well.
-        let lower = |now: i32| rustix::process::setpriority_process(None, now.max(BACKGROUND));
-        let _ = rustix::process::getpriority_process(None).and_then(lower);
-        work()
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn only_a_thread_in_the_background_has_a_lower_priority() {
-        let nice = || rustix::process::getpriority_process(None).unwrap();
-        let before = nice();
-        let of_child = super::spawn_in_background("copy", move || std::thread::spawn(nice).join().unwrap());
-        assert_eq!(of_child.unwrap().join().unwrap(), before.max(super::BACKGROUND));
-        assert_eq!(nice(), before);
-    }
-
     /// Executes itself in a child process, which the panic ends.
     #[test]
     fn a_panic_in_a_thread_ends_the_process() {

@@ -19,10 +19,14 @@ pub use spec::schema;
 
 use jiff::civil::Date;
 
-use super::tariff::{Measure, Meter, Provenance};
+use super::money::Usd;
+use super::tariff::{Measure, Meter, Provenance, Tier};
 use check::checked;
 use plimsoll_base::provider::calls::CallSet;
 use spec::{MeterName, OfferSpec};
+
+/// Factor by which percentages are multiplied.
+const PICO: u128 = 1_000_000_000_000;
 
 /// Built-in price books: name and text of each file.
 const BUILT_IN: &[(&str, &str)] = &[
@@ -190,6 +194,8 @@ pub struct Prices {
     books: Vec<Book>,
     /// Number of built-in books; they come first.
     built_in: usize,
+    /// Discounts on the prices of offers: name, and percent times 10^12.
+    discounts: Vec<(String, u128)>,
 }
 
 impl Prices {
@@ -199,7 +205,11 @@ impl Prices {
     /// [`BookError::At`] if a built-in book is invalid.
     pub fn built_in() -> Result<Prices, BookError> {
         let read = |(name, text): &(&str, &str)| checked(&format!("prices/{name}.toml"), text);
-        Ok(Prices { books: BUILT_IN.iter().map(read).collect::<Result<_, _>>()?, built_in: BUILT_IN.len() })
+        Ok(Prices {
+            books: BUILT_IN.iter().map(read).collect::<Result<_, _>>()?,
+            built_in: BUILT_IN.len(),
+            discounts: Vec::new(),
+        })
     }
 
     /// Parses a single book, without the built-in ones.
@@ -207,7 +217,34 @@ impl Prices {
     /// # Errors
     /// [`BookError::At`] if the book is invalid.
     pub fn only(path: &str, text: &str) -> Result<Prices, BookError> {
-        Ok(Prices { books: vec![checked(path, text)?], built_in: 1 })
+        Ok(Prices { books: vec![checked(path, text)?], built_in: 1, discounts: Vec::new() })
+    }
+
+    /// Lowers all prices of an offer by a percentage, given times 10^12. Its network, machines and functions are other
+    /// offers.
+    ///
+    /// # Errors
+    /// [`BookError::Offer`] if there is no offer of that name.
+    pub fn discount(&mut self, name: &str, percent_pico: u128) -> Result<(), BookError> {
+        if self.offer(name).is_none() {
+            return Err(BookError::Offer { name: name.into(), known: self.names().join(", ") });
+        }
+        self.discounts.push((name.into(), percent_pico.min(100 * PICO)));
+        Ok(())
+    }
+
+    /// Returns a meter of an offer at its price after the discount.
+    fn discounted(&self, offer: &str, meter: Meter) -> Meter {
+        let Some((_, percent)) = self.discounts.iter().rev().find(|(name, _)| name == offer) else {
+            return meter;
+        };
+        let left = 100 * PICO - percent;
+        let lower = |price: Usd| {
+            let pico = (price.pico() as u128 * left + 50 * PICO) / (100 * PICO);
+            Usd::from_pico(pico as i128)
+        };
+        let tiers = meter.tiers.iter().map(|t| Tier::new(t.up_to, lower(t.price), meter.unit_base)).collect();
+        Meter { tiers, ..meter }
     }
 
     /// Adds a book. Its offers and prices override the existing ones.

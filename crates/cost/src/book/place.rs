@@ -45,11 +45,11 @@ impl Place {
 }
 
 impl Prices {
-    /// Returns the first region of an offer in a part of the world; its first region if it has the same prices
-    /// everywhere. `None` if there is none.
+    /// Returns the first region of an offer in a part of the world, or `auto` if it is sold as one for the whole world.
+    /// `None` if there is none.
     pub fn region_in(&self, name: &str, place: Place) -> Option<&str> {
         let offer = self.offer(name)?;
-        let everywhere = offer.every_region.then(|| &offer.regions[0]);
+        let everywhere = offer.regions.first().filter(|region| offer.every_region && *region == "auto");
         offer.regions.iter().find(|region| place.has(region)).or(everywhere).map(String::as_str)
     }
 }
@@ -68,5 +68,6 @@ mod tests {
         assert_eq!(of("google-cloud-storage-multi-region"), [Some("us"), Some("eu"), Some("asia")]);
         assert_eq!(of("cloudflare-r2"), [Some("auto"); 3]);
         assert_eq!(of("wasabi"), [Some("us-east-1"), None, None]);
+        assert_eq!(of("backblaze-b2"), [Some("us-west-004"), Some("eu-central-003"), None]);
     }
 }

@@ -289,7 +289,8 @@ impl Prices {
         let there = |found: &Result<(usize, Meter), BookError>| {
             found.is_ok() || all.iter().all(|(_, p)| p.name != MeterName::Instance)
         };
-        Ok(without_overlap(chosen.filter(there).collect::<Result<_, _>>()?))
+        let meters = without_overlap(chosen.filter(there).collect::<Result<_, _>>()?);
+        Ok(meters.into_iter().map(|meter| self.discounted(offer, meter)).collect())
     }
 
     /// Returns the price of a group that is valid on a date, and the index of its book.

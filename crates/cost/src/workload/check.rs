@@ -1,6 +1,8 @@
 //! Contradictions in a workload, and values that do not enter its bill.
 
-use super::{MONTH_DAYS, Workload, WorkloadError, in_days, object_size, retention, volume, wrong};
+use super::{
+    DEFAULT_OBJECT_SIZE, MONTH_DAYS, Workload, WorkloadError, in_days, object_size, retention, volume, wrong,
+};
 use crate::period::DAY_S;
 use crate::usage::Usage;
 use plimsoll_base::provider::calls::Call;
@@ -16,6 +18,7 @@ struct Given {
     puts: Option<u64>,
     gets: Option<u64>,
     object: Option<u64>,
+    deletes: Option<u64>,
     part: Option<u64>,
     storage: Option<u64>,
     written: Option<u64>,
@@ -32,7 +35,8 @@ impl Given {
         Ok(Given {
             puts: count("put", workload.put.as_ref())?,
             gets: count("get", workload.get.as_ref())?,
-            object: size("object_size", workload.object_size.as_ref())?,
+            object: size("object_size", workload.object_size.as_ref())?.or(Some(DEFAULT_OBJECT_SIZE)),
+            deletes: count("delete", workload.delete.as_ref())?,
             part: size("part_size", workload.part_size.as_ref())?,
             storage: volume("storage", workload.storage.as_ref())?,
             written: volume("written", workload.written.as_ref())?,
@@ -100,6 +104,25 @@ impl Given {
         Err(wrong("storage", message))
     }
 
+    /// Checks that as many objects are deleted as are written, if they are kept for a time.
+    fn deletes(&self) -> Result<(), WorkloadError> {
+        match (self.deletes, self.puts, self.keep_s) {
+            (Some(deletes), Some(puts @ 1..), Some(keep_s))
+                if deletes.abs_diff(puts) as f64 > puts as f64 * AGREE =>
+            {
+                let message = format!(
+                    "if {} objects are written in a month and kept for {}, as many are deleted, not {}; omit --delete or \
+                     --keep",
+                    format_count(puts),
+                    in_days(keep_s),
+                    format_count(deletes)
+                );
+                Err(wrong("delete", message))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Checks the size of the parts in which objects are written.
     fn parts(&self) -> Result<(), WorkloadError> {
         match self.part {
@@ -121,6 +144,7 @@ pub fn check(workload: &Workload) -> Result<(), WorkloadError> {
     given.written()?;
     given.read()?;
     given.stored()?;
+    given.deletes()?;
     given.parts()
 }
 
@@ -149,6 +173,9 @@ mod tests {
             ("put='1M'\nobject_size='1MB'\nwritten='1KB'", "written"),
             ("get='1M'\nobject_size='1KB'\nread='1TB'", "read"),
             ("put='1M'\nobject_size='100MB'\npart_size='1MiB'", "part_size"),
+            // The default size counts.
+            ("storage='10TB'\nput='1M'\nkeep='30d'", "storage"),
+            ("put='1M'\nobject_size='1MB'\nkeep='30d'\ndelete='5'", "delete"),
         ] {
             assert_eq!(of(text).unwrap_err().field, field, "{text}");
         }

@@ -67,7 +67,11 @@ fn counts(workload: &Workload) -> [(&'static str, Call, Option<&String>); 6] {
     ]
 }
 
-fn object_size(field: &'static str, text: &str) -> Result<u64, WorkloadError> {
+/// Parses the size of an object, which must have a unit.
+///
+/// # Errors
+/// [`WorkloadError`] of the field.
+pub fn object_size(field: &'static str, text: &str) -> Result<u64, WorkloadError> {
     let bytes = parse_size(text).map_err(|e| wrong(field, e))?;
     match (bytes, text.trim().ends_with(|c: char| c.is_ascii_digit())) {
         (0, _) => Err(wrong(field, "the size must be greater than 0")),
@@ -118,7 +122,10 @@ fn in_days(seconds: u64) -> String {
 }
 
 /// Checks the number of parts of an object. Returns the assumption about large objects without parts.
-fn parts(object: u64, part: Option<u64>) -> Result<Option<String>, WorkloadError> {
+///
+/// # Errors
+/// [`WorkloadError`] if an object has more parts than stores accept.
+pub fn parts(object: u64, part: Option<u64>) -> Result<Option<String>, WorkloadError> {
     let parts = part.filter(|p| *p < object).map_or(1, |p| object.div_ceil(p));
     if parts > MAX_PARTS {
         let message = format!(

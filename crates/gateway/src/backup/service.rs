@@ -185,7 +185,7 @@ impl BackupThreads {
             let (store, backup, settings) = (Arc::clone(store), Arc::clone(&backup), settings.clone());
             let mut stopped = stopped.clone();
             let begun = if ships { begun.take() } else { None };
-            threads.push(threads::spawn_in_background(name, move || {
+            threads.push(threads::spawn(name, move || {
                 runtime.block_on(async {
                     if ships {
                         return ship(&store, &backup, &settings, begun, &mut stopped).await;

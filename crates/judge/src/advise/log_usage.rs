@@ -25,11 +25,11 @@ pub struct MonthOfLog<'a> {
     pub without_allowances: bool,
 }
 
-/// Returns the factor from the time that a log covers to a month; `None` if the log covers less than a minute, from
-/// which a month does not follow.
+/// Returns the factor from the time that a log covers to a month; `None` if the log covers less than ten seconds,
+/// from which a month does not follow.
 pub fn factor(log: &LogUsage) -> Option<f64> {
     let seconds = log.last_ns.saturating_sub(log.first_ns) as f64 / 1e9;
-    (seconds >= 60.0).then(|| MONTH_S / seconds)
+    (seconds >= 10.0).then(|| MONTH_S / seconds)
 }
 
 impl MonthOfLog<'_> {
@@ -67,8 +67,10 @@ impl MonthOfLog<'_> {
                 .sum();
             usage.calls.set(call, of(billed));
         }
-        let deletes = usage.calls.get(Call::DeleteObject);
-        usage.deleted = deletes.saturating_mul(usage.object_bytes);
+        // A deletion that failed has deleted nothing.
+        let done =
+            requests.calls.iter().filter(|((call, status), _)| *call == Call::DeleteObject && *status < 400);
+        usage.deleted = of(done.map(|(_, count)| count).sum()).saturating_mul(usage.object_bytes);
         usage
     }
 }
@@ -106,7 +108,7 @@ mod tests {
         // 1,095,000 reads at 0.0004 / 1000, and 730 GiB of egress at 0.09.
         let bill = total(&tariff("aws-s3"), &usage("aws-s3")).unwrap();
         assert_eq!(bill.to_string(), "66.138");
-        log.last_ns = 59_000_000_000;
+        log.last_ns = 9_900_000_000;
         assert_eq!(factor(&log), None);
     }
 }

@@ -76,11 +76,14 @@ fn a_log_of_seconds_and_unusable_values_are_refused() {
     let path = out.join("short.log");
     std::fs::write(&path, line(0, "REST.GET.OBJECT", "a", 200, "1", "1")).unwrap();
     let of = |more: &[&'static str]| [&["cost", "from-log", name(&path)][..], more].concat();
-    refused(&of(&[]), &["less than a minute", "--as-month"]);
+    refused(&of(&[]), &["less than ten seconds", "--as-month"]);
     refused(&of(&["--as-month", "--egress", "1TB"]), &["--egress", "share"]);
     refused(&of(&["--as-month", "--provider", "nowhere"]), &["--provider", "nowhere"]);
     refused(&of(&["--as-month", "--storage", "1"]), &["--storage"]);
     refused(&["cost", "from-log", "/nowhere.log"], &["/nowhere.log"]);
     let table = good(&of(&["--as-month"]));
-    assert!(table.contains("nothing is stored") && table.contains("By prefix"), "{table}");
+    assert!(table.contains("! the bills contain no storage") && table.contains("By prefix"), "{table}");
+    // Regression: a time far in the future ended the program.
+    std::fs::write(&path, line(0, "REST.GET.OBJECT", "a", 200, "1", "1").replace("2026", "9999")).unwrap();
+    refused(&of(&["--log-format", "s3"]), &["short.log:1", "is not a time"]);
 }

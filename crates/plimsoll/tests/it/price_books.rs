@@ -218,3 +218,21 @@ fn offers_near_a_place_are_compared() {
         &["no prices in asia"],
     );
 }
+
+#[test]
+fn a_discount_lowers_the_prices_of_one_offer() {
+    let of = |more: &[&str]| {
+        let words = ["cost", "--storage", "1000GiB", "--egress", "1100GiB", "--provider", "aws-s3", "--json"];
+        json(&[&words[..], more].concat())
+    };
+    let total = |value: &serde_json::Value| value["bills"][0]["total_usd"].as_str().unwrap().to_string();
+    // 1,000 x 0.023 + 1,000 x 0.09.
+    assert_eq!(total(&of(&[])), "113.00");
+    let lower = of(&["--discount", "aws-s3=15%"]);
+    assert_eq!(total(&lower), "109.55", "the network has its own prices");
+    assert!(lower["assumptions"].to_string().contains("15% below the list prices"));
+    assert_eq!(total(&of(&["--discount", "aws-s3=15%", "--discount", "aws-network=12.5%"])), "98.30");
+    for wrong in ["aws-s3", "aws-s3=15", "aws-s3=101%", "aws-s3=-1%", "nowhere=1%"] {
+        refused(&["cost", "--storage", "1TB", "--discount", wrong], &["--discount"]);
+    }
+}

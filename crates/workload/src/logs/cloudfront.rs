@@ -2,8 +2,9 @@
 //! that the line `#Fields:` names. Their times are whole seconds.
 
 use super::nginx::kind_of_method;
-use super::{Format, Line, Logged, call_of};
+use super::{Format, Line, Logged, call_of, unix_ns};
 use crate::OperationKind;
+use plimsoll_base::provider::calls::Call;
 
 /// State of the parser: the positions of the columns.
 #[derive(Default)]
@@ -46,8 +47,9 @@ impl CloudFront {
         let (text, at_ns) = &mut self.last;
         if text.strip_prefix(date) != Some(time) {
             let at: Result<jiff::Timestamp, _> = format!("{date}T{time}Z").parse();
-            let at = at.map_err(|_| format!("'{date} {time}' is not a time such as 2026-02-06 00:00:38"))?;
-            *at_ns = at.as_second() * 1_000_000_000;
+            let at = at.ok().and_then(unix_ns);
+            *at_ns =
+                at.ok_or_else(|| format!("'{date} {time}' is not a time such as 2026-02-06 00:00:38"))?;
             *text = format!("{date}{time}");
         }
         Ok(*at_ns)
@@ -79,20 +81,22 @@ impl Format for CloudFront {
         let number = |index: usize| get(index).parse::<u64>().ok();
         let status = number(columns.status)
             .ok_or_else(|| format!("status '{}' is not a number", get(columns.status)))?;
+        let status = super::status(status)?;
         let (method, key) = (get(columns.method), get(columns.path));
         let bytes = columns.content.and_then(number).or_else(|| number(columns.sent));
         let (date, time) = (get(columns.date), get(columns.time));
         let at_ns = self.time(date, time)?;
-        let kind = kind_of_method(method, status as u16);
+        let kind = kind_of_method(method, status);
         let bytes = bytes.filter(|_| kind != Some(OperationKind::Put));
         Ok(Line::Request(Logged {
             at_ns,
             operation: method.into(),
             kind,
-            call: kind.and_then(call_of),
+            // A 304 is a GET that is billed as one.
+            call: if method == "GET" { Some(Call::GetObject) } else { kind.and_then(call_of) },
             bucket: "".into(),
             key: key.into(),
-            status: status as u16,
+            status,
             bytes,
             size: None,
         }))

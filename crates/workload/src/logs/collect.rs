@@ -159,7 +159,7 @@ pub(super) fn read(
                     LogError::at(
                         file,
                         number,
-                        format!("the format of the log is unknown; use --format with one of {names}"),
+                        format!("the format of the log is unknown; name it as one of {names}"),
                     )
                 };
                 format.insert(found.ok_or_else(unknown)?)

@@ -40,7 +40,7 @@ impl Times {
             let wrong = || format!("'{text}' is not a time such as 06/Feb/2026:00:00:38 +0000");
             let parsed = BrokenDownTime::parse("%d/%b/%Y:%H:%M:%S %z", text).map_err(|_| wrong())?;
             let at = parsed.to_timestamp().map_err(|_| wrong())?;
-            self.at_ns = at.as_second() * 1_000_000_000;
+            self.at_ns = super::unix_ns(at).ok_or_else(wrong)?;
             self.text.clear();
             self.text.push_str(text);
         }
@@ -77,6 +77,9 @@ mod tests {
         let at = times.parse("06/Feb/2026:01:00:38 +0100").unwrap();
         assert_eq!(at, 1_770_336_038_000_000_000);
         assert_eq!(times.parse("06/Feb/2026:00:00:38 +0000"), Ok(at));
-        assert!(times.parse("2026-02-06").unwrap_err().contains("is not a time"));
+        // Regression: a time beyond 2262 ended the program.
+        for wrong in ["2026-02-06", "06/Feb/9999:00:00:38 +0000"] {
+            assert!(times.parse(wrong).unwrap_err().contains("is not a time"), "{wrong}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use super::{Format, Line, Logged};
+use super::{Format, Line, Logged, unix_ns};
 use crate::OperationKind;
 use plimsoll_base::provider::calls::Call;
 
@@ -112,11 +112,12 @@ impl Format for Minio {
         let entry: Entry<'a> = serde_json::from_str(line).map_err(|e| format!("not a line of MinIO: {e}"))?;
         let at: Result<jiff::Timestamp, _> = entry.time.parse();
         let at = at.map_err(|_| format!("time '{}' is not a timestamp", entry.time))?;
-        let mut at_ns = at.as_nanosecond() as i64;
+        let mut at_ns = unix_ns(at).ok_or_else(|| format!("time '{}' is too late", entry.time))?;
         let (name, bucket, key, status, rx, tx) = match entry.api {
             Api::Audit(Audit { name, bucket, object, status, rx, tx, duration }) => {
                 // The time of an audit log is that of the response.
-                at_ns -= duration.parse::<i64>().unwrap_or(0);
+                let duration = duration.parse::<i64>().ok().filter(|ns| *ns >= 0).unwrap_or(0);
+                at_ns = at_ns.saturating_sub(duration);
                 (name, bucket, object, status, rx, tx)
             }
             Api::Name(name) => {

@@ -101,6 +101,20 @@ pub trait Format {
     fn parse<'a>(&mut self, line: &'a str) -> Result<Line<'a>, String>;
 }
 
+/// Returns a time in Unix nanoseconds; `None` beyond the year 2262.
+fn unix_ns(at: jiff::Timestamp) -> Option<i64> {
+    i64::try_from(at.as_nanosecond()).ok()
+}
+
+/// Returns the status of a response.
+///
+/// # Errors
+/// A message if the number is none.
+fn status(number: u64) -> Result<u16, String> {
+    let status = u16::try_from(number).ok().filter(|status| *status < 1000);
+    status.ok_or_else(|| format!("status '{number}' is not a status of HTTP"))
+}
+
 /// Returns the request on a bill of an operation whose log names no S3 operation.
 fn call_of(kind: OperationKind) -> Option<Call> {
     Some(match kind {

@@ -4,6 +4,7 @@
 use super::common_log::{Fields, Times, number};
 use super::{Format, Line, Logged, call_of};
 use crate::OperationKind;
+use plimsoll_base::provider::calls::Call;
 
 /// State of the parser.
 #[derive(Default)]
@@ -40,7 +41,7 @@ impl Format for Nginx {
         }
         let at_ns = self.times.parse(next("time")?)?;
         let request = next("request")?;
-        let status = number("status", next("status")?)?.ok_or("the line has no status")? as u16;
+        let status = super::status(number("status", next("status")?)?.ok_or("the line has no status")?)?;
         let sent = number("bytes sent", next("bytes sent")?)?;
         let mut words = request.split(' ');
         let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
@@ -51,7 +52,8 @@ impl Format for Nginx {
             at_ns,
             operation: method.into(),
             kind,
-            call: kind.and_then(call_of),
+            // A 304 is a GET that is billed as one.
+            call: if method == "GET" { Some(Call::GetObject) } else { kind.and_then(call_of) },
             bucket: "".into(),
             key: key.into(),
             status,

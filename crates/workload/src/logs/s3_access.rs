@@ -72,14 +72,16 @@ impl Format for S3Access {
             return Err(format!("'{operation}' is not an operation such as REST.GET.OBJECT"));
         }
         let (key, request) = (next("key")?, next("request URI")?);
-        let status = number("status", next("status")?)?.unwrap_or(0) as u16;
+        let status = super::status(number("status", next("status")?)?.unwrap_or(0))?;
         next("error code")?;
         let sent = number("bytes sent", next("bytes sent")?)?;
         let size = number("object size", next("object size")?)?;
         let (kind, call) = (kind(operation, status), call(operation));
         // The URI has the number of the part and the ID of the upload, which make the part an object.
         let key = if operation == "REST.PUT.PART" { request } else { key };
-        let bytes = if kind == Some(OperationKind::Put) { size } else { sent };
+        // A copied part has the size of the part.
+        let writes = kind == Some(OperationKind::Put) || operation == "REST.COPY.PART";
+        let bytes = if writes { size } else { sent };
         Ok(Line::Request(Logged {
             at_ns,
             operation: operation.into(),

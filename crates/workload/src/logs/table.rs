@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::nginx::kind_of_method;
-use super::{Format, Line, Logged, call_of};
+use super::{Format, Line, Logged, call_of, unix_ns};
 use crate::OperationKind;
 use plimsoll_base::provider::calls::Call;
 
@@ -99,7 +99,7 @@ fn time(text: &str) -> Option<i64> {
         return seconds.checked_mul(1_000_000_000)?.checked_add(ns);
     }
     let at: jiff::Timestamp = text.parse().ok()?;
-    Some(at.as_nanosecond() as i64)
+    unix_ns(at)
 }
 
 impl Format for Table {
@@ -128,14 +128,15 @@ impl Format for Table {
         };
         let at_ns = time(&at).ok_or_else(|| format!("time '{at}' is neither RFC 3339 nor a Unix time"))?;
         let (size, bytes) = (number("size", &size)?, number("bytes", &bytes)?);
-        let status = number("status", &status)?.unwrap_or(0) as u16;
+        let status = super::status(number("status", &status)?.unwrap_or(0))?;
         let kind = kind_of_method(&operation.to_ascii_uppercase(), status)
             .or_else(|| OperationKind::from_name(&operation.to_ascii_lowercase()));
         let kind = kind.filter(|kind| *kind as usize <= OperationKind::Delete as usize);
         let named = Call::ALL.into_iter().find(|call| call.name().eq_ignore_ascii_case(&operation));
         let call = named.or(kind.and_then(call_of));
         let moves = matches!(kind, Some(OperationKind::Get | OperationKind::Put))
-            || matches!(named, Some(Call::GetObject | Call::PutObject | Call::UploadPart));
+            || matches!(named, Some(Call::PutObject | Call::UploadPart))
+            || (named == Some(Call::GetObject) && status != 206);
         let bytes = bytes.or_else(|| size.filter(|_| moves));
         Ok(Line::Request(Logged { at_ns, operation, kind, call, bucket, key, status, bytes, size }))
     }

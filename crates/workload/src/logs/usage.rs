@@ -39,6 +39,11 @@ impl Requests {
             return;
         }
         let moved = match call {
+            Call::UploadPart
+                if logged.operation.contains("COPY") || logged.operation.contains("CopyObjectPart") =>
+            {
+                &mut self.copied
+            }
             Call::PutObject | Call::UploadPart => &mut self.uploaded,
             Call::GetObject if logged.status != 304 => &mut self.downloaded,
             Call::CopyObject => &mut self.copied,

@@ -1,6 +1,6 @@
 //! Operation logs of warp: tab-separated values with a header.
 
-use super::{Format, Line, Logged, call_of};
+use super::{Format, Line, Logged, call_of, unix_ns};
 use crate::OperationKind;
 
 /// State of the parser: the positions of the columns.
@@ -55,7 +55,7 @@ impl Format for Warp {
         let bytes: u64 = bytes.parse().map_err(|_| format!("bytes '{bytes}' is not a number of bytes"))?;
         let bytes = matches!(kind, Some(OperationKind::Get | OperationKind::Put)).then_some(bytes);
         Ok(Line::Request(Logged {
-            at_ns: at.as_nanosecond() as i64,
+            at_ns: unix_ns(at).ok_or_else(|| format!("start '{start}' is too late"))?,
             operation: operation.into(),
             kind,
             call: kind.and_then(call_of),

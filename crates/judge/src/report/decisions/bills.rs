@@ -217,7 +217,7 @@ pub fn document(bills: &Bills, what: Vec<String>, items: Items) -> Document {
     if every {
         notes.extend(sources(&sorted));
     } else if !sorted.is_empty() {
-        notes.push("--items shows every line with its source; --provider NAME selects a provider".into());
+        notes.push("--json has every line with its source; --provider NAME selects a provider".into());
     }
     let parts = parts(&sorted);
     let amounts = |b: &&Bill| parts.iter().map(|p| dollars(b.part(*p))).collect::<Vec<f64>>();

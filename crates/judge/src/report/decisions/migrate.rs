@@ -6,7 +6,7 @@ use super::bills::{doubts, parts, sources};
 use super::dollars;
 use plimsoll_base::units::{format_count, format_volume};
 use plimsoll_cost::bill::Bill;
-use plimsoll_cost::migrate::{Moved, Reason};
+use plimsoll_cost::migrate::{Moved, Reason, Way};
 use plimsoll_cost::money::Usd;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_document::{Document, Table};
@@ -23,12 +23,14 @@ pub struct Found<'a> {
     pub to: &'a Tariff,
     /// Cost of the move and what it saves.
     pub moved: &'a Moved,
+    /// Way on which the data moves.
+    pub way: Way,
     /// Seconds for which the source is kept after the copy.
     pub kept_s: u64,
 }
 
-/// Formats a length of time: `3.5 days`, `2 hours`.
-fn time(seconds: f64) -> String {
+/// Formats a length of time: `3.5 days`, `2.0 hours`.
+pub fn time(seconds: f64) -> String {
     if seconds >= 2.0 * DAY_S {
         format!("{:.1} days", seconds / DAY_S)
     } else if seconds >= 7200.0 {
@@ -49,7 +51,7 @@ fn answer(found: &Found<'_>) -> String {
     );
     match moved.payback_months {
         Some(months) => format!(
-            "{what} and saves {} a month: it has paid for itself after {months:.1} months.",
+            "{what} and saves {} a month: it has paid for itself {months:.1} months after the source is deleted.",
             moved.saved_usd.rounded()
         ),
         None if moved.saved_usd == Usd::ZERO => {
@@ -95,15 +97,8 @@ fn monthly(found: &Found<'_>) -> Table {
 
 fn notes(found: &Found<'_>) -> Vec<String> {
     let moved = found.moved;
-    let mut out = vec![format!(
-        "the copy of {} objects takes {}; the source is deleted {} (--rate, --keep-source)",
-        format_count(moved.objects),
-        time(moved.copy_s as f64),
-        match found.kept_s {
-            0 => "then".to_string(),
-            kept => format!("{} later", time(kept as f64)),
-        }
-    )];
+    let lifecycle = "a lifecycle rule changes the class of the objects, without reads or writes";
+    let mut out = if found.way == Way::Lifecycle { vec![lifecycle.to_string()] } else { vec![copied(found)] };
     let early = moved.items.iter().any(|item| item.reason == Reason::EarlyDeletion);
     if early || moved.order_saves_usd > Usd::ZERO {
         out.push(format!(
@@ -113,6 +108,20 @@ fn notes(found: &Found<'_>) -> Vec<String> {
         ));
     }
     out
+}
+
+/// Describes the copy and its end.
+fn copied(found: &Found<'_>) -> String {
+    let moved = found.moved;
+    format!(
+        "the copy of {} objects takes {}; the source is deleted {} (--rate, --keep-source)",
+        format_count(moved.objects),
+        time(moved.copy_s as f64),
+        match found.kept_s {
+            0 => "then".to_string(),
+            kept => format!("{} later", time(kept as f64)),
+        }
+    )
 }
 
 /// Builds the document of a move.

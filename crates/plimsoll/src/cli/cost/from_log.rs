@@ -9,9 +9,7 @@ use super::form::FormArguments;
 use super::request::PriceArguments;
 use crate::cli::exit::Exit;
 use crate::cli::replay::columns;
-use plimsoll_base::units::{
-    format_bytes, format_count, format_duration, format_volume, parse_size, parse_volume,
-};
+use plimsoll_base::units::{format_bytes, format_count, format_volume, parse_volume};
 use plimsoll_cost::bill::{bill, total};
 use plimsoll_cost::bills::{Bills, NotPriced};
 use plimsoll_cost::egress_assumption::assumption;
@@ -19,9 +17,10 @@ use plimsoll_cost::money::decimal;
 use plimsoll_cost::request::CostRequest;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::usage::Usage;
-use plimsoll_cost::workload::Workload;
+use plimsoll_cost::workload::{Workload, object_size};
 use plimsoll_judge::advise::log_usage::{MonthOfLog, factor};
 use plimsoll_judge::report::decisions::from_log::{LogBills, PrefixCost, document};
+use plimsoll_judge::report::decisions::migrate::time;
 use plimsoll_workload::logs::FORMATS;
 use plimsoll_workload::logs::usage::{LogUsage, usage};
 use plimsoll_workload::trace::Logs;
@@ -87,18 +86,18 @@ impl Arguments {
             (false, Some(factor)) => factor,
             (false, None) => {
                 return Err(Exit::input(
-                    "the log covers less than a minute, from which a month does not follow; use a longer log, or \
+                    "the log covers less than ten seconds, from which a month does not follow; use a longer log, or \
                      --as-month",
                 ));
             }
         };
-        let size = self.object_size.as_deref().map(parse_size).transpose();
+        let size = self.object_size.as_deref().map(|text| object_size("object_size", text)).transpose();
         let stored = self.storage.as_deref().map(parse_volume).transpose();
         Ok(MonthOfLog {
             log,
             factor,
             stored: stored.map_err(|e| wrong("--storage", &e))?.unwrap_or(0),
-            object_bytes: size.map_err(|e| wrong("--object-size", &e))?.filter(|bytes| *bytes > 0),
+            object_bytes: size.map_err(|e| wrong("--object-size", &e.message))?,
             egress: self.egress.as_deref().map(share).transpose()?,
             without_allowances: self.without_allowances,
         })
@@ -108,12 +107,9 @@ impl Arguments {
 /// Returns what is assumed about the month, and what the log lacks.
 fn assumptions(month: &MonthOfLog<'_>) -> Vec<String> {
     let (log, mut out) = (month.log, Vec::new());
-    let covered = format_duration(log.last_ns.saturating_sub(log.first_ns).max(0) as u64);
+    let covered = time(log.last_ns.saturating_sub(log.first_ns).max(0) as f64 / 1e9);
     if (month.factor - 1.0).abs() > f64::EPSILON {
         out.push(format!("a month of 730 hours at the rate of the log, which covers {covered} (--as-month)"));
-    }
-    if month.stored == 0 {
-        out.push("nothing is stored, because a log does not say how much is (--storage)".into());
     }
     match month.mean_object() {
         0 => out.push(
@@ -186,7 +182,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let mut request = CostRequest {
         workload: Workload::default(),
         usage: Usage::default(),
-        assumptions: assumptions(&month),
+        assumptions: assumptions(&month).into_iter().chain(arguments.prices.discounts()).collect(),
         not_used,
         prices,
         date,
@@ -207,7 +203,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     }
     let first = tariffs.first().map(|tariff| month.usage(&log.all, tariff, month.stored)).unwrap_or_default();
     let premise = assumption(&first, &tariffs);
-    request.assume_regions(&arguments.provider);
     request.assumptions.extend(premise.clone());
     bills.assumptions.clone_from(&request.assumptions);
     bills.not_used.clone_from(&request.not_used);
@@ -232,6 +227,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         format_volume(log.all.uploaded),
         format_volume(log.all.downloaded)
     );
-    let document = document(&found, vec![what]).warned(request.warnings());
+    let mut warnings = request.warnings();
+    if month.stored == 0 {
+        warnings.insert(
+            0,
+            "the bills contain no storage, because a log does not say how much is stored (--storage)".into(),
+        );
+    }
+    let document = document(&found, vec![what]).warned(warnings);
     arguments.form.print(&document.resting_on(premise), &found)
 }

@@ -10,6 +10,7 @@ use crate::cli::exit::Exit;
 use plimsoll_base::clock::wall_now;
 use plimsoll_cost::book::{Prices, read_prices};
 use plimsoll_cost::breakeven::Vary;
+use plimsoll_cost::money::decimal;
 use plimsoll_cost::request::CostRequest;
 use plimsoll_cost::workload::{Workload, WorkloadError, check, not_used, parse};
 
@@ -36,15 +37,39 @@ pub struct PriceArguments {
     /// Price book that overrides the built-in price books; may be repeated
     #[arg(long, value_name = "FILE")]
     prices: Vec<PathBuf>,
+    /// Lower all prices of an offer by a percentage: aws-s3=15%; may be repeated
+    #[arg(long, value_name = "NAME=PERCENT")]
+    discount: Vec<String>,
 }
 
 impl PriceArguments {
-    /// Reads the built-in prices and those of `--prices`.
+    /// Reads the built-in prices and those of `--prices`, and lowers them by `--discount`.
     ///
     /// # Errors
-    /// Exit code 2 if a file cannot be read or is invalid.
+    /// Exit code 2 if a file cannot be read or is invalid, or a discount is not one.
     pub fn read(&self) -> Result<Prices, Exit> {
-        read_prices(&self.prices).map_err(Exit::input)
+        let mut prices = read_prices(&self.prices).map_err(Exit::input)?;
+        for text in &self.discount {
+            let wrong =
+                || Exit::input(format!("--discount: '{text}' is not NAME=PERCENT, such as aws-s3=15%"));
+            let (name, percent) = text.split_once('=').ok_or_else(wrong)?;
+            let percent = percent.trim().strip_suffix('%').and_then(|percent| decimal(percent.trim()));
+            let percent = percent.filter(|percent| *percent <= 100_000_000_000_000).ok_or_else(wrong)?;
+            prices.discount(name.trim(), percent).map_err(|e| Exit::input(format!("--discount: {e}")))?;
+        }
+        Ok(prices)
+    }
+
+    /// Returns the discounts as assumptions.
+    pub fn discounts(&self) -> impl Iterator<Item = String> {
+        self.discount.iter().filter_map(|text| {
+            let (name, percent) = text.split_once('=')?;
+            Some(format!(
+                "the prices of {} are {} below the list prices (--discount)",
+                name.trim(),
+                percent.trim()
+            ))
+        })
     }
 
     /// Returns the date of the prices.
@@ -66,7 +91,7 @@ impl PriceArguments {
 
     /// Returns true if a date or a price book is given.
     pub fn is_given(&self) -> bool {
-        self.is_dated() || !self.prices.is_empty()
+        self.is_dated() || !self.prices.is_empty() || !self.discount.is_empty()
     }
 
     /// Returns true if a date is given.
@@ -176,6 +201,7 @@ impl WorkloadArguments {
         let prices = self.prices.read()?;
         let date = self.prices.date(&prices)?;
         not_used.extend(prices.not_valid(date));
+        assumptions.extend(self.prices.discounts());
         if date > today() {
             assumptions.push(format!("prices do not change between today and {date} (--as-of)"));
         }
