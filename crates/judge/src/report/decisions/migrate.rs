@@ -50,10 +50,16 @@ fn answer(found: &Found<'_>) -> String {
         moved.once_usd.rounded()
     );
     match moved.payback_months {
-        Some(months) => format!(
-            "{what} and saves {} a month: it has paid for itself {months:.1} months after the source is deleted.",
-            moved.saved_usd.rounded()
-        ),
+        Some(months) => {
+            let from = match found.way {
+                Way::Lifecycle => "the objects have changed their class",
+                _ => "the source is deleted",
+            };
+            let saved = moved.saved_usd.rounded();
+            format!(
+                "{what} and saves {saved} a month: it has paid for itself {months:.1} months after {from}."
+            )
+        }
         None if moved.saved_usd == Usd::ZERO => {
             format!(
                 "{what} and saves nothing: both stores cost {} a month.",
