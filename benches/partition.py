@@ -3,8 +3,8 @@
 
     python3 benches/partition.py [--cases 500] [--setups 4] [--seed 1]
 
-A setup is a store and two gateways with `durability = "tier"`, `lease = "2s"` and `--follow`, each in a network namespace
-of its own. A proxy sends each request of the clients to one of the gateways. In each case, the gateway that leads is
+A setup is a store and two gateways with `durability = "tier"`, `lease = "2s"` and `--follow`, each in a separate network
+namespace. A proxy sends each request of the clients to one of the gateways. In each case, the gateway that leads is
 stopped, or packets between one gateway and the store are dropped in one direction or both, for half a lease up to two and
 a half; in half of the cases, clocks jump as well. Meanwhile `plimsoll run consistency` checks that the two gateways are
 one linearizable store, and four clients write keys of their own, which must have their last acknowledged state afterwards.

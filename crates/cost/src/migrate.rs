@@ -191,8 +191,8 @@ impl Migration<'_> {
         }
     }
 
-    /// Returns the cost of one kind of work at a tariff, in the months of the copy. Storage is left out, because it is
-    /// an item of its own.
+    /// Returns the cost of one kind of work at a tariff, in the months of the copy. Storage is left out, because
+    /// other items contain it.
     fn work(&self, tariff: &Tariff, reason: Reason) -> Result<Usd, BillError> {
         let (whole, month) = (self.copy_s(), tariff.rules.month_hours * 3600);
         let of_month = |n: u64| (u128::from(n) * u128::from(month) / u128::from(whole)) as u64;
@@ -482,7 +482,7 @@ mod tests {
         let slow = moved("cloudflare-r2", "aws-s3", "storage='300TB'\nobject_size='1MB'", |m| {
             m.bytes_per_s = 5_000_000
         });
-        // 22.8 months, each in the tiers of its own mean: 1,177.60 for the first 50 TB, and 0.022 above.
+        // 22.8 months, each in the tiers of the mean of that month: 1,177.60 for the first 50 TB, and 0.022 above.
         let double = of(&slow, Reason::DoubleStorage);
         assert!((71_000.0..71_500.0).contains(&double), "{double}");
         let never =

@@ -11,7 +11,7 @@ use plimsoll_base::provider::calls::{Call, Calls};
 pub struct Usage {
     /// Billing period of the usage.
     pub period: Period,
-    /// Bytes stored, averaged over the period. With `arriving`, those of a month of 730 hours.
+    /// Bytes stored, averaged over the period. With `arriving`, the average over a month of 730 hours.
     pub stored: u64,
     /// Bytes per month that are stored for `retention_s`. The stored bytes follow from them, the retention and the
     /// length of the provider's month. `None` if `stored` is given.

@@ -17,7 +17,7 @@ pub struct MonthOfLog<'a> {
     pub factor: f64,
     /// Bytes stored, averaged over the month.
     pub stored: u64,
-    /// Mean size of an object in bytes; `None` for that of the log.
+    /// Mean size of an object in bytes; `None` for the mean size in the log.
     pub object_bytes: Option<u64>,
     /// Share of the reads that leave the provider; `None` if the workload does not state it.
     pub egress: Option<f64>,

@@ -324,8 +324,8 @@ fn options_without_effect_are_refused() {
     );
 }
 
-/// Regression: the first line named neither the missing rate nor a cheaper store that was only undecided, and without a
-/// recommendation nothing was said about what would change it.
+/// Regression: the first line named neither the missing rate nor a cheaper undecided store. Without a recommendation,
+/// the table of changes was missing.
 #[test]
 fn the_first_line_names_what_speaks_against_the_recommendation() {
     let out = scratch("against");

@@ -51,7 +51,7 @@ pub struct Arguments {
     /// others]
     #[arg(long, value_name = "SHARE")]
     egress: Option<String>,
-    /// Mean size of an object [default: that of the objects in the log]
+    /// Mean size of an object [default: the mean size in the log]
     #[arg(long, value_name = "SIZE")]
     object_size: Option<String>,
     /// Number of parts of a key, separated by slashes, by which requests are added up
