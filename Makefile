@@ -253,6 +253,8 @@ schema:
 $(VENV)/ready: tests/clients/requirements.txt
 	python3 -m venv $(VENV)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r tests/clients/requirements.txt
+	python3 -m venv $(VENV)/s3fs
+	$(VENV)/s3fs/bin/pip install --quiet --disable-pip-version-check s3fs==2026.9.0
 	touch $@
 
 $(VENV)/servers: $(VENV)/ready

@@ -11,12 +11,13 @@
 //!
 //! - [`screen`] shows a run on the whole terminal.
 //! - [`fleet`] runs an experiment on several nodes with existing engines.
-//! - [`calibrate`], [`probe`] and [`sync`] implement the commands of the same name.
+//! - [`calibrate`], [`meter`], [`probe`] and [`sync`] implement the commands of the same name.
 
 pub mod calibrate;
 pub mod cli;
 pub mod fleet;
 pub mod live_page;
+pub mod meter;
 pub mod probe;
 pub mod screen;
 pub mod session;

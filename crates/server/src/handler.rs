@@ -17,6 +17,7 @@ use super::body::{BodyReader, discard};
 use super::error::{ApiError, ErrorCode};
 use super::express::Session;
 use super::features::Features;
+use super::forward::{Forward, VerifiedRequest};
 use super::incoming::frame;
 use super::observer::FinishedRequest;
 use super::ops::{Call, cors, dispatch, post};
@@ -83,13 +84,29 @@ impl Handler for Refusing {
     }
 }
 
+/// Message about a request whose end is ambiguous.
+const TWO_LENGTHS: &str = "A request has Transfer-Encoding or Content-Length, not both";
+
 /// Facts about a request that are known only during its execution.
 #[derive(Default)]
 struct Progress {
     operation: Cell<Option<Operation>>,
     access_key: RefCell<String>,
     bucket: RefCell<String>,
+    key: RefCell<String>,
     bytes_in: Cell<u64>,
+    copied: Cell<Option<u64>>,
+}
+
+impl Progress {
+    /// Records the operation of a request and, for observers, its bucket and key.
+    fn routed(&self, shared: &Shared, route: &Route) {
+        self.operation.set(Some(route.operation));
+        if !shared.observers.is_empty() {
+            self.bucket.borrow_mut().clone_from(&route.bucket);
+            self.key.borrow_mut().clone_from(&route.key);
+        }
+    }
 }
 
 /// A request and what is known about it.
@@ -121,24 +138,51 @@ impl Exchange {
         service: &S,
         stamps: &ConnectionTimestamps,
     ) -> ServerResponse {
-        let Exchange { parts, incoming, id, progress, .. } = self;
+        let Exchange { parts, incoming, progress, .. } = self;
         let answer = process(shared, service, stamps, parts, incoming, progress).await;
         let answer =
             answer.and_then(|mut answer| answer.body_mut().reserve(&shared.documents).map(|()| answer));
-        let mut answer = match answer {
-            Ok(answer) => answer,
-            Err(error) => error.response(parts.uri.path(), id, parts.method != Method::HEAD),
-        };
-        if parts.headers.contains_key("origin") && parts.method != Method::OPTIONS {
-            cors::grant(service, parts, answer.headers_mut()).await;
+        let mut answer = self.answer_of(answer);
+        if self.parts.headers.contains_key("origin") && self.parts.method != Method::OPTIONS {
+            cors::grant(service, &self.parts, answer.headers_mut()).await;
         }
         self.identify(&mut answer);
+        self.close_if_unread(stamps, &mut answer);
+        answer
+    }
+
+    /// Verifies the request and its body, and passes it on.
+    pub async fn forward<F: Forward>(
+        &mut self,
+        shared: &Shared,
+        to: &F,
+        stamps: &ConnectionTimestamps,
+    ) -> ServerResponse {
+        let Exchange { parts, incoming, progress, .. } = self;
+        let answer = pass_on(shared, to, stamps, parts, incoming, progress).await;
+        let is_foreign = answer.is_ok();
+        let mut answer = self.answer_of(answer);
+        if !is_foreign {
+            self.identify(&mut answer);
+        }
+        self.close_if_unread(stamps, &mut answer);
+        answer
+    }
+
+    /// Returns the response to the request; for an error, with its description.
+    fn answer_of(&self, answer: Result<ServerResponse, ApiError>) -> ServerResponse {
+        answer.unwrap_or_else(|error| {
+            error.response(self.parts.uri.path(), &self.id, self.parts.method != Method::HEAD)
+        })
+    }
+
+    /// Closes the connection if the client may send the body or not, or if it is unknown where the next request
+    /// begins.
+    fn close_if_unread(&self, stamps: &ConnectionTimestamps, answer: &mut ServerResponse) {
         let is_unread = !self.incoming.is_end_stream() && expects_continue(&self.parts);
         if is_unread || is_ambiguous(&self.parts, stamps) {
-            // The client may send the body or not, or it is unknown where the next request begins.
             answer.headers_mut().insert("connection", HeaderValue::from_static("close"));
         }
-        answer
     }
 
     /// Drops the body of the request, and answers with an error.
@@ -146,7 +190,7 @@ impl Exchange {
         if !expects_continue(&self.parts) {
             while let Some(Ok(_)) = frame(&mut self.incoming).await {}
         }
-        let mut answer = error.response(self.parts.uri.path(), &self.id, self.parts.method != Method::HEAD);
+        let mut answer = self.answer_of(Err(error));
         self.identify(&mut answer);
         answer
     }
@@ -169,8 +213,10 @@ impl Exchange {
                 path: parts.uri.path(),
                 access_key: &progress.access_key.borrow(),
                 bucket: &progress.bucket.borrow(),
+                key: &progress.key.borrow(),
                 status: answer.status().as_u16(),
                 bytes_in: progress.bytes_in.get(),
+                copied: progress.copied.get(),
                 bytes_out: answer.body().size(),
                 duration_ns: now_ns().saturating_sub(*received_ns),
             };
@@ -225,8 +271,7 @@ async fn process<S: ObjectService>(
     progress: &Progress,
 ) -> Result<ServerResponse, ApiError> {
     if is_ambiguous(parts, stamps) {
-        let text = "A request has Transfer-Encoding or Content-Length, not both";
-        return Err(ApiError::with(ErrorCode::InvalidRequest, text));
+        return Err(ApiError::with(ErrorCode::InvalidRequest, TWO_LENGTHS));
     }
     let now_s = wall_now().as_second();
     let accounts = shared.accounts();
@@ -255,10 +300,7 @@ async fn process<S: ObjectService>(
     let rights = account.map_or(accounts.anonymous(), |account| &account.rights);
     let result = async {
         let route = permitted(service, &accounts, rights, &client, session.as_deref(), parts).await?;
-        progress.operation.set(Some(route.operation));
-        if !shared.observers.is_empty() {
-            progress.bucket.borrow_mut().clone_from(&route.bucket);
-        }
+        progress.routed(shared, &route);
         let call = Call {
             shared,
             service,
@@ -271,8 +313,46 @@ async fn process<S: ObjectService>(
             document: Bytes::new(),
             protected: false,
             bytes_in: &progress.bytes_in,
+            copied: &progress.copied,
         };
         execute(call, stamps, incoming, payload).await
+    };
+    let result = result.await;
+    if result.is_err() && !incoming.is_end_stream() {
+        discard(parts, incoming).await;
+    }
+    stamps.registered.works();
+    result
+}
+
+/// Verifies a request with its whole body, and passes it on.
+async fn pass_on<F: Forward>(
+    shared: &Shared,
+    to: &F,
+    stamps: &ConnectionTimestamps,
+    parts: &Parts,
+    incoming: &mut Incoming,
+    progress: &Progress,
+) -> Result<ServerResponse, ApiError> {
+    if is_ambiguous(parts, stamps) {
+        return Err(ApiError::with(ErrorCode::InvalidRequest, TWO_LENGTHS));
+    }
+    let accounts = shared.accounts();
+    let account = auth::access_key(parts).and_then(|key| accounts.find(&key).cloned());
+    let account = account.ok_or_else(|| ApiError::new(ErrorCode::InvalidAccessKeyId))?;
+    let payload = auth::verify(parts, &account.credentials, wall_now().as_second())?;
+    stamps.registered.reads_body();
+    let result = async {
+        let route = route::route(parts)?;
+        progress.routed(shared, &route);
+        let max_body = shared.settings.max_body;
+        let mut reader =
+            BodyReader::new(parts, incoming, payload, route.operation, max_body)?.watched(&stamps.registered);
+        let body = reader.collect(&shared.memory).await?;
+        let checksum = reader.finish()?.checksum;
+        progress.bytes_in.set(reader.bytes());
+        stamps.registered.works();
+        to.forward(VerifiedRequest { parts, route: &route, body, checksum }).await
     };
     let result = result.await;
     if result.is_err() && !incoming.is_end_stream() {

@@ -33,6 +33,7 @@ pub mod express;
 pub mod faults;
 pub mod features;
 pub mod form;
+pub mod forward;
 pub mod handler;
 mod head_scan;
 pub mod incoming;

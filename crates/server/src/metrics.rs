@@ -89,6 +89,8 @@ mod tests {
                 bucket: "",
                 status,
                 bytes_in: 0,
+                copied: None,
+                key: "",
                 bytes_out: 0,
                 duration_ns: 1,
             });

@@ -25,10 +25,14 @@ pub struct FinishedRequest<'a> {
     pub access_key: &'a str,
     /// Bucket of the request, which may not exist; empty for other requests and those that were rejected.
     pub bucket: &'a str,
+    /// Key of the request, decoded; empty for other requests and those that were rejected.
+    pub key: &'a str,
     /// HTTP status of the response.
     pub status: u16,
     /// Bytes of the payload of the request.
     pub bytes_in: u64,
+    /// Object bytes that a successful copy copied; `None` if they are unknown, and for other requests.
+    pub copied: Option<u64>,
     /// Bytes of the body of the response.
     pub bytes_out: u64,
     /// Time in nanoseconds from the arrival of the first byte until the response was ready.

@@ -6,6 +6,7 @@ use http::request::Parts;
 use super::error::{ApiError, ErrorCode};
 use super::features::Features;
 use plimsoll_base::net::encode::{decode, parse_query};
+use plimsoll_base::provider::calls::Call;
 
 /// Operations that this server implements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +59,89 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Returns the name in the S3 API.
+    pub fn name(self) -> &'static str {
+        use Operation as O;
+        match self {
+            O::ListBuckets => "ListBuckets",
+            O::CreateBucket => "CreateBucket",
+            O::HeadBucket => "HeadBucket",
+            O::DeleteBucket => "DeleteBucket",
+            O::GetBucketLocation => "GetBucketLocation",
+            O::CreateSession => "CreateSession",
+            O::ListObjects => "ListObjects",
+            O::ListObjectsV2 => "ListObjectsV2",
+            O::ListVersions => "ListObjectVersions",
+            O::ListUploads => "ListMultipartUploads",
+            O::DeleteObjects => "DeleteObjects",
+            O::PutObject => "PutObject",
+            O::CopyObject => "CopyObject",
+            O::GetObject => "GetObject",
+            O::HeadObject => "HeadObject",
+            O::GetAttributes => "GetObjectAttributes",
+            O::DeleteObject => "DeleteObject",
+            O::CreateUpload => "CreateMultipartUpload",
+            O::UploadPart => "UploadPart",
+            O::UploadPartCopy => "UploadPartCopy",
+            O::CompleteUpload => "CompleteMultipartUpload",
+            O::AbortUpload => "AbortMultipartUpload",
+            O::ListParts => "ListParts",
+            O::PostObject => "PostObject",
+            O::Preflight => "Preflight",
+            O::GetBucketVersioning => "GetBucketVersioning",
+            O::PutBucketVersioning => "PutBucketVersioning",
+            O::GetBucketTags => "GetBucketTagging",
+            O::PutBucketTags => "PutBucketTagging",
+            O::DeleteBucketTags => "DeleteBucketTagging",
+            O::GetBucketCors => "GetBucketCors",
+            O::PutBucketCors => "PutBucketCors",
+            O::DeleteBucketCors => "DeleteBucketCors",
+            O::GetBucketLifecycle => "GetBucketLifecycleConfiguration",
+            O::PutBucketLifecycle => "PutBucketLifecycleConfiguration",
+            O::DeleteBucketLifecycle => "DeleteBucketLifecycle",
+            O::GetBucketAcl => "GetBucketAcl",
+            O::PutBucketAcl => "PutBucketAcl",
+            O::GetObjectAcl => "GetObjectAcl",
+            O::PutObjectAcl => "PutObjectAcl",
+            O::GetObjectTags => "GetObjectTagging",
+            O::PutObjectTags => "PutObjectTagging",
+            O::DeleteObjectTags => "DeleteObjectTagging",
+            O::GetUnconfigured => "GetBucketConfiguration",
+        }
+    }
+
+    /// Returns the kind of the request on a bill; `None` if no price book has it. A listing of buckets, versions or
+    /// parts is billed as a listing of objects, and reading a property of a bucket or an object as a HEAD of it.
+    pub fn call(self) -> Option<Call> {
+        use Operation as O;
+        Some(match self {
+            O::PutObject | O::PostObject => Call::PutObject,
+            O::CopyObject => Call::CopyObject,
+            O::ListBuckets | O::ListObjects | O::ListObjectsV2 | O::ListVersions => Call::ListObjects,
+            O::CreateUpload => Call::CreateMultipartUpload,
+            O::UploadPart | O::UploadPartCopy => Call::UploadPart,
+            O::CompleteUpload => Call::CompleteMultipartUpload,
+            O::AbortUpload => Call::AbortMultipartUpload,
+            O::ListUploads | O::ListParts => Call::ListMultipartUploads,
+            O::GetObject => Call::GetObject,
+            O::HeadObject | O::GetAttributes | O::GetObjectAcl | O::GetObjectTags => Call::HeadObject,
+            O::DeleteObject => Call::DeleteObject,
+            O::DeleteObjects => Call::DeleteObjects,
+            O::HeadBucket
+            | O::GetBucketLocation
+            | O::GetBucketVersioning
+            | O::GetBucketTags
+            | O::GetBucketCors
+            | O::GetBucketLifecycle
+            | O::GetBucketAcl
+            | O::GetUnconfigured => Call::HeadBucket,
+            O::CreateBucket => Call::CreateBucket,
+            O::DeleteBucket => Call::DeleteBucket,
+            O::CreateSession => Call::CreateSession,
+            _ => return None,
+        })
+    }
+
     /// Returns true if the operation changes objects, uploads or buckets.
     pub fn writes(self) -> bool {
         use Operation as O;

@@ -2,8 +2,9 @@
 
 use super::projection::MONTH_S;
 use plimsoll_base::provider::calls::Call;
-use plimsoll_cost::bill::is_billed;
+use plimsoll_cost::bill::{is_billed, total};
 use plimsoll_cost::egress::Egress;
+use plimsoll_cost::money::Usd;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::usage::Usage;
 use plimsoll_workload::logs::usage::{LogUsage, Requests};
@@ -30,6 +31,16 @@ pub struct MonthOfLog<'a> {
 pub fn factor(log: &LogUsage) -> Option<f64> {
     let seconds = log.last_ns.saturating_sub(log.first_ns) as f64 / 1e9;
     (seconds >= 10.0).then(|| MONTH_S / seconds)
+}
+
+/// Returns the cost of a usage at the list prices of the first tier, without allowances, minimums and storage; `None`
+/// if it cannot be computed. The sum of several usages does not depend on their order.
+pub fn at_list_prices(usage: Usage, tariff: &Tariff) -> Option<Usd> {
+    let mut plain = tariff.clone();
+    (plain.rules.round_up, plain.rules.minimum_billed, plain.rules.egress_within_stored) = (false, 0, false);
+    plain.meters.iter_mut().for_each(|meter| meter.tiers.truncate(1));
+    plain.meters.iter_mut().flat_map(|meter| &mut meter.tiers).for_each(|tier| tier.up_to = u64::MAX);
+    total(&plain, &Usage { without_allowances: true, deleted: 0, ..usage }).ok()
 }
 
 impl MonthOfLog<'_> {
@@ -78,7 +89,6 @@ impl MonthOfLog<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plimsoll_cost::bill::total;
     use plimsoll_cost::book::Prices;
 
     fn tariff(name: &str) -> Tariff {

@@ -4,6 +4,7 @@
 pub mod candidates;
 pub mod latencies;
 pub mod log_usage;
+pub mod metered;
 pub mod projection;
 pub mod sensitivity;
 pub mod sizes;

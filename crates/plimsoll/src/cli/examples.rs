@@ -92,6 +92,14 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
             "plimsoll cost breakeven --storage 10TB --object-size 64KiB --between aws-s3,cloudflare-r2 --vary get",
         ],
     ),
+    (
+        "meter",
+        &[
+            "plimsoll meter -- aws s3 sync . s3://meter/files",
+            "plimsoll meter --prepare 'restic init' --runs-per-month 30 -- restic backup .",
+            "plimsoll meter --upstream s3://bucket --provider aws-s3,cloudflare-r2 -- aws s3 ls s3://bucket",
+        ],
+    ),
     ("cost from-log", &["plimsoll cost from-log access.log --storage 10TB --prefix-depth 2"]),
     (
         "cost migrate",

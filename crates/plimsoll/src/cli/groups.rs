@@ -13,7 +13,7 @@ const NAMES: usize = 11;
 const GROUPS: &[(&str, &[&str])] = &[
     ("Measure", &["run", "ycsb", "replay", "fit", "fleet", "edge", "probe", "calibrate"]),
     ("Judge", &["show", "report", "compare", "check", "history"]),
-    ("Price", &["cost", "advise", "published"]),
+    ("Price", &["cost", "meter", "advise", "published"]),
     ("Store", &["gateway", "serve", "bucket", "clean"]),
     ("Tools", &["list", "merge", "import", "export"]),
 ];

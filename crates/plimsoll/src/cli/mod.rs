@@ -26,6 +26,7 @@ pub mod import;
 mod inconclusive;
 pub mod list;
 pub mod merge;
+mod meter;
 mod money;
 mod out;
 mod page;
@@ -111,6 +112,8 @@ enum Command {
     Gateway(gateway::Arguments),
     /// Estimate the monthly bill of a workload at one or all providers
     Cost(Box<cost::Arguments>),
+    /// Count the requests of any S3 client at a local endpoint, and price them
+    Meter(Box<meter::Arguments>),
     /// Recommend one of the measured stores for a workload, and show what would change the recommendation
     Advise(Box<advise::Arguments>),
     /// Show published benchmarks and check whether their figures are consistent
@@ -214,6 +217,7 @@ pub fn main() -> i32 {
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Gateway(arguments) => gateway::gateway(&arguments),
         Command::Cost(arguments) => cost::cost(&arguments),
+        Command::Meter(arguments) => meter::meter(&arguments),
         Command::Advise(arguments) => advise::advise(&arguments),
         Command::Published(arguments) => published::published(&arguments),
         Command::List(arguments) => list::list(&arguments),

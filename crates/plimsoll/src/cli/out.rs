@@ -61,6 +61,11 @@ pub fn progress(line: impl Display) {
     }
 }
 
+/// Writes commands for a shell to standard error, with their lines as they are.
+pub fn shell(commands: &str) {
+    let _ = std::io::stderr().lock().write_all(message(commands).as_bytes());
+}
+
 /// Writes a line to standard error. Ignores a failure, because there is nowhere to report it.
 pub fn note(line: impl Display) {
     let text = terminal::fit(&format!("{line}\n"), std::io::stderr());

@@ -111,7 +111,7 @@ fn timeouts(arguments: &Arguments) -> Result<Timeouts, Exit> {
 ///
 /// # Errors
 /// Exit code 2 if the size is invalid.
-fn memory_limit(given: Option<&str>) -> Result<u64, Exit> {
+pub fn memory_limit(given: Option<&str>) -> Result<u64, Exit> {
     match given {
         Some(text) => parse_size(text).map_err(|e| Exit::input(format!("--memory-limit: {e}"))),
         None => Ok(usable_memory_bytes().map_or(u64::MAX, |bytes| bytes / 2)),

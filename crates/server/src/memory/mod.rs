@@ -65,6 +65,26 @@ impl MemoryService {
         MemoryService { anomalies, ..self }
     }
 
+    /// Returns the store with another, empty bucket.
+    ///
+    /// # Errors
+    /// Returns `BucketAlreadyOwnedByYou` if it has this bucket, or `SlowDown` beyond the memory limit.
+    pub fn with_bucket(self, name: &str) -> Result<MemoryService, ApiError> {
+        self.state.create_bucket(name, "")?;
+        Ok(self)
+    }
+
+    /// Returns the number of objects in all buckets, and the sum of their sizes in bytes.
+    pub fn stored(&self) -> (u64, u64) {
+        let mut sum = (0, 0);
+        for (_, bucket) in self.state.buckets() {
+            for object in bucket.objects().values() {
+                sum = (sum.0 + 1, sum.1 + object.info.size);
+            }
+        }
+        sum
+    }
+
     /// Returns the staleness of reads in nanoseconds; `None` if reads are not stale.
     fn stale_ns(&self) -> Option<u64> {
         self.anomalies.as_ref().map(|anomalies| anomalies.stale_ns).filter(|stale_ns| *stale_ns > 0)

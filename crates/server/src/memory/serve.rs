@@ -26,5 +26,19 @@ pub fn serve(
 ) -> io::Result<()> {
     let anomalies = inject.as_ref().and_then(Anomalies::of);
     let service = Arc::new(MemoryService::new(&shared.memory).with_anomalies(anomalies));
+    serve_from(listener, shared, service, inject, shutdown)
+}
+
+/// Does the same as [`serve`] with a store that the caller has filled, or reads at the end.
+///
+/// # Errors
+/// Returns the same errors as [`crate::run`].
+pub fn serve_from(
+    listener: TcpListener,
+    shared: &Arc<Shared>,
+    service: Arc<MemoryService>,
+    inject: Option<Spec>,
+    shutdown: &watch::Receiver<bool>,
+) -> io::Result<()> {
     run_with(listener, shared, &Arc::new(Faulty { service, injector: inject.map(Injector::new) }), shutdown)
 }

@@ -108,6 +108,7 @@ pub async fn object<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerRespon
     let mut body = BodyReader::of_object(content);
     body.want(algorithm);
     let copy = call.service.put(&target, &call.route.key, new, &mut body).await?;
+    call.copied.set(Some(size));
     let mut writer = XmlWriter::new("CopyObjectResult");
     writer.text("LastModified", &iso_date(copy.modified)).text("ETag", &format!("\"{}\"", copy.etag()));
     if let Some(checksum) = &copy.checksum {
@@ -166,6 +167,7 @@ pub async fn part<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse
     body.want(algorithm);
     body.want_crc64();
     let part = call.service.put_part(&bucket, name, number, algorithm, &mut body).await?;
+    call.copied.set(Some(end - start));
     let mut writer = XmlWriter::new("CopyPartResult");
     writer.text("LastModified", &iso_date(part.modified)).text("ETag", &format!("\"{}\"", hex(&part.md5)));
     if let Some((algorithm, value)) = &part.checksum {

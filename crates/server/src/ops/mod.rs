@@ -58,6 +58,8 @@ pub struct Call<'a, S> {
     pub protected: bool,
     /// Payload bytes of the request, for observers.
     pub bytes_in: &'a Cell<u64>,
+    /// Object bytes that a copy has copied, for observers.
+    pub copied: &'a Cell<Option<u64>>,
 }
 
 impl<S: ObjectService> Call<'_, S> {

@@ -24,6 +24,9 @@ pub struct Requests {
     pub downloaded: u64,
     /// Object bytes of successful copies.
     pub copied: u64,
+    /// Number of successful uploads and reads by kind and size class: the exponent of the smallest power of two that
+    /// is not below their bytes.
+    pub sizes: BTreeMap<(Call, u32), u64>,
     /// Number of uploads, reads and copies whose bytes the log does not have.
     pub unknown_bytes: u64,
     /// Number of objects that were written or read whole and whose size is known.
@@ -51,7 +54,10 @@ impl Requests {
         };
         let bytes = if call == Call::CopyObject { logged.size } else { logged.bytes };
         match bytes {
-            Some(bytes) => *moved = moved.saturating_add(bytes),
+            Some(bytes) => {
+                *moved = moved.saturating_add(bytes);
+                *self.sizes.entry((call, size_class(bytes))).or_insert(0) += 1;
+            }
             None => self.unknown_bytes += 1,
         }
         let whole = logged.size.or(logged.bytes.filter(|_| logged.status != 206));
@@ -67,8 +73,13 @@ impl Requests {
     }
 }
 
+/// Returns the exponent of the smallest power of two that is not below a number of bytes.
+fn size_class(bytes: u64) -> u32 {
+    bytes.checked_next_power_of_two().map_or(u64::BITS, u64::trailing_zeros)
+}
+
 /// Usage of a store as its logs show it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogUsage {
     /// Requests of all prefixes together.
     pub all: Requests,
@@ -80,6 +91,35 @@ pub struct LogUsage {
     pub first_ns: i64,
     /// Unix time of the last request in nanoseconds.
     pub last_ns: i64,
+}
+
+impl Default for LogUsage {
+    fn default() -> LogUsage {
+        LogUsage {
+            all: Requests::default(),
+            prefixes: BTreeMap::new(),
+            unknown: BTreeMap::new(),
+            first_ns: i64::MAX,
+            last_ns: i64::MIN,
+        }
+    }
+}
+
+impl LogUsage {
+    /// Adds a request, under the first `depth` parts of its key.
+    pub fn add(&mut self, logged: &Logged<'_>, depth: usize) {
+        self.first_ns = self.first_ns.min(logged.at_ns);
+        self.last_ns = self.last_ns.max(logged.at_ns);
+        let Some(call) = logged.call else {
+            count(&mut self.unknown, &logged.operation);
+            return;
+        };
+        self.all.add(call, logged);
+        let name = prefix(&logged.bucket, &logged.key, depth);
+        let is_full = self.prefixes.len() >= MAX_PREFIXES && !self.prefixes.contains_key(&name);
+        let name = if is_full { OTHERS.to_string() } else { name };
+        self.prefixes.entry(name).or_default().add(call, logged);
+    }
 }
 
 /// Returns the first `depth` parts of a key that end with a slash, after the name of the bucket.
@@ -100,21 +140,12 @@ fn prefix(bucket: &str, key: &str, depth: usize) -> String {
 /// # Errors
 /// If a file cannot be read, a line is malformed, or there is no request.
 pub fn usage(logs: &Logs, depth: usize) -> Result<LogUsage, LogError> {
-    let mut usage = LogUsage { first_ns: i64::MAX, last_ns: i64::MIN, ..LogUsage::default() };
+    let mut usage = LogUsage::default();
     for file in files_of(&logs.files)? {
         read(&file, logs, |line| {
-            let Line::Request(logged) = line else { return Ok(()) };
-            usage.first_ns = usage.first_ns.min(logged.at_ns);
-            usage.last_ns = usage.last_ns.max(logged.at_ns);
-            let Some(call) = logged.call else {
-                count(&mut usage.unknown, &logged.operation);
-                return Ok(());
-            };
-            usage.all.add(call, &logged);
-            let name = prefix(&logged.bucket, &logged.key, depth);
-            let is_full = usage.prefixes.len() >= MAX_PREFIXES && !usage.prefixes.contains_key(&name);
-            let name = if is_full { OTHERS.to_string() } else { name };
-            usage.prefixes.entry(name).or_default().add(call, &logged);
+            if let Line::Request(logged) = line {
+                usage.add(&logged, depth);
+            }
             Ok(())
         })?;
     }
@@ -146,6 +177,8 @@ mod tests {
         assert_eq!((usage.all.objects, usage.all.object_bytes, usage.all.unknown_bytes), (3, 1200, 0));
         assert_eq!(usage.all.calls[&(Call::GetObject, 404)], 1);
         assert_eq!(usage.unknown["GetBucketAcl"], 1);
+        assert_eq!(usage.all.sizes[&(Call::PutObject, 7)], 1);
+        assert_eq!((size_class(0), size_class(1), size_class(1 << 20), size_class(u64::MAX)), (0, 0, 20, 64));
         assert_eq!(usage.prefixes.keys().collect::<Vec<_>>(), ["data/", "data/a/"]);
         assert_eq!(usage.last_ns - usage.first_ns, 60_000_000_000);
         assert_eq!((prefix("-", "/a/b/c", 2), prefix("b", "a/b/c", 0)), ("/a/b/".into(), "b/".into()));

@@ -6,6 +6,7 @@ pub mod bills;
 pub mod breakeven;
 pub mod fit;
 pub mod from_log;
+pub mod metered;
 pub mod migrate;
 pub mod prices;
 pub mod published;

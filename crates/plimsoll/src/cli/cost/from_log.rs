@@ -4,29 +4,20 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::apart;
 use super::form::FormArguments;
+use super::log_bills::price;
 use super::request::PriceArguments;
 use crate::cli::exit::Exit;
 use crate::cli::replay::columns;
 use plimsoll_base::units::{format_bytes, format_count, format_volume, parse_volume};
-use plimsoll_cost::bill::{bill, total};
-use plimsoll_cost::bills::{Bills, NotPriced};
-use plimsoll_cost::egress_assumption::assumption;
 use plimsoll_cost::money::decimal;
-use plimsoll_cost::request::CostRequest;
-use plimsoll_cost::tariff::Tariff;
-use plimsoll_cost::usage::Usage;
-use plimsoll_cost::workload::{Workload, object_size};
+use plimsoll_cost::workload::object_size;
 use plimsoll_judge::advise::log_usage::{MonthOfLog, factor};
-use plimsoll_judge::report::decisions::from_log::{LogBills, PrefixCost, document};
+use plimsoll_judge::report::decisions::from_log::document;
 use plimsoll_judge::report::decisions::migrate::time;
 use plimsoll_workload::logs::FORMATS;
 use plimsoll_workload::logs::usage::{LogUsage, usage};
 use plimsoll_workload::trace::Logs;
-
-/// Providers of the table of prefixes if none is named.
-const COLUMNS: usize = 3;
 
 /// Arguments of `plimsoll cost from-log`.
 #[derive(Debug, Args)]
@@ -69,8 +60,8 @@ pub struct Arguments {
     form: FormArguments,
 }
 
-/// Parses a share such as `30%`.
-fn share(text: &str) -> Result<f64, Exit> {
+/// Parses the share of the reads that is sent to the internet, such as `30%`.
+pub fn share(text: &str) -> Result<f64, Exit> {
     let percent = text.trim().strip_suffix('%').and_then(|text| decimal(text.trim()));
     let percent = percent.map(|pico| pico as f64 / 1e12).filter(|percent| *percent <= 100.0);
     percent.map(|percent| percent / 100.0).ok_or_else(|| {
@@ -136,33 +127,6 @@ fn assumptions(month: &MonthOfLog<'_>) -> Vec<String> {
     out
 }
 
-/// Returns the costs by prefix, the most expensive one at the first provider first.
-fn prefixes(month: &MonthOfLog<'_>, tariffs: &[&Tariff]) -> Vec<PrefixCost> {
-    // At the list price of the first tier, the sum of the prefixes does not depend on their order.
-    let cost = |usage: Usage, tariff: &Tariff| {
-        let mut plain = tariff.clone();
-        (plain.rules.round_up, plain.rules.minimum_billed, plain.rules.egress_within_stored) =
-            (false, 0, false);
-        plain.meters.iter_mut().for_each(|meter| meter.tiers.truncate(1));
-        plain.meters.iter_mut().flat_map(|meter| &mut meter.tiers).for_each(|tier| tier.up_to = u64::MAX);
-        total(&plain, &Usage { without_allowances: true, deleted: 0, ..usage }).ok()
-    };
-    let mut rows: Vec<PrefixCost> = month
-        .log
-        .prefixes
-        .iter()
-        .map(|(prefix, requests)| PrefixCost {
-            prefix: prefix.clone(),
-            requests: requests.total(),
-            written: requests.uploaded,
-            read: requests.downloaded,
-            usd: tariffs.iter().map(|tariff| cost(month.usage(requests, tariff, 0), tariff)).collect(),
-        })
-        .collect();
-    rows.sort_by_key(|row| std::cmp::Reverse((row.usd.first().copied().flatten(), row.requests)));
-    rows
-}
-
 /// Prints the monthly bills of the requests in a log.
 ///
 /// # Errors
@@ -178,48 +142,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let date = arguments.prices.date(&prices)?;
     let log = usage(&logs, arguments.prefix_depth).map_err(Exit::input)?;
     let month = arguments.month(&log)?;
-    let not_used = prices.not_valid(date);
-    let mut request = CostRequest {
-        workload: Workload::default(),
-        usage: Usage::default(),
-        assumptions: assumptions(&month).into_iter().chain(arguments.prices.discounts()).collect(),
-        not_used,
-        prices,
-        date,
-    };
-    let (tariffs, missing) = request.tariffs("--provider", &arguments.provider)?;
-    let tariffs = apart(tariffs);
-    let mut bills = Bills { not_priced: missing, ..Bills::default() };
-    for tariff in &tariffs {
-        match bill(tariff, &month.usage(&log.all, tariff, month.stored)) {
-            Ok(bill) => bills.bills.push(bill),
-            Err(e) => {
-                bills.not_priced.push(NotPriced { provider: tariff.offer.clone(), reason: e.to_string() });
-            }
-        }
-    }
-    if let (true, Some(refused)) = (bills.bills.is_empty(), bills.not_priced.first()) {
-        return Err(Exit::input(format!("{}: {}", refused.provider, refused.reason)));
-    }
-    let first = tariffs.first().map(|tariff| month.usage(&log.all, tariff, month.stored)).unwrap_or_default();
-    let premise = assumption(&first, &tariffs);
-    request.assumptions.extend(premise.clone());
-    bills.assumptions.clone_from(&request.assumptions);
-    bills.not_used.clone_from(&request.not_used);
-    let shown: Vec<&Tariff> = match arguments.provider.is_empty() {
-        true => bills
-            .by_total()
-            .iter()
-            .filter_map(|b| tariffs.iter().find(|t| t.offer == b.provider))
-            .take(COLUMNS)
-            .collect(),
-        false => tariffs.iter().collect(),
-    };
-    let found = LogBills {
-        providers: shown.iter().map(|tariff| tariff.offer.clone()).collect(),
-        prefixes: prefixes(&month, &shown),
-        bills,
-    };
+    let said = assumptions(&month);
+    let priced = price(&month, said, &arguments.provider, &arguments.prices, prices, date)?;
     let what = format!(
         "{}: {} requests, {} written, {} read; prices of {date}",
         names.join(", "),
@@ -227,13 +151,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         format_volume(log.all.uploaded),
         format_volume(log.all.downloaded)
     );
-    let mut warnings = request.warnings();
+    let mut warnings = priced.warnings;
     if month.stored == 0 {
         warnings.insert(
             0,
             "the bills contain no storage, because a log does not say how much is stored (--storage)".into(),
         );
     }
-    let document = document(&found, vec![what]).warned(warnings);
-    arguments.form.print(&document.resting_on(premise), &found)
+    let document = document(&priced.found, vec![what]).warned(warnings);
+    arguments.form.print(&document.resting_on(priced.premise), &priced.found)
 }

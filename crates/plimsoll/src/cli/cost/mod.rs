@@ -4,6 +4,7 @@ pub mod breakeven;
 pub mod form;
 pub mod from_log;
 pub mod from_run;
+pub mod log_bills;
 pub mod migrate;
 pub mod published;
 pub mod request;

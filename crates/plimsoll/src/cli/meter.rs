@@ -1,0 +1,341 @@
+//! `plimsoll meter`: counts the requests of any S3 client and prices them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use tokio::sync::watch;
+
+use super::cost::form::FormArguments;
+use super::cost::from_log::share;
+use super::cost::log_bills::price;
+use super::cost::request::PriceArguments;
+use super::exit::Exit;
+use super::out::{note, progress, shell};
+use super::serve::memory_limit;
+use crate::meter::child::{Address, Signals, ended};
+use crate::meter::counter::{Counter, Counts};
+use crate::meter::endpoint::{Backend, Endpoint};
+use crate::meter::upstream::Upstream;
+use crate::session::open;
+use plimsoll_base::files::read_text;
+use plimsoll_base::redaction::redacted;
+use plimsoll_base::units::{format_bytes, format_count, parse_count, parse_volume};
+use plimsoll_cost::workload::object_size;
+use plimsoll_judge::advise::log_usage::{MonthOfLog, at_list_prices};
+use plimsoll_judge::advise::metered::{MeterBound, Metered};
+use plimsoll_judge::report::decisions::metered::{MeterBills, document};
+use plimsoll_s3::endpoint::is_bucket_name;
+use plimsoll_server::shutdown::watch_for_end;
+
+/// Arguments of `plimsoll meter`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Command to run with its arguments, after `--`. Without a command, print the settings for clients, and count
+    /// until Ctrl-C
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+    /// Name of the empty bucket that the command finds in memory
+    #[arg(long, value_name = "NAME", default_value = "meter", conflicts_with = "upstream")]
+    bucket: String,
+    /// Pass the requests on to this bucket, s3://BUCKET or a name in plimsoll.toml, instead of answering from memory
+    #[arg(long, value_name = "STORE")]
+    upstream: Option<String>,
+    /// Run this command in a shell first, and do not count its requests
+    #[arg(long, value_name = "COMMAND")]
+    prepare: Option<String>,
+    /// Number of such runs a month
+    #[arg(long, value_name = "N", default_value = "1")]
+    runs_per_month: String,
+    /// Data stored, averaged over the month [default: what the command leaves in memory]
+    #[arg(long, value_name = "DATA")]
+    storage: Option<String>,
+    /// Share of the data read that is sent to the internet: 30% [default: all at providers without compute, none at
+    /// others]
+    #[arg(long, value_name = "SHARE")]
+    egress: Option<String>,
+    /// Mean size of an object [default: the mean size of the objects left, or of the requests]
+    #[arg(long, value_name = "SIZE")]
+    object_size: Option<String>,
+    /// Provider: a name from `plimsoll list prices`; use NAME@REGION to select one of several regions; may be
+    /// repeated [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    provider: Vec<String>,
+    /// Number of parts of a key, separated by slashes, by which requests are added up
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    prefix_depth: usize,
+    /// Assume that the free allowances of the month are used up
+    #[arg(long)]
+    without_allowances: bool,
+    /// JSON of an earlier run (--json --output FILE), for --fail-if
+    #[arg(long, value_name = "FILE", requires = "fail_if")]
+    baseline: Option<PathBuf>,
+    /// Exit with code 1 if a figure has changed by more than this since the baseline: 'requests > +10%',
+    /// 'requests.GetObject > +0%', 'read < -5%', 'cost.aws-s3 > +5%'; may be repeated
+    #[arg(long, value_name = "CHANGE", requires = "baseline")]
+    fail_if: Vec<String>,
+    /// Address and port of the endpoint; port 0 selects a free port
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    listen: String,
+    /// Maximum memory for objects; writes above this limit fail with 503 SlowDown [default: half of the memory of the
+    /// machine or control group]
+    #[arg(long, value_name = "SIZE", conflicts_with = "upstream")]
+    memory_limit: Option<String>,
+    #[command(flatten)]
+    prices: PriceArguments,
+    #[command(flatten)]
+    form: FormArguments,
+}
+
+/// Values of the arguments, checked before the command starts.
+struct Checked {
+    runs: u64,
+    stored: Option<u64>,
+    egress: Option<f64>,
+    object_bytes: Option<u64>,
+    bounds: Vec<MeterBound>,
+    baseline: Option<Metered>,
+}
+
+/// Reads the JSON of an earlier run.
+fn baseline(path: &Path) -> Result<Metered, Exit> {
+    /// Maximum size of the JSON, in bytes.
+    const MAX_BYTES: u64 = 64 << 20;
+    let wrong = |e: &dyn std::fmt::Display| Exit::input(format!("--baseline {}: {e}", path.display()));
+    let text = read_text(path, MAX_BYTES).map_err(|e| wrong(&e))?;
+    serde_json::from_str(&text).map_err(|_| {
+        wrong(&"this is not the JSON of a metered command; write it with plimsoll meter --json --output FILE")
+    })
+}
+
+impl Arguments {
+    fn check(&self) -> Result<Checked, Exit> {
+        let wrong = |flag: &str, e: &dyn std::fmt::Display| Exit::input(format!("{flag}: {e}"));
+        if self.upstream.is_none() && !is_bucket_name(&self.bucket) {
+            return Err(wrong("--bucket", &format!("'{}' is not the name of a bucket", self.bucket)));
+        }
+        let runs = parse_count(&self.runs_per_month).map_err(|e| wrong("--runs-per-month", &e))?;
+        if runs == 0 {
+            return Err(wrong("--runs-per-month", &"a month needs at least one run"));
+        }
+        let bounds = self.fail_if.iter().map(|text| MeterBound::parse(text));
+        let size = self.object_size.as_deref().map(|text| object_size("object_size", text)).transpose();
+        let stored = self.storage.as_deref().map(parse_volume).transpose();
+        Ok(Checked {
+            runs,
+            stored: stored.map_err(|e| wrong("--storage", &e))?,
+            egress: self.egress.as_deref().map(share).transpose()?,
+            object_bytes: size.map_err(|e| wrong("--object-size", &e.message))?,
+            bounds: bounds.collect::<Result<_, _>>().map_err(|e| wrong("--fail-if", &e))?,
+            baseline: self.baseline.as_deref().map(baseline).transpose()?,
+        })
+    }
+
+    fn backend(&self) -> Result<Backend, Exit> {
+        match &self.upstream {
+            Some(store) => Ok(Backend::Upstream(Arc::new(Upstream::of(&open::open(store, None)?)?))),
+            None => Ok(Backend::Memory {
+                bucket: self.bucket.clone(),
+                limit: memory_limit(self.memory_limit.as_deref())?,
+            }),
+        }
+    }
+}
+
+/// Runs the command of `--prepare`.
+fn prepare(address: &Address, command: &str) -> Result<(), Exit> {
+    let shell = ["sh", "-c", command].map(String::from);
+    let started = address.start(&shell).and_then(|mut child| child.wait());
+    let status = started.map_err(|e| Exit::input(format!("--prepare: {e}")))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Exit::input(format!("--prepare: the command ended with {}", ended(status).1))),
+    }
+}
+
+/// Prints how clients reach the endpoint, and waits for a signal.
+fn wait_for_clients(address: &Address) -> Result<(), Exit> {
+    note(format!(
+        "endpoint {} with the bucket {}; settings for clients in another shell (Ctrl-C prints the report):",
+        address.url(),
+        address.bucket
+    ));
+    shell(&address.exports());
+    let (stop, mut stopped) = watch::channel(false);
+    watch_for_end(stop, false);
+    let ended =
+        crate::session::runtime::block_on(async { stopped.wait_for(|stop| *stop).await.map(|_| ()) })?;
+    ended.map_err(Exit::defect)
+}
+
+/// Runs the command, or waits for clients, and returns the exit status in words if the command failed.
+fn run_command(
+    arguments: &Arguments,
+    address: &Address,
+    metered: &mut Metered,
+) -> Result<Option<String>, Exit> {
+    if arguments.command.is_empty() {
+        wait_for_clients(address)?;
+        return Ok(None);
+    }
+    metered.command = arguments.command.iter().map(|word| redacted(word).into_owned()).collect();
+    progress(format!(
+        "endpoint {} with the bucket {}: in AWS_ENDPOINT_URL_S3, as rclone's remote meter: and in RESTIC_REPOSITORY",
+        address.url(),
+        address.bucket
+    ));
+    let signals = Signals::listen().map_err(Exit::defect)?;
+    let mut child = address.start(&arguments.command).map_err(|e| {
+        Exit::input(format!(
+            "'{}' cannot be started: {e}",
+            metered.command.first().map_or("", String::as_str)
+        ))
+    })?;
+    signals.pass_to(&child);
+    let status = child.wait().map_err(Exit::defect)?;
+    let (code, words) = ended(status);
+    metered.exit_status = code;
+    Ok((!status.success()).then_some(words))
+}
+
+/// Returns what the bills rest on.
+fn assumptions(month: &MonthOfLog<'_>, metered: &Metered, checked: &Checked, counts: &Counts) -> Vec<String> {
+    let mut said = Vec::new();
+    if checked.stored.is_none()
+        && let Some((objects, bytes)) = metered.left.filter(|(objects, _)| *objects > 0)
+    {
+        said.push(format!(
+            "{} in {} objects are stored for the month, what one run leaves (--storage)",
+            format_bytes(bytes),
+            format_count(objects)
+        ));
+    }
+    if checked.object_bytes.is_none() && month.mean_object() > 0 {
+        said.push(format!(
+            "objects are {}, the mean of this run (--object-size)",
+            format_bytes(month.mean_object())
+        ));
+    }
+    let unknown: Vec<String> =
+        counts.usage.unknown.iter().map(|(name, count)| format!("{} {name}", format_count(*count))).collect();
+    if !unknown.is_empty() {
+        said.push(format!("requests without a price in the books are left out: {}", unknown.join(", ")));
+    }
+    if counts.usage.all.unknown_bytes > 0 {
+        let count = format_count(counts.usage.all.unknown_bytes);
+        said.push(format!(
+            "the bytes of {count} copies are unknown, because the store made them; they count as 0"
+        ));
+    }
+    said
+}
+
+/// Returns warnings about the counts.
+fn warnings(metered: &Metered, month: &MonthOfLog<'_>, upstream: Option<String>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if metered.refused > 0 {
+        warnings.push(format!(
+            "{} more requests were refused before their operation was known, for example because of another key; they \
+             are not in the counts",
+            format_count(metered.refused)
+        ));
+    }
+    if let Some(problem) = upstream {
+        warnings.push(format!("at least one request had no response from the store: {problem}"));
+    }
+    if month.stored == 0 {
+        warnings.push("the bills contain no storage (--storage)".into());
+    }
+    warnings
+}
+
+/// Counts the requests of a command, and prints them with their cost.
+///
+/// # Errors
+/// Exit code 1 if the command failed or a bound is exceeded, 2 for invalid input and if no request arrived, 3 if the
+/// endpoint or the store cannot be used.
+pub fn meter(arguments: &Arguments) -> Result<(), Exit> {
+    let checked = arguments.check()?;
+    let prices = arguments.prices.read()?;
+    let date = arguments.prices.date(&prices)?;
+    let backend = arguments.backend()?;
+    let upstream = match &backend {
+        Backend::Upstream(to) => Some(Arc::clone(to)),
+        Backend::Memory { .. } => None,
+    };
+    let counter = Arc::new(Counter::new(arguments.prefix_depth));
+    let endpoint = Endpoint::start(&arguments.listen, backend, Arc::clone(&counter))
+        .map_err(|e| Exit::store(format!("--listen {}: {e}", arguments.listen)))?;
+    let address = endpoint.address.clone();
+    if let Some(command) = &arguments.prepare {
+        prepare(&address, command)?;
+    }
+    counter.open();
+    let mut metered = Metered::default();
+    let failed = run_command(arguments, &address, &mut metered)?;
+    let counts = counter.counts();
+    metered.left = endpoint.stored();
+    endpoint.stop().map_err(|e| Exit::store(format!("the endpoint failed: {e}")))?;
+    if counts.operations.is_empty() {
+        let refused = match counts.refused {
+            0 => "no request arrived".to_string(),
+            refused => format!("{} requests arrived and all were refused", format_count(refused)),
+        };
+        let failed = failed.map(|words| format!("; the command ended with {words}")).unwrap_or_default();
+        return Err(Exit::input(format!(
+            "{refused} at {}, so the command has another endpoint or key than those in its environment{failed}",
+            address.url()
+        )));
+    }
+    metered.operations.clone_from(&counts.operations);
+    metered.refused = counts.refused;
+    let all = &counts.usage.all;
+    (metered.written, metered.read, metered.copied) = (all.uploaded, all.downloaded, all.copied);
+    let mean = metered.left.and_then(|(objects, bytes)| bytes.checked_div(objects));
+    let month = MonthOfLog {
+        log: &counts.usage,
+        factor: checked.runs as f64,
+        stored: checked.stored.or(metered.left.map(|(_, bytes)| bytes)).unwrap_or(0),
+        object_bytes: checked.object_bytes.or(mean),
+        egress: checked.egress,
+        without_allowances: arguments.without_allowances,
+    };
+    let said = assumptions(&month, &metered, &checked, &counts);
+    let priced = price(&month, said, &arguments.provider, &arguments.prices, prices, date)?;
+    let one = MonthOfLog { factor: 1.0, ..month.clone() };
+    metered.one_run_usd = priced
+        .tariffs
+        .iter()
+        .filter_map(|tariff| Some((tariff.offer.clone(), at_list_prices(one.usage(all, tariff, 0), tariff)?)))
+        .collect();
+    let checks = match &checked.baseline {
+        Some(baseline) => checked
+            .bounds
+            .iter()
+            .map(|bound| bound.judge(baseline, &metered))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|e| Exit::input(format!("--fail-if {e}")))?,
+        None => Vec::new(),
+    };
+    let mut warned = warnings(&metered, &month, upstream.and_then(|to| to.failure()));
+    warned.extend(priced.warnings);
+    let found = MeterBills { metered, runs_per_month: checked.runs, checks, bills: priced.found };
+    let document = document(&found, all, &counts.kinds, &priced.shown).warned(warned);
+    arguments.form.print(&document.resting_on(priced.premise), &found)?;
+    verdict(&found, failed)
+}
+
+/// Returns the error for a command that failed, or for bounds that are exceeded.
+fn verdict(found: &MeterBills, failed: Option<String>) -> Result<(), Exit> {
+    found.checks.iter().for_each(|check| {
+        let word = if check.exceeded { "FAIL" } else { "pass" };
+        note(format!("{word}  --fail-if '{}': {}", check.fail_if, check.change));
+    });
+    if let Some(words) = failed {
+        return Err(Exit::check(format!("the command ended with {words}")));
+    }
+    match found.checks.iter().filter(|check| check.exceeded).count() {
+        0 => Ok(()),
+        exceeded => Err(Exit::check(format!("{exceeded} of {} bounds exceeded", found.checks.len()))),
+    }
+}

@@ -1,0 +1,279 @@
+"""`plimsoll meter` counts exactly what real clients send: its counts are compared with those of a proxy that sees every
+request between the meter and the store, and classifies them by its own reading of the S3 API."""
+import collections
+import http.client
+import http.server
+import json
+import os
+import subprocess
+import threading
+import urllib.parse
+
+import pytest
+
+from support import ACCESS, PLIMSOLL, ROOT, SECRET, Server, environment
+
+BUCKET = "real"
+
+
+def operation(method, target, headers):
+    """Returns the name of the operation of a request in path style, from the pages of the S3 API reference."""
+    path, _, query = target.partition("?")
+    query = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+    bucket, _, key = path.lstrip("/").partition("/")
+    copies = "x-amz-copy-source" in headers
+    if not bucket:
+        return "ListBuckets"
+    if not key:
+        if method == "GET":
+            for name, found in [("location", "GetBucketLocation"), ("uploads", "ListMultipartUploads"),
+                                ("versions", "ListObjectVersions"), ("versioning", "GetBucketVersioning")]:
+                if name in query:
+                    return found
+            return "ListObjectsV2" if query.get("list-type") == "2" else "ListObjects"
+        return {"HEAD": "HeadBucket", "PUT": "CreateBucket", "DELETE": "DeleteBucket", "POST": "DeleteObjects"}[method]
+    if "uploadId" in query:
+        part = "UploadPartCopy" if copies else "UploadPart"
+        return {"PUT": part, "POST": "CompleteMultipartUpload", "DELETE": "AbortMultipartUpload",
+                "GET": "ListParts"}[method]
+    if "uploads" in query:
+        return "CreateMultipartUpload"
+    if method == "PUT" and copies:
+        return "CopyObject"
+    return {"PUT": "PutObject", "GET": "GetObject", "HEAD": "HeadObject", "DELETE": "DeleteObject"}[method]
+
+
+class Recorder:
+    """A proxy in front of a server that records each request with its operation, status and bytes."""
+
+    def __init__(self, url):
+        self.seen, lock, host = [], threading.Lock(), urllib.parse.urlsplit(url).netloc
+        seen = self.seen
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def handle_one(self):
+                body = self.rfile.read(int(self.headers.get("content-length") or 0))
+                if getattr(self, "upstream", None) is None:
+                    self.upstream = http.client.HTTPConnection(host)
+                self.upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+                for name, value in self.headers.items():
+                    self.upstream.putheader(name, value)
+                self.upstream.endheaders(body)
+                answer = self.upstream.getresponse()
+                content = answer.read()
+                with lock:
+                    seen.append((operation(self.command, self.path, self.headers), answer.status, len(body),
+                                 len(content), {name.lower(): value for name, value in self.headers.items()}))
+                self.send_response_only(answer.status)
+                for name, value in answer.getheaders():
+                    if name.lower() not in ("connection", "transfer-encoding"):
+                        self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_one
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture
+def recorder(server):
+    recorder = Recorder(server.url)
+    yield recorder
+    recorder.server.shutdown()
+
+
+@pytest.fixture
+def tree(tmp_path):
+    tree = tmp_path / "tree"
+    (tree / "deep" / "er").mkdir(parents=True)
+    for i in range(12):
+        (tree / "deep" / f"{i} ä+%.bin").write_bytes(os.urandom(i * 1000))
+    (tree / "deep" / "er" / "large").write_bytes(os.urandom(20 << 20))
+    return tree
+
+
+def meter(*arguments, cwd, **env):
+    """Runs `plimsoll meter` and returns its JSON."""
+    ours = environment(PATH=f"{ROOT}/.venv/bin:{os.environ['PATH']}", RESTIC_PASSWORD="password", **env)
+    done = subprocess.run([PLIMSOLL, "meter", "--json", *arguments], cwd=cwd, env=ours, capture_output=True, text=True,
+                          timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+DUCKDB = """
+import os
+import duckdb
+from duckdb_extensions import import_extension
+import_extension('httpfs')
+db = duckdb.connect()
+db.execute(f"LOAD httpfs; CREATE SECRET (TYPE s3, URL_STYLE 'path', USE_SSL false, REGION 'us-east-1',"
+    f" KEY_ID '{os.environ['AWS_ACCESS_KEY_ID']}', SECRET '{os.environ['AWS_SECRET_ACCESS_KEY']}',"
+    f" ENDPOINT '{os.environ['DUCKDB_S3_ENDPOINT']}')")
+db.execute("COPY (SELECT range AS a, random() AS b FROM range(3000000)) TO 's3://real/duck/a.parquet'")
+assert db.execute("SELECT count(*), min(a) FROM 's3://real/duck/*.parquet'").fetchall() == [(3000000, 0)]
+"""
+PYARROW = """
+import os
+import pyarrow, pyarrow.dataset as ds, pyarrow.fs as fs
+store = fs.S3FileSystem(endpoint_override=os.environ['AWS_ENDPOINT_URL_S3'])
+table = pyarrow.table({'a': list(range(1000000))})
+ds.write_dataset(table, 'real/arrow', filesystem=store, format='parquet', max_rows_per_file=250000,
+    max_rows_per_group=250000)
+assert ds.dataset('real/arrow', filesystem=store).to_table().num_rows == 1000000
+store.delete_dir('real/arrow')
+"""
+S3FS = """
+import s3fs
+store = s3fs.S3FileSystem()
+store.put('tree', 'real/s3fs', recursive=True)
+assert len(store.find('real/s3fs')) == 13
+assert store.size('real/s3fs/deep/er/large') == 20 << 20
+store.cp('real/s3fs/deep/er/large', 'real/s3fs/copy')
+store.get('real/s3fs/', 'back', recursive=True)
+store.rm('real/s3fs', recursive=True)
+"""
+CLIENTS = {
+    "aws": "aws s3 sync --only-show-errors tree s3://real/aws && aws s3 sync --only-show-errors s3://real/aws back"
+           " && aws s3 cp --only-show-errors s3://real/aws/deep/er/large s3://real/aws/copy"
+           " && aws s3 rm --only-show-errors --recursive s3://real/aws && diff -r tree back",
+    "s5cmd": "s5cmd cp tree/ s3://real/s5cmd/ && s5cmd ls 's3://real/s5cmd/*' && s5cmd cp 's3://real/s5cmd/*' back/"
+             " && s5cmd rm 's3://real/s5cmd/*' && diff -r tree back",
+    "rclone": "rclone copy tree meter:real/rclone && rclone check tree meter:real/rclone --download"
+              " && rclone copy meter:real/rclone back && rclone purge meter:real/rclone && diff -r tree back",
+    "restic": "restic init && restic backup tree && restic check --read-data && restic restore latest --target back"
+              " && restic forget --keep-last 1 --prune",
+    "duckdb": "python client.py",
+    "pyarrow": "python client.py",
+    # It needs another version of botocore than boto3.
+    "s3fs": f"{ROOT}/.venv/s3fs/bin/python client.py && diff -r tree/deep back/deep",
+}
+PROGRAMS = {"duckdb": DUCKDB, "pyarrow": PYARROW, "s3fs": S3FS}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_counts_equal_those_of_the_server(client, server, recorder, tree, tmp_path):
+    if client in ("rclone", "restic") and subprocess.run(["which", client], capture_output=True).returncode:
+        pytest.skip(f"{client} is not installed")
+    (tmp_path / "client.py").write_text(PROGRAMS.get(client, ""))
+    store = f"s3://{BUCKET}?endpoint={recorder.url}"
+    subprocess.run([PLIMSOLL, "bucket", "create", f"s3://{BUCKET}?endpoint={server.url}"], env=environment(),
+                   capture_output=True)
+    found = meter("--upstream", store, "--", "sh", "-c", CLIENTS[client], cwd=tmp_path)
+    requests, failed, billed = collections.Counter(), collections.Counter(), collections.Counter()
+    written = read = 0
+    for name, status, sent, received, headers in recorder.seen:
+        requests[name] += 1
+        failed[name] += status >= 400
+        billed[name] += status < 500
+        if status < 400 and name in ("PutObject", "UploadPart"):
+            written += sent
+        if status < 400 and name == "GetObject":
+            read += received
+        assert headers["authorization"].startswith(f"AWS4-HMAC-SHA256 Credential={ACCESS}/"), headers
+        assert "x-amz-trailer" not in headers and "aws-chunked" not in headers.get("content-encoding", "")
+    if client == "pyarrow":
+        # It asks for a bucket that cannot exist, which the meter refuses.
+        requests["HeadBucket"] += 1
+        failed["HeadBucket"] += 1
+        billed["HeadBucket"] += 1
+    counted = {name: (of["requests"], of["failed"]) for name, of in found["operations"].items()}
+    assert counted == {name: (requests[name], failed[name]) for name in requests}
+    assert (found["written"], found["read"], found["refused"]) == (written, read, 0)
+    assert sum(counts for counts, _ in counted.values()) >= 3 and written > 5_000_000 and read > 0
+    # A bill at list prices, from the counts of the proxy: tier 1 and tier 2 of S3 Standard; deletions and server
+    # errors are free.
+    first = {"PutObject", "CopyObject", "UploadPart", "UploadPartCopy", "CreateMultipartUpload",
+             "CompleteMultipartUpload", "ListObjects", "ListObjectsV2", "ListMultipartUploads", "ListParts", "ListBuckets"}
+    free = {"DeleteObject", "DeleteObjects", "AbortMultipartUpload"}
+    picodollars = sum(count * (0 if name in free else 5_000_000 if name in first else 400_000)
+                      for name, count in billed.items())
+    assert round(float(found["one_run_usd"]["aws-s3"]) * 1e12) == picodollars
+
+
+def test_memory_keeps_what_a_command_writes_and_bills_it(tree, tmp_path):
+    command = "aws s3 sync --only-show-errors tree s3://bucket/a && aws s3 cp --only-show-errors s3://bucket/a/deep/er/large back"
+    found = meter("--bucket", "bucket", "--runs-per-month", "30", "--provider", "aws-s3", "--without-allowances", "--",
+                  "sh", "-c", command, cwd=tmp_path)
+    size = sum(file.stat().st_size for file in tree.rglob("*") if file.is_file())
+    assert (found["left"], found["written"], found["read"]) == ([13, size], size, 20 << 20)
+    assert [prefix["prefix"] for prefix in found["prefixes"]] == ["bucket/a/", "bucket/"]
+    [bill] = found["bills"]
+    lines = {line["item"]: line for line in bill["lines"]}
+    assert lines["storage"]["quantity"].startswith(str(size / 2**30)[:8])
+    parts = sum(found["operations"][name]["requests"] for name in
+                ("PutObject", "ListObjectsV2", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"))
+    tier1 = [line for item, line in lines.items() if "PUT" in item]
+    assert [line["quantity"] for line in tier1] == [f"{30 * parts / 1000:g}"]
+
+
+def test_a_change_beyond_the_bound_ends_with_code_1(tree, tmp_path):
+    upload = ["--", "aws", "s3", "cp", "--only-show-errors", "--recursive", "tree", "s3://meter/"]
+    (tmp_path / "base.json").write_text(json.dumps(meter(*upload, cwd=tmp_path)))
+    (tree / "one more").write_bytes(b"1")
+
+    def judged(*bounds):
+        flags = [flag for bound in bounds for flag in ("--fail-if", bound)]
+        return subprocess.run([PLIMSOLL, "meter", "--baseline", "base.json", *flags, *upload], cwd=tmp_path,
+                              env=environment(PATH=f"{ROOT}/.venv/bin:{os.environ['PATH']}"), capture_output=True, text=True)
+
+    within = judged("requests > +10%", "cost.aws-s3 > +10%")
+    assert within.returncode == 0 and within.stderr.count("pass  --fail-if") == 2, within.stderr
+    beyond = judged("requests.PutObject > +0%", "failed > +0%")
+    assert beyond.returncode == 1 and "1 of 2 bounds exceeded" in beyond.stderr, beyond.stderr
+    assert "'requests.PutObject > +0%': 13 after 12, +8.33%" in beyond.stderr
+
+
+def test_what_is_wrong_is_one_line(server, tmp_path):
+    def fails(*arguments):
+        done = subprocess.run([PLIMSOLL, "meter", *arguments], env=environment(), capture_output=True, text=True,
+                              cwd=tmp_path)
+        return done.returncode, done.stderr.splitlines()[-1]
+
+    code, line = fails("--", "sh", "-c", "exit 7")
+    assert code == 2 and "no request arrived" in line and line.endswith("the command ended with exit status 7"), line
+    code, line = fails("--", "curl", "-s", "-o", "/dev/null", "http://127.0.0.1:1/")
+    assert code == 2
+    code, line = fails("--", "no-such-program")
+    assert code == 2 and "'no-such-program' cannot be started" in line, line
+    code, line = fails("--prepare", "exit 3", "--", "true")
+    assert code == 2 and "--prepare: the command ended with exit status 3" in line, line
+    code, line = fails("--upstream", f"s3://{BUCKET}/prefix?endpoint={server.url}", "--", "true")
+    assert code == 2 and "omit the prefix" in line, line
+    code, line = fails("--bucket", "No", "--", "true")
+    assert code == 2 and "'No' is not the name of a bucket" in line, line
+
+
+def test_another_bucket_and_another_key_are_refused(server, tmp_path):
+    script = ("aws s3 ls s3://other; aws s3api copy-object --bucket real --key a --copy-source other/b;"
+              " AWS_SECRET_ACCESS_KEY=wrong aws s3 ls s3://real; aws s3 ls s3://real/")
+    subprocess.run([PLIMSOLL, "bucket", "create", f"s3://{BUCKET}?endpoint={server.url}"], env=environment(),
+                   capture_output=True)
+    found = meter("--upstream", f"s3://{BUCKET}?endpoint={server.url}", "--", "sh", "-c", script, cwd=tmp_path)
+    operations = {name: (of["requests"], of["failed"]) for name, of in found["operations"].items()}
+    assert operations == {"ListObjectsV2": (2, 1), "CopyObject": (1, 1)} and found["refused"] == 1
+    assert SECRET not in json.dumps(found)
+
+
+def test_a_store_that_does_not_answer_is_named(tmp_path):
+    done = subprocess.run([PLIMSOLL, "meter", "--upstream", f"s3://{BUCKET}?endpoint=http://127.0.0.1:1", "--", "sh", "-c",
+                           "aws s3 ls s3://real || true"],
+                          env=environment(PATH=f"{ROOT}/.venv/bin:{os.environ['PATH']}", AWS_MAX_ATTEMPTS="1"),
+                          capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0 and "had no response from the store: could not connect to 127.0.0.1:1" in done.stdout
+    assert " 1 of them failed" in done.stdout
