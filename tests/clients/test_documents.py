@@ -130,6 +130,11 @@ def place(tmp_path_factory):
         table = "time,operation,key,size,bytes,status\n" + "".join(
             f"2026-11-21T12:00:{n:02}Z,GET,k{n % 3},1024,1024,200\n" for n in range(40))
         write("access.log", table)
+        write("bill.csv", "lineItem/UsageStartDate,lineItem/UsageType,lineItem/UsageAmount,lineItem/UnblendedCost,"
+              "lineItem/ProductCode,pricing/unit\n2026-10-01,TimedStorage-ByteHrs,1000,23,AmazonS3,GB-Mo\n")
+        subprocess.run(["gzip", "bill.csv"], cwd=path, check=True)
+        (path / "inventory").mkdir()
+        write("inventory/1.csv", '"bucket","a/b","1000000","2026-01-01T00:00:00.000Z","STANDARD"\n')
         write("requests.csv", table.replace("key", "path", 1).replace("bytes", "sent", 1))
         subprocess.run(["gzip", "-k", "access.log"], cwd=path, check=True)
         (path / "access-logs").mkdir()

@@ -64,11 +64,14 @@ pub enum Part {
     Egress,
     /// Machines and functions in the store's region.
     Compute,
+    /// Lines of bills that no workload contains.
+    Other,
 }
 
 impl Part {
     /// All parts, in order.
-    pub const ALL: [Part; 5] = [Part::Storage, Part::Requests, Part::Data, Part::Egress, Part::Compute];
+    pub const ALL: [Part; 6] =
+        [Part::Storage, Part::Requests, Part::Data, Part::Egress, Part::Compute, Part::Other];
 
     /// Returns the part that a measure belongs to.
     pub fn of(measure: Measure) -> Part {
@@ -82,6 +85,7 @@ impl Part {
             | Measure::CrossRegion => Part::Data,
             Measure::Egress => Part::Egress,
             Measure::Instance | Measure::Function(_) => Part::Compute,
+            Measure::Line => Part::Other,
         }
     }
 
@@ -93,6 +97,7 @@ impl Part {
             Part::Data => "data",
             Part::Egress => "egress",
             Part::Compute => "compute",
+            Part::Other => "other",
         }
     }
 }

@@ -161,7 +161,7 @@ fn quantity(meter: &Meter, tariff: &Tariff, usage: &Usage) -> Option<Quantity> {
         Measure::ReadInside => Quantity::whole(usage.read_inside(tariff)),
         Measure::CrossZone => Quantity::whole(usage.cross_zone),
         Measure::CrossRegion => Quantity::whole(usage.cross_region),
-        Measure::Instance => Quantity::whole(0u64),
+        Measure::Instance | Measure::Line => Quantity::whole(0u64),
         Measure::Function(measure) => Quantity::whole(usage.functions.quantity(measure)),
     })
 }
@@ -283,6 +283,44 @@ fn charge<'a>(
         }
     }
     Some(())
+}
+
+/// Returns the cost of `quantity / over` bytes, requests or seconds in the tiers of a meter, after `free` of them.
+/// `None` on overflow.
+pub fn in_tiers(meter: &Meter, quantity: u128, over: u128, free: u128) -> Option<Usd> {
+    let covered = free.checked_mul(over)?.min(quantity);
+    let mut reached = if meter.free_inside_tiers { covered } else { 0 };
+    let end = quantity - covered + reached;
+    let mut sum = Usd::ZERO;
+    for tier in &meter.tiers {
+        let bound = match tier.up_to {
+            u64::MAX => end,
+            up_to => u128::from(up_to).checked_mul(over)?.min(end),
+        };
+        if bound > reached {
+            sum += tier.amount(bound - reached, over, meter.unit_base)?;
+            reached = bound;
+        }
+    }
+    Some(sum)
+}
+
+/// Returns the largest quantity whose cost in the tiers of a meter, without an allowance, does not exceed an amount;
+/// `None` if the meter is free or the amount is negative.
+pub fn of_cost(meter: &Meter, amount: Usd) -> Option<u128> {
+    let mut left = u128::try_from(amount.pico()).ok()?;
+    let mut reached = 0;
+    for tier in &meter.tiers {
+        let price = u128::try_from(tier.price.pico()).ok().filter(|price| *price > 0)?;
+        let fits = left.checked_mul(u128::from(meter.unit_base))? / price;
+        let width = u128::from(tier.up_to) - reached;
+        if tier.up_to == u64::MAX || fits <= width {
+            return Some(reached + fits);
+        }
+        left -= width.checked_mul(price)? / u128::from(meter.unit_base);
+        reached = u128::from(tier.up_to);
+    }
+    None
 }
 
 fn emit<'a>(

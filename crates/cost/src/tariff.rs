@@ -44,6 +44,8 @@ pub enum Measure {
     CrossRegion,
     /// Seconds of a machine.
     Instance,
+    /// Line of a provider's bill that no workload contains.
+    Line,
     /// Functions that run on demand.
     Function(FunctionMeasure),
 }

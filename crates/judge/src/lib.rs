@@ -9,6 +9,7 @@
 //! - [`report`]: reports for terminals, browsers and programs.
 
 pub mod advise;
+pub mod explain;
 pub mod history;
 pub mod import;
 pub mod report;

@@ -44,6 +44,13 @@ fn unit(meter: MeterName, per: Option<&str>) -> Result<Unit, String> {
             made(ms.ok_or_else(|| wrong(meter, per))?)
         }
         MeterName::Instance | MeterName::MemoryTime | MeterName::Subscription => Err(wrong(meter, per)),
+        MeterName::Line => {
+            let number = per.split_once(' ').and_then(|(number, _)| parse_count(number).ok());
+            match number.filter(|number| *number > 0) {
+                Some(number) => made(number),
+                None => made(bytes(per.strip_suffix("-month").unwrap_or(per))?),
+            }
+        }
         _ => made(bytes(per)?),
     }
 }
@@ -76,6 +83,7 @@ fn wrong(meter: MeterName, per: &str) -> String {
         | MeterName::ReadInside
         | MeterName::CrossZone
         | MeterName::CrossRegion => "GiB or GB",
+        MeterName::Line => "GiB-month, GiB, 1000 requests or 1000 objects",
         other => usual_unit(other),
     };
     format!("per = \"{per}\" is not a unit of {meter:?}; write {example}")
@@ -171,6 +179,7 @@ fn measure(price: &PriceSpec) -> Result<Measure, String> {
         MeterName::ReadInside => Measure::ReadInside,
         MeterName::CrossZone => Measure::CrossZone,
         MeterName::CrossRegion => Measure::CrossRegion,
+        MeterName::Line => Measure::Line,
         MeterName::Instance => Measure::Instance,
         MeterName::Invocations => Measure::Function(FunctionMeasure::Invocations),
         MeterName::CpuTime => Measure::Function(FunctionMeasure::CpuTime),
@@ -192,11 +201,11 @@ fn item(price: &PriceSpec) -> Result<String, String> {
         MeterName::CpuTime => "CPU time",
         MeterName::MemoryTime => "memory time",
         MeterName::Subscription => "subscription",
-        MeterName::Requests | MeterName::Instance => "",
+        MeterName::Requests | MeterName::Instance | MeterName::Line => "",
     };
     let item = price.item.clone().unwrap_or_else(|| usual.into());
     if item.is_empty() {
-        Err("item = is missing; specify the class of requests or the machine type".into())
+        Err("item = is missing; specify the class of requests, the machine type, or the name on bills".into())
     } else {
         Ok(item)
     }

@@ -31,6 +31,7 @@ const PICO: u128 = 1_000_000_000_000;
 /// Built-in price books: name and text of each file.
 const BUILT_IN: &[(&str, &str)] = &[
     ("aws-s3", include_str!("../../prices/aws-s3.toml")),
+    ("aws-s3-lines", include_str!("../../prices/aws-s3-lines.toml")),
     ("aws-s3-express", include_str!("../../prices/aws-s3-express.toml")),
     ("cloudflare-r2", include_str!("../../prices/cloudflare-r2.toml")),
     ("google-cloud-storage", include_str!("../../prices/google-cloud-storage.toml")),
@@ -38,6 +39,10 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("backblaze-b2", include_str!("../../prices/backblaze-b2.toml")),
     ("wasabi", include_str!("../../prices/wasabi.toml")),
     ("azure-blob", include_str!("../../prices/azure-blob.toml")),
+    ("oci-object-storage", include_str!("../../prices/oci-object-storage.toml")),
+    ("digitalocean-spaces", include_str!("../../prices/digitalocean-spaces.toml")),
+    ("akamai-object-storage", include_str!("../../prices/akamai-object-storage.toml")),
+    ("idrive-e2", include_str!("../../prices/idrive-e2.toml")),
     ("aws-dynamodb", include_str!("../../prices/aws-dynamodb.toml")),
     ("aws-efs", include_str!("../../prices/aws-efs.toml")),
     ("aws-network", include_str!("../../prices/aws-network.toml")),

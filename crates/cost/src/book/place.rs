@@ -10,7 +10,7 @@ pub enum Place {
     Us,
     /// Regions in Europe
     Eu,
-    /// Regions in Asia, without the Middle East
+    /// Regions in Asia and the Pacific, without the Middle East
     Asia,
 }
 
@@ -27,9 +27,9 @@ impl Place {
     /// Beginnings and ends of the names of regions there: AWS and others, Google, Azure.
     fn words(self) -> &'static [&'static str] {
         match self {
-            Place::Us => &["us", "northamerica", "nam4", "ca-"],
-            Place::Eu => &["eu", "germany"],
-            Place::Asia => &["ap-south", "ap-northeast", "asia"],
+            Place::Us => &["us", "northamerica", "nam4", "ca-", "nyc", "sfo", "tor1", "atl1"],
+            Place::Eu => &["eu", "germany", "uk-", "nl-", "ams", "fra", "lon"],
+            Place::Asia => &["ap-", "asia", "in-", "sgp", "blr"],
         }
     }
 

@@ -61,7 +61,9 @@ type Group<'a> = (MeterName, &'a str);
 /// Returns the key of a price.
 fn group_of(price: &Price) -> Group<'_> {
     match price.name {
-        MeterName::Requests | MeterName::Instance => (price.name, price.meter.item.as_str()),
+        MeterName::Requests | MeterName::Instance | MeterName::Line => {
+            (price.name, price.meter.item.as_str())
+        }
         name => (name, ""),
     }
 }
@@ -339,6 +341,28 @@ impl Prices {
         }
         let place = self.books.iter().position(|b| std::ptr::eq(b, *book)).unwrap_or(0);
         Ok((place, meter))
+    }
+
+    /// Returns the price of a line of bills by its name there, in a region on a date; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`BookError`] if a book has two such prices.
+    pub fn line(
+        &self,
+        offer: &str,
+        region: &str,
+        item: &str,
+        date: Date,
+    ) -> Result<Option<Meter>, BookError> {
+        let here = |p: &Price| p.regions.is_empty() || p.regions.iter().any(|r| r == region);
+        let named = |p: &Price| p.name == MeterName::Line && p.meter.item == item;
+        let all: Vec<(&Book, &Price)> =
+            self.prices_of(offer).filter(|(_, p)| named(p) && here(p) && p.span.holds(date)).collect();
+        if all.is_empty() {
+            return Ok(None);
+        }
+        let (_, meter) = self.meter(offer, region, date, (MeterName::Line, item), &all)?;
+        Ok(Some(self.discounted(offer, meter)))
     }
 
     /// Returns the rules of an offer on a date; later rules override earlier ones.

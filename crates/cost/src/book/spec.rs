@@ -98,6 +98,8 @@ pub enum MeterName {
     MemoryTime,
     /// Monthly charge for an account that uses functions.
     Subscription,
+    /// Line of a provider's bill that no workload contains; `item` is its name there, without the region.
+    Line,
 }
 
 /// Price tier: a unit price, and the quantity up to which it applies.
@@ -132,7 +134,8 @@ pub struct PriceSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Call>,
     /// Unit: `GiB-month`, `GB-month`, `GB`, `1000 requests`, `1000000 request units`, `hour`, `1000000 invocations`,
-    /// `1000000 CPU ms`, `GB-second` or `month`. A price of zero needs no unit.
+    /// `1000000 CPU ms`, `GB-second` or `month`; for lines of bills also a number of other things, such as
+    /// `1000 objects`. A price of zero needs no unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per: Option<String>,
     /// Price of one unit, in US dollars.

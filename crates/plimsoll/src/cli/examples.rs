@@ -100,6 +100,13 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
             "plimsoll meter --upstream s3://bucket --provider aws-s3,cloudflare-r2 -- aws s3 ls s3://bucket",
         ],
     ),
+    (
+        "cost explain",
+        &[
+            "plimsoll cost explain bill.csv.gz",
+            "plimsoll cost explain bill.csv.gz --inventory inventory --prefix-depth 2",
+        ],
+    ),
     ("cost from-log", &["plimsoll cost from-log access.log --storage 10TB --prefix-depth 2"]),
     (
         "cost migrate",

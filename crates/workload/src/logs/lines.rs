@@ -23,29 +23,36 @@ pub struct Lines<'a> {
     pub number: u64,
 }
 
+/// Opens a file, which may be compressed with Zstandard or gzip. The expansion is limited.
+///
+/// # Errors
+/// If the file cannot be read or decompressed.
+pub fn expanded(file: &Path) -> Result<Box<dyn BufRead>, LogError> {
+    let unreadable = |reason: String| LogError::unreadable(file, reason);
+    let opened = File::open(file).map_err(|e| unreadable(e.to_string()))?;
+    let (counted, bytes) = CountedReader::new(opened);
+    let mut whole = BufReader::new(counted);
+    let head = whole.fill_buf().map_err(|e| unreadable(e.to_string()))?;
+    // The magic number of a Zstandard frame (RFC 8878, 3.1.1).
+    Ok(if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        let decoder = zstd::Decoder::with_buffer(whole)
+            .map_err(|e| unreadable(format!("invalid Zstandard file: {e}")))?;
+        Box::new(BufReader::new(Expanded::new(decoder, bytes)))
+    // The magic number of gzip (RFC 1952, 2.3.1).
+    } else if head.starts_with(&[0x1f, 0x8b]) {
+        Box::new(BufReader::new(Expanded::new(MultiGzDecoder::new(whole), bytes)))
+    } else {
+        Box::new(whole)
+    })
+}
+
 impl<'a> Lines<'a> {
     /// Opens a log of a kind. The file may be compressed with Zstandard or gzip.
     ///
     /// # Errors
     /// If the file cannot be read or decompressed.
     pub fn open(file: &'a Path, what: &'static str) -> Result<Lines<'a>, LogError> {
-        let unreadable = |reason: String| LogError::unreadable(file, reason);
-        let opened = File::open(file).map_err(|e| unreadable(e.to_string()))?;
-        let (counted, bytes) = CountedReader::new(opened);
-        let mut whole = BufReader::new(counted);
-        let head = whole.fill_buf().map_err(|e| unreadable(e.to_string()))?;
-        // The magic number of a Zstandard frame (RFC 8878, 3.1.1).
-        let from: Box<dyn BufRead> = if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-            let decoder = zstd::Decoder::with_buffer(whole)
-                .map_err(|e| unreadable(format!("invalid Zstandard file: {e}")))?;
-            Box::new(BufReader::new(Expanded::new(decoder, bytes)))
-        // The magic number of gzip (RFC 1952, 2.3.1).
-        } else if head.starts_with(&[0x1f, 0x8b]) {
-            Box::new(BufReader::new(Expanded::new(MultiGzDecoder::new(whole), bytes)))
-        } else {
-            Box::new(whole)
-        };
-        Ok(Lines { file, what, from, line: Vec::new(), number: 0 })
+        Ok(Lines { file, what, from: expanded(file)?, line: Vec::new(), number: 0 })
     }
 
     /// Reads the next line, without its line ending; `None` after the last line.

@@ -4,6 +4,7 @@
 pub mod advice;
 pub mod bills;
 pub mod breakeven;
+pub mod explain;
 pub mod fit;
 pub mod from_log;
 pub mod metered;

@@ -1,6 +1,7 @@
 //! `plimsoll cost`: estimates the monthly bill of a workload at one or all providers.
 
 pub mod breakeven;
+pub mod explain;
 pub mod form;
 pub mod from_log;
 pub mod from_run;
@@ -37,6 +38,8 @@ pub struct Arguments {
 enum Command {
     /// Vary one value of the workload, and find the amounts at which the cheapest provider changes
     Breakeven(Box<breakeven::Arguments>),
+    /// Explain a bill of a provider by its usage and the list prices
+    Explain(Box<explain::Arguments>),
     /// Estimate the cost of a month of the requests in an access log, at all providers and by prefix
     FromLog(Box<from_log::Arguments>),
     /// Estimate the cost of moving all data to another store, and the months after which the move has paid for
@@ -83,6 +86,7 @@ pub fn cost(arguments: &Arguments) -> Result<(), Exit> {
     if let Some(command) = &arguments.command {
         return match command {
             Command::Breakeven(arguments) => breakeven::run(arguments),
+            Command::Explain(arguments) => explain::run(arguments),
             Command::FromLog(arguments) => from_log::run(arguments),
             Command::Migrate(arguments) => migrate::run(arguments),
             Command::Tiering(arguments) => tiering::run(arguments),

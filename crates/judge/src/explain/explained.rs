@@ -1,0 +1,385 @@
+//! A bill with the prices of the books beside it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::civil::Date;
+use serde::Serialize;
+
+use super::charge::{ChargeKind, UsageKey};
+use super::meaning::{BookPrice, Meaning, OfferMeter, Scale, Topic, meaning};
+use super::number::ONE;
+use super::sum::{BillSums, Sum};
+use plimsoll_cost::bill::meter_of;
+use plimsoll_cost::book::Prices;
+use plimsoll_cost::charge::{in_tiers, of_cost};
+use plimsoll_cost::money::{Usd, decimal_text};
+use plimsoll_cost::tariff::{Free, Measure, Meter, Tariff};
+
+/// A quantity of bytes or requests: `value / over`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BaseQuantity {
+    value: u128,
+    over: u128,
+}
+
+/// A usage of object storage on a bill.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ExplainedLine {
+    /// First day of the month; null if the bill does not say.
+    pub month: Option<String>,
+    /// Name on the bill, without the operation.
+    pub usage: String,
+    /// Region of the price; empty if it has none.
+    pub region: String,
+    /// Part of the bill.
+    pub topic: Topic,
+    /// Quantity, as an exact decimal; null if the bill has none.
+    pub quantity: Option<String>,
+    /// Unit of the quantity.
+    pub unit: String,
+    /// Cost on the bill; null if the file has usage only.
+    pub billed_usd: Option<Usd>,
+    /// Cost at list prices of the books; null if no price is known, or the bill has no quantity.
+    pub listed_usd: Option<Usd>,
+    /// Source of that price; empty if there is none.
+    pub source: String,
+    /// Costs by day, as on the bill.
+    #[serde(skip)]
+    pub days: BTreeMap<Date, i128>,
+    /// Price in the books.
+    #[serde(skip)]
+    pub price: Option<Meter>,
+    /// Quantity in bytes or requests.
+    #[serde(skip)]
+    pub base: Option<BaseQuantity>,
+    /// Bytes or requests that the cost implies at list prices, if the bill has no quantity: for storage, averaged over
+    /// a month at the cost of the most expensive day.
+    pub implied: Option<u128>,
+    /// Meter of the usage.
+    #[serde(skip)]
+    pub at: Option<(&'static str, OfferMeter)>,
+}
+
+/// A part of the bill that list prices do not explain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Residual {
+    /// Name of the part.
+    pub name: String,
+    /// Reason for which list prices do not explain it.
+    pub reason: &'static str,
+    /// Cost; negative for what lowers the bill.
+    pub usd: Usd,
+}
+
+/// A bill with its explanation. The listed costs of the lines, and the residuals, add up to the total.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Explained {
+    /// Sum of all charges of the files.
+    pub total_usd: Usd,
+    /// Sum of the lines of object storage, without credits, discounts and taxes.
+    pub object_storage_usd: Usd,
+    /// Sum of the list prices of these lines.
+    pub listed_usd: Usd,
+    /// False if the files have usage only.
+    pub is_billed: bool,
+    /// First and last day of usage; null if the bill does not say.
+    pub period: Option<(String, String)>,
+    /// Usages of object storage, the most expensive one first.
+    pub lines: Vec<ExplainedLine>,
+    /// Amounts that list prices do not explain, the largest first.
+    pub residuals: Vec<Residual>,
+}
+
+/// Largest difference that is a rounding of the lines of a bill, in units of 10^-12 dollars: half a cent.
+const ROUNDING: i128 = 5_000_000_000;
+
+/// Prices by which a bill is explained.
+pub struct Books<'a> {
+    /// Price books with the list prices.
+    pub prices: &'a Prices,
+    /// Date of the prices for usage without a date; `None` to use the first day of each month otherwise.
+    pub date: Date,
+    /// True to use that date for all usage.
+    pub fixed: bool,
+    /// True if the allowances are used up by something else.
+    pub without_allowances: bool,
+}
+
+/// Tariffs that were selected before.
+type Selected = BTreeMap<(String, String, Date), Option<Tariff>>;
+
+impl Books<'_> {
+    /// Returns the meter of a meaning on the date of a usage; `None` if no price is known.
+    fn meter(&self, meaning: &Meaning, month: Option<Date>, selected: &mut Selected) -> Option<Meter> {
+        let date = match month {
+            Some(month) if !self.fixed => month,
+            _ => self.date,
+        };
+        match &meaning.price {
+            BookPrice::Meter(offer, at) => {
+                let key = (offer.to_string(), meaning.region.clone(), date);
+                let tariff = selected.entry(key).or_insert_with(|| {
+                    let region = Some(meaning.region.as_str()).filter(|region| !region.is_empty());
+                    self.prices.tariff(offer, region, date).ok()
+                });
+                let tariff = tariff.as_ref()?;
+                let meter = match at {
+                    OfferMeter::Storage => tariff.meter(Measure::Storage),
+                    OfferMeter::Requests(call) => meter_of(tariff, *call),
+                    OfferMeter::Retrieval => tariff.meter(Measure::Retrieval),
+                    OfferMeter::Upload => tariff.meter(Measure::Upload),
+                    OfferMeter::Egress => tariff.meter(Measure::Egress),
+                };
+                meter.cloned()
+            }
+            BookPrice::Line(offer, names) => names
+                .iter()
+                .find_map(|name| self.prices.line(offer, &meaning.region, name, date).ok().flatten()),
+            BookPrice::Free | BookPrice::None => None,
+        }
+    }
+
+    /// Returns the cost of a quantity.
+    fn listed(&self, meaning: &Meaning, meter: Option<&Meter>, base: BaseQuantity) -> Option<Usd> {
+        if meaning.price == BookPrice::Free {
+            return Some(Usd::ZERO);
+        }
+        let meter = meter?;
+        let free = match meter.free {
+            Free::Amount(amount) if !self.without_allowances => u128::from(amount),
+            _ => 0,
+        };
+        in_tiers(meter, base.value, base.over, free)
+    }
+}
+
+/// Returns a quantity in bytes or requests, as a fraction; `None` if it is negative or too large.
+fn base(quantity: i128, scale: Scale) -> Option<BaseQuantity> {
+    let quantity = u128::try_from(quantity).ok()?;
+    // Tiers are multiplied by the denominator: six decimal places are enough for bytes.
+    let value = quantity.checked_mul(u128::from(scale.times))? / u128::from(scale.over) / 1_000_000;
+    Some(BaseQuantity { value, over: ONE as u128 / 1_000_000 })
+}
+
+/// Usages with the same price, whose charges differ in their operation only.
+fn grouped(sums: &BillSums) -> Vec<(UsageKey, Meaning, Sum)> {
+    let mut groups: Vec<(UsageKey, Meaning, Sum)> = Vec::new();
+    let mut known: BTreeMap<(Option<Date>, String, String, String, String), usize> = BTreeMap::new();
+    for (key, sum) in &sums.usages {
+        let Some(meaning) = meaning(key) else { continue };
+        let price = format!("{:?}", meaning.price);
+        let name = (key.month, key.usage.clone(), meaning.region.clone(), key.unit.clone(), price);
+        match known.get(&name) {
+            Some(at) => groups[*at].2.merge(sum.clone()),
+            None => {
+                known.insert(name, groups.len());
+                groups.push((key.clone(), meaning, sum.clone()));
+            }
+        }
+    }
+    groups
+}
+
+/// Returns the name of a usage for people, with its operation if the price depends on it.
+fn name_of(key: &UsageKey, meaning: &Meaning) -> String {
+    let depends = matches!(&meaning.price, BookPrice::Line(_, names) if names.len() > 1);
+    match depends && !key.operation.is_empty() {
+        true => format!("{} {}", key.usage, key.operation),
+        false => key.usage.clone(),
+    }
+}
+
+/// Residuals by name and reason, in units of 10^-12 dollars.
+#[derive(Default)]
+struct Residuals(BTreeMap<(String, &'static str), i128>);
+
+impl Residuals {
+    fn add(&mut self, name: String, reason: &'static str, pico: i128) {
+        *self.0.entry((name, reason)).or_insert(0) += pico;
+    }
+
+    /// Adds the difference of a usage from its list price.
+    fn of_line(&mut self, line: &ExplainedLine) {
+        let Some(billed) = line.billed_usd else { return };
+        let Some(listed) = line.listed_usd else {
+            let reason = match (&line.quantity, &line.price) {
+                (None, _) => "the bill has no quantity",
+                (_, Some(_)) => "the unit of the quantity is unknown",
+                (_, None) => "no price in the books",
+            };
+            return self.add(line.usage.clone(), reason, billed.pico());
+        };
+        let difference = billed.pico() - listed.pico();
+        match difference.abs() {
+            0 => {}
+            1..ROUNDING => self.add("rounding of lines".into(), "rounding", difference),
+            _ => {
+                let name = format!("{} in {}", line.usage, line.region);
+                self.add(name, "another price than in the books", difference);
+            }
+        }
+    }
+
+    /// Adds a charge that is not for object storage, or not for usage.
+    fn of_other(&mut self, key: &UsageKey, pico: i128) {
+        let reason = match key.kind {
+            ChargeKind::Usage => return self.add(key.service.clone(), "another service", pico),
+            ChargeKind::Credit => "credit or refund",
+            ChargeKind::Discount => "discount",
+            ChargeKind::Fee => "fee",
+            ChargeKind::Tax => "tax",
+        };
+        self.add(key.usage.clone(), reason, pico);
+    }
+
+    fn sorted(self) -> Vec<Residual> {
+        let named = |((name, reason), pico)| Residual { name, reason, usd: Usd::from_pico(pico) };
+        let mut out: Vec<Residual> = self.0.into_iter().filter(|(_, pico)| *pico != 0).map(named).collect();
+        out.sort_by_key(|residual| (std::cmp::Reverse(residual.usd.pico().abs()), residual.name.clone()));
+        out
+    }
+}
+
+/// Returns the quantity that a cost implies at a list price. If the bill has a cost for each day, storage is that of
+/// the most expensive day, multiplied to a month.
+fn implied(price: &Meter, meaning: &Meaning, sum: &Sum, month: Option<Date>) -> Option<u128> {
+    let daily = sum.days.len() > 1 || sum.days.keys().any(|day| day.day() > 1);
+    let cost = match (meaning.topic, sum.days.values().max(), month) {
+        (Topic::Storage, Some(day), Some(month)) if daily => day * i128::from(month.days_in_month()),
+        // The time that the cost covers is unknown.
+        (Topic::Storage, ..) => return None,
+        _ => sum.cost,
+    };
+    of_cost(price, Usd::from_pico(cost))
+}
+
+/// Returns a usage with its price.
+fn line(
+    key: UsageKey,
+    meaning: &Meaning,
+    sum: Sum,
+    books: &Books<'_>,
+    selected: &mut Selected,
+) -> ExplainedLine {
+    let price = books.meter(meaning, key.month, selected);
+    let scaled = sum.quantity.zip(meaning.unit).and_then(|(quantity, scale)| base(quantity, scale));
+    let listed = scaled.and_then(|base| books.listed(meaning, price.as_ref(), base));
+    ExplainedLine {
+        month: key.month.map(|month| month.to_string()),
+        usage: name_of(&key, meaning),
+        region: meaning.region.clone(),
+        topic: meaning.topic,
+        quantity: sum.quantity.map(|quantity| decimal_text(quantity, 0)),
+        unit: key.unit,
+        billed_usd: sum.is_billed.then(|| Usd::from_pico(sum.cost)),
+        listed_usd: listed,
+        source: price.as_ref().map(|meter| meter.provenance.source.clone()).unwrap_or_default(),
+        implied: match (sum.quantity, &price) {
+            (None, Some(price)) => implied(price, meaning, &sum, key.month),
+            _ => None,
+        },
+        days: sum.days,
+        price,
+        base: scaled,
+        at: match meaning.price {
+            BookPrice::Meter(offer, meter) => Some((offer, meter)),
+            _ => None,
+        },
+    }
+}
+
+/// Explains a bill by the prices of the books.
+pub fn explain(sums: &BillSums, books: &Books<'_>) -> Explained {
+    let mut selected = Selected::new();
+    let mut residuals = Residuals::default();
+    let mut lines: Vec<ExplainedLine> = grouped(sums)
+        .into_iter()
+        .map(|(key, meaning, sum)| line(key, &meaning, sum, books, &mut selected))
+        .collect();
+    lines.iter().for_each(|line| residuals.of_line(line));
+    for (key, sum) in sums.usages.iter().filter(|(key, _)| meaning(key).is_none()) {
+        residuals.of_other(key, sum.cost);
+    }
+    lines.sort_by_key(|line| {
+        (std::cmp::Reverse(line.billed_usd.or(line.listed_usd).map(Usd::pico)), line.usage.clone())
+    });
+    Explained {
+        total_usd: Usd::from_pico(sums.total()),
+        object_storage_usd: lines.iter().filter_map(|line| line.billed_usd).sum(),
+        listed_usd: lines.iter().filter_map(|line| line.listed_usd).sum(),
+        is_billed: sums.usages.values().any(|sum| sum.is_billed),
+        period: sums.first.zip(sums.last).map(|(first, last)| (first.to_string(), last.to_string())),
+        lines,
+        residuals: residuals.sorted(),
+    }
+}
+
+impl ExplainedLine {
+    /// Returns the bytes of the quantity, or those that the cost implies at list prices; `None` if neither is known.
+    pub fn stored_bytes(&self) -> Option<u128> {
+        match (self.base, self.implied) {
+            (Some(base), _) => Some(base.value / base.over),
+            (None, implied) => implied,
+        }
+    }
+}
+
+impl Explained {
+    /// Returns the sum of the residuals.
+    pub fn residual(&self) -> Usd {
+        self.residuals.iter().map(|residual| residual.usd).sum()
+    }
+
+    /// Returns the number of months of the bill.
+    pub fn months(&self) -> u32 {
+        let months: BTreeSet<&Option<String>> = self.lines.iter().map(|line| &line.month).collect();
+        u32::try_from(months.len().max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the cost of storage, requests and egress, which other providers have, too: at list prices, or as billed
+    /// where these are unknown.
+    pub fn compared_usd(&self) -> Usd {
+        let compared = [Topic::Storage, Topic::Requests, Topic::Retrieval, Topic::Egress];
+        let lines = self.lines.iter().filter(|line| compared.contains(&line.topic));
+        lines.filter_map(|line| line.listed_usd.or(line.billed_usd)).sum()
+    }
+
+    /// Returns the cost of a month of storage in a class, named as in the API, with the access tier of
+    /// Intelligent-Tiering; `None` if the bill has none.
+    pub fn storage_of(&self, class: &str, months: u32) -> Option<Usd> {
+        let names: &[&str] = match class {
+            "STANDARD" => &["TimedStorage-ByteHrs"],
+            "STANDARD_IA" => &["TimedStorage-SIA-"],
+            "ONEZONE_IA" => &["TimedStorage-ZIA-"],
+            "GLACIER_IR" => &["TimedStorage-GIR-"],
+            "GLACIER" => &["TimedStorage-GlacierByteHrs"],
+            "DEEP_ARCHIVE" => &["TimedStorage-GDA-ByteHrs"],
+            "INTELLIGENT_TIERING" => &["TimedStorage-INT-"],
+            "INTELLIGENT_TIERING FREQUENT" => &["TimedStorage-INT-FA-"],
+            "INTELLIGENT_TIERING INFREQUENT" => &["TimedStorage-INT-IA-"],
+            "INTELLIGENT_TIERING ARCHIVE_INSTANT_ACCESS" => &["TimedStorage-INT-AIA-"],
+            _ => return None,
+        };
+        let mut lines = self
+            .lines
+            .iter()
+            .filter(|line| names.iter().any(|name| line.usage.contains(name)))
+            .filter_map(|line| line.billed_usd.or(line.listed_usd))
+            .peekable();
+        lines.peek()?;
+        Some(Usd::from_pico(lines.sum::<Usd>().pico() / i128::from(months)))
+    }
+
+    /// Returns the costs by part of the bill, the largest first.
+    pub fn topics(&self) -> Vec<(Topic, Usd)> {
+        let mut sums: BTreeMap<Topic, i128> = BTreeMap::new();
+        for line in &self.lines {
+            let cost = line.billed_usd.or(line.listed_usd).map_or(0, Usd::pico);
+            *sums.entry(line.topic).or_insert(0) += cost;
+        }
+        let mut topics: Vec<(Topic, Usd)> =
+            sums.into_iter().map(|(topic, pico)| (topic, Usd::from_pico(pico))).collect();
+        topics.sort_by_key(|(topic, usd)| (std::cmp::Reverse(usd.pico()), *topic));
+        topics
+    }
+}

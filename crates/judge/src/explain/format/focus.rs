@@ -1,0 +1,64 @@
+//! FOCUS, the FinOps Open Cost and Usage Specification, 1.0 to 1.3, with the additional columns of AWS.
+
+use super::{Charges, Format, number};
+use crate::explain::charge::{Biller, Charge, ChargeKind, UsageKey, day, month};
+use crate::explain::table::{Columns, Row};
+
+/// A FOCUS data set.
+pub struct Focus;
+
+impl Format for Focus {
+    fn fits(&self, columns: &Columns) -> bool {
+        columns.has("billedcost") && columns.has("chargecategory")
+    }
+
+    fn currency<'r>(&self, row: &'r Row<'_>) -> &'r str {
+        row.get("billingcurrency")
+    }
+
+    fn charges(&self, row: Row<'_>) -> Result<Charges, String> {
+        let provider =
+            row.first(&["providername", "serviceprovidername", "publishername"]).to_ascii_lowercase();
+        let biller = match provider.as_str() {
+            name if name.contains("aws") || name.contains("amazon") => Biller::Aws,
+            name if name.contains("google") => Biller::Google,
+            name if name.contains("cloudflare") => Biller::Cloudflare,
+            _ => Biller::Other,
+        };
+        let kind = match row.get("chargecategory") {
+            "Usage" => ChargeKind::Usage,
+            "Credit" | "Adjustment" => ChargeKind::Credit,
+            "Tax" => ChargeKind::Tax,
+            _ => ChargeKind::Fee,
+        };
+        let day = day(row.first(&["chargeperiodstart", "billingperiodstart"]));
+        // An empty cell of some exports is the word NULL.
+        let text = |names: &[&str]| match row.first(names) {
+            "NULL" | "null" => String::new(),
+            text => text.to_string(),
+        };
+        let usage = match (biller, kind) {
+            (Biller::Aws, ChargeKind::Usage) => text(&["xusagetype", "skumeter", "chargedescription"]),
+            _ => text(&["chargedescription", "skumeter", "xskumetername", "skuid"]),
+        };
+        Ok(vec![Charge {
+            key: UsageKey {
+                biller,
+                kind,
+                month: month(day),
+                service: text(&["servicename", "xservicecode"]),
+                usage,
+                operation: text(&["xoperation"]),
+                region: text(&["regionid"]),
+                unit: text(&["consumedunit", "pricingunit"]),
+            },
+            quantity: match text(&["consumedquantity", "pricingquantity"]).is_empty() {
+                true => None,
+                false => number(row, &["consumedquantity", "pricingquantity"])?,
+            },
+            cost: Some(number(row, &["billedcost"])?.unwrap_or(0)),
+            resource: text(&["resourcename", "resourceid"]),
+            day,
+        }])
+    }
+}

@@ -1,0 +1,302 @@
+//! Inventories of buckets: objects and bytes by prefix and storage class. Memory does not grow with the number of
+//! objects.
+
+mod csv;
+mod listing;
+mod parquet;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, Read};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::ExplainError;
+use plimsoll_workload::logs::lines::expanded;
+
+/// Maximum number of prefixes; the objects of others are counted together.
+const MAX_PREFIXES: usize = 10_000;
+/// Name under which the objects of further prefixes are counted.
+pub const OTHERS: &str = "(others)";
+/// Size in bytes below which infrequent-access classes of S3 bill an object as if it had this size, and below which
+/// Intelligent-Tiering does not monitor it.
+pub const SMALL: u64 = 128 << 10;
+
+/// Objects and bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Objects {
+    /// Number of objects.
+    pub objects: u64,
+    /// Sum of their sizes.
+    pub bytes: u64,
+    /// Number of those that are smaller than 128 KiB.
+    pub small_objects: u64,
+    /// Sum of the sizes of these.
+    pub small_bytes: u64,
+}
+
+impl Objects {
+    fn add(&mut self, bytes: u64) {
+        self.objects += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        if bytes < SMALL {
+            self.small_objects += 1;
+            self.small_bytes += bytes;
+        }
+    }
+
+    /// Adds other objects.
+    pub fn merge(&mut self, other: &Objects) {
+        self.objects += other.objects;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.small_objects += other.small_objects;
+        self.small_bytes += other.small_bytes;
+    }
+}
+
+/// An object of an inventory.
+#[derive(Debug, Clone, Copy)]
+pub struct Listed<'a> {
+    /// Bucket; empty if the inventory has none.
+    pub bucket: &'a [u8],
+    /// Key of the object.
+    pub key: &'a [u8],
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Storage class as in the API; empty for the default class.
+    pub class: &'a [u8],
+    /// Access tier within Intelligent-Tiering; empty if the inventory has none.
+    pub tier: &'a [u8],
+}
+
+/// Objects of a class, by prefix.
+type ByPrefix = BTreeMap<Vec<u8>, Objects>;
+
+/// Objects of inventories.
+#[derive(Debug, Clone, Default)]
+pub struct Inventory {
+    depth: usize,
+    /// Objects by class, with the access tier of Intelligent-Tiering, and prefix.
+    classes: BTreeMap<String, ByPrefix>,
+    prefixes: usize,
+    /// Class and prefix that were counted last, with their objects since then.
+    recent: (String, Vec<u8>, Objects),
+    /// Number of delete markers and of rows without a size.
+    pub without_size: u64,
+}
+
+/// Returns the part of a bucket and key up to the `depth`-th slash.
+fn prefix<'a>(listed: &Listed<'a>, depth: usize, into: &mut Vec<u8>) {
+    into.clear();
+    if !listed.bucket.is_empty() {
+        into.extend_from_slice(listed.bucket);
+        into.push(b'/');
+    }
+    let slashes = listed.key.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
+    let end = slashes.take(depth).last().unwrap_or(0);
+    into.extend_from_slice(&listed.key[..end]);
+}
+
+impl Inventory {
+    /// Creates an empty inventory that counts by the first `depth` parts of keys.
+    pub fn new(depth: usize) -> Inventory {
+        Inventory { depth, ..Inventory::default() }
+    }
+
+    /// Adds an object.
+    fn add(&mut self, listed: &Listed<'_>, name: &mut Vec<u8>) {
+        prefix(listed, self.depth, name);
+        let class = class_of(listed);
+        // Most neighbours have the same prefix and class.
+        let same =
+            self.recent.2.objects > 0 && self.recent.1 == *name && is_class(&self.recent.0, listed, class);
+        if !same {
+            self.settle();
+            let class = match listed.tier {
+                [] => class.to_string(),
+                tier => format!("{class} {}", String::from_utf8_lossy(tier)),
+            };
+            self.recent = (class, name.clone(), Objects::default());
+        }
+        self.recent.2.add(listed.bytes);
+    }
+
+    /// Moves the objects that were counted last to their prefix.
+    fn settle(&mut self) {
+        let (class, prefix, objects) = std::mem::take(&mut self.recent);
+        if objects.objects == 0 {
+            return;
+        }
+        let prefixes = self.classes.entry(class).or_default();
+        if let Some(known) = prefixes.get_mut(&prefix) {
+            return known.merge(&objects);
+        }
+        let name = if self.prefixes >= MAX_PREFIXES { OTHERS.as_bytes().to_vec() } else { prefix };
+        if !prefixes.contains_key(&name) {
+            self.prefixes += 1;
+        }
+        prefixes.entry(name).or_default().merge(&objects);
+    }
+
+    /// Returns the objects by class.
+    pub fn classes(&self) -> BTreeMap<String, Objects> {
+        let sum = |prefixes: &ByPrefix| {
+            let mut all = Objects::default();
+            prefixes.values().for_each(|objects| all.merge(objects));
+            all
+        };
+        self.classes.iter().map(|(class, prefixes)| (class.clone(), sum(prefixes))).collect()
+    }
+
+    /// Returns the objects by class and prefix.
+    pub fn by_prefix(&self) -> impl Iterator<Item = (&str, String, &Objects)> {
+        self.classes.iter().flat_map(|(class, prefixes)| {
+            let name = |prefix: &Vec<u8>| String::from_utf8_lossy(prefix).into_owned();
+            prefixes.iter().map(move |(prefix, objects)| (class.as_str(), name(prefix), objects))
+        })
+    }
+}
+
+/// Returns the storage class of an object.
+fn class_of<'a>(listed: &Listed<'a>) -> &'a str {
+    match std::str::from_utf8(listed.class) {
+        Ok("") | Err(_) => "STANDARD",
+        Ok(class) => class,
+    }
+}
+
+/// Returns true if a name is that of the class and tier of an object.
+fn is_class(name: &str, listed: &Listed<'_>, class: &str) -> bool {
+    match (listed.tier, name.strip_prefix(class)) {
+        ([], Some("")) => true,
+        (tier, Some(rest)) => rest.as_bytes().strip_prefix(b" ") == Some(tier),
+        (_, None) => false,
+    }
+}
+
+/// Returns the files of a list of files and directories, without manifests and checksums.
+fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ExplainError> {
+    let mut out = Vec::new();
+    let mut left: Vec<PathBuf> = paths.iter().rev().cloned().collect();
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            let entries = std::fs::read_dir(&path).map_err(|e| ExplainError::unreadable(&path, e))?;
+            let mut inside: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+            inside.sort_by(|a, b| b.cmp(a));
+            left.append(&mut inside);
+            continue;
+        }
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let is_extra =
+            ["manifest.json", "manifest.checksum", "symlink.txt"].iter().any(|end| name.ends_with(end));
+        if !is_extra || paths.contains(&path) {
+            out.push(path);
+        }
+    }
+    Ok(out)
+}
+
+/// Reads inventories of S3 or Google Cloud Storage in CSV or Parquet, or listings of `aws s3 ls --recursive`.
+///
+/// # Errors
+/// If a file cannot be read or has another format, or there is no object.
+pub fn read(paths: &[PathBuf], depth: usize) -> Result<Inventory, ExplainError> {
+    let mut inventory = Inventory::new(depth);
+    for file in files(paths)? {
+        read_file(&file, &mut inventory)?;
+    }
+    inventory.settle();
+    if inventory.classes.is_empty() {
+        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        return Err(ExplainError::Empty(names.join(", ")));
+    }
+    Ok(inventory)
+}
+
+fn read_file(file: &Path, into: &mut Inventory) -> Result<(), ExplainError> {
+    let mut head = [0; 4];
+    let filled = File::open(file).and_then(|mut opened| opened.read(&mut head));
+    let filled = filled.map_err(|e| ExplainError::unreadable(file, e))?;
+    if filled == 4 && head == *b"PAR1" {
+        return parquet::read(file, into);
+    }
+    if head.starts_with(b"ORC") {
+        let reason = "inventories in ORC are not read; configure the inventory as CSV or Parquet";
+        return Err(ExplainError::unreadable(file, reason));
+    }
+    let mut from = expanded(file)?;
+    let start = from.fill_buf().map_err(|e| ExplainError::unreadable(file, e))?;
+    let line =
+        start.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
+    match std::str::from_utf8(line).ok().and_then(listing::parse) {
+        Some(_) => listing::read(file, from, into),
+        None => csv::read(file, from, into),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str, depth: usize) -> Result<Inventory, ExplainError> {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("plimsoll-inventory-{}-{number}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        let result = read(std::slice::from_ref(&path), depth);
+        std::fs::remove_file(&path).unwrap();
+        result
+    }
+
+    #[test]
+    fn an_inventory_of_s3_needs_no_names_of_columns() {
+        let inventory = of(
+            "\"b\",\"a/x+y%2F.txt\",\"300000\",\"2024-08-15T15:28:26.000Z\",\"STANDARD_IA\",\"\"\n\
+             \"b\",\"a/z\",\"100\",\"2024-08-15T15:28:26.000Z\",\"STANDARD_IA\",\"\"\n\
+             \"b\",\"c\",\"7\",\"2024-08-15T15:28:26.000Z\",\"INTELLIGENT_TIERING\",\"INFREQUENT\"\n\
+             \"b\",\"d\",\"\",\"2024-08-15T15:28:26.000Z\",\"\",\"\"\n",
+            1,
+        )
+        .unwrap();
+        let classes = inventory.classes();
+        let expected = Objects { objects: 2, bytes: 300_100, small_objects: 1, small_bytes: 100 };
+        assert_eq!(classes["STANDARD_IA"], expected);
+        assert_eq!(classes["INTELLIGENT_TIERING INFREQUENT"].bytes, 7);
+        let prefixes: Vec<_> =
+            inventory.by_prefix().map(|(_, prefix, objects)| (prefix, objects.objects)).collect();
+        assert_eq!(prefixes, [("b/".to_string(), 1), ("b/a/".to_string(), 2)]);
+        assert_eq!(inventory.without_size, 1);
+    }
+
+    #[test]
+    fn a_listing_and_a_table_with_names_are_inventories() {
+        let listing = "2020-11-02 15:48:28        146 tmp/meta data\n2020-11-02 15:48:26   11639123 tmp/test.sql\n\n\
+                       Total Objects: 2\n   Total Size: 11639269\n";
+        let inventory = of(listing, 1).unwrap();
+        assert_eq!(inventory.classes()["STANDARD"].bytes, 11_639_269);
+        assert_eq!(inventory.by_prefix().next().unwrap().1, "tmp/");
+        let human = "2020-11-02 15:48:28  146 Bytes a\n2020-11-02 15:48:26   11.1 MiB b\n";
+        let error = of(human, 0).unwrap_err().to_string();
+        assert!(error.contains("without --human-readable"), "{error}");
+        let google = "project,bucket,name,size,storageClass\n1,b,x/y/z,5,NEARLINE\n1,b,x/q,6,\n";
+        let inventory = of(google, 2).unwrap();
+        assert_eq!(inventory.classes()["NEARLINE"].bytes, 5);
+        assert_eq!(
+            inventory.by_prefix().map(|(_, prefix, _)| prefix).collect::<Vec<_>>(),
+            ["b/x/y/", "b/x/"]
+        );
+        assert!(of("a,b\nc,d\n", 0).is_err() && of("", 0).is_err());
+    }
+
+    #[test]
+    fn further_prefixes_are_counted_together() {
+        let text: String =
+            (0..MAX_PREFIXES + 5).map(|n| format!("\"b\",\"{n}/x\",\"1\",\"STANDARD\"\n")).collect();
+        let inventory = of(&text, 1).unwrap();
+        let others: u64 =
+            inventory.by_prefix().filter(|(_, prefix, _)| prefix == OTHERS).map(|(_, _, o)| o.objects).sum();
+        assert_eq!((others, inventory.classes()["STANDARD"].objects), (5, MAX_PREFIXES as u64 + 5));
+    }
+}

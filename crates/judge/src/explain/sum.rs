@@ -1,0 +1,142 @@
+//! Sums of the charges of a bill. Memory does not grow with the number of charges.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use jiff::civil::Date;
+
+use super::ExplainError;
+use super::charge::{Charge, UsageKey};
+use super::format::charges;
+
+/// Maximum number of usages, and of resources; those of others are added together.
+const MAX_NAMES: usize = 100_000;
+/// Maximum number of days of one usage.
+const MAX_DAYS: usize = 3_700;
+/// Name under which further usages and resources are added.
+pub const OTHERS: &str = "(others)";
+
+/// Sum of the charges of one usage. Amounts are in units of 10^-12.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// Quantity; `None` if a charge has none.
+    pub quantity: Option<i128>,
+    /// Cost in US dollars.
+    pub cost: i128,
+    /// True if the charges have costs, and not only usage.
+    pub is_billed: bool,
+    /// Number of charges.
+    pub charges: u64,
+    /// Costs by day.
+    pub days: BTreeMap<Date, i128>,
+}
+
+impl Sum {
+    fn add(&mut self, charge: &Charge) {
+        let quantity = match (self.charges, self.quantity, charge.quantity) {
+            (0, _, quantity) => quantity,
+            (_, Some(sum), Some(quantity)) => sum.checked_add(quantity),
+            _ => None,
+        };
+        self.quantity = quantity;
+        self.cost = self.cost.saturating_add(charge.cost.unwrap_or(0));
+        self.is_billed |= charge.cost.is_some();
+        self.charges += 1;
+        if let Some(day) = charge.day
+            && (self.days.len() < MAX_DAYS || self.days.contains_key(&day))
+        {
+            *self.days.entry(day).or_insert(0) += charge.cost.unwrap_or(0);
+        }
+    }
+
+    /// Adds another sum.
+    pub fn merge(&mut self, other: Sum) {
+        self.quantity = match self.charges {
+            0 => other.quantity,
+            _ => self.quantity.zip(other.quantity).and_then(|(a, b)| a.checked_add(b)),
+        };
+        self.cost = self.cost.saturating_add(other.cost);
+        self.is_billed |= other.is_billed;
+        self.charges += other.charges;
+        for (day, cost) in other.days {
+            *self.days.entry(day).or_insert(0) += cost;
+        }
+    }
+}
+
+/// Sums of a bill.
+#[derive(Debug, Clone, Default)]
+pub struct BillSums {
+    /// Sums by usage.
+    pub usages: BTreeMap<UsageKey, Sum>,
+    /// Costs by service and resource.
+    pub resources: BTreeMap<(String, String), i128>,
+    /// First day of usage; `None` if no charge has one.
+    pub first: Option<Date>,
+    /// Last day of usage.
+    pub last: Option<Date>,
+    /// Sum of a row without a date, such as a table's own sum, if there are rows with dates.
+    undated: BTreeMap<UsageKey, Sum>,
+}
+
+impl BillSums {
+    fn add(&mut self, charge: Charge) {
+        if let Some(day) = charge.day {
+            self.first = Some(self.first.map_or(day, |first| first.min(day)));
+            self.last = Some(self.last.map_or(day, |last| last.max(day)));
+        }
+        if !charge.resource.is_empty() {
+            let name = (charge.key.service.clone(), charge.resource.clone());
+            let is_full = self.resources.len() >= MAX_NAMES && !self.resources.contains_key(&name);
+            let name = if is_full { (charge.key.service.clone(), OTHERS.into()) } else { name };
+            *self.resources.entry(name).or_insert(0) += charge.cost.unwrap_or(0);
+        }
+        let sums = if charge.day.is_some() { &mut self.usages } else { &mut self.undated };
+        let is_full = sums.len() >= MAX_NAMES && !sums.contains_key(&charge.key);
+        let key = match is_full {
+            true => UsageKey { usage: OTHERS.into(), operation: String::new(), ..charge.key.clone() },
+            false => charge.key.clone(),
+        };
+        sums.entry(key).or_default().add(&charge);
+    }
+
+    /// Returns the cost of all charges, in units of 10^-12 US dollars.
+    pub fn total(&self) -> i128 {
+        self.usages.values().map(|sum| sum.cost).sum()
+    }
+}
+
+/// Reads bills and adds their charges up. In a pivot of Cost Explorer, the row with the sum has no date and counts only
+/// if there are no other rows.
+///
+/// # Errors
+/// If a file cannot be read or is no bill, or there is no charge.
+pub fn sums(files: &[PathBuf]) -> Result<BillSums, ExplainError> {
+    let mut out = BillSums::default();
+    for file in files {
+        let mut of_file = BillSums::default();
+        charges(file, &mut |charge| of_file.add(charge))?;
+        out.merge(of_file);
+    }
+    if out.usages.is_empty() {
+        let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+        return Err(ExplainError::Empty(names.join(", ")));
+    }
+    Ok(out)
+}
+
+impl BillSums {
+    /// Adds the sums of another file.
+    fn merge(&mut self, other: BillSums) {
+        let repeats = other.usages.keys().next().is_some_and(|key| key.service.is_empty());
+        let undated = if repeats { BTreeMap::new() } else { other.undated };
+        for (key, sum) in other.usages.into_iter().chain(undated) {
+            self.usages.entry(key).or_default().merge(sum);
+        }
+        for (name, cost) in other.resources {
+            *self.resources.entry(name).or_insert(0) += cost;
+        }
+        self.first = self.first.into_iter().chain(other.first).min();
+        self.last = self.last.into_iter().chain(other.last).max();
+    }
+}

@@ -1,0 +1,345 @@
+"""`plimsoll cost explain` on bills whose every amount is known: written here from the rules and prices of the providers, in
+decimals, and on tables that others published."""
+import csv
+import gzip
+import json
+import random
+import subprocess
+import urllib.parse
+from decimal import ROUND_HALF_UP, Decimal
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from support import PLIMSOLL, environment
+
+GIB = 2**30
+# Prices of us-east-1, from AWS's page of S3 prices; a price of storage has tiers in GiB-months.
+STORAGE = [(51_200, "0.023"), (460_800, "0.022"), (None, "0.021")]
+PRICES = {
+    "TimedStorage-SIA-ByteHrs": "0.0125", "TimedStorage-SIA-SmObjects": "0.0125", "Requests-Tier1": "0.000005",
+    "Requests-Tier2": "0.0000004", "Requests-SIA-Tier1": "0.00001", "Requests-SIA-Tier2": "0.000001",
+    "Retrieval-SIA": "0.01", "TimedStorage-GIR-ByteHrs": "0.004",
+}
+# The table of NixOS/infra issue 1056: costs of 14 days by usage type, and the only day that is readable.
+NIXOS = {
+    "TimedStorage-INT-FA-ByteHrs": ("4226.8048462018", ""), "DataTransfer-Out-Bytes": ("2857.3985549263", "282.668033647"),
+    "TimedStorage-ByteHrs": ("930.4473028613", "68.172998192"),
+    "TimedStorage-SIA-ByteHrs": ("647.3122396221", "215.1720639255"), "Requests-Tier4": ("623.88603", "0.2553"),
+    "Requests-Tier2": ("456.7779304", "49.4088764"), "StorageAnalytics-ObjCount": ("61.6184525257", "4.3932964774"),
+    "Monitoring-Automation-INT": ("55.1711418548", ""), "Inventory-ObjectsListed": ("36.0297616875", "2.7668085725"),
+    "EarlyDelete-SIA": ("32.6479389031", ""), "Requests-Tier1": ("23.072555", "1.4011"),
+    "Retrieval-SIA": ("15.0415632741", "6.5549013326"), "Requests-INT-Tier2": ("3.6567556", ""),
+    "Requests-SIA-Tier2": ("2.25709", "0.933031"),
+}
+
+
+def explain(*arguments, cwd, code=0):
+    done = subprocess.run([PLIMSOLL, "cost", "explain", *map(str, arguments)], cwd=cwd, env=environment(),
+                          capture_output=True, text=True)
+    assert done.returncode == code, done.stderr + done.stdout
+    return done
+
+
+def found(*arguments, cwd):
+    return json.loads(explain(*arguments, "--json", cwd=cwd).stdout)
+
+
+def tiered(quantity, tiers):
+    """Returns the cost of a quantity in tiers of widths and prices."""
+    cost, left = Decimal(0), quantity
+    for width, price in tiers:
+        here = left if width is None else min(left, width)
+        cost, left = cost + here * Decimal(price), left - here
+    return cost
+
+
+def lines(path, rows, fields=None):
+    fields = fields or ["lineItem/UsageStartDate", "lineItem/LineItemType", "lineItem/ProductCode", "lineItem/UsageType",
+                        "lineItem/Operation", "lineItem/UsageAmount", "lineItem/UnblendedCost", "pricing/unit",
+                        "lineItem/ResourceId", "lineItem/CurrencyCode"]
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(fields)
+        writer.writerows(rows)
+
+
+def usage(kind, quantity, cost, unit, operation="", bucket="b", day="2026-10-01T00:00:00Z"):
+    cost = Decimal(cost).quantize(Decimal("1e-10"), ROUND_HALF_UP)
+    return [day, "Usage", "AmazonS3", kind, operation, str(quantity), f"{cost:f}", unit, bucket, "USD"]
+
+
+def test_the_table_of_nixos_to_the_cent(tmp_path):
+    names = list(NIXOS)
+    total = sum(Decimal(cost) for cost, _ in NIXOS.values())
+    rows = [["Usage type total", *(NIXOS[name][0] for name in names), total]]
+    lines(tmp_path / "total.csv", rows, ["Usage type", *(f"{name}($)" for name in names), "Total costs($)"])
+    bill = found("total.csv", cwd=tmp_path)
+    assert Decimal(bill["total_usd"]) == Decimal(bill["object_storage_usd"]) == total
+    billed = {line["usage"]: line["billed_usd"] for line in bill["lines"]}
+    assert {name: Decimal(usd) for name, usd in billed.items()} == {name: Decimal(cost) for name, (cost, _) in NIXOS.items()}
+    shown = explain("total.csv", cwd=tmp_path).stdout
+    assert "The bill is $9,972.12, all for object storage" in shown
+    for cost in ("$4,226.80", "$2,857.40", "$930.45", "$647.31", "$623.89", "$456.78", "$61.62", "$55.17", "$36.03"):
+        assert cost in shown
+
+
+def test_the_saving_of_nixos_that_cost_380_instead_of_215_dollars_a_day(tmp_path):
+    """The day before the change: 545.7 TB in Standard-IA, $215.17. The same data in Intelligent-Tiering is billed as in
+    Standard for 30 days."""
+    names = [name for name in NIXOS if NIXOS[name][1]]
+    rows = [["2026-05-13", *(NIXOS[name][1] for name in names), ""]]
+    lines(tmp_path / "day.csv", rows, ["Usage type", *(f"{name}($)" for name in names), "Total costs($)"])
+    bill = found("day.csv", cwd=tmp_path)
+    gib = Decimal("215.1720639255") * 31 / Decimal("0.0125")
+    [stored] = [line for line in bill["lines"] if line["usage"] == "TimedStorage-SIA-ByteHrs"]
+    assert abs(Decimal(stored["implied"]) / GIB - gib) < Decimal("0.001")
+    [change] = [change for change in bill["changes"]
+                if (change["from"], change["to"]) == ("standard-ia", "intelligent-tiering")]
+    first_day = Decimal(change["first_month_usd"]) / 31
+    assert first_day.quantize(Decimal("0.01")) == Decimal("379.66")
+    assert (Decimal(change["now_usd"]) / 31).quantize(Decimal("0.01")) == Decimal("215.17")
+    assert abs(Decimal(change["first_month_usd"]) - tiered(gib, STORAGE)) < Decimal("0.01")
+    assert abs(Decimal(change["later_usd"]) - gib * Decimal("0.004")) < Decimal("0.01")
+    # With the inventory, the transitions and the monitoring count: 53,819,565 objects, as the pull request says.
+    inventory = tmp_path / "inventory.csv"
+    size = int(gib * GIB / 53_819_565)
+    inventory.write_text("".join(f'"nix-cache","nar/{n}","{size}","2025-01-01T00:00:00.000Z","STANDARD_IA"\n'
+                                 for n in range(53_819)))
+    bill = found("day.csv", "--inventory", inventory, cwd=tmp_path)
+    [change] = [change for change in bill["changes"]
+                if (change["from"], change["to"]) == ("standard-ia", "intelligent-tiering")]
+    assert change["once_usd"] == str(Decimal(53_819) / 1000 * Decimal("0.01"))
+    shown = explain("day.csv", cwd=tmp_path).stdout
+    assert "costs $379.66 a day instead of $215.17 for the first 30 days" in " ".join(shown.split())
+
+
+@pytest.fixture
+def bill(tmp_path):
+    """A month of S3 in one region with known amounts: rows, and the amounts by usage type."""
+    rng = random.Random(5)
+    quantities = {
+        "TimedStorage-ByteHrs": Decimal("612345.678901"), "TimedStorage-SIA-ByteHrs": Decimal("80123.5"),
+        "TimedStorage-SIA-SmObjects": Decimal("17.25"), "Requests-Tier1": Decimal(12_345_678),
+        "Requests-Tier2": Decimal(987_654_321), "Requests-SIA-Tier1": Decimal(1_000), "Requests-SIA-Tier2": Decimal(77),
+        "Retrieval-SIA": Decimal("1234.5"), "TimedStorage-GIR-ByteHrs": Decimal("5000.000001"),
+    }
+    costs = {name: quantity * Decimal(PRICES[name]) for name, quantity in quantities.items() if name in PRICES}
+    costs["TimedStorage-ByteHrs"] = tiered(quantities["TimedStorage-ByteHrs"], STORAGE)
+    rows = []
+    for name, quantity in quantities.items():
+        unit = "Requests" if "Requests" in name else "GB" if name.startswith("Retrieval") else "GB-Mo"
+        # The month is billed in daily lines of several buckets, whose sums are the month.
+        shares = [rng.random() for _ in range(31)]
+        left, cost_left = quantity, costs[name]
+        for day, share in enumerate(shares, 1):
+            places = Decimal(1) if unit == "Requests" else Decimal("1e-6")
+            last = day == 31
+            part = left if last else (quantity * Decimal(share / sum(shares))).quantize(places)
+            cost = cost_left if last else (costs[name] * part / quantity).quantize(Decimal("1e-10"))
+            left, cost_left = left - part, cost_left - cost
+            rows.append(usage(name, part, cost, unit, operation=rng.choice(["A", "B"]),
+                              bucket=rng.choice(["b", "c"]), day=f"2026-10-{day:02}T00:00:00Z"))
+    rng.shuffle(rows)
+    return rows, costs
+
+
+def test_a_bill_at_list_prices_has_no_residual(bill, tmp_path):
+    rows, costs = bill
+    lines(tmp_path / "cur.csv", rows)
+    explained = found("cur.csv", cwd=tmp_path)
+    for line in explained["lines"]:
+        assert abs(Decimal(line["listed_usd"]) - costs[line["usage"]]) < Decimal("1e-6"), line
+    residual = sum(Decimal(residual["usd"]) for residual in explained["residuals"])
+    assert abs(residual) < Decimal("0.005") and [r["reason"] for r in explained["residuals"]] in ([], ["rounding"])
+    assert Decimal(explained["listed_usd"]) + residual == Decimal(explained["total_usd"])
+
+
+def test_what_list_prices_do_not_explain_has_a_name(bill, tmp_path):
+    rows, costs = bill
+    rows = rows + [
+        ["2026-10-31T00:00:00Z", "EdpDiscount", "AmazonS3", "", "", "0", "-1000.5", "", "", "USD"],
+        ["2026-10-31T00:00:00Z", "Credit", "AmazonS3", "", "", "0", "-7.25", "", "", "USD"],
+        ["2026-10-31T00:00:00Z", "Tax", "AmazonS3", "", "", "0", "99", "", "", "USD"],
+        usage("Futures-Unknown", 3, "12.5", "Count"),
+        usage("EUC1-Requests-Tier1", 1000, "0.1", "Requests"),
+        ["2026-10-31T00:00:00Z", "Usage", "AmazonEC2", "BoxUsage:m5.large", "RunInstances", "1", "44", "Hrs", "i-1", "USD"],
+    ]
+    lines(tmp_path / "cur.csv", rows)
+    explained = found("cur.csv", cwd=tmp_path)
+    named = {(r["name"], r["reason"]): Decimal(r["usd"]) for r in explained["residuals"] if r["reason"] != "rounding"}
+    assert named == {
+        ("EdpDiscount", "discount"): Decimal("-1000.5"), ("Credit", "credit or refund"): Decimal("-7.25"),
+        ("Tax", "tax"): Decimal(99), ("Futures-Unknown", "no price in the books"): Decimal("12.5"),
+        ("EUC1-Requests-Tier1 in eu-central-1", "another price than in the books"): Decimal("0.0946"),
+        ("AmazonEC2", "another service"): Decimal(44),
+    }
+    total = Decimal(explained["listed_usd"]) + sum(Decimal(r["usd"]) for r in explained["residuals"])
+    assert total == Decimal(explained["total_usd"])
+
+
+def test_every_form_of_a_bill_is_the_same_bill(bill, tmp_path):
+    rows, _ = bill
+    lines(tmp_path / "legacy.csv", rows)
+    names = ["line_item_usage_start_date", "line_item_line_item_type", "line_item_product_code", "line_item_usage_type",
+             "line_item_operation", "line_item_usage_amount", "line_item_unblended_cost", "pricing_unit",
+             "line_item_resource_id", "line_item_currency_code"]
+    lines(tmp_path / "cur2.csv", rows, names)
+    (tmp_path / "cur2.csv.gz").write_bytes(gzip.compress((tmp_path / "cur2.csv").read_bytes()))
+    columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
+    for name in ("line_item_usage_amount", "line_item_unblended_cost"):
+        columns[name] = [float(cell) for cell in columns[name]]
+    pyarrow.parquet.write_table(pyarrow.table({**columns, "tags": [{"a": 1}] * len(rows)}), tmp_path / "cur2.parquet")
+    decimals = {**columns, "line_item_unblended_cost": [Decimal(row[6]) for row in rows]}
+    pyarrow.parquet.write_table(pyarrow.table(decimals), tmp_path / "decimal.parquet")
+    focus = [["AWS", "Usage", row[0], "Amazon Simple Storage Service", row[3], row[4], row[5], row[7], row[6], "USD",
+              "us-east-1", row[8]] for row in rows]
+    lines(tmp_path / "focus.csv", focus, ["ProviderName", "ChargeCategory", "ChargePeriodStart", "ServiceName", "x_UsageType",
+                                          "x_Operation", "ConsumedQuantity", "ConsumedUnit", "BilledCost", "BillingCurrency",
+                                          "RegionId", "ResourceId"])
+    objects = [dict(zip(names, row)) for row in rows]
+    (tmp_path / "lines.json").write_text("".join(json.dumps(row) + "\n" for row in objects))
+    (tmp_path / "document.json").write_text(json.dumps({"result": objects}, indent=1))
+
+    def essence(name):
+        bill = found(name, cwd=tmp_path)
+        return [(line["usage"], line["listed_usd"], round(Decimal(line["billed_usd"]), 8)) for line in bill["lines"]]
+
+    first = essence("legacy.csv")
+    assert len(first) == 9
+    for name in ("cur2.csv", "cur2.csv.gz", "cur2.parquet", "decimal.parquet", "focus.csv", "lines.json", "document.json"):
+        assert essence(name) == first, name
+
+
+def test_the_bill_of_a_metered_run_has_no_residual(tmp_path):
+    (tmp_path / "tree").mkdir()
+    for n in range(50):
+        (tmp_path / "tree" / str(n)).write_bytes(b"x" * n * 1000)
+    done = subprocess.run(
+        [PLIMSOLL, "meter", "--json", "--", "sh", "-c", "aws s3 sync --only-show-errors tree s3://meter/a &&"
+         " aws s3 sync --only-show-errors s3://meter/a back && aws s3 rm --only-show-errors --recursive s3://meter/a"],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    tier1 = {"PutObject", "ListObjectsV2", "ListObjects", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"}
+    rows = []
+    for name, counted in json.loads(done.stdout)["operations"].items():
+        kind = "Requests-Tier1" if name in tier1 else "Requests-Tier2"
+        if not name.startswith("Delete"):
+            rows.append(usage(kind, counted["requests"], counted["requests"] * Decimal(PRICES[kind]), "Requests", name))
+    assert len(rows) >= 3
+    lines(tmp_path / "cur.csv", rows)
+    explained = found("cur.csv", cwd=tmp_path)
+    assert explained["residuals"] == [] and explained["listed_usd"] == explained["total_usd"]
+    assert Decimal(explained["total_usd"]) == Decimal(json.loads(done.stdout)["one_run_usd"]["aws-s3"])
+
+
+def test_google_s_export_and_its_credits(tmp_path):
+    # A month of 30 days: 1 GiB stored for 31 days is 31/30 GiB-months.
+    def row(sku, amount, unit, price, pricing=None, location="us-central1"):
+        return {"service": {"description": "Cloud Storage"}, "sku": {"description": sku},
+                "usage_start_time": "2026-10-01T00:00:00Z", "location": {"location": location, "region": location},
+                "cost": price, "currency": "USD", "usage": {"amount": amount, "unit": unit, **(pricing or {})},
+                "credits": [], "cost_type": "regular"}
+    rows = [
+        row("Standard Storage US Regional", 1000 * GIB * 31 * 86400, "byte-seconds", 1000 * 31 / 30 * 0.02),
+        row("Regional Standard Class A Operations", 1_005_000, "requests", 5.0),
+        row("Nearline Data Retrieval", 0, "bytes", 1.0,
+            {"amount_in_pricing_units": 100, "pricing_unit": "gibibyte"}),
+        {**row("Regional Standard Class B Operations", 50_000, "requests", 0.02),
+         "credits": [{"name": "Free tier", "amount": -0.02}]},
+    ]
+    (tmp_path / "google.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    explained = found("google.jsonl", "--without-allowances", cwd=tmp_path)
+    listed = {line["usage"]: Decimal(line["listed_usd"]) for line in explained["lines"]}
+    assert listed["Standard Storage US Regional"] == pytest.approx(Decimal(1000 * 31) / 30 * Decimal("0.02"), abs=Decimal(1) / 10**6)
+    assert listed["Nearline Data Retrieval"] == Decimal("1")
+    assert listed["Regional Standard Class B Operations"] == Decimal("0.02")
+    assert {r["name"]: r["usd"] for r in explained["residuals"] if r["reason"] == "credit or refund"} == {"Free tier": "-0.02"}
+
+
+def test_usage_of_r2_is_priced_with_its_allowances(tmp_path):
+    day = {"dimensions": {"date": "2026-09-29", "bucketName": "b"}, "max": {"payloadSize": 3 * 10**12, "metadataSize": 0}}
+    document = {"data": {"viewer": {"accounts": [{
+        "r2OperationsAdaptiveGroups": [
+            {"dimensions": {"actionType": "PutObject"}, "sum": {"requests": 3_000_000}},
+            {"dimensions": {"actionType": "GetObject"}, "sum": {"requests": 12_000_000}},
+            {"dimensions": {"actionType": "DeleteObject"}, "sum": {"requests": 9_000_000}}],
+        "r2StorageAdaptiveGroups": [{**day, "dimensions": {**day["dimensions"], "date": f"2026-09-{n:02}"}}
+                                    for n in range(1, 31)]}]}}}
+    (tmp_path / "r2.json").write_text(json.dumps(document))
+    bill = found("r2.json", cwd=tmp_path)
+    listed = {line["usage"]: Decimal(line["listed_usd"]) for line in bill["lines"]}
+    assert listed == {"storage": (3000 - 10) * Decimal("0.015"), "PutObject": 2 * Decimal("4.5"),
+                      "GetObject": 2 * Decimal("0.36"), "DeleteObject": 0}
+    shown = explain("r2.json", cwd=tmp_path).stdout
+    assert f"The usage costs ${sum(listed.values()):.2f} at list prices" in shown
+
+
+def test_an_inventory_says_where_the_cost_is(bill, tmp_path):
+    rows, costs = bill
+    lines(tmp_path / "cur.csv", rows)
+    rng, expected, texts = random.Random(1), {}, []
+    keys = {"bucket": [], "key": [], "size": [], "storage_class": []}
+    for n in range(20_000):
+        prefix = rng.choice(["logs/", "images/ä b/", ""])
+        size, cls = rng.choice([100, 200_000, 5_000_000]), rng.choice(["STANDARD", "STANDARD_IA"])
+        key = f"{prefix}{n}"
+        name = ("b/" + prefix.split("/")[0] + "/" if prefix else "b/", cls)
+        sums = expected.setdefault(name, [0, 0, 0])
+        sums[0] += 1
+        sums[1] += size
+        sums[2] += size < 128 * 1024
+        texts.append(f'"b","{urllib.parse.quote_plus(key, safe="/")}","{size}","2025-01-01T00:00:00.000Z","{cls}"\n')
+        for column, value in zip(keys.values(), ("b", key, size, cls)):
+            column.append(value)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "1.csv.gz").write_bytes(gzip.compress("".join(texts[:9_000]).encode()))
+    (tmp_path / "data" / "2.csv").write_text("".join(texts[9_000:]))
+    (tmp_path / "data" / "manifest.json").write_text("{}")
+    pyarrow.parquet.write_table(pyarrow.table(keys), tmp_path / "inventory.parquet")
+    for place in ("data", "inventory.parquet"):
+        report = found("cur.csv", "--inventory", place, cwd=tmp_path)
+        prefixes = {(row["prefix"], row["class"]): [row["objects"], row["bytes"], row["small_objects"]]
+                    for row in report["prefixes"]}
+        assert prefixes == expected
+        for cls, names in (("STANDARD", ["TimedStorage-ByteHrs"]),
+                           ("STANDARD_IA", ["TimedStorage-SIA-ByteHrs", "TimedStorage-SIA-SmObjects"])):
+            stored = sum(Decimal(row["storage_usd"]) for row in report["prefixes"] if row["class"] == cls)
+            assert abs(stored - sum(costs[name] for name in names)) < Decimal("0.0001")
+
+
+def test_rules_that_cost_more_than_they_save(tmp_path):
+    """A billion small objects: Intelligent-Tiering moves nothing below 128 KiB, and Standard-IA bills 128 KiB each."""
+    lines(tmp_path / "cur.csv", [usage("TimedStorage-ByteHrs", 100_000, tiered(Decimal(100_000), STORAGE), "GB-Mo")])
+    inventory = "".join(f'"b","k{n}","{size}","2025-01-01T00:00:00.000Z","STANDARD"\n'
+                        for n, size in enumerate([10_000] * 1000 + [1_000_000] * 500))
+    (tmp_path / "inventory.csv").write_text(inventory)
+    report = found("cur.csv", "--inventory", "inventory.csv", cwd=tmp_path)
+    of = {(change["to"], change["which"]): change for change in report["changes"]}
+    small = of["standard-ia", "below 128 KiB"]
+    stored = Decimal(1000 * 10_000) / GIB
+    assert Decimal(small["now_usd"]) == pytest.approx(stored * Decimal("0.023"), abs=Decimal(1) / 10**9)
+    assert Decimal(small["later_usd"]) == pytest.approx(Decimal(1000 * 131072) / GIB * Decimal("0.0125"), abs=Decimal(1) / 10**9)
+    assert small["payback_months"] is None and small["once_usd"] == "0.01"
+    tiering = of["intelligent-tiering", "below 128 KiB"]
+    assert tiering["later_usd"] == tiering["now_usd"] and tiering["payback_months"] is None
+    large = of["glacier-instant", "from 128 KiB"]
+    saved = Decimal(500 * 1_000_000) / GIB * (Decimal("0.023") - Decimal("0.004"))
+    assert large["break_even_reads"] == pytest.approx(float(saved / (Decimal(500 * 1_000_000) / GIB * Decimal("0.03"))), rel=1e-6)
+    assert large["payback_months"] == pytest.approx(float(Decimal("0.01") / saved), rel=1e-6)
+
+
+def test_what_is_no_bill_is_an_error(tmp_path):
+    (tmp_path / "x.csv").write_text("a,b,c\n1,2,3\n")
+    assert "this is not a bill that Plimsoll knows" in explain("x.csv", cwd=tmp_path, code=2).stderr
+    (tmp_path / "empty.csv").write_text("")
+    assert "the bill contains no charge" in explain("empty.csv", cwd=tmp_path, code=2).stderr
+    lines(tmp_path / "cur.csv", [usage("Requests-Tier1", "many", 1, "Requests")])
+    assert "cur.csv:2: 'many'" in explain("cur.csv", cwd=tmp_path, code=2).stderr
+    lines(tmp_path / "eur.csv", [usage("Requests-Tier1", 1, 1, "Requests")[:-1] + ["EUR"]])
+    assert "the bill is in EUR" in explain("eur.csv", cwd=tmp_path, code=2).stderr
+    lines(tmp_path / "cur.csv", [usage("Requests-Tier1", 1, 1, "Requests")])
+    (tmp_path / "inventory.orc").write_bytes(b"ORC\x00")
+    error = explain("cur.csv", "--inventory", "inventory.orc", cwd=tmp_path, code=2).stderr
+    assert "inventories in ORC are not read" in error
