@@ -14,7 +14,12 @@ use crate::page;
 pub fn render(document: &Document) -> Result<String, minijinja::Error> {
     let subjects = document.charts.get("subjects").cloned().unwrap_or_else(|| json!([]));
     let data = json!({ "subjects": subjects, "references": [], "chart": document.charts });
+    // The person who pays reads the answer, the chart and the assumptions; tables follow.
+    let is_assumption = |note: &String| note.starts_with("assumed: ") || note.starts_with("not used: ");
+    let (assumed, rest): (Vec<String>, Vec<String>) = document.notes.iter().cloned().partition(is_assumption);
     let content = context! {
+        assumed,
+        rest,
         stamps => Value::from(Serde(&document.warnings)),
         answer => document.headline(),
         ..Value::from(Serde(document))

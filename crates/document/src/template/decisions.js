@@ -6,7 +6,7 @@ const moneyAxis = (name, more) => axis(name, Object.assign({ axisLabel: { color:
 const bytes = (x) => { const units = ["B", "kB", "MB", "GB", "TB", "PB", "EB"]; let i = 0; while (Math.abs(x) >= 1000 && i < 6) { x /= 1000; i++; } return `${Number(x.toPrecision(3))} ${units[i]}`; };
 if (decided.bills && decided.bills.providers.length) {
   const b = decided.bills;
-  chart({ section: "Bills", id: "bills", wide: true, title: "Monthly bill by part", note: "Bills for the same workload, cheapest first.",
+  chart({ section: "Bills", id: "bills", wide: true, title: "Monthly bill by part", note: "Bills for the same workload, cheapest first.", rows: b.providers.length > 9 ? Math.ceil(0.55 * b.providers.length) : 0,
     option: () => base({ legend: true, grid: { left: 16, right: 60, top: 10, bottom: 44, containLabel: true },
       tooltip: Object.assign(base({}).tooltip, { axisPointer: { type: "shadow" }, valueFormatter: money }),
       xAxis: moneyAxis("US dollars per month", { type: "value", min: 0 }),

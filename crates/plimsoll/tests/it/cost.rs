@@ -210,8 +210,9 @@ fn bills_have_the_documented_shape_in_every_format() {
     assert_eq!(bills[1]["total_usd"], "150050.07");
     let csv = good(&[&arguments[..], &["--format", "csv"]].concat());
     assert!(csv.starts_with(
-        "provider,region,item,part,quantity,unit,unit_price_usd,amount_usd,source,as_of,confidence\n"
+        "provider,region,item,part,quantity,unit,unit_price_usd,amount_usd,source,as_of,confidence,note\n"
     ));
+    assert!(csv.contains(",total,total,,,,150050.07,,"), "{csv}");
     assert!(csv.contains("cloudflare-r2,auto,Class A,requests,11,1000000 requests,4.50,49.50,"));
     let markdown = good(&[&arguments[..], &["--format", "markdown"]].concat());
     assert!(markdown.contains("| cloudflare-r2 | auto | $149,999.85 | $50.22 |"), "{markdown}");

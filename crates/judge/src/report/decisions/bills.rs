@@ -94,8 +94,9 @@ pub fn itemised(bill: &Bill) -> Table {
     table
 }
 
-/// Builds the table of all lines of all bills for programs, without rounding.
-fn figures(bills: &[Bill]) -> Table {
+/// Builds the table of all lines and totals for programs, without rounding. Providers without a bill have a row with the
+/// reason.
+fn figures(bills: &Bills) -> Table {
     let columns = [
         "provider",
         "region",
@@ -108,22 +109,33 @@ fn figures(bills: &[Bill]) -> Table {
         "source",
         "as_of",
         "confidence",
+        "note",
     ];
     let mut table = Table::new("", &columns);
-    for (bill, line) in bills.iter().flat_map(|b| b.lines.iter().map(move |l| (b, l))) {
-        table.row([
-            bill.provider.clone(),
-            bill.region.clone(),
-            line.item.clone(),
-            line.part.map_or("", Part::name).into(),
-            line.quantity.clone(),
-            line.unit.clone(),
-            line.unit_price_usd.to_string(),
-            line.amount_usd.to_string(),
-            line.source.clone(),
-            line.as_of.clone(),
-            line.confidence.name().into(),
-        ]);
+    for bill in &bills.bills {
+        for line in &bill.lines {
+            table.row([
+                bill.provider.clone(),
+                bill.region.clone(),
+                line.item.clone(),
+                line.part.map_or("", Part::name).into(),
+                line.quantity.clone(),
+                line.unit.clone(),
+                line.unit_price_usd.to_string(),
+                line.amount_usd.to_string(),
+                line.source.clone(),
+                line.as_of.clone(),
+                line.confidence.name().into(),
+                line.note.clone().unwrap_or_default(),
+            ]);
+        }
+        let total = bill.total_usd.to_string();
+        let (provider, region, as_of) = (&bill.provider, &bill.region, &bill.as_of);
+        table.row([provider, region, "total", "total", "", "", "", &total, "", as_of, "", ""]);
+    }
+    for left_out in &bills.not_priced {
+        let (provider, reason) = (&left_out.provider, &left_out.reason);
+        table.row([provider, "", "left out", "left out", "", "", "", "", "", "", "", reason]);
     }
     table
 }
@@ -231,7 +243,7 @@ pub fn document(bills: &Bills, what: Vec<String>, items: Items) -> Document {
         warnings: sorted.iter().filter(|b| low(b)).filter_map(|b| doubts(b)).collect(),
         tables,
         notes,
-        figures: figures(&bills.bills),
+        figures: figures(bills),
         charts: json!({ "bills": {
             "parts": parts.iter().map(|p| p.name()).collect::<Vec<_>>(),
             "providers": sorted.iter().map(|b| &b.title).collect::<Vec<_>>(),
