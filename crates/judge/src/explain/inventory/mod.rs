@@ -3,6 +3,7 @@
 
 mod csv;
 mod listing;
+mod orc;
 mod parquet;
 
 use std::collections::BTreeMap;
@@ -197,7 +198,7 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ExplainError> {
     Ok(out)
 }
 
-/// Reads inventories of S3 or Google Cloud Storage in CSV or Parquet, or listings of `aws s3 ls --recursive`.
+/// Reads inventories of S3 or Google Cloud Storage in CSV, ORC or Parquet, or listings of `aws s3 ls --recursive`.
 ///
 /// # Errors
 /// If a file cannot be read or has another format, or there is no object.
@@ -222,8 +223,7 @@ fn read_file(file: &Path, into: &mut Inventory) -> Result<(), ExplainError> {
         return parquet::read(file, into);
     }
     if head.starts_with(b"ORC") {
-        let reason = "inventories in ORC are not read; configure the inventory as CSV or Parquet";
-        return Err(ExplainError::unreadable(file, reason));
+        return orc::read(file, into);
     }
     let mut from = expanded(file)?;
     let start = from.fill_buf().map_err(|e| ExplainError::unreadable(file, e))?;

@@ -23,7 +23,7 @@ pub struct Arguments {
     /// report of Google Cloud billing, or R2's usage; CSV, which may be compressed, Parquet or JSON
     #[arg(required = true, value_name = "BILL")]
     bills: Vec<PathBuf>,
-    /// Inventories of the buckets: of S3 or Google Cloud Storage in CSV or Parquet, or the output of `aws s3 ls
+    /// Inventories of the buckets: of S3 or Google Cloud Storage in CSV, ORC or Parquet, or the output of `aws s3 ls
     /// --recursive`; files and directories; may be repeated
     #[arg(long, value_name = "PATH")]
     inventory: Vec<PathBuf>,
