@@ -94,8 +94,8 @@ pub fn itemised(bill: &Bill) -> Table {
     table
 }
 
-/// Builds the table of all lines and totals for programs, without rounding. Providers without a bill have a row with the
-/// reason.
+/// Builds the table of all lines and totals for programs, without rounding. Providers without a bill have a row with
+/// the reason.
 fn figures(bills: &Bills) -> Table {
     let columns = [
         "provider",

@@ -26,7 +26,7 @@ pub enum Kind {
     Integer,
     /// String, varchar or char.
     Text,
-    /// Another type.
+    /// Any other type.
     Other,
 }
 

@@ -1,5 +1,5 @@
-//! Inventories in ORC (Apache ORC specification, version 1), as S3 writes them: strings and integers, without compression,
-//! or with Zlib or Zstandard. The only reader for Rust needs another version of the Arrow libraries.
+//! Inventories in ORC (Apache ORC specification, version 1), as S3 writes them: strings and integers, without
+//! compression, or with Zlib or Zstandard. The only reader for Rust needs another version of the Arrow libraries.
 
 mod integers;
 mod metadata;

@@ -12,11 +12,11 @@ use super::Problem;
 /// Compression of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// Without compression.
+    /// Chunks without compression.
     None,
-    /// Raw DEFLATE.
+    /// Raw DEFLATE, without a header.
     Zlib,
-    /// Zstandard frames.
+    /// Frames of Zstandard.
     Zstandard,
 }
 
