@@ -25,6 +25,7 @@ mod plans;
 mod price_books;
 mod probe;
 mod prose;
+mod ranges;
 mod regression;
 mod replay;
 mod resume;

@@ -11,6 +11,7 @@ pub mod metered;
 pub mod migrate;
 pub mod prices;
 pub mod published;
+pub mod ranges;
 pub mod tiering;
 
 use plimsoll_cost::money::Usd;

@@ -45,7 +45,7 @@ pub struct Arguments {
 ///
 /// # Errors
 /// Exit code 2 if the amount is invalid or lacks a unit.
-fn end(flag: &str, vary: Vary, text: Option<&String>, usual: u64) -> Result<u64, Exit> {
+pub fn end(flag: &str, vary: Vary, text: Option<&String>, usual: u64) -> Result<u64, Exit> {
     let Some(text) = text else { return Ok(usual) };
     let read = if vary.is_bytes() { parse_size(text) } else { parse_count(text) };
     let bare = vary.is_bytes() && text.trim().ends_with(|c: char| c.is_ascii_digit()) && text.trim() != "0";

@@ -8,6 +8,7 @@ pub mod from_run;
 pub mod log_bills;
 pub mod migrate;
 pub mod published;
+mod ranges;
 pub mod request;
 pub mod tiering;
 
@@ -100,6 +101,9 @@ pub fn cost(arguments: &Arguments) -> Result<(), Exit> {
 }
 
 fn bills(arguments: &BillArguments) -> Result<(), Exit> {
+    if let Some(range) = ranges::of(arguments)? {
+        return ranges::run(arguments, &range);
+    }
     let mut request = arguments.workload.request(&arguments.from_run)?;
     let named = !arguments.provider.is_empty();
     let (tariffs, mut missing) = match arguments.region {

@@ -112,6 +112,11 @@ impl WorkloadArguments {
         })
     }
 
+    /// Returns the flags without a workload file.
+    pub fn without_file(&self) -> WorkloadArguments {
+        WorkloadArguments { file: None, ..self.clone() }
+    }
+
     /// Returns true if a flag sets the value that varies.
     pub fn says(&self, vary: Vary) -> bool {
         vary.clear(&self.flags) != self.flags
