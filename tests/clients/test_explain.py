@@ -313,10 +313,26 @@ def test_an_inventory_says_where_the_cost_is(bill, tmp_path):
         prefixes = {(row["prefix"], row["class"]): [row["objects"], row["bytes"], row["small_objects"]]
                     for row in report["prefixes"]}
         assert prefixes == expected
+        assert "requests" not in report
         for cls, names in (("STANDARD", ["TimedStorage-ByteHrs"]),
                            ("STANDARD_IA", ["TimedStorage-SIA-ByteHrs", "TimedStorage-SIA-SmObjects"])):
             stored = sum(Decimal(row["storage_usd"]) for row in report["prefixes"] if row["class"] == cls)
             assert abs(stored - sum(costs[name] for name in names)) < Decimal("0.0001")
+
+
+def test_requests_of_a_log_are_priced_by_prefix(bill, tmp_path):
+    lines(tmp_path / "cur.csv", bill[0])
+    log = "time,operation,key,size,bytes,status,bucket\n" + "".join(
+        f"1700000{n:03},{name},{prefix}/{n},1000,1000,200,b\n"
+        for n, (name, prefix) in enumerate([("GET", "a")] * 300 + [("PUT", "b")] * 50))
+    (tmp_path / "access.log").write_text(log)
+    report = found("cur.csv", "--log", "access.log", cwd=tmp_path)["requests"]
+    assert (report["offer"], report["region"]) == ("aws-s3", "us-east-1")
+    rows = [(row["prefix"], row["requests"], Decimal(row["usd"][0])) for row in report["rows"]]
+    assert rows == [("b/b/", 50, 50 * Decimal("0.000005")), ("b/a/", 300, 300 * Decimal("0.0000004"))]
+    lines(tmp_path / "day.csv", [["2026-05-13", "1"]], ["Usage type", "Requests-Tier1($)"])
+    error = explain("day.csv", "--log", "access.log", cwd=tmp_path, code=2).stderr
+    assert "--log: the bill has no storage with a quantity" in error
 
 
 def test_rules_that_cost_more_than_they_save(tmp_path):

@@ -11,8 +11,16 @@ pub fn assumption<'a>(usage: &Usage, tariffs: impl IntoIterator<Item = &'a Tarif
         return None;
     }
     let (staying, leaving): (Vec<&Tariff>, Vec<&Tariff>) = tariffs.into_iter().partition(|t| t.sells_compute);
-    let mut names: Vec<&str> = leaving.iter().map(|t| t.title.as_str()).collect();
-    names.dedup();
+    // Of a provider with several storage classes, the first one stands for all.
+    let mut names: Vec<&str> = Vec::new();
+    let mut seen: Vec<&str> = Vec::new();
+    for tariff in &leaving {
+        let provider = tariff.provider.as_deref().unwrap_or(&tariff.offer);
+        if !seen.contains(&provider) {
+            seen.push(provider);
+            names.push(&tariff.title);
+        }
+    }
     let names = names.join(", ");
     Some(match (staying.is_empty(), leaving.is_empty()) {
         (_, true) => "reads stay in the store's region and are not egress (--egress)".into(),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::civil::Date;
 
 use super::bills::quantity;
+use super::from_log::PrefixCost;
 use crate::explain::changes::Change;
 use crate::explain::elsewhere::Elsewhere;
 use crate::explain::explained::{Explained, ExplainedLine};
@@ -23,10 +24,41 @@ pub struct BillReport {
     /// Objects and their cost by prefix, the most expensive one first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub prefixes: Vec<PrefixRow>,
+    /// Requests of logs by prefix; null without logs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<LogPrefixes>,
     /// Other storage classes, those that save most first.
     pub changes: Vec<Change>,
     /// Other providers, the cheapest first.
     pub elsewhere: Vec<Elsewhere>,
+}
+
+/// Requests of logs by prefix, with their cost at list prices.
+#[derive(Debug, Clone, Serialize)]
+pub struct LogPrefixes {
+    /// Name of the offer with the prices.
+    pub offer: String,
+    /// Region of the prices.
+    pub region: String,
+    /// Requests by prefix, the most expensive one first.
+    pub rows: Vec<PrefixCost>,
+}
+
+/// Builds the table of the requests by prefix.
+fn requests(found: &LogPrefixes) -> Table {
+    let head =
+        format!("Requests of the logs by prefix, at list prices of {} in {}", found.offer, found.region);
+    let mut table = Table::new(head, &["prefix", "requests#", "written#", "read#", "cost#"]);
+    for row in found.rows.iter().take(20) {
+        table.row([
+            row.prefix.clone(),
+            format_count(row.requests),
+            format_volume(row.written),
+            format_volume(row.read),
+            row.usd.first().copied().flatten().map_or("-".into(), Usd::rounded),
+        ]);
+    }
+    table
 }
 
 /// Objects of one prefix and class.
@@ -396,6 +428,7 @@ pub fn document(report: &BillReport, what: Vec<String>) -> Document {
             residuals(found),
             changes(found),
             prefixes(&report.prefixes),
+            report.requests.as_ref().map(requests),
             classes(&report.changes),
             others(&report.elsewhere),
         ]

@@ -5,16 +5,21 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::form::FormArguments;
+use super::log_bills::prefixes;
 use super::request::PriceArguments;
 use crate::cli::exit::Exit;
 use plimsoll_cost::money::Usd;
 use plimsoll_cost::tariff::Tariff;
+use plimsoll_judge::advise::log_usage::MonthOfLog;
 use plimsoll_judge::explain::changes::{changes, held};
 use plimsoll_judge::explain::elsewhere::{elsewhere, month_of};
 use plimsoll_judge::explain::explained::{Books, Explained, explain};
 use plimsoll_judge::explain::inventory::{Inventory, Objects, read};
 use plimsoll_judge::explain::sum::sums;
-use plimsoll_judge::report::decisions::explain::{BillReport, document, prefix_rows};
+use plimsoll_judge::report::decisions::explain::{BillReport, LogPrefixes, document, prefix_rows};
+use plimsoll_workload::logs::FORMATS;
+use plimsoll_workload::logs::usage::usage;
+use plimsoll_workload::trace::Logs;
 
 /// Arguments of `plimsoll cost explain`.
 #[derive(Debug, Args)]
@@ -27,9 +32,16 @@ pub struct Arguments {
     /// --recursive`; files and directories; may be repeated
     #[arg(long, value_name = "PATH")]
     inventory: Vec<PathBuf>,
-    /// Number of parts of a key, separated by slashes, by which the objects of inventories are added up
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "inventory")]
+    /// Number of parts of a key, separated by slashes, by which objects of inventories and requests of logs are added
+    /// up
+    #[arg(long, value_name = "N", default_value_t = 1)]
     prefix_depth: usize,
+    /// Access logs of the buckets, whose requests are priced by prefix: files and directories; may be repeated
+    #[arg(long, value_name = "PATH")]
+    log: Vec<PathBuf>,
+    /// Format of the logs [default: detected]
+    #[arg(long, value_name = "NAME", value_parser = FORMATS, requires = "log")]
+    log_format: Option<String>,
     /// Assume that the free allowances of the month are used up by something else
     #[arg(long)]
     without_allowances: bool,
@@ -57,7 +69,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         true => None,
         false => Some(read(&arguments.inventory, arguments.prefix_depth).map_err(Exit::input)?),
     };
-    let report = report(explain(&sums, &books), inventory.as_ref(), &books);
+    let mut report = report(explain(&sums, &books), inventory.as_ref(), &books);
+    report.requests = requests(arguments, &report.bill, &books)?;
     let names: Vec<String> = arguments.bills.iter().map(|path| path.display().to_string()).collect();
     let of = match arguments.prices.is_dated() {
         true => format!("prices of {date}"),
@@ -67,6 +80,31 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     document.notes.extend(arguments.prices.discounts().map(|text| format!("assumed: {text}")));
     document.notes.extend(prices.not_valid(date).into_iter().map(|text| format!("not used: {text}")));
     arguments.form.print(&document, &report)
+}
+
+/// Returns the requests of logs by prefix, at list prices of the offer that stores most of the data.
+fn requests(arguments: &Arguments, bill: &Explained, books: &Books<'_>) -> Result<Option<LogPrefixes>, Exit> {
+    if arguments.log.is_empty() {
+        return Ok(None);
+    }
+    let logs = Logs { files: arguments.log.clone(), format: arguments.log_format.clone(), ..Logs::default() };
+    let log = usage(&logs, arguments.prefix_depth).map_err(Exit::input)?;
+    let (offer, region) = month_of(bill, 0).main.ok_or_else(|| {
+        Exit::input(
+            "--log: the bill has no storage with a quantity, so the prices of the requests are unknown",
+        )
+    })?;
+    let tariff = books.prices.tariff(offer, Some(&region), books.date).map_err(Exit::input)?;
+    let month = MonthOfLog {
+        log: &log,
+        factor: 1.0,
+        stored: 0,
+        object_bytes: None,
+        egress: Some(0.0),
+        without_allowances: true,
+    };
+    let rows = prefixes(&month, std::slice::from_ref(&tariff));
+    Ok(Some(LogPrefixes { offer: offer.into(), region, rows }))
 }
 
 /// Adds what would change the bill.
@@ -93,5 +131,5 @@ fn report(bill: Explained, inventory: Option<&Inventory>, books: &Books<'_>) -> 
     let elsewhere = from.map(|from| elsewhere(&month, &from, now, &stores)).unwrap_or_default();
     let cost_of = |class: &str| bill.storage_of(class, months);
     let prefixes = inventory.map(|inventory| prefix_rows(inventory, &cost_of)).unwrap_or_default();
-    BillReport { prefixes, changes, elsewhere, bill }
+    BillReport { prefixes, requests: None, changes, elsewhere, bill }
 }

@@ -34,7 +34,7 @@ pub struct PricedLog {
 }
 
 /// Returns the costs by prefix, the most expensive one at the first provider first.
-fn prefixes(month: &MonthOfLog<'_>, tariffs: &[Tariff]) -> Vec<PrefixCost> {
+pub fn prefixes(month: &MonthOfLog<'_>, tariffs: &[Tariff]) -> Vec<PrefixCost> {
     let mut rows: Vec<PrefixCost> = month
         .log
         .prefixes
