@@ -204,6 +204,7 @@ impl Residuals {
         let Some(listed) = line.listed_usd else {
             let reason = match (&line.quantity, &line.price) {
                 (None, _) => "the bill has no quantity",
+                (Some(quantity), _) if quantity.starts_with('-') => "a negative quantity",
                 (_, Some(_)) => "the unit of the quantity is unknown",
                 (_, None) => "no price in the books",
             };

@@ -128,7 +128,7 @@ fn csv(file: &Path, mut from: Box<dyn BufRead>, consume: &mut Consume<'_>) -> Re
     let mut reader =
         csv::ReaderBuilder::new().has_headers(false).flexible(true).delimiter(delimiter).from_reader(from);
     let (mut record, mut cells, mut columns) = (csv::StringRecord::new(), Vec::new(), None);
-    let mut number = 0;
+    let (mut number, mut in_preamble) = (0, false);
     loop {
         number += 1;
         if !reader.read_record(&mut record).map_err(|e| ExplainError::at(file, number, e.to_string()))? {
@@ -139,7 +139,8 @@ fn csv(file: &Path, mut from: Box<dyn BufRead>, consume: &mut Consume<'_>) -> Re
         }
         let Some(columns) = &columns else {
             // The cost table of Google's console begins with lines of two cells about the invoice.
-            if record.len() > 2 {
+            in_preamble = record.len() <= 2 && (in_preamble || record.get(0) == Some("Invoice number"));
+            if !in_preamble {
                 let name = |cell: &str| cell.trim_start_matches('\u{feff}').trim().to_string();
                 columns = Some(Columns::new(record.iter().map(name).collect()));
             }

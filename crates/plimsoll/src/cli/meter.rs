@@ -253,7 +253,7 @@ fn warnings(metered: &Metered, month: &MonthOfLog<'_>, upstream: Option<String>)
 ///
 /// # Errors
 /// Exit code 1 if the command failed or a bound is exceeded, 2 for invalid input and if no request arrived, 3 if the
-/// endpoint or the store cannot be used.
+/// endpoint or the store cannot be used, 130 if Ctrl-C ended the command.
 pub fn meter(arguments: &Arguments) -> Result<(), Exit> {
     let checked = arguments.check()?;
     let prices = arguments.prices.read()?;
@@ -332,7 +332,9 @@ fn verdict(found: &MeterBills, failed: Option<String>) -> Result<(), Exit> {
         note(format!("{word}  --fail-if '{}': {}", check.fail_if, check.change));
     });
     if let Some(words) = failed {
-        return Err(Exit::check(format!("the command ended with {words}")));
+        let message = format!("the command ended with {words}");
+        // Signal 2 is Ctrl-C.
+        return Err(if words == "signal 2" { Exit::interrupted(message) } else { Exit::check(message) });
     }
     match found.checks.iter().filter(|check| check.exceeded).count() {
         0 => Ok(()),

@@ -244,13 +244,16 @@ fn topics(found: &Explained) -> Table {
 }
 
 fn lines(found: &Explained) -> Table {
-    let mut table = Table::new(
-        "By usage",
-        &["usage", "region", "part", "quantity#", "unit", "billed#", "list price#", "difference#"],
-    );
+    // The month is shown if it distinguishes lines.
+    let with_month = found.months() > 1;
+    let first: &[&str] = if with_month { &["month"] } else { &[] };
+    let rest = ["usage", "region", "part", "quantity#", "unit", "billed#", "list price#", "difference#"];
+    let columns: Vec<&str> = first.iter().copied().chain(rest).collect();
+    let month = |month: &str| first.iter().map(|_| month.to_string()).collect::<Vec<_>>();
+    let mut table = Table::new("By usage", &columns);
     for line in found.lines.iter().take(ROWS) {
         let difference = line.billed_usd.zip(line.listed_usd).map(|(billed, listed)| billed - listed);
-        table.row([
+        let cells = [
             line.usage.clone(),
             line.region.clone(),
             line.topic.name().into(),
@@ -259,10 +262,14 @@ fn lines(found: &Explained) -> Table {
             amount(line.billed_usd),
             amount(line.listed_usd),
             amount(difference),
-        ]);
+        ];
+        let of = line.month.as_deref().and_then(|day| day.get(..7)).unwrap_or("-");
+        table.row(month(of).into_iter().chain(cells).collect::<Vec<_>>());
     }
-    let columns = found.lines.iter().filter_map(|line| line.billed_usd).sum::<Usd>();
-    table.row(["total", "", "", "", "", &columns.cents(), &found.listed_usd.cents(), ""]);
+    let billed = found.lines.iter().filter_map(|line| line.billed_usd).sum::<Usd>().cents();
+    let listed = found.listed_usd.cents();
+    let cells = ["total", "", "", "", "", &billed, &listed, ""].map(String::from);
+    table.row(month("").into_iter().chain(cells).collect::<Vec<_>>());
     table
 }
 
@@ -308,13 +315,22 @@ fn residuals(found: &Explained) -> Option<Table> {
     Some(table)
 }
 
+/// Returns true if most days of a period have usage.
+fn is_daily(first: Date, end: Date, days: usize) -> bool {
+    let span = first.until(end).map_or(i32::MAX, |span| span.get_days());
+    usize::try_from(span).is_ok_and(|span| span < 2 * days)
+}
+
 /// Returns the first day and the last whole day of a bill by days. The last day may be incomplete.
 fn ends(lines: &[ExplainedLine]) -> Option<(Date, Date)> {
     let days: BTreeMap<Date, ()> =
         lines.iter().flat_map(|line| line.days.keys().map(|day| (*day, ()))).collect();
     let days: Vec<Date> = days.into_keys().collect();
     match days.as_slice() {
-        [first, .., last, _] if days.len() > 3 => Some((*first, *last)),
+        // A bill by months has the first day of each.
+        [first, .., last, end] if days.len() > 3 && is_daily(*first, *end, days.len()) => {
+            Some((*first, *last))
+        }
         _ => None,
     }
 }
@@ -379,7 +395,7 @@ fn answer(found: &Explained) -> String {
     let stored = match found.object_storage_usd == found.total_usd {
         true => format!("The bill is {total}, all for object storage"),
         false => {
-            format!("The bill is {total}, {} of it for object storage", found.object_storage_usd.cents())
+            format!("The bill is {total}, with {} for object storage", found.object_storage_usd.cents())
         }
     };
     if found.lines.iter().all(|line| line.quantity.is_none()) {
