@@ -152,6 +152,8 @@ def test_a_bill_at_list_prices_has_no_residual(bill, tmp_path):
     explained = found("cur.csv", cwd=tmp_path)
     for line in explained["lines"]:
         assert abs(Decimal(line["listed_usd"]) - costs[line["usage"]]) < Decimal("1e-6"), line
+    by_bucket = {resource["name"]: Decimal(resource["usd"]) for resource in explained["resources"]}
+    assert by_bucket == {name: sum(Decimal(row[6]) for row in rows if row[8] == name) for name in ("b", "c")}
     residual = sum(Decimal(residual["usd"]) for residual in explained["residuals"])
     assert abs(residual) < Decimal("0.005") and [r["reason"] for r in explained["residuals"]] in ([], ["rounding"])
     assert Decimal(explained["listed_usd"]) + residual == Decimal(explained["total_usd"])
@@ -211,6 +213,29 @@ def test_every_form_of_a_bill_is_the_same_bill(bill, tmp_path):
     assert len(first) == 9
     for name in ("cur2.csv", "cur2.csv.gz", "cur2.parquet", "decimal.parquet", "focus.csv", "lines.json", "document.json"):
         assert essence(name) == first, name
+
+
+def test_focus_without_usage_types_is_read_by_its_descriptions(tmp_path):
+    """Rows as in the sample data of the specification."""
+    names = ["ProviderName", "ChargeCategory", "ChargePeriodStart", "ServiceName", "ChargeDescription", "ConsumedQuantity",
+             "ConsumedUnit", "BilledCost", "BillingCurrency", "RegionId"]
+    of = lambda description, quantity, unit, cost: [
+        "AWS", "Usage", "2026-10-01 00:00:00", "Amazon Simple Storage Service", description, quantity, unit, cost, "USD",
+        "us-west-2"]
+    lines(tmp_path / "focus.csv", [
+        of("$0.023 per GB - first 50 TB / month of storage used", "100", "GB-Months", "2.3"),
+        of("$0.004 per 10,000 GET and all other requests", "162", "Requests", "0.0000648"),
+        of("$0.005 per 1,000 PUT, COPY, POST, or LIST requests", "18", "Requests", "0.00009"),
+        of("$0.090 per GB - first 10 TB / month data transfer out beyond the global free tier", "10", "GB", "0.9"),
+        of("$0.004 per 10,000 GET and all other requests to Intelligent-Tiering", "559", "Requests", "0.0002236"),
+        ["Microsoft", "Usage", "2026-10-01", "Storage Accounts", "Hot LRS Data Stored", "1", "GB", "0.02", "USD", "eastus"],
+    ], names)
+    explained = found("focus.csv", "--without-allowances", cwd=tmp_path)
+    parts = {line["usage"]: (line["topic"], line["listed_usd"] == line["billed_usd"]) for line in explained["lines"]}
+    assert parts == {"TimedStorage-ByteHrs": ("storage", True), "Requests-Tier2": ("requests", True),
+                     "Requests-Tier1": ("requests", True), "DataTransfer-Out-Bytes": ("egress", True),
+                     "$0.004 per 10,000 GET and all other requests to Intelligent-Tiering": ("unknown", False)}
+    assert {r["name"]: r["reason"] for r in explained["residuals"]}["Storage Accounts"] == "another service"
 
 
 def test_the_bill_of_a_metered_run_has_no_residual(tmp_path):
@@ -359,6 +384,8 @@ def test_rules_that_cost_more_than_they_save(tmp_path):
 def test_what_is_no_bill_is_an_error(tmp_path):
     (tmp_path / "x.csv").write_text("a,b,c\n1,2,3\n")
     assert "this is not a bill that Plimsoll knows" in explain("x.csv", cwd=tmp_path, code=2).stderr
+    lines(tmp_path / "huge.csv", [usage("Requests-Tier1", 1, 1, "Requests")[:6] + ["9" * 20, "Requests", "b", "USD"]])
+    assert "the cost is too large for a bill" in explain("huge.csv", cwd=tmp_path, code=2).stderr
     (tmp_path / "empty.csv").write_text("")
     assert "the bill contains no charge" in explain("empty.csv", cwd=tmp_path, code=2).stderr
     lines(tmp_path / "cur.csv", [usage("Requests-Tier1", "many", 1, "Requests")])

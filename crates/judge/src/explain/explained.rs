@@ -71,6 +71,15 @@ pub struct Residual {
     pub usd: Usd,
 }
 
+/// Cost of a bucket, or of another resource.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ResourceCost {
+    /// Name on the bill.
+    pub name: String,
+    /// Cost of its object storage.
+    pub usd: Usd,
+}
+
 /// A bill with its explanation. The listed costs of the lines, and the residuals, add up to the total.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Explained {
@@ -84,6 +93,9 @@ pub struct Explained {
     pub is_billed: bool,
     /// First and last day of usage; null if the bill does not say.
     pub period: Option<(String, String)>,
+    /// Costs of object storage by bucket, or another resource, the largest first; empty if the bill has none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<ResourceCost>,
     /// Usages of object storage, the most expensive one first.
     pub lines: Vec<ExplainedLine>,
     /// Amounts that list prices do not explain, the largest first.
@@ -289,6 +301,15 @@ fn line(
     }
 }
 
+/// Returns the costs by resource, the largest first.
+fn resources(sums: &BillSums) -> Vec<ResourceCost> {
+    let cost =
+        |(name, pico): (&String, &i128)| ResourceCost { name: name.clone(), usd: Usd::from_pico(*pico) };
+    let mut out: Vec<ResourceCost> = sums.resources.iter().map(cost).collect();
+    out.sort_by_key(|resource| (std::cmp::Reverse(resource.usd), resource.name.clone()));
+    out
+}
+
 /// Explains a bill by the prices of the books.
 pub fn explain(sums: &BillSums, books: &Books<'_>) -> Explained {
     let mut selected = Selected::new();
@@ -310,6 +331,7 @@ pub fn explain(sums: &BillSums, books: &Books<'_>) -> Explained {
         listed_usd: lines.iter().filter_map(|line| line.listed_usd).sum(),
         is_billed: sums.usages.values().any(|sum| sum.is_billed),
         period: sums.first.zip(sums.last).map(|(first, last)| (first.to_string(), last.to_string())),
+        resources: resources(sums),
         lines,
         residuals: residuals.sorted(),
     }

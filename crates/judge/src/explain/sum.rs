@@ -8,6 +8,7 @@ use jiff::civil::Date;
 use super::ExplainError;
 use super::charge::{Charge, UsageKey};
 use super::format::charges;
+use super::meaning::meaning;
 
 /// Maximum number of usages, and of resources; those of others are added together.
 const MAX_NAMES: usize = 100_000;
@@ -69,8 +70,8 @@ impl Sum {
 pub struct BillSums {
     /// Sums by usage.
     pub usages: BTreeMap<UsageKey, Sum>,
-    /// Costs by service and resource.
-    pub resources: BTreeMap<(String, String), i128>,
+    /// Costs of object storage by resource: the bucket, if the bill has it.
+    pub resources: BTreeMap<String, i128>,
     /// First day of usage; `None` if no charge has one.
     pub first: Option<Date>,
     /// Last day of usage.
@@ -85,10 +86,9 @@ impl BillSums {
             self.first = Some(self.first.map_or(day, |first| first.min(day)));
             self.last = Some(self.last.map_or(day, |last| last.max(day)));
         }
-        if !charge.resource.is_empty() {
-            let name = (charge.key.service.clone(), charge.resource.clone());
-            let is_full = self.resources.len() >= MAX_NAMES && !self.resources.contains_key(&name);
-            let name = if is_full { (charge.key.service.clone(), OTHERS.into()) } else { name };
+        if !charge.resource.is_empty() && meaning(&charge.key).is_some() {
+            let is_full = self.resources.len() >= MAX_NAMES && !self.resources.contains_key(&charge.resource);
+            let name = if is_full { OTHERS.to_string() } else { charge.resource.clone() };
             *self.resources.entry(name).or_insert(0) += charge.cost.unwrap_or(0);
         }
         let sums = if charge.day.is_some() { &mut self.usages } else { &mut self.undated };

@@ -7,6 +7,22 @@ use crate::explain::table::{Columns, Row};
 /// A FOCUS data set.
 pub struct Focus;
 
+/// Returns the usage type of S3 that a description of a charge means, if the export has no column for it; else the
+/// description.
+fn usage_type(description: &str) -> String {
+    const CLASSES: [&str; 5] = ["Infrequent", "One Zone", "Glacier", "Intelligent", "Express"];
+    let has = |words: &str| description.contains(words);
+    let usage = match () {
+        () if CLASSES.iter().any(|class| has(class)) => description,
+        () if has("/ month of storage used") => "TimedStorage-ByteHrs",
+        () if has("PUT, COPY, POST, or LIST requests") => "Requests-Tier1",
+        () if has("GET and all other requests") => "Requests-Tier2",
+        () if has("/ month data transfer out") => "DataTransfer-Out-Bytes",
+        () => description,
+    };
+    usage.to_string()
+}
+
 impl Format for Focus {
     fn fits(&self, columns: &Columns) -> bool {
         columns.has("billedcost") && columns.has("chargecategory")
@@ -38,7 +54,10 @@ impl Format for Focus {
             text => text.to_string(),
         };
         let usage = match (biller, kind) {
-            (Biller::Aws, ChargeKind::Usage) => text(&["xusagetype", "skumeter", "chargedescription"]),
+            (Biller::Aws, ChargeKind::Usage) => match text(&["xusagetype", "skumeter"]) {
+                none if none.is_empty() => usage_type(&text(&["chargedescription"])),
+                usage => usage,
+            },
             _ => text(&["chargedescription", "skumeter", "xskumetername", "skuid"]),
         };
         Ok(vec![Charge {

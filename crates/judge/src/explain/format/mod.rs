@@ -31,6 +31,9 @@ trait Format {
     fn currency<'r>(&self, row: &'r Row<'_>) -> &'r str;
 }
 
+/// Largest cost of a charge, in units of 10^-12 dollars: the sum of all charges of a file remains exact.
+const MAX_COST: u128 = 1_000_000_000_000_000_000_000_000_000_000;
+
 /// All formats, in the order in which they are tried.
 fn formats() -> [&'static dyn Format; 6] {
     [
@@ -84,7 +87,11 @@ pub fn charges(file: &Path, consume: &mut dyn FnMut(Charge)) -> Result<(), Expla
             other = Some(currency.to_string());
             return Err("currency".into());
         }
-        format.charges(row)?.into_iter().for_each(&mut *consume);
+        let found = format.charges(row)?;
+        if found.iter().any(|charge| charge.cost.is_some_and(|cost| cost.unsigned_abs() > MAX_COST)) {
+            return Err("the cost is too large for a bill".into());
+        }
+        found.into_iter().for_each(&mut *consume);
         Ok(())
     });
     let name = || file.display().to_string();

@@ -115,6 +115,10 @@ fn meter(name: &str) -> Option<(Topic, &'static str, OfferMeter)> {
 
 /// Returns the part of the bill of a usage that has no meter.
 fn topic(name: &str) -> Topic {
+    // A description has words, a usage type has none.
+    if name.contains(' ') {
+        return Topic::Unknown;
+    }
     let starts = |words: &[&str]| words.iter().any(|word| name.starts_with(word));
     if starts(&["TimedStorage", "Tables-TimedStorage", "Annotation-TimedStorage"]) {
         Topic::Storage
@@ -216,5 +220,6 @@ mod tests {
         assert_eq!(of("AmazonEC2", "BoxUsage:m5.large", "", "Hrs"), None);
         assert_eq!(of("AmazonS3", "TimedStorage-INT-FA-ByteHrs", "", "GB-Mo").unwrap().topic, Topic::Storage);
         assert_eq!(of("AmazonS3", "EarlyDelete-SIA", "", "GB-Mo").unwrap().topic, Topic::Lifecycle);
+        assert_eq!(of("AmazonS3", "$1 per something", "", "Count").unwrap().topic, Topic::Unknown);
     }
 }

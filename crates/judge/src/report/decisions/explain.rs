@@ -315,6 +315,16 @@ fn residuals(found: &Explained) -> Option<Table> {
     Some(table)
 }
 
+/// Builds the table of the costs by bucket.
+fn resources(found: &Explained) -> Option<Table> {
+    let mut table = Table::new("By bucket", &["bucket", "cost#", "share#"]);
+    let sum: Usd = found.resources.iter().map(|resource| resource.usd).sum();
+    for resource in found.resources.iter().take(20) {
+        table.row([resource.name.clone(), resource.usd.cents(), share(resource.usd, sum)]);
+    }
+    (table.rows.len() > 1).then_some(table)
+}
+
 /// Returns true if most days of a period have usage.
 fn is_daily(first: Date, end: Date, days: usize) -> bool {
     let span = first.until(end).map_or(i32::MAX, |span| span.get_days());
@@ -442,6 +452,7 @@ pub fn document(report: &BillReport, what: Vec<String>) -> Document {
             Some(topics(found)),
             Some(lines(found)),
             residuals(found),
+            resources(found),
             changes(found),
             prefixes(&report.prefixes),
             report.requests.as_ref().map(requests),
