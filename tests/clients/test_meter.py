@@ -261,12 +261,14 @@ def test_what_is_wrong_is_one_line(server, tmp_path):
 
 def test_another_bucket_and_another_key_are_refused(server, tmp_path):
     script = ("aws s3 ls s3://other; aws s3api copy-object --bucket real --key a --copy-source other/b;"
-              " AWS_SECRET_ACCESS_KEY=wrong aws s3 ls s3://real; aws s3 ls s3://real/")
+              " AWS_SECRET_ACCESS_KEY=wrong aws s3 ls s3://real; aws s3 ls s3://real/;"
+              " AWS_MAX_ATTEMPTS=1 aws s3api put-bucket-policy --bucket real --policy '{}';"
+              " AWS_MAX_ATTEMPTS=1 aws s3api put-object-legal-hold --bucket real --key a --legal-hold Status=ON; true")
     subprocess.run([PLIMSOLL, "bucket", "create", f"s3://{BUCKET}?endpoint={server.url}"], env=environment(),
                    capture_output=True)
     found = meter("--upstream", f"s3://{BUCKET}?endpoint={server.url}", "--", "sh", "-c", script, cwd=tmp_path)
     operations = {name: (of["requests"], of["failed"]) for name, of in found["operations"].items()}
-    assert operations == {"ListObjectsV2": (2, 1), "CopyObject": (1, 1)} and found["refused"] == 1
+    assert operations == {"ListObjectsV2": (2, 1), "CopyObject": (1, 1)} and found["refused"] == 3
     assert SECRET not in json.dumps(found)
 
 

@@ -344,6 +344,9 @@ async fn pass_on<F: Forward>(
     stamps.registered.reads_body();
     let result = async {
         let route = route::route(parts)?;
+        if route::is_another(&route) {
+            return Err(ApiError::with(ErrorCode::NotImplemented, "This operation is not passed on"));
+        }
         progress.routed(shared, &route);
         let max_body = shared.settings.max_body;
         let mut reader =

@@ -251,6 +251,38 @@ pub const UNCONFIGURED: [(&str, Unconfigured); 12] = [
     ("requestPayment", Unconfigured::Document("RequestPaymentConfiguration", Some(("Payer", "BucketOwner")))),
 ];
 
+/// Query parameters that make a request another operation than its method and target say, and which have no name here.
+const OTHERS: [&str; 22] = [
+    "accelerate",
+    "analytics",
+    "encryption",
+    "intelligent-tiering",
+    "inventory",
+    "legal-hold",
+    "logging",
+    "metadataTable",
+    "metrics",
+    "notification",
+    "object-lock",
+    "ownershipControls",
+    "policy",
+    "policyStatus",
+    "publicAccessBlock",
+    "replication",
+    "requestPayment",
+    "restore",
+    "retention",
+    "select",
+    "torrent",
+    "website",
+];
+
+/// Returns true if a request is another operation than that of its route, because of a parameter in its query.
+pub fn is_another(route: &Route) -> bool {
+    let is_other = |name: &str| OTHERS.contains(&name);
+    route.operation != Operation::GetUnconfigured && route.query.iter().any(|(name, _)| is_other(name))
+}
+
 /// Maximum length of a key in bytes (S3: 1,024 bytes).
 const KEY_LIMIT: usize = 1024;
 
