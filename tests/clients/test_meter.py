@@ -272,6 +272,74 @@ def test_another_bucket_and_another_key_are_refused(server, tmp_path):
     assert SECRET not in json.dumps(found)
 
 
+PRESIGNED = """
+import os, urllib.request
+import boto3
+from botocore.config import Config
+s3 = boto3.client('s3', endpoint_url=os.environ['AWS_ENDPOINT_URL_S3'],
+    config=Config(s3={'addressing_style': 'path'}, signature_version='s3v4', retries={'max_attempts': 0}))
+s3.put_object(Bucket='real', Key='src', Body=b'source data')
+def put(key, **more):
+    def add(request, **_):
+        for name, value in more.items():
+            request.url += ('&' if '?' in request.url else '?') + name.replace('_', '-') + '=' + value
+    s3.meta.events.register('before-sign.s3.PutObject', add)
+    url = s3.generate_presigned_url('put_object', Params={'Bucket': 'real', 'Key': key})
+    s3.meta.events.unregister('before-sign.s3.PutObject', add)
+    try:
+        return urllib.request.urlopen(urllib.request.Request(url, data=b'', method='PUT')).status
+    except urllib.error.HTTPError as error:
+        return error.code
+print(put('dst', **{'X-Amz-Copy-Source': 'real%2Fsrc'}), put('z', **{'x-amz-copy-source': 'other%2Fsecret'}),
+      put('m', **{'X-Amz-Meta-Foo': 'bar'}))
+assert s3.get_object(Bucket='real', Key='dst')['Body'].read() == b'source data'
+assert s3.head_object(Bucket='real', Key='m')['Metadata'] == {'foo': 'bar'}
+try:
+    s3.head_object(Bucket='real', Key='z')
+    raise SystemExit('the copy from another bucket was passed on')
+except s3.exceptions.ClientError as error:
+    assert error.response['ResponseMetadata']['HTTPStatusCode'] == 404
+"""
+
+
+def test_regression_headers_in_the_query_of_a_presigned_url_were_dropped(server, tmp_path):
+    """A presigned copy became an empty object, and its source could be in any bucket."""
+    (tmp_path / "client.py").write_text(PRESIGNED)
+    subprocess.run([PLIMSOLL, "bucket", "create", f"s3://{BUCKET}?endpoint={server.url}"], env=environment(),
+                   capture_output=True)
+    found = meter("--upstream", f"s3://{BUCKET}?endpoint={server.url}", "--", "python", "client.py", cwd=tmp_path)
+    assert found["operations"]["CopyObject"] == {"requests": 2, "failed": 1, "bytes": 0}
+
+
+def test_regression_mistakes_in_names_were_found_after_the_command(tmp_path):
+    base = {"command": [], "exit_status": 0, "operations": {"PutObject": {"requests": 1}}, "written": 0, "read": 0,
+            "copied": 0, "one_run_usd": {"aws-s3": "0.1"}}
+    (tmp_path / "base.json").write_text(json.dumps(base))
+    for flags, message in [
+        (["--provider", "aws-s4"], "aws-s4"), (["--output", "nowhere/x.json"], "--output nowhere/x.json"),
+        (["--baseline", "base.json", "--fail-if", "requests.GetObjetc > +0%"], "'GetObjetc' is no operation"),
+        (["--baseline", "base.json", "--fail-if", "cost.aws-s4 > +0%"], "has no cost at 'aws-s4'"),
+        (["--baseline", "base.json", "--fail-if", "cost.wasabi > +0%"], "the baseline has no cost at 'wasabi'"),
+    ]:
+        done = subprocess.run([PLIMSOLL, "meter", *flags, "--", "touch", "ran"], cwd=tmp_path, env=environment(),
+                              capture_output=True, text=True)
+        assert done.returncode == 2 and message in done.stderr, done.stderr
+        assert not (tmp_path / "ran").exists()
+    huge = 2**64 - 1
+    base["operations"] = {"A": {"requests": huge, "failed": huge}, "B": {"requests": huge, "failed": huge}}
+    (tmp_path / "base.json").write_text(json.dumps(base))
+    done = subprocess.run([PLIMSOLL, "meter", "--baseline", "base.json", "--fail-if", "requests > +0%", "--", "aws", "s3",
+                           "ls", "s3://meter"], cwd=tmp_path, capture_output=True, text=True,
+                          env=environment(PATH=f"{ROOT}/.venv/bin:{os.environ['PATH']}"))
+    assert done.returncode == 0, done.stderr
+
+
+def test_secrets_of_the_command_stay_out_of_the_report(tmp_path):
+    script = ["sh", "-c", "aws s3 ls s3://meter", "x", "--password", "hunter2secret", "-u", "user:pppppppp"]
+    report = json.dumps(meter("--", *script, cwd=tmp_path))
+    assert "hunter2secret" not in report and "pppppppp" not in report and "[redacted]" in report
+
+
 def test_a_store_that_does_not_answer_is_named(tmp_path):
     done = subprocess.run([PLIMSOLL, "meter", "--upstream", f"s3://{BUCKET}?endpoint=http://127.0.0.1:1", "--", "sh", "-c",
                            "aws s3 ls s3://real || true"],
@@ -279,3 +347,6 @@ def test_a_store_that_does_not_answer_is_named(tmp_path):
                           capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0 and "had no response from the store: could not connect to 127.0.0.1:1" in done.stdout
     assert " 1 of them failed" in done.stdout
+    found = meter("--upstream", f"s3://{BUCKET}?endpoint=http://127.0.0.1:1", "--", "sh", "-c",
+                  "aws s3 ls s3://real || true", cwd=tmp_path, AWS_MAX_ATTEMPTS="1")
+    assert "could not connect" in found["warnings"][0]

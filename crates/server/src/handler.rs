@@ -330,7 +330,7 @@ async fn pass_on<F: Forward>(
     shared: &Shared,
     to: &F,
     stamps: &ConnectionTimestamps,
-    parts: &Parts,
+    parts: &mut Parts,
     incoming: &mut Incoming,
     progress: &Progress,
 ) -> Result<ServerResponse, ApiError> {
@@ -348,6 +348,7 @@ async fn pass_on<F: Forward>(
             return Err(ApiError::with(ErrorCode::NotImplemented, "This operation is not passed on"));
         }
         progress.routed(shared, &route);
+        accepts::hoist(parts, &route)?;
         let max_body = shared.settings.max_body;
         let mut reader =
             BodyReader::new(parts, incoming, payload, route.operation, max_body)?.watched(&stamps.registered);

@@ -59,6 +59,54 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// All operations.
+    pub const ALL: [Operation; 44] = [
+        Operation::ListBuckets,
+        Operation::CreateBucket,
+        Operation::HeadBucket,
+        Operation::DeleteBucket,
+        Operation::GetBucketLocation,
+        Operation::CreateSession,
+        Operation::ListObjects,
+        Operation::ListObjectsV2,
+        Operation::ListVersions,
+        Operation::ListUploads,
+        Operation::DeleteObjects,
+        Operation::PutObject,
+        Operation::CopyObject,
+        Operation::GetObject,
+        Operation::HeadObject,
+        Operation::GetAttributes,
+        Operation::DeleteObject,
+        Operation::CreateUpload,
+        Operation::UploadPart,
+        Operation::UploadPartCopy,
+        Operation::CompleteUpload,
+        Operation::AbortUpload,
+        Operation::ListParts,
+        Operation::PostObject,
+        Operation::Preflight,
+        Operation::GetBucketVersioning,
+        Operation::PutBucketVersioning,
+        Operation::GetBucketTags,
+        Operation::PutBucketTags,
+        Operation::DeleteBucketTags,
+        Operation::GetBucketCors,
+        Operation::PutBucketCors,
+        Operation::DeleteBucketCors,
+        Operation::GetBucketLifecycle,
+        Operation::PutBucketLifecycle,
+        Operation::DeleteBucketLifecycle,
+        Operation::GetBucketAcl,
+        Operation::PutBucketAcl,
+        Operation::GetObjectAcl,
+        Operation::PutObjectAcl,
+        Operation::GetObjectTags,
+        Operation::PutObjectTags,
+        Operation::DeleteObjectTags,
+        Operation::GetUnconfigured,
+    ];
+
     /// Returns the name in the S3 API.
     pub fn name(self) -> &'static str {
         use Operation as O;

@@ -49,12 +49,12 @@ pub struct Metered {
 impl Metered {
     /// Returns the number of requests.
     pub fn requests(&self) -> u64 {
-        self.operations.values().map(|counted| counted.requests).sum()
+        self.operations.values().fold(0, |sum, counted| sum.saturating_add(counted.requests))
     }
 
     /// Returns the number of requests that failed.
     pub fn failed(&self) -> u64 {
-        self.operations.values().map(|counted| counted.failed).sum()
+        self.operations.values().fold(0, |sum, counted| sum.saturating_add(counted.failed))
     }
 }
 
@@ -142,6 +142,22 @@ pub struct BoundResult {
 const ONE: u128 = 1_000_000_000_000;
 
 impl MeterBound {
+    /// Returns the operation of the bound; `None` for another figure.
+    pub fn operation(&self) -> Option<&str> {
+        match &self.figure {
+            Figure::Of(operation) => Some(operation),
+            _ => None,
+        }
+    }
+
+    /// Returns the provider whose cost is bounded; `None` for another figure.
+    pub fn provider(&self) -> Option<&str> {
+        match &self.figure {
+            Figure::Cost(provider) => Some(provider),
+            _ => None,
+        }
+    }
+
     /// Parses a bound.
     ///
     /// # Errors

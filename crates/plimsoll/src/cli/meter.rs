@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use jiff::civil::Date;
 use tokio::sync::watch;
 
 use super::cost::form::FormArguments;
@@ -19,14 +20,18 @@ use crate::meter::endpoint::{Backend, Endpoint};
 use crate::meter::upstream::Upstream;
 use crate::session::open;
 use plimsoll_base::files::read_text;
-use plimsoll_base::redaction::redacted;
+use plimsoll_base::redaction::{is_secret_name, redacted};
 use plimsoll_base::units::{format_bytes, format_count, parse_count, parse_volume};
+use plimsoll_cost::book::Prices;
+use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::workload::object_size;
 use plimsoll_judge::advise::log_usage::{MonthOfLog, at_list_prices};
 use plimsoll_judge::advise::metered::{MeterBound, Metered};
 use plimsoll_judge::report::decisions::metered::{MeterBills, document};
 use plimsoll_s3::endpoint::is_bucket_name;
+use plimsoll_server::route::Operation;
 use plimsoll_server::shutdown::watch_for_end;
+use plimsoll_workload::logs::usage::LogUsage;
 
 /// Arguments of `plimsoll meter`.
 #[derive(Debug, Args)]
@@ -77,9 +82,9 @@ pub struct Arguments {
     /// Address and port of the endpoint; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: String,
-    /// Maximum memory for objects; writes above this limit fail with 503 SlowDown [default: half of the memory of the
-    /// machine or control group]
-    #[arg(long, value_name = "SIZE", conflicts_with = "upstream")]
+    /// Maximum memory for objects, or for bodies that are being passed on; writes above this limit fail with 503
+    /// SlowDown [default: half of the memory of the machine or control group]
+    #[arg(long, value_name = "SIZE")]
     memory_limit: Option<String>,
     #[command(flatten)]
     prices: PriceArguments,
@@ -97,13 +102,39 @@ struct Checked {
     baseline: Option<Metered>,
 }
 
+impl Checked {
+    /// Checks that the bounds name operations and providers that exist.
+    fn check_names(&self, tariffs: &[Tariff]) -> Result<(), Exit> {
+        for bound in &self.bounds {
+            if let Some(name) = bound.operation()
+                && Operation::ALL.iter().all(|operation| operation.name() != name)
+            {
+                return Err(Exit::input(format!(
+                    "--fail-if: '{name}' is no operation of the S3 API; use one such as GetObject or ListObjectsV2"
+                )));
+            }
+            if let Some(name) = bound.provider() {
+                let priced = tariffs.iter().any(|tariff| tariff.offer == name);
+                let before = self.baseline.as_ref().is_none_or(|run| run.one_run_usd.contains_key(name));
+                if !priced || !before {
+                    let who = if priced { "the baseline" } else { "this run" };
+                    return Err(Exit::input(format!("--fail-if: {who} has no cost at '{name}'")));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Reads the JSON of an earlier run.
 fn baseline(path: &Path) -> Result<Metered, Exit> {
     /// Maximum size of the JSON, in bytes.
     const MAX_BYTES: u64 = 64 << 20;
     let wrong = |e: &dyn std::fmt::Display| Exit::input(format!("--baseline {}: {e}", path.display()));
     let text = read_text(path, MAX_BYTES).map_err(|e| wrong(&e))?;
-    serde_json::from_str(&text).map_err(|_| {
+    let read: Option<Metered> = serde_json::from_str(&text).ok();
+    let read = read.filter(|run| run.one_run_usd.values().all(|usd| usd.pico() >= 0));
+    read.ok_or_else(|| {
         wrong(&"this is not the JSON of a metered command; write it with plimsoll meter --json --output FILE")
     })
 }
@@ -132,20 +163,21 @@ impl Arguments {
     }
 
     fn backend(&self) -> Result<Backend, Exit> {
+        let limit = memory_limit(self.memory_limit.as_deref())?;
         match &self.upstream {
-            Some(store) => Ok(Backend::Upstream(Arc::new(Upstream::of(&open::open(store, None)?)?))),
-            None => Ok(Backend::Memory {
-                bucket: self.bucket.clone(),
-                limit: memory_limit(self.memory_limit.as_deref())?,
-            }),
+            Some(store) => {
+                let to = Arc::new(Upstream::of(&open::open(store, None)?)?);
+                Ok(Backend::Upstream { to, limit })
+            }
+            None => Ok(Backend::Memory { bucket: self.bucket.clone(), limit }),
         }
     }
 }
 
 /// Runs the command of `--prepare`.
-fn prepare(address: &Address, command: &str) -> Result<(), Exit> {
+fn prepare(address: &Address, command: &str, signals: &Signals) -> Result<(), Exit> {
     let shell = ["sh", "-c", command].map(String::from);
-    let started = address.start(&shell).and_then(|mut child| child.wait());
+    let started = address.start(&shell).and_then(|mut child| signals.wait_for(&mut child));
     let status = started.map_err(|e| Exit::input(format!("--prepare: {e}")))?;
     match status.success() {
         true => Ok(()),
@@ -168,31 +200,46 @@ fn wait_for_clients(address: &Address) -> Result<(), Exit> {
     ended.map_err(Exit::defect)
 }
 
+/// Returns the words of a command without secrets: those that are registered, and those that follow the name of one.
+fn without_secrets(command: &[String]) -> Vec<String> {
+    let mut follows = false;
+    let mut out = Vec::new();
+    for word in command {
+        out.push(if follows { "[redacted]".to_string() } else { redacted(word).into_owned() });
+        let name = word.trim_start_matches('-');
+        follows = word.starts_with('-') && !word.contains('=') && (is_secret_name(name) || word == "-u");
+    }
+    out
+}
+
 /// Runs the command, or waits for clients, and returns the exit status in words if the command failed.
 fn run_command(
     arguments: &Arguments,
     address: &Address,
     metered: &mut Metered,
+    signals: Option<&Signals>,
 ) -> Result<Option<String>, Exit> {
     if arguments.command.is_empty() {
         wait_for_clients(address)?;
         return Ok(None);
     }
-    metered.command = arguments.command.iter().map(|word| redacted(word).into_owned()).collect();
+    metered.command = without_secrets(&arguments.command);
     progress(format!(
         "endpoint {} with the bucket {}: in AWS_ENDPOINT_URL_S3, as rclone's remote meter: and in RESTIC_REPOSITORY",
         address.url(),
         address.bucket
     ));
-    let signals = Signals::listen().map_err(Exit::defect)?;
     let mut child = address.start(&arguments.command).map_err(|e| {
         Exit::input(format!(
             "'{}' cannot be started: {e}",
             metered.command.first().map_or("", String::as_str)
         ))
     })?;
-    signals.pass_to(&child);
-    let status = child.wait().map_err(Exit::defect)?;
+    let ended_as = match signals {
+        Some(signals) => signals.wait_for(&mut child),
+        None => child.wait(),
+    };
+    let status = ended_as.map_err(Exit::defect)?;
     let (code, words) = ended(status);
     metered.exit_status = code;
     Ok((!status.success()).then_some(words))
@@ -235,8 +282,8 @@ fn warnings(metered: &Metered, month: &MonthOfLog<'_>, upstream: Option<String>)
     let mut warnings = Vec::new();
     if metered.refused > 0 {
         warnings.push(format!(
-            "{} more requests were refused before their operation was known, for example because of another key; they \
-             are not in the counts",
+            "{} more requests were refused, because of another key or because the endpoint does not know the operation; \
+             they are not in the counts",
             format_count(metered.refused)
         ));
     }
@@ -244,9 +291,71 @@ fn warnings(metered: &Metered, month: &MonthOfLog<'_>, upstream: Option<String>)
         warnings.push(format!("at least one request had no response from the store: {problem}"));
     }
     if month.stored == 0 {
-        warnings.push("the bills contain no storage (--storage)".into());
+        warnings.push("the bills contain no storage, except minimum charges (--storage)".into());
     }
     warnings
+}
+
+/// A command that was run, and what it sent.
+struct Run {
+    counts: Counts,
+    metered: Metered,
+    /// Exit status in words, if the command failed.
+    failed: Option<String>,
+}
+
+/// Runs the command at an endpoint of its own, and counts its requests.
+fn run_metered(arguments: &Arguments, backend: Backend) -> Result<Run, Exit> {
+    let counter = Arc::new(Counter::new(arguments.prefix_depth));
+    let endpoint = Endpoint::start(&arguments.listen, backend, Arc::clone(&counter))
+        .map_err(|e| Exit::store(format!("--listen {}: {e}", arguments.listen)))?;
+    let address = endpoint.address.clone();
+    let signals = match arguments.command.is_empty() && arguments.prepare.is_none() {
+        true => None,
+        false => Some(Signals::listen().map_err(Exit::defect)?),
+    };
+    if let (Some(command), Some(signals)) = (&arguments.prepare, &signals) {
+        prepare(&address, command, signals)?;
+    }
+    counter.open();
+    let mut metered = Metered::default();
+    let failed = run_command(arguments, &address, &mut metered, signals.as_ref())?;
+    let counts = counter.counts();
+    metered.left = endpoint.stored();
+    endpoint.stop().map_err(|e| Exit::store(format!("the endpoint failed: {e}")))?;
+    if counts.operations.is_empty() {
+        let refused = match counts.refused {
+            0 => "no request arrived".to_string(),
+            refused => format!("{} requests arrived and all were refused", format_count(refused)),
+        };
+        let hint = match arguments.command.is_empty() {
+            true => "",
+            false => "; does the command use the endpoint and the key in its environment?",
+        };
+        let failed = failed.map(|words| format!("; the command ended with {words}")).unwrap_or_default();
+        return Err(Exit::input(format!("{refused} at {}{hint}{failed}", address.url())));
+    }
+    metered.operations.clone_from(&counts.operations);
+    metered.refused = counts.refused;
+    let all = &counts.usage.all;
+    (metered.written, metered.read, metered.copied) = (all.uploaded, all.downloaded, all.copied);
+    Ok(Run { counts, metered, failed })
+}
+
+/// Finds mistakes in the names of providers and operations, and in the output, before the command runs.
+fn check_ahead(arguments: &Arguments, checked: &Checked, prices: &Prices, date: Date) -> Result<(), Exit> {
+    let nothing = LogUsage::default();
+    let empty = MonthOfLog {
+        log: &nothing,
+        factor: 1.0,
+        stored: 0,
+        object_bytes: None,
+        egress: None,
+        without_allowances: false,
+    };
+    let known = price(&empty, Vec::new(), &arguments.provider, &arguments.prices, prices.clone(), date)?;
+    checked.check_names(&known.tariffs)?;
+    arguments.form.check()
 }
 
 /// Counts the requests of a command, and prints them with their cost.
@@ -258,39 +367,14 @@ pub fn meter(arguments: &Arguments) -> Result<(), Exit> {
     let checked = arguments.check()?;
     let prices = arguments.prices.read()?;
     let date = arguments.prices.date(&prices)?;
+    check_ahead(arguments, &checked, &prices, date)?;
     let backend = arguments.backend()?;
     let upstream = match &backend {
-        Backend::Upstream(to) => Some(Arc::clone(to)),
+        Backend::Upstream { to, .. } => Some(Arc::clone(to)),
         Backend::Memory { .. } => None,
     };
-    let counter = Arc::new(Counter::new(arguments.prefix_depth));
-    let endpoint = Endpoint::start(&arguments.listen, backend, Arc::clone(&counter))
-        .map_err(|e| Exit::store(format!("--listen {}: {e}", arguments.listen)))?;
-    let address = endpoint.address.clone();
-    if let Some(command) = &arguments.prepare {
-        prepare(&address, command)?;
-    }
-    counter.open();
-    let mut metered = Metered::default();
-    let failed = run_command(arguments, &address, &mut metered)?;
-    let counts = counter.counts();
-    metered.left = endpoint.stored();
-    endpoint.stop().map_err(|e| Exit::store(format!("the endpoint failed: {e}")))?;
-    if counts.operations.is_empty() {
-        let refused = match counts.refused {
-            0 => "no request arrived".to_string(),
-            refused => format!("{} requests arrived and all were refused", format_count(refused)),
-        };
-        let failed = failed.map(|words| format!("; the command ended with {words}")).unwrap_or_default();
-        return Err(Exit::input(format!(
-            "{refused} at {}, so the command has another endpoint or key than those in its environment{failed}",
-            address.url()
-        )));
-    }
-    metered.operations.clone_from(&counts.operations);
-    metered.refused = counts.refused;
+    let Run { counts, mut metered, failed } = run_metered(arguments, backend)?;
     let all = &counts.usage.all;
-    (metered.written, metered.read, metered.copied) = (all.uploaded, all.downloaded, all.copied);
     let mean = metered.left.and_then(|(objects, bytes)| bytes.checked_div(objects));
     let month = MonthOfLog {
         log: &counts.usage,
@@ -303,23 +387,22 @@ pub fn meter(arguments: &Arguments) -> Result<(), Exit> {
     let said = assumptions(&month, &metered, &checked, &counts);
     let priced = price(&month, said, &arguments.provider, &arguments.prices, prices, date)?;
     let one = MonthOfLog { factor: 1.0, ..month.clone() };
-    metered.one_run_usd = priced
-        .tariffs
-        .iter()
-        .filter_map(|tariff| Some((tariff.offer.clone(), at_list_prices(one.usage(all, tariff, 0), tariff)?)))
-        .collect();
-    let checks = match &checked.baseline {
-        Some(baseline) => checked
-            .bounds
-            .iter()
-            .map(|bound| bound.judge(baseline, &metered))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|e| Exit::input(format!("--fail-if {e}")))?,
-        None => Vec::new(),
-    };
+    let cost = |tariff: &Tariff| at_list_prices(one.usage(all, tariff, 0), tariff);
+    metered.one_run_usd =
+        priced.tariffs.iter().filter_map(|tariff| Some((tariff.offer.clone(), cost(tariff)?))).collect();
+    let judged = checked.baseline.iter().flat_map(|baseline| {
+        checked.bounds.iter().map(|bound| bound.judge(baseline, &metered)).collect::<Vec<_>>()
+    });
+    let checks = judged.collect::<Result<_, _>>().map_err(|e| Exit::input(format!("--fail-if {e}")))?;
     let mut warned = warnings(&metered, &month, upstream.and_then(|to| to.failure()));
     warned.extend(priced.warnings);
-    let found = MeterBills { metered, runs_per_month: checked.runs, checks, bills: priced.found };
+    let found = MeterBills {
+        metered,
+        runs_per_month: checked.runs,
+        checks,
+        warnings: warned.clone(),
+        bills: priced.found,
+    };
     let document = document(&found, all, &counts.kinds, &priced.shown).warned(warned);
     arguments.form.print(&document.resting_on(priced.premise), &found)?;
     verdict(&found, failed)

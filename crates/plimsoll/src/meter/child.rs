@@ -48,12 +48,19 @@ impl Address {
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         let (key, secret) = (self.credentials.access_key.clone(), self.credentials.secret_key().to_string());
         let url = self.url();
+        let known = ["NO_PROXY", "no_proxy"].iter().find_map(|name| std::env::var(name).ok());
+        let ip = self.host.rsplit_once(':').map_or("", |(ip, _)| ip);
+        let direct = known.map_or(ip.to_string(), |known| format!("{known},{ip}"));
         vec![
             ("AWS_ACCESS_KEY_ID", key.clone()),
             ("AWS_SECRET_ACCESS_KEY", secret.clone()),
             ("AWS_REGION", self.region.clone()),
             ("AWS_DEFAULT_REGION", self.region.clone()),
             ("AWS_ENDPOINT_URL", url.clone()),
+            ("AWS_ENDPOINT", url.clone()),
+            // Proxies do not reach the loopback address.
+            ("NO_PROXY", direct.clone()),
+            ("no_proxy", direct),
             ("AWS_ENDPOINT_URL_S3", url.clone()),
             // Clients on Rust's object_store refuse HTTP otherwise.
             ("AWS_ALLOW_HTTP", "true".into()),
@@ -106,7 +113,7 @@ pub fn ended(status: ExitStatus) -> (Option<i32>, String) {
 
 /// Signals to this process, which are passed to the command, so that it can end and its requests be reported.
 pub struct Signals {
-    command: mpsc::UnboundedSender<Pid>,
+    command: mpsc::UnboundedSender<Option<Pid>>,
 }
 
 impl Signals {
@@ -124,15 +131,24 @@ impl Signals {
                 let mut terminate = signal(SignalKind::terminate())?;
                 let mut hang_up = signal(SignalKind::hangup())?;
                 let _ = ready.send(());
-                let Some(process) = commands.recv().await else { return Ok(()) };
+                let mut process = None;
                 loop {
                     let by = tokio::select! {
+                        next = commands.recv() => match next {
+                            Some(next) => {
+                                process = next;
+                                continue;
+                            }
+                            None => return Ok(()),
+                        },
                         _ = interrupt.recv() => Signal::INT,
                         _ = terminate.recv() => Signal::TERM,
                         _ = hang_up.recv() => Signal::HUP,
                     };
                     // The terminal sends Ctrl-C to the command, too.
-                    if by != Signal::INT || !is_in_foreground() {
+                    if let Some(process) = process
+                        && (by != Signal::INT || !is_in_foreground())
+                    {
                         send(process, by);
                     }
                 }
@@ -143,18 +159,24 @@ impl Signals {
         Ok(Signals { command })
     }
 
-    /// Passes signals to this command from now on.
-    pub fn pass_to(&self, child: &Child) {
-        if let Some(process) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-            // The receiver exists as long as this value.
-            let _ = self.command.send(process);
-        }
+    /// Waits for the end of a command, and passes signals to it until then.
+    ///
+    /// # Errors
+    /// If the command cannot be waited for.
+    pub fn wait_for(&self, child: &mut Child) -> io::Result<ExitStatus> {
+        let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        // The receiver exists as long as this value.
+        let _ = self.command.send(process);
+        let status = child.wait();
+        let _ = self.command.send(None);
+        status
     }
 }
 
 /// Returns true if this process belongs to the foreground of a terminal.
 fn is_in_foreground() -> bool {
-    tcgetpgrp(io::stdin()).is_ok_and(|group| group == getpgrp())
+    let terminal = std::fs::File::open("/dev/tty");
+    terminal.is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
 }
 
 fn send(process: Pid, by: Signal) {

@@ -29,8 +29,13 @@ pub enum Backend {
         /// Limit in bytes.
         limit: u64,
     },
-    /// Another store, to which requests are passed on.
-    Upstream(Arc<Upstream>),
+    /// Another store, to which requests are passed on, with at most this many bytes of bodies in memory.
+    Upstream {
+        /// Store that gets the requests.
+        to: Arc<Upstream>,
+        /// Limit in bytes.
+        limit: u64,
+    },
 }
 
 /// A running endpoint.
@@ -42,9 +47,6 @@ pub struct Endpoint {
     stop: watch::Sender<bool>,
     thread: JoinHandle<io::Result<()>>,
 }
-
-/// Maximum memory of request bodies that are being passed on, in bytes.
-const MAX_PASSING: u64 = 1 << 30;
 
 /// Returns an unguessable word.
 fn word() -> String {
@@ -61,7 +63,7 @@ impl Endpoint {
         let credentials = Credentials::new(&format!("METER{}", &word()[..15].to_uppercase()), &word(), None);
         let (bucket, region, memory_limit) = match &backend {
             Backend::Memory { bucket, limit } => (bucket.clone(), "us-east-1".to_string(), *limit),
-            Backend::Upstream(to) => (to.bucket().to_string(), to.region().to_string(), MAX_PASSING),
+            Backend::Upstream { to, limit } => (to.bucket().to_string(), to.region().to_string(), *limit),
         };
         let address = Address {
             host: listener.local_addr()?.to_string(),
@@ -82,12 +84,12 @@ impl Endpoint {
                 let service = MemoryService::new(&shared.memory).with_bucket(bucket);
                 Some(Arc::new(service.map_err(|e| io::Error::other(format!("{e:?}")))?))
             }
-            Backend::Upstream(_) => None,
+            Backend::Upstream { .. } => None,
         };
         let service = memory.clone();
         let thread =
             std::thread::Builder::new().name("endpoint".into()).spawn(move || match (backend, service) {
-                (Backend::Upstream(to), _) => {
+                (Backend::Upstream { to, .. }, _) => {
                     run_with(listener, &shared, &Arc::new(Forwarding(to)), &stopped)
                 }
                 (_, Some(service)) => serve_from(listener, &shared, service, None, &stopped),

@@ -1,7 +1,8 @@
 //! Passes requests on to a store: the verified requests of a client, signed again with the credentials of the store.
 
 use std::cell::RefCell;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -13,7 +14,7 @@ use crate::session::open::Opened;
 use plimsoll_base::clock::now_ns;
 use plimsoll_base::net::client_limits::timeout;
 use plimsoll_base::net::connection::Payload;
-use plimsoll_base::net::encode::hex;
+use plimsoll_base::net::encode::{decode, hex};
 use plimsoll_engine::store::http::{
     Answer, Destination, HttpTransport, OpenError, Prepared, Sending, Unsent, target_of,
 };
@@ -47,6 +48,8 @@ const OWN: [&str; 13] = [
 const OF_CONNECTION: [&str; 4] = ["connection", "transfer-encoding", "keep-alive", "content-length"];
 /// Maximum size in bytes of a response of unknown length, such as a listing.
 const MAX_UNANNOUNCED: usize = 64 << 20;
+/// Slowest rate of an upload to the store, in bytes per second.
+const SLOWEST_BYTES_PER_S: u64 = 16 * 1024;
 /// Size in bytes up to which a response is read before its head is passed on.
 const SHORT: u64 = 64 * 1024;
 
@@ -55,12 +58,15 @@ thread_local! {
     static IDLE: RefCell<Vec<HttpTransport>> = const { RefCell::new(Vec::new()) };
 }
 
+/// First failure to get a response, in words.
+type Failed = Arc<Mutex<Option<String>>>;
+
 /// A bucket to which requests are passed on.
 pub struct Upstream {
     url: S3Url,
     destination: Destination,
     credentials: Option<CredentialSource>,
-    failure: Mutex<Option<String>>,
+    failure: Failed,
 }
 
 /// Returns true if a header is to be passed on.
@@ -98,7 +104,7 @@ impl Upstream {
             url: (**url).clone(),
             destination,
             credentials: opened.credentials.clone(),
-            failure: Mutex::default(),
+            failure: Failed::default(),
         })
     }
 
@@ -139,12 +145,15 @@ impl Upstream {
         if request.route.bucket != self.bucket() {
             return denied("This is another bucket");
         }
-        let source = request.parts.headers.get("x-amz-copy-source").map(HeaderValue::as_bytes);
-        let source = source.map(|source| source.strip_prefix(b"/").unwrap_or(source));
-        let of_bucket = |source: &[u8]| {
-            source.strip_prefix(self.bucket().as_bytes()).is_some_and(|rest| rest.first() == Some(&b'/'))
+        let sources = request.parts.headers.get_all("x-amz-copy-source");
+        let of_bucket = |source: &HeaderValue| {
+            let source = std::str::from_utf8(source.as_bytes()).ok().and_then(|source| decode(source, true));
+            source.is_some_and(|source| {
+                let source = source.strip_prefix('/').unwrap_or(&source);
+                source.split_once('/').is_some_and(|(bucket, _)| bucket == self.bucket())
+            })
         };
-        if source.is_some_and(|source| !of_bucket(source)) {
+        if sources.iter().count() > 1 || !sources.iter().all(of_bucket) {
             return denied("The source of the copy is in another bucket");
         }
         Ok(())
@@ -155,7 +164,8 @@ impl Upstream {
         let (url, body) = (&self.url, &request.body);
         let mut path = String::new();
         url.endpoint.path_into(&mut path, &request.route.key);
-        let signs = |name: &str| name.starts_with("X-Amz-");
+        // The parameters of a signature are made anew, and the server has moved the others to the headers.
+        let signs = |name: &str| name.to_ascii_lowercase().starts_with("x-amz-");
         let pairs = request.route.query.iter().filter(|(name, _)| !signs(name)).cloned();
         let query = canonical_query(&pairs.collect::<Vec<_>>());
         let mut headers = HeaderMap::with_capacity(16);
@@ -324,9 +334,18 @@ impl Forward for Upstream {
         }
         let idle = IDLE.with_borrow_mut(Vec::pop);
         let mut wire = idle.unwrap_or_else(|| HttpTransport::new(self.destination.clone(), 0));
-        let late = |_| self.failed(format!("no response within {} s", timeout().as_secs()));
-        let answer =
-            tokio::time::timeout(timeout(), self.send(&mut wire, &request)).await.map_err(late)??;
+        // A body takes time to be sent.
+        let deadline = timeout() + Duration::from_secs(request.body.len() as u64 / SLOWEST_BYTES_PER_S);
+        let late = |_| self.failed(format!("no response within {} s", deadline.as_secs()));
+        let answer = tokio::time::timeout(deadline, self.send(&mut wire, &request)).await.map_err(late)??;
+        if answer.head.status.is_redirection() && answer.head.status != StatusCode::NOT_MODIFIED {
+            let status = answer.head.status.as_u16();
+            let region = answer.head.headers.get("x-amz-bucket-region").and_then(|value| value.to_str().ok());
+            let region = region.map_or(String::new(), |region| format!("; its region is {region}"));
+            return Err(
+                self.failed(format!("it redirects with status {status}{region}; check the URL of the store"))
+            );
+        }
         let status = answer.head.status;
         let mut out = Response::new(ResponseBody::default());
         *out.status_mut() = status;
@@ -349,7 +368,7 @@ impl Forward for Upstream {
                 passing.end();
             }
             Some(length) if length > SHORT => {
-                *out.body_mut() = ResponseBody::of_stream(pieces(passing), length)
+                *out.body_mut() = ResponseBody::of_stream(pieces(passing, Arc::clone(&self.failure)), length)
             }
             length => {
                 let limit = length.map_or(MAX_UNANNOUNCED, |length| length as usize);
@@ -362,16 +381,20 @@ impl Forward for Upstream {
 }
 
 /// Returns the body of a response as a stream.
-fn pieces(passing: Passing) -> plimsoll_server::response::PieceStream {
-    Box::pin(stream::unfold(Some(passing), async |state| {
+fn pieces(passing: Passing, failure: Failed) -> plimsoll_server::response::PieceStream {
+    Box::pin(stream::unfold((Some(passing), failure), async |(state, failure)| {
         let mut passing = state?;
         match passing.next().await {
-            Ok(Some(piece)) => Some((Ok(piece), Some(passing))),
+            Ok(Some(piece)) => Some((Ok(piece), (Some(passing), failure))),
             Ok(None) => {
                 passing.end();
                 None
             }
-            Err(error) => Some((Err(error), None)),
+            Err(error) => {
+                let problem = format!("a response broke: {error}");
+                failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(problem);
+                Some((Err(error), (None, failure)))
+            }
         }
     }))
 }

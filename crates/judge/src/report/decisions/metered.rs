@@ -23,6 +23,9 @@ pub struct MeterBills {
     /// Bounds of `--fail-if`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<BoundResult>,
+    /// Warnings about the counts and the prices.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Bills of a month.
     #[serde(flatten)]
     pub bills: LogBills,

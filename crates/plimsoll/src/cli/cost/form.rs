@@ -40,6 +40,22 @@ pub enum Format {
 }
 
 impl FormArguments {
+    /// Checks that the directory of the output exists, for commands that take long.
+    ///
+    /// # Errors
+    /// Exit code 2 if it does not.
+    pub fn check(&self) -> Result<(), Exit> {
+        let Some(path) = &self.output else { return Ok(()) };
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        match parent.is_none_or(std::path::Path::is_dir) && !path.is_dir() {
+            true => Ok(()),
+            false => Err(Exit::input(format!(
+                "--output {}: there is no such directory, or it is one",
+                path.display()
+            ))),
+        }
+    }
+
     /// Returns true if the output is an HTML page, which has room for all details.
     pub fn is_page(&self) -> bool {
         self.format == Format::Html
