@@ -42,6 +42,7 @@ pub mod limits;
 pub mod memory;
 pub mod metrics;
 pub mod observer;
+pub mod operation;
 pub mod ops;
 mod pace;
 pub mod paging;
