@@ -342,7 +342,10 @@ def test_an_inventory_says_where_the_cost_is(bill, tmp_path):
         for cls, names in (("STANDARD", ["TimedStorage-ByteHrs"]),
                            ("STANDARD_IA", ["TimedStorage-SIA-ByteHrs", "TimedStorage-SIA-SmObjects"])):
             stored = sum(Decimal(row["storage_usd"]) for row in report["prefixes"] if row["class"] == cls)
-            assert abs(stored - sum(costs[name] for name in names)) < Decimal("0.0001")
+            # The inventory is of a small part of what the bill stores.
+            held = sum(row["bytes"] for row in report["prefixes"] if row["class"] == cls)
+            billed = {"STANDARD": Decimal("612345.678901"), "STANDARD_IA": Decimal("80123.5")}[cls] * GIB
+            assert abs(stored - sum(costs[name] for name in names) * held / billed) < Decimal("0.0001")
 
 
 def test_requests_of_a_log_are_priced_by_prefix(bill, tmp_path):
@@ -358,6 +361,45 @@ def test_requests_of_a_log_are_priced_by_prefix(bill, tmp_path):
     lines(tmp_path / "day.csv", [["2026-05-13", "1"]], ["Usage type", "Requests-Tier1($)"])
     error = explain("day.csv", "--log", "access.log", cwd=tmp_path, code=2).stderr
     assert "--log: the bill has no storage with a quantity" in error
+
+
+def test_regression_a_class_with_dearer_reads_saved_the_reads(tmp_path):
+    """100 TiB in Standard-IA that are read once a month: in Glacier Instant Retrieval, the reads cost three times as much."""
+    lines(tmp_path / "cur.csv", [usage("TimedStorage-SIA-ByteHrs", 102_400, 1280, "GB-Mo"),
+                                 usage("Retrieval-SIA", 102_400, 1024, "GB")])
+    report = found("cur.csv", cwd=tmp_path)
+    of = {change["to"]: change for change in report["changes"]}
+    instant = of["glacier-instant"]
+    saved = Decimal(instant["now_usd"]) + Decimal(instant["retrievals_usd"]) - Decimal(instant["later_usd"])
+    assert saved == 1280 + 1024 - (Decimal("409.6") + 102_400 * Decimal("0.03")) == Decimal("-1177.6")
+    assert instant["break_even_reads"] == pytest.approx((0.0125 - 0.004) / (0.03 - 0.01))
+    # What is read in Intelligent-Tiering is billed for frequent access again.
+    tiering = of["intelligent-tiering"]
+    first = tiered(Decimal(102_400), STORAGE)
+    assert tiering["break_even_reads"] == pytest.approx(float((1280 - Decimal("409.6")) / (first - Decimal("409.6"))))
+
+
+def test_regression_a_part_of_a_month_and_other_services_are_not_a_month_of_s3(tmp_path):
+    lines(tmp_path / "part.csv", [usage("TimedStorage-ByteHrs", "1612.9", "37.1", "GB-Mo", day=f"2026-10-{n:02}T00:00:00Z")
+                                  for n in range(1, 4)])
+    report = found("part.csv", cwd=tmp_path)
+    assert report["changes"] == [] and report["elsewhere"] == []
+    assert "covers a part of a month" in explain("part.csv", cwd=tmp_path).stdout
+    lines(tmp_path / "all.csv", [["2026-10-01", 700, 200, 50, 50, 1000]],
+          ["Usage type", "BoxUsage:m5.large($)", "USE1-EBS:VolumeUsage.gp3($)", "TimedStorage-ByteHrs($)", "NoUsageType($)",
+           "Total costs($)"])
+    assert "The bill is $1,000.00, with $50.00 for object storage" in explain("all.csv", cwd=tmp_path).stdout
+    lines(tmp_path / "fee.csv", [usage("Requests-Tier1", 1000, "0.005", "Requests"),
+                                 ["", "Fee", "AmazonS3", "", "", "1", "77", "", "", "USD"]])
+    assert found("fee.csv", cwd=tmp_path)["total_usd"] == "77.005"
+    lines(tmp_path / "euro.csv", [["Cloud Storage", "Nearline Data Retrieval", "10", "gibibyte", "0.1"]],
+          ["Service description", "SKU description", "Usage amount", "Usage unit", "Cost (\u20ac)"])
+    assert "the bill is in EUR" in explain("euro.csv", cwd=tmp_path, code=2).stderr
+    for day in ("a", "b"):
+        (tmp_path / "inventories" / day).mkdir(parents=True)
+        (tmp_path / "inventories" / day / "manifest.json").write_text("{}")
+    error = explain("fee.csv", "--inventory", "inventories", cwd=tmp_path, code=2).stderr
+    assert "more than one manifest.json" in error
 
 
 def test_rules_that_cost_more_than_they_save(tmp_path):

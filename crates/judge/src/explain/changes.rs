@@ -106,7 +106,7 @@ pub struct Change {
     pub later_usd: Usd,
     /// Requests of the lifecycle rule, once; null if the number of objects is unknown.
     pub once_usd: Option<Usd>,
-    /// Retrievals that are charged now and not after the change, in a month.
+    /// Retrievals of today's reads that cost less after the change, in a month; negative if they cost more.
     pub retrievals_usd: Usd,
     /// Share of the data that may be read in a month before reads cost more than the change saves; null if reads are
     /// free after the change, or nothing is saved.
@@ -188,11 +188,19 @@ impl Region<'_> {
         let once = objects.and_then(|objects| in_tiers(&transition, objects.objects.into(), 1, 0));
         // What is read stays readable: its share of the retrievals follows from its share of the bytes.
         let read = held.retrieved.checked_mul(bytes)?.checked_div(held.bytes).unwrap_or(0);
-        let retrievals = Usd::from_pico((self.retrieval(held.class) * read as f64).round() as i128);
-        let per_byte = self.retrieval(to);
+        let dearer = self.retrieval(to) - self.retrieval(held.class);
+        let retrievals = Usd::from_pico((-dearer * read as f64).round() as i128);
         let saved = now + retrievals - later;
-        let break_even =
-            (saved.pico() > 0 && per_byte > 0.0).then(|| saved.pico() as f64 / (per_byte * bytes as f64));
+        let unread = (now - later).pico() as f64;
+        let break_even = match to {
+            _ if unread <= 0.0 => None,
+            // What is read is billed for frequent access again.
+            Class::IntelligentTiering if first > later => {
+                Some((unread / (first - later).pico() as f64).min(1.0))
+            }
+            _ if dearer > 0.0 => Some(unread / (dearer * bytes as f64)),
+            _ => None,
+        };
         let months = once.and_then(|once| {
             let early: Usd = [first, second, third].into_iter().map(|cost| cost - now - retrievals).sum();
             let spent = once + early;
@@ -279,6 +287,9 @@ pub fn held(found: &Explained, inventory: Option<&Inventory>) -> Vec<Held> {
         let objects = inventory.and_then(|inventory| inventory.classes().get(class.api_name()).copied());
         let mut of_class: Vec<&mut Held> = out.iter_mut().filter(|held| held.class == class).collect();
         if let ([only], Some(objects)) = (of_class.as_mut_slice(), objects) {
+            // The inventory may be of one of several buckets: reads are shared by bytes.
+            let billed = only.bytes.max(objects.bytes.into()).max(1);
+            only.retrieved = only.retrieved.saturating_mul(objects.bytes.into()) / billed;
             only.bytes = objects.bytes.into();
             only.objects = Some(objects);
         }

@@ -9,11 +9,14 @@ use plimsoll_cost::bill::total;
 use plimsoll_cost::egress::Egress;
 use plimsoll_cost::migrate::Migration;
 use plimsoll_cost::money::Usd;
-use plimsoll_cost::tariff::Tariff;
+use plimsoll_cost::tariff::{Measure, Tariff};
 use plimsoll_cost::usage::Usage;
 
 /// Bytes copied per second in a move: 1 GB/s, as `plimsoll cost migrate` assumes.
 const BYTES_PER_S: u64 = 1_000_000_000;
+
+/// Size in bytes of an object that a store of objects accepts.
+const LARGE_OBJECT: u64 = 1 << 30;
 
 /// A bill's usage at another provider.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -62,11 +65,12 @@ pub fn month_of(found: &Explained, mean_object: u64) -> MonthOfBill {
         .sum();
     let stored = u64::try_from(stored / months).unwrap_or(u64::MAX);
     let egress = sum(&[Topic::Egress], &[OfferMeter::Egress]);
+    let retrieved = sum(&[Topic::Retrieval], &[OfferMeter::Retrieval]);
     let mut usage = Usage {
         stored,
         stored_peak: stored,
         object_bytes: mean_object,
-        downloaded: egress,
+        downloaded: egress.max(retrieved),
         egress: Egress::Stated(egress),
         ..Usage::default()
     };
@@ -88,7 +92,14 @@ pub fn month_of(found: &Explained, mean_object: u64) -> MonthOfBill {
 /// Returns the cost of the usage at stores of other providers, the cheapest first, with the cost of a move from `from`.
 /// `now` is the cost of the usage at list prices of the bill.
 pub fn elsewhere(month: &MonthOfBill, from: &Tariff, now: Usd, stores: &[Tariff]) -> Vec<Elsewhere> {
-    let is_other = |tariff: &&Tariff| tariff.provider != from.provider && tariff.network != from.network;
+    // Without a price for reads, the bill does not say how much is read, so classes with one cannot be compared.
+    let reads_are_known = from.meter(Measure::Retrieval).is_some();
+    let is_other = |to: &&Tariff| {
+        to.provider != from.provider
+            && to.network != from.network
+            && to.rules.largest_object > LARGE_OBJECT
+            && (reads_are_known || to.meter(Measure::Retrieval).is_none())
+    };
     let mut out: Vec<Elsewhere> = Vec::new();
     for to in stores.iter().filter(is_other) {
         let Ok(cost) = total(to, &month.usage) else { continue };

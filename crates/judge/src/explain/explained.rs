@@ -236,7 +236,10 @@ impl Residuals {
     /// Adds a charge that is not for object storage, or not for usage.
     fn of_other(&mut self, key: &UsageKey, pico: i128) {
         let reason = match key.kind {
-            ChargeKind::Usage => return self.add(key.service.clone(), "another service", pico),
+            ChargeKind::Usage => {
+                let name = if key.service.is_empty() { &key.usage } else { &key.service };
+                return self.add(name.clone(), "another service", pico);
+            }
             ChargeKind::Credit => "credit or refund",
             ChargeKind::Discount => "discount",
             ChargeKind::Fee => "fee",
@@ -257,7 +260,12 @@ impl Residuals {
 /// the most expensive day, multiplied to a month.
 fn implied(price: &Meter, meaning: &Meaning, sum: &Sum, month: Option<Date>) -> Option<u128> {
     let daily = sum.days.len() > 1 || sum.days.keys().any(|day| day.day() > 1);
-    let cost = match (meaning.topic, sum.days.values().max(), month) {
+    // The last day of several may be incomplete.
+    let last = match sum.days.len() {
+        0..4 => sum.days.values().max(),
+        _ => sum.days.values().rev().nth(1),
+    };
+    let cost = match (meaning.topic, last, month) {
         (Topic::Storage, Some(day), Some(month)) if daily => day * i128::from(month.days_in_month()),
         // The time that the cost covers is unknown.
         (Topic::Storage, ..) => return None,
@@ -353,6 +361,14 @@ impl Explained {
         self.residuals.iter().map(|residual| residual.usd).sum()
     }
 
+    /// Returns true if the bill has quantities, and its days cover less than 25 days in a row.
+    pub fn is_partial(&self) -> bool {
+        let days: BTreeSet<Date> = self.lines.iter().flat_map(|line| line.days.keys().copied()).collect();
+        // Bills by months have the first day of each.
+        let by_day = days.iter().any(|day| day.day() > 1);
+        by_day && days.len() < 25 && self.lines.iter().any(|line| line.quantity.is_some())
+    }
+
     /// Returns the number of months of the bill.
     pub fn months(&self) -> u32 {
         let months: BTreeSet<&Option<String>> = self.lines.iter().map(|line| &line.month).collect();
@@ -363,13 +379,17 @@ impl Explained {
     /// where these are unknown.
     pub fn compared_usd(&self) -> Usd {
         let compared = [Topic::Storage, Topic::Requests, Topic::Retrieval, Topic::Egress];
-        let lines = self.lines.iter().filter(|line| compared.contains(&line.topic));
+        // Requests and bytes without a meter do not enter the usage elsewhere.
+        let is_compared = |line: &&ExplainedLine| {
+            compared.contains(&line.topic) && (line.at.is_some() || line.topic == Topic::Storage)
+        };
+        let lines = self.lines.iter().filter(is_compared);
         lines.filter_map(|line| line.listed_usd.or(line.billed_usd)).sum()
     }
 
-    /// Returns the cost of a month of storage in a class, named as in the API, with the access tier of
+    /// Returns the cost of a month of `bytes` of the storage in a class, named as in the API, with the access tier of
     /// Intelligent-Tiering; `None` if the bill has none.
-    pub fn storage_of(&self, class: &str, months: u32) -> Option<Usd> {
+    pub fn storage_of(&self, class: &str, bytes: u64, months: u32) -> Option<Usd> {
         let names: &[&str] = match class {
             "STANDARD" => &["TimedStorage-ByteHrs"],
             "STANDARD_IA" => &["TimedStorage-SIA-"],
@@ -383,14 +403,20 @@ impl Explained {
             "INTELLIGENT_TIERING ARCHIVE_INSTANT_ACCESS" => &["TimedStorage-INT-AIA-"],
             _ => return None,
         };
-        let mut lines = self
-            .lines
-            .iter()
-            .filter(|line| names.iter().any(|name| line.usage.contains(name)))
-            .filter_map(|line| line.billed_usd.or(line.listed_usd))
-            .peekable();
-        lines.peek()?;
-        Some(Usd::from_pico(lines.sum::<Usd>().pico() / i128::from(months)))
+        let is_of = |line: &&ExplainedLine| {
+            names.iter().any(|name| line.usage.contains(name)) && !line.usage.contains("s-TimedStorage")
+        };
+        let lines: Vec<&ExplainedLine> = self.lines.iter().filter(is_of).collect();
+        let costs: Vec<Usd> = lines.iter().filter_map(|line| line.billed_usd.or(line.listed_usd)).collect();
+        if costs.is_empty() {
+            return None;
+        }
+        let sum = costs.into_iter().sum::<Usd>().pico() / i128::from(months);
+        // Without the padding of small objects, which the inventory does not have.
+        let stored = lines.iter().filter(|line| !line.usage.ends_with("SmObjects"));
+        let billed: u128 = stored.filter_map(|line| line.stored_bytes()).sum::<u128>() / u128::from(months);
+        let of_bill = i128::try_from(billed).unwrap_or(i128::MAX).max(i128::from(bytes)).max(1);
+        Some(Usd::from_pico(sum.checked_mul(i128::from(bytes))? / of_bill))
     }
 
     /// Returns the costs by part of the bill, the largest first.

@@ -128,7 +128,8 @@ pub fn sums(files: &[PathBuf]) -> Result<BillSums, ExplainError> {
 impl BillSums {
     /// Adds the sums of another file.
     fn merge(&mut self, other: BillSums) {
-        let repeats = other.usages.keys().next().is_some_and(|key| key.service.is_empty());
+        let is_pivot = |key: &UsageKey| key.service.is_empty() && key.unit.is_empty();
+        let repeats = !other.usages.is_empty() && other.usages.keys().all(is_pivot);
         let undated = if repeats { BTreeMap::new() } else { other.undated };
         for (key, sum) in other.usages.into_iter().chain(undated) {
             self.usages.entry(key).or_default().merge(sum);

@@ -59,7 +59,8 @@ impl Format for Analytics {
             Some(payload) => {
                 let metadata = number(row, &["maxmetadatasize"])?.unwrap_or(0);
                 // Each row is the peak of a day; a month has 30 days on the bill.
-                ("storage", Some((payload + metadata) / 1_000_000_000 / 30), "GB-month")
+                let stored = payload.checked_add(metadata).ok_or("the size is too large")?;
+                ("storage", Some(stored / 1_000_000_000 / 30), "GB-month")
             }
             None => (action, Some(number(row, &["sumrequests"])?.unwrap_or(0)), "Requests"),
         };

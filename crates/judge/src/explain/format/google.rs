@@ -8,8 +8,8 @@ use crate::explain::table::{Columns, Row};
 /// An export of Google Cloud billing.
 pub struct Google;
 
-/// Columns with the cost before credits, the most exact first.
-const COSTS: [&str; 5] = ["cost", "unroundedcost", "unroundedsubtotal", "subtotal", "listcost"];
+/// Columns with the cost, after savings where the table has both, the most exact first.
+const COSTS: [&str; 5] = ["unroundedsubtotal", "subtotal", "unroundedcost", "cost", "listcost"];
 
 impl Format for Google {
     fn fits(&self, columns: &Columns) -> bool {
@@ -17,7 +17,12 @@ impl Format for Google {
     }
 
     fn currency<'r>(&self, row: &'r Row<'_>) -> &'r str {
-        row.get("currency")
+        let has = |sign: char| row.columns.names.iter().any(|name| name.contains(sign));
+        match () {
+            () if has('€') => "EUR",
+            () if has('£') => "GBP",
+            () => row.get("currency"),
+        }
     }
 
     fn charges(&self, row: Row<'_>) -> Result<Charges, String> {

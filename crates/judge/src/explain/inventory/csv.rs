@@ -21,8 +21,8 @@ const CLASSES: [&str; 10] = [
     "EXPRESS_ONEZONE",
 ];
 /// Access tiers of Intelligent-Tiering.
-const TIERS: [&str; 5] =
-    ["FREQUENT", "INFREQUENT", "ARCHIVE_INSTANT_ACCESS", "ARCHIVE", "DEEP_ARCHIVE_ACCESS"];
+const TIERS: [&str; 6] =
+    ["FREQUENT", "INFREQUENT", "ARCHIVE_INSTANT_ACCESS", "ARCHIVE", "DEEP_ARCHIVE", "DEEP_ARCHIVE_ACCESS"];
 
 /// Positions of the columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

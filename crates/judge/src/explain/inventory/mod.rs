@@ -179,8 +179,14 @@ fn is_class(name: &str, listed: &Listed<'_>, class: &str) -> bool {
 /// Returns the files of a list of files and directories, without manifests and checksums.
 fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ExplainError> {
     let mut out = Vec::new();
+    let mut manifests = 0;
     let mut left: Vec<PathBuf> = paths.iter().rev().cloned().collect();
     while let Some(path) = left.pop() {
+        // Links to directories may form circles.
+        let is_link = !paths.contains(&path) && path.is_symlink();
+        if path.is_dir() && is_link {
+            continue;
+        }
         if path.is_dir() {
             let entries = std::fs::read_dir(&path).map_err(|e| ExplainError::unreadable(&path, e))?;
             let mut inside: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -189,6 +195,12 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ExplainError> {
             continue;
         }
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        manifests += usize::from(name == "manifest.json");
+        if manifests > 1 {
+            let reason = "there is more than one manifest.json, so objects would count twice; name the files of one \
+                          inventory";
+            return Err(ExplainError::unreadable(&path, reason));
+        }
         let is_extra =
             ["manifest.json", "manifest.checksum", "symlink.txt"].iter().any(|end| name.ends_with(end));
         if !is_extra || paths.contains(&path) {

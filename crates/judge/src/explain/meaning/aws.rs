@@ -153,6 +153,27 @@ fn line_names(name: &str, operation: &str) -> Vec<String> {
     names
 }
 
+/// Returns true if only S3 has usage types that begin so. Transfer to the internet may be that of any service.
+fn is_of_s3(name: &str) -> bool {
+    const NAMES: [&str; 14] = [
+        "TimedStorage-",
+        "Requests-",
+        "Retrieval-",
+        "Upload-",
+        "EarlyDelete-",
+        "Select-",
+        "Standard-Retrieval-",
+        "Bulk-Retrieval-",
+        "Expedited-Retrieval-",
+        "Monitoring-Automation-INT",
+        "Inventory-",
+        "Storage",
+        "TagStorage-",
+        "DataTransfer-Out-Bytes",
+    ];
+    NAMES.iter().any(|start| name.starts_with(start))
+}
+
 /// Returns the meaning of a usage of S3; `None` for that of another service.
 pub fn meaning(key: &UsageKey) -> Option<Meaning> {
     // Cost Explorer has no service.
@@ -160,6 +181,9 @@ pub fn meaning(key: &UsageKey) -> Option<Meaning> {
         return None;
     }
     let (coded, name) = without_region(&key.usage);
+    if key.service.is_empty() && !is_of_s3(name) {
+        return None;
+    }
     let region = match (coded, key.region.as_str()) {
         (Some(region), _) => region.to_string(),
         // Usage types of us-east-1 have no region.

@@ -80,7 +80,7 @@ pub struct PrefixRow {
 
 /// Returns the objects of an inventory by prefix. `cost_of` is the cost of a month of storage in a class; a prefix has
 /// its share by bytes.
-pub fn prefix_rows(inventory: &Inventory, cost_of: &dyn Fn(&str) -> Option<Usd>) -> Vec<PrefixRow> {
+pub fn prefix_rows(inventory: &Inventory, cost_of: &dyn Fn(&str, u64) -> Option<Usd>) -> Vec<PrefixRow> {
     let classes = inventory.classes();
     let mut rows: Vec<PrefixRow> = inventory
         .by_prefix()
@@ -96,7 +96,7 @@ pub fn prefix_rows(inventory: &Inventory, cost_of: &dyn Fn(&str) -> Option<Usd>)
                 objects: objects.objects,
                 bytes: objects.bytes,
                 small_objects: objects.small_objects,
-                storage_usd: cost_of(class).map(share),
+                storage_usd: cost_of(class, all).map(share),
             }
         })
         .collect();
@@ -143,7 +143,7 @@ fn classes(changes: &[Change]) -> Option<Table> {
         "pays back, months#",
         "if read less than#",
     ];
-    let mut table = Table::new("Other storage classes, if nothing is read", &columns);
+    let mut table = Table::new("Other storage classes, if nothing more is read", &columns);
     for change in changes.iter().filter(|change| change.saved().pico().abs() >= 10_000_000_000) {
         let data = match change.objects {
             Some(objects) => {
@@ -179,7 +179,7 @@ fn classes(changes: &[Change]) -> Option<Table> {
 /// Builds the table of other providers.
 fn others(elsewhere: &[Elsewhere]) -> Option<Table> {
     let mut table = Table::new(
-        "Other providers, at list prices",
+        "Other providers, at list prices, for storage, egress and the requests with a price here",
         &["provider", "region", "per month#", "saves#", "move, once#", "pays back, months#"],
     );
     for other in elsewhere.iter().take(8) {
@@ -423,6 +423,11 @@ pub fn document(report: &BillReport, what: Vec<String>) -> Document {
     let found = &report.bill;
     let month = found.lines.iter().filter_map(|line| line.month.as_deref()?.parse::<Date>().ok()).max();
     let mut notes = traps(&report.changes, month.map_or(30, Date::days_in_month));
+    if found.is_partial() {
+        notes.push(
+            "the bill covers a part of a month, so other classes and providers are not compared".into(),
+        );
+    }
     if report.changes.iter().any(|change| change.objects.is_none()) {
         notes.push(
             "without an inventory (--inventory), the number and the sizes of the objects are unknown: rules for objects \
@@ -437,7 +442,7 @@ pub fn document(report: &BillReport, what: Vec<String>) -> Document {
     if found.lines.iter().any(|line| line.quantity.is_none()) {
         notes.push(
             "the bill has costs without quantities: those marked ~ follow from its costs at list prices, and storage \
-             from its most expensive day; a cost and usage report has both"
+             from its last whole day; a cost and usage report has both"
                 .into(),
         );
     }

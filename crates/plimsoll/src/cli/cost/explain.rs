@@ -111,7 +111,12 @@ fn requests(arguments: &Arguments, bill: &Explained, books: &Books<'_>) -> Resul
 fn report(bill: Explained, inventory: Option<&Inventory>, books: &Books<'_>) -> BillReport {
     let date = bill.lines.iter().filter_map(|line| line.month.as_deref()?.parse().ok()).max();
     let date = date.filter(|_| !books.fixed).unwrap_or(books.date);
-    let changes = changes(&held(&bill, inventory), books, date);
+    // A bill with quantities of a part of a month says nothing about a month.
+    let is_partial = bill.is_partial();
+    let changes = match is_partial {
+        true => Vec::new(),
+        false => changes(&held(&bill, inventory), books, date),
+    };
     let mean = inventory.map_or(0, |inventory| {
         let mut all = Objects::default();
         inventory.classes().values().for_each(|objects| all.merge(objects));
@@ -128,8 +133,9 @@ fn report(bill: Explained, inventory: Option<&Inventory>, books: &Books<'_>) -> 
         month.main.as_ref().and_then(|(offer, region)| books.prices.tariff(offer, Some(region), date).ok());
     let months = bill.months();
     let now = Usd::from_pico(bill.compared_usd().pico() / i128::from(months));
+    let from = from.filter(|_| !is_partial);
     let elsewhere = from.map(|from| elsewhere(&month, &from, now, &stores)).unwrap_or_default();
-    let cost_of = |class: &str| bill.storage_of(class, months);
+    let cost_of = |class: &str, bytes: u64| bill.storage_of(class, bytes, months);
     let prefixes = inventory.map(|inventory| prefix_rows(inventory, &cost_of)).unwrap_or_default();
     BillReport { prefixes, requests: None, changes, elsewhere, bill }
 }
