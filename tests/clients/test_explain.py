@@ -451,3 +451,114 @@ def test_what_is_no_bill_is_an_error(tmp_path):
         done = subprocess.run([PLIMSOLL, "cost", "explain", "cur.csv", "--inventory", "inventory.orc"], cwd=tmp_path,
                               env=environment(), capture_output=True, text=True, timeout=60)
         assert done.returncode in (0, 2) and "panicked" not in done.stderr, done.stderr
+
+
+def test_regression_amounts_that_no_number_holds_are_errors(tmp_path):
+    lines(tmp_path / "huge.csv", [usage("Requests-Tier1", 1, 1, "Requests")[:6] + ["1e2147483647", "Requests", "b", "USD"]])
+    assert "'1e2147483647'" in explain("huge.csv", cwd=tmp_path, code=2).stderr
+    row = usage("Requests-Tier1", 1, 1, "Requests")
+    (tmp_path / "comma.csv").write_text(";".join(["lineItem/UsageType", "lineItem/UnblendedCost"]) + "\n"
+                                        + ";".join([row[3], "1,234"]) + "\n")
+    assert "has a comma in a file with semicolons" in explain("comma.csv", cwd=tmp_path, code=2).stderr
+    # Files that would take memory without a limit.
+    (tmp_path / "quote.csv").write_text('lineItem/UsageType,lineItem/UnblendedCost\n"' + "x" * (17 << 20))
+    assert "a row of more than 16 MiB" in explain("quote.csv", cwd=tmp_path, code=2).stderr
+    (tmp_path / "fields.json").write_text(json.dumps({f"f{n}": n for n in range(2_001)}))
+    assert "more than 2000 fields" in explain("fields.json", cwd=tmp_path, code=2).stderr
+    (tmp_path / "long.json").write_text("[" + " " * (33 << 20))
+    assert "a JSON document of more than 32 MiB" in explain("long.json", cwd=tmp_path, code=2).stderr
+
+
+def test_regression_r2_analytics_by_the_hour_counted_as_days(tmp_path):
+    """The average of the daily peaks is billed: 30 days of 3 TB, in rows by the hour with smaller values between."""
+    rows = [{"dimensions": {"datetimeHour": f"2026-09-{day:02}T{hour:02}:00:00Z", "bucketName": "b"},
+             "max": {"payloadSize": 3 * 10**12 if hour == 7 else 10**12, "metadataSize": 0}}
+            for day in range(1, 31) for hour in range(24)]
+    document = lambda rows: json.dumps({"data": {"viewer": {"accounts": [{"r2StorageAdaptiveGroups": rows}]}}})
+    (tmp_path / "r2.json").write_text(document(rows))
+    [line] = found("r2.json", "--without-allowances", cwd=tmp_path)["lines"]
+    assert Decimal(line["listed_usd"]) == 3000 * Decimal("0.015")
+    (tmp_path / "r2.json").write_text(document([{"dimensions": {"bucketName": "b"}, "max": {"payloadSize": 10**12}}]))
+    assert "storage without a date" in explain("r2.json", cwd=tmp_path, code=2).stderr
+
+
+def test_regression_other_currencies_of_google_were_dollars(tmp_path):
+    names = ["Service description", "SKU description", "Usage amount", "Usage unit"]
+    row = ["Cloud Storage", "Nearline Data Retrieval", "10", "gibibyte", "0.1"]
+    for cost, currency in (("Cost (\u00a5)", "\u00a5"), ("Cost (A$)", "A$"), ("Unrounded cost (CA$)", "CA$")):
+        lines(tmp_path / "google.csv", [row], [*names, cost])
+        assert f"the bill is in {currency}" in explain("google.csv", cwd=tmp_path, code=2).stderr
+    text = lambda code: f"Invoice number,1\nCurrency,{code}\n" + ",".join([*names, "Cost"]) + "\n" + ",".join(row) + "\n"
+    (tmp_path / "table.csv").write_text(text("JPY"))
+    assert "the bill is in JPY" in explain("table.csv", cwd=tmp_path, code=2).stderr
+    (tmp_path / "table.csv").write_text(text("USD"))
+    assert found("table.csv", cwd=tmp_path)["total_usd"] == "0.10"
+
+
+def test_google_s_console_names_places_instead_of_regions(tmp_path):
+    names = ["Month", "Service description", "SKU description", "Usage amount", "Usage unit", "Cost ($)"]
+    lines(tmp_path / "google.csv", [
+        ["2026-10", "Cloud Storage", "Standard Storage Frankfurt", "100", "gibibyte month", "2.3"],
+        ["2026-11", "Cloud Storage", "Standard Storage Atlantis", "100", "gibibyte month", "2"]], names)
+    bill = found("google.csv", "--without-allowances", cwd=tmp_path)
+    listed = {line["usage"]: (line["month"], line["region"], line["listed_usd"]) for line in bill["lines"]}
+    assert listed == {"Standard Storage Frankfurt": ("2026-10-01", "europe-west3", "2.30"),
+                      "Standard Storage Atlantis": ("2026-11-01", "", None)}
+
+
+def test_regression_a_month_with_one_day_halved_a_month(tmp_path):
+    """The month that is compared is the last with most of its days: not the average with the one that has begun."""
+    fields = ["lineItem/UsageStartDate", "lineItem/UsageEndDate", "lineItem/LineItemType", "lineItem/ProductCode",
+              "lineItem/UsageType", "lineItem/UsageAmount", "lineItem/UnblendedCost", "pricing/unit"]
+
+    def stored(start, end, gib_months):
+        return [start, end, "Usage", "AmazonS3", "TimedStorage-ByteHrs", gib_months,
+                Decimal(gib_months) * Decimal("0.023"), "GB-Mo"]
+    october = stored("2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z", "31000")
+    november = stored("2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z", "1000")
+    lines(tmp_path / "two.csv", [october, november], fields)
+    [change] = [change for change in found("two.csv", cwd=tmp_path)["changes"] if change["to"] == "standard-ia"]
+    assert change["bytes"] == 31_000 * GIB
+    # A bill of the first day is not one of a month.
+    lines(tmp_path / "first.csv", [november], fields)
+    report = found("first.csv", cwd=tmp_path)
+    assert (report["changes"], report["elsewhere"]) == ([], [])
+    # One line of a day does not make a monthly bill one of a part of a month, and a class that began later counts fully.
+    later = ["2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z", "Usage", "AmazonS3", "TimedStorage-SIA-ByteHrs", "500", "6.25",
+             "GB-Mo"]
+    september = stored("2026-09-01T00:00:00Z", "2026-10-01T00:00:00Z", "31000")
+    stray = ["2026-10-17T05:00:00Z", "2026-10-17T06:00:00Z", "Usage", "AmazonS3", "Requests-Tier1", "1000", "0.005", "Requests"]
+    lines(tmp_path / "stray.csv", [september, october, later, stray], fields)
+    of = {(c["from"], c["to"]): c["bytes"] for c in found("stray.csv", cwd=tmp_path)["changes"]}
+    assert of["standard-ia", "glacier-instant"] == 500 * GIB and of["standard", "glacier-instant"] == 31_000 * GIB
+
+
+def test_regression_each_line_had_an_allowance_and_tiers_of_its_own(tmp_path):
+    # R2 grants a million requests of class A in a month, whatever their kinds.
+    groups = [{"dimensions": {"actionType": name, "date": "2026-09-01"}, "sum": {"requests": 900_000}}
+              for name in ("PutObject", "ListObjects", "CopyObject")]
+    (tmp_path / "r2.json").write_text(json.dumps({"data": {"viewer": {"accounts": [{"r2OperationsAdaptiveGroups": groups}]}}}))
+    assert Decimal(found("r2.json", cwd=tmp_path)["listed_usd"]) == Decimal("1.7") * Decimal("4.5")
+    # AWS grants 100 GB of egress in all regions together; tiers are those of a region.
+    lines(tmp_path / "cur.csv", [usage("DataTransfer-Out-Bytes", 80, 0, "GB"), usage("USW2-DataTransfer-Out-Bytes", 80, 0, "GB"),
+                                 usage("TimedStorage-INT-FA-ByteHrs", 40_000, 0, "GB-Mo", "A"),
+                                 usage("TimedStorage-INT-FA-ByteHrs", 40_000, 0, "GB-Mo", "B")])
+    bill = found("cur.csv", cwd=tmp_path)
+    listed = {}
+    for line in bill["lines"]:
+        listed[line["topic"]] = listed.get(line["topic"], 0) + Decimal(line["listed_usd"])
+    assert listed == {"egress": 60 * Decimal("0.09"), "storage": tiered(Decimal(80_000), STORAGE)}
+    assert len(bill["residuals"]) == 2
+
+
+def test_regression_an_inventory_whose_first_class_is_empty_was_all_standard(tmp_path):
+    lines(tmp_path / "cur.csv", [usage("TimedStorage-SIA-ByteHrs", 100, "1.25", "GB-Mo"),
+                                 usage("USW2-TimedStorage-SIA-ByteHrs", 100, "1.25", "GB-Mo")])
+    (tmp_path / "inventory.csv").write_text('"b","a","1000","2025-01-01T00:00:00.000Z",""\n'
+                                            '"b","c","2000","2025-01-01T00:00:00.000Z","STANDARD_IA"\n')
+    report = found("cur.csv", "--inventory", "inventory.csv", cwd=tmp_path)
+    assert {(row["class"], row["bytes"]) for row in report["prefixes"]} == {("STANDARD", 1000), ("STANDARD_IA", 2000)}
+    shown = " ".join(explain("cur.csv", "--inventory", "inventory.csv", cwd=tmp_path).stdout.split())
+    assert "the number and the sizes of the objects in Standard-IA are unknown, because the inventory has none, or" in shown
+    assert "without an inventory" not in shown
+    assert "not used: --prefix-depth" in explain("cur.csv", "--prefix-depth", "2", cwd=tmp_path).stdout

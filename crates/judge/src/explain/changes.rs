@@ -1,10 +1,10 @@
-//! Changes that would lower a bill of Amazon S3, and those that would raise it: other storage classes for what is
-//! stored now. The figures are those of a month in which nothing is read; a share of the data says how much may be read
-//! before a change costs more than it saves.
+//! Changes that would lower a bill of Amazon S3, and changes that would raise it: other storage classes for the stored
+//! objects. Costs assume that nothing more is read than today; the break-even share of reads is given with them.
 
 use jiff::civil::Date;
 use serde::Serialize;
 
+use super::covered::MonthNow;
 use super::explained::{Books, Explained};
 use super::inventory::{Inventory, Objects, SMALL};
 use super::meaning::{OfferMeter, Topic};
@@ -255,32 +255,29 @@ fn by_size(objects: &Objects) -> (Objects, Objects) {
     (large, small)
 }
 
-/// Returns the data of a bill by class and region. The objects of an inventory belong to the only region of their
-/// class.
-pub fn held(found: &Explained, inventory: Option<&Inventory>) -> Vec<Held> {
-    let months: std::collections::BTreeSet<_> = found.lines.iter().map(|line| line.month.clone()).collect();
-    let months = months.len().max(1) as u128;
+/// Returns the data of a month of a bill by class and region. An inventory has no regions: its objects count for
+/// classes in a single region.
+pub fn held(found: &Explained, now: MonthNow, inventory: Option<&Inventory>) -> Vec<Held> {
     let mut out: Vec<Held> = Vec::new();
     for class in [Class::Standard, Class::StandardIa, Class::GlacierInstant] {
         let Some(offer) = class.offer() else { continue };
         let of = |meter: OfferMeter, topic: Topic| {
-            found.lines.iter().filter(move |line| line.at == Some((offer, meter)) && line.topic == topic)
+            found.of_month(now).filter(move |line| line.at == Some((offer, meter)) && line.topic == topic)
         };
         for line in of(OfferMeter::Storage, Topic::Storage).filter(|line| !line.usage.ends_with("SmObjects"))
         {
-            let Some(bytes) = line.stored_bytes() else { continue };
+            let Some(bytes) = line.bytes_in(now) else { continue };
             match out.iter_mut().find(|held| held.class == class && held.region == line.region) {
-                Some(held) => held.bytes += bytes / months,
+                Some(held) => held.bytes += bytes,
                 None => out.push(Held {
                     class,
                     region: line.region.clone(),
-                    bytes: bytes / months,
+                    bytes,
                     objects: None,
                     retrieved: of(OfferMeter::Retrieval, Topic::Retrieval)
                         .filter(|read| read.region == line.region)
-                        .filter_map(|read| read.stored_bytes())
-                        .sum::<u128>()
-                        / months,
+                        .filter_map(|read| read.bytes_in(now))
+                        .sum(),
                 }),
             }
         }

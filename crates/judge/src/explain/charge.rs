@@ -10,25 +10,12 @@ pub enum ChargeKind {
     Usage,
     /// Credit or refund.
     Credit,
-    /// Discount that a line of its own states.
+    /// Discount on a separate line.
     Discount,
     /// Fee that does not depend on usage.
     Fee,
     /// Tax on the bill.
     Tax,
-}
-
-impl ChargeKind {
-    /// Returns the name for people.
-    pub fn name(self) -> &'static str {
-        match self {
-            ChargeKind::Usage => "usage",
-            ChargeKind::Credit => "credit",
-            ChargeKind::Discount => "discount",
-            ChargeKind::Fee => "fee",
-            ChargeKind::Tax => "tax",
-        }
-    }
 }
 
 /// Provider of a bill.
@@ -77,16 +64,36 @@ pub struct Charge {
     pub cost: Option<i128>,
     /// Bucket or another resource; empty if the bill does not have it.
     pub resource: String,
-    /// Day of the usage; `None` if the bill does not say.
+    /// First day of the usage; `None` if the bill does not say.
     pub day: Option<Date>,
+    /// Last day of the usage; `None` if the bill does not say.
+    pub last: Option<Date>,
+    /// True if the quantity is a maximum: of those of a resource and day, only the largest counts.
+    pub is_peak: bool,
 }
 
-/// Returns the day at the beginning of a time: `2026-05-13`, `2026-05-13T00:00:00Z` or `202605`.
+/// Returns the day at the beginning of a time: `2026-05-13` or `2026-05-13T00:00:00Z`; of a month, `202605` or
+/// `2026-05`, the first.
 pub fn day(text: &str) -> Option<Date> {
-    if text.len() == 6 && text.bytes().all(|digit| digit.is_ascii_digit()) {
-        return Date::new(text[..4].parse().ok()?, text[4..].parse().ok()?, 1).ok();
+    let is_number = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());
+    let month = match text.len() {
+        6 => text.split_at_checked(4),
+        7 => text.split_once('-'),
+        _ => None,
+    };
+    match month {
+        Some((year, month)) if year.len() == 4 && is_number(year) && is_number(month) => {
+            Date::new(year.parse().ok()?, month.parse().ok()?, 1).ok()
+        }
+        _ => text.get(..10)?.parse().ok(),
     }
-    text.get(..10)?.parse().ok()
+}
+
+/// Returns the last day before the end of a period: the day before, if the end is midnight.
+pub fn last_day(end: &str) -> Option<Date> {
+    let date = day(end)?;
+    let time = end.get(11..19).unwrap_or("00:00:00");
+    if time == "00:00:00" { date.yesterday().ok() } else { Some(date) }
 }
 
 /// Returns the first day of the month of a day.
@@ -104,7 +111,12 @@ mod tests {
         assert_eq!(date("2026-05-13 00:00:00").as_deref(), Some("2026-05-13"));
         assert_eq!(date("2024-09-19T10:00:00.000Z").as_deref(), Some("2024-09-19"));
         assert_eq!(date("202509").as_deref(), Some("2025-09-01"));
+        assert_eq!(date("2025-09").as_deref(), Some("2025-09-01"));
         assert_eq!((date("total"), date(""), date("2026-13-01")), (None, None, None));
+        let last = |text: &str| last_day(text).map(|day| day.to_string());
+        assert_eq!(last("2026-06-01T00:00:00Z").as_deref(), Some("2026-05-31"));
+        assert_eq!(last("2026-05-31 23:59:59").as_deref(), Some("2026-05-31"));
+        assert_eq!(last("2026-06-01").as_deref(), Some("2026-05-31"));
         assert_eq!(month(day("2026-05-13")).unwrap().to_string(), "2026-05-01");
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::covered::MonthNow;
 use super::explained::{Explained, ExplainedLine};
 use super::meaning::{OfferMeter, Topic};
 use plimsoll_base::provider::calls::Call;
@@ -45,25 +46,22 @@ pub struct MonthOfBill {
 }
 
 /// Returns the usage of a month of a bill. `mean_object` is the mean size of an object in bytes, 0 if it is unknown.
-pub fn month_of(found: &Explained, mean_object: u64) -> MonthOfBill {
-    let months: std::collections::BTreeSet<_> = found.lines.iter().map(|line| line.month.clone()).collect();
-    let months = months.len().max(1) as u128;
+pub fn month_of(found: &Explained, now: MonthNow, mean_object: u64) -> MonthOfBill {
     let sum = |topics: &[Topic], meters: &[OfferMeter]| -> u64 {
-        let lines = found.lines.iter().filter(|line| {
+        let lines = found.of_month(now).filter(|line| {
             topics.contains(&line.topic) && line.at.is_some_and(|(_, meter)| meters.contains(&meter))
         });
-        let sum: u128 = lines.filter_map(|line| line.stored_bytes()).sum();
-        u64::try_from(sum / months).unwrap_or(u64::MAX)
+        let sum: u128 = lines.filter_map(|line| line.bytes_in(now)).sum();
+        u64::try_from(sum).unwrap_or(u64::MAX)
     };
     let requests = |call| sum(&[Topic::Requests], &[OfferMeter::Requests(call)]);
-    // Storage without a meter of its own, such as that of Intelligent-Tiering, is stored, too.
+    // The books have no offer for some storage, such as Intelligent-Tiering.
     let stored: u128 = found
-        .lines
-        .iter()
+        .of_month(now)
         .filter(|line| line.topic == Topic::Storage && !line.usage.ends_with("SmObjects"))
-        .filter_map(|line| line.stored_bytes())
+        .filter_map(|line| line.bytes_in(now))
         .sum();
-    let stored = u64::try_from(stored / months).unwrap_or(u64::MAX);
+    let stored = u64::try_from(stored).unwrap_or(u64::MAX);
     let egress = sum(&[Topic::Egress], &[OfferMeter::Egress]);
     let retrieved = sum(&[Topic::Retrieval], &[OfferMeter::Retrieval]);
     let mut usage = Usage {
@@ -78,10 +76,9 @@ pub fn month_of(found: &Explained, mean_object: u64) -> MonthOfBill {
     usage.calls.set(Call::GetObject, requests(Call::GetObject));
     let is_storage = |line: &&ExplainedLine| line.topic == Topic::Storage;
     // A bill without quantities does not say which part of a month it covers.
-    let has_quantities = found.lines.iter().filter(is_storage).all(|line| line.quantity.is_some());
+    let has_quantities = found.of_month(now).filter(is_storage).all(|line| line.quantity.is_some());
     let main = found
-        .lines
-        .iter()
+        .of_month(now)
         .filter(|line| has_quantities && is_storage(line))
         .filter_map(|line| Some((line.stored_bytes()?, line.at?.0, line.region.clone())))
         .max()

@@ -6,27 +6,40 @@ use jiff::civil::Date;
 use serde::Serialize;
 
 use super::charge::{ChargeKind, UsageKey};
+use super::covered::{Days, MonthNow};
+use super::listed::{set_list_prices, shared};
 use super::meaning::{BookPrice, Meaning, OfferMeter, Scale, Topic, meaning};
 use super::number::ONE;
 use super::sum::{BillSums, Sum};
 use plimsoll_cost::bill::meter_of;
 use plimsoll_cost::book::Prices;
-use plimsoll_cost::charge::{in_tiers, of_cost};
+use plimsoll_cost::charge::of_cost;
 use plimsoll_cost::money::{Usd, decimal_text};
-use plimsoll_cost::tariff::{Free, Measure, Meter, Tariff};
+use plimsoll_cost::tariff::{Measure, Meter, Tariff};
 
-/// A quantity of bytes or requests: `value / over`.
+/// A quantity of bytes or requests, in units of 10^-6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BaseQuantity {
-    value: u128,
-    over: u128,
+    /// Number of millionths.
+    pub value: u128,
+}
+
+impl BaseQuantity {
+    /// Number of units in one byte or request.
+    pub const OVER: u128 = 1_000_000;
+}
+
+/// Serializes a date as text.
+fn as_text<S: serde::Serializer>(date: &Option<Date>, to: S) -> Result<S::Ok, S::Error> {
+    date.map(|date| date.to_string()).serialize(to)
 }
 
 /// A usage of object storage on a bill.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ExplainedLine {
     /// First day of the month; null if the bill does not say.
-    pub month: Option<String>,
+    #[serde(serialize_with = "as_text")]
+    pub month: Option<Date>,
     /// Name on the bill, without the operation.
     pub usage: String,
     /// Region of the price; empty if it has none.
@@ -46,14 +59,17 @@ pub struct ExplainedLine {
     /// Costs by day, as on the bill.
     #[serde(skip)]
     pub days: BTreeMap<Date, i128>,
+    /// Days of the month that the charges cover.
+    #[serde(skip)]
+    pub covered: Days,
     /// Price in the books.
     #[serde(skip)]
     pub price: Option<Meter>,
     /// Quantity in bytes or requests.
     #[serde(skip)]
     pub base: Option<BaseQuantity>,
-    /// Bytes or requests that the cost implies at list prices, if the bill has no quantity: for storage, averaged over
-    /// a month at the cost of the most expensive day.
+    /// Bytes or requests that the cost implies at list prices, if the bill has no quantity. For storage, averaged over
+    /// a month, from the cost of the last whole day, or of the most expensive day of at most three.
     pub implied: Option<u128>,
     /// Meter of the usage.
     #[serde(skip)]
@@ -109,9 +125,9 @@ const ROUNDING: i128 = 5_000_000_000;
 pub struct Books<'a> {
     /// Price books with the list prices.
     pub prices: &'a Prices,
-    /// Date of the prices for usage without a date; `None` to use the first day of each month otherwise.
+    /// Date of the prices for usage without a date.
     pub date: Date,
-    /// True to use that date for all usage.
+    /// True to use this date for all usage; false to use the first day of the month of the usage.
     pub fixed: bool,
     /// True if the allowances are used up by something else.
     pub without_allowances: bool,
@@ -150,27 +166,13 @@ impl Books<'_> {
             BookPrice::Free | BookPrice::None => None,
         }
     }
-
-    /// Returns the cost of a quantity.
-    fn listed(&self, meaning: &Meaning, meter: Option<&Meter>, base: BaseQuantity) -> Option<Usd> {
-        if meaning.price == BookPrice::Free {
-            return Some(Usd::ZERO);
-        }
-        let meter = meter?;
-        let free = match meter.free {
-            Free::Amount(amount) if !self.without_allowances => u128::from(amount),
-            _ => 0,
-        };
-        in_tiers(meter, base.value, base.over, free)
-    }
 }
 
 /// Returns a quantity in bytes or requests, as a fraction; `None` if it is negative or too large.
 fn base(quantity: i128, scale: Scale) -> Option<BaseQuantity> {
     let quantity = u128::try_from(quantity).ok()?;
-    // Tiers are multiplied by the denominator: six decimal places are enough for bytes.
-    let value = quantity.checked_mul(u128::from(scale.times))? / u128::from(scale.over) / 1_000_000;
-    Some(BaseQuantity { value, over: ONE as u128 / 1_000_000 })
+    let value = quantity.checked_mul(u128::from(scale.times))? / u128::from(scale.over);
+    Some(BaseQuantity { value: value / (ONE as u128 / BaseQuantity::OVER) })
 }
 
 /// Usages with the same price, whose charges differ in their operation only.
@@ -210,26 +212,40 @@ impl Residuals {
         *self.0.entry((name, reason)).or_insert(0) += pico;
     }
 
-    /// Adds the difference of a usage from its list price.
-    fn of_line(&mut self, line: &ExplainedLine) {
-        let Some(billed) = line.billed_usd else { return };
-        let Some(listed) = line.listed_usd else {
-            let reason = match (&line.quantity, &line.price) {
-                (None, _) => "the bill has no quantity",
-                (Some(quantity), _) if quantity.starts_with('-') => "a negative quantity",
-                (_, Some(_)) => "the unit of the quantity is unknown",
-                (_, None) => "no price in the books",
+    /// Adds the lines of object storage.
+    fn of_lines(&mut self, lines: &[ExplainedLine]) {
+        // Providers and Plimsoll may share the tiers of a meter among its lines in different ways.
+        let groups = shared(lines);
+        groups
+            .values()
+            .for_each(|members| self.of_group(&members.iter().map(|at| &lines[*at]).collect::<Vec<_>>()));
+        let grouped: BTreeSet<usize> = groups.into_values().flatten().collect();
+        let alone = |(at, line)| (!grouped.contains(&at)).then_some(line);
+        lines.iter().enumerate().filter_map(alone).for_each(|line| self.of_group(&[line]));
+    }
+
+    /// Adds the difference of lines from their list prices.
+    fn of_group(&mut self, lines: &[&ExplainedLine]) {
+        let (mut difference, mut names) = (0, Vec::new());
+        for line in lines {
+            let Some(billed) = line.billed_usd else { continue };
+            let Some(listed) = line.listed_usd else {
+                let reason = match (&line.quantity, &line.price) {
+                    (None, _) => "the bill has no quantity",
+                    (Some(quantity), _) if quantity.starts_with('-') => "a negative quantity",
+                    (_, Some(_)) => "the unit of the quantity is unknown",
+                    (_, None) => "no price in the books",
+                };
+                self.add(line.usage.clone(), reason, billed.pico());
+                continue;
             };
-            return self.add(line.usage.clone(), reason, billed.pico());
-        };
-        let difference = billed.pico() - listed.pico();
+            difference += billed.pico() - listed.pico();
+            names.push(format!("{} in {}", line.usage, line.region));
+        }
         match difference.abs() {
             0 => {}
             1..ROUNDING => self.add("rounding of lines".into(), "rounding", difference),
-            _ => {
-                let name = format!("{} in {}", line.usage, line.region);
-                self.add(name, "another price than in the books", difference);
-            }
+            _ => self.add(names.join(", "), "another price than in the books", difference),
         }
     }
 
@@ -256,8 +272,7 @@ impl Residuals {
     }
 }
 
-/// Returns the quantity that a cost implies at a list price. If the bill has a cost for each day, storage is that of
-/// the most expensive day, multiplied to a month.
+/// Returns the quantity that a cost implies at a list price. Storage follows from the cost of one day.
 fn implied(price: &Meter, meaning: &Meaning, sum: &Sum, month: Option<Date>) -> Option<u128> {
     let daily = sum.days.len() > 1 || sum.days.keys().any(|day| day.day() > 1);
     // The last day of several may be incomplete.
@@ -284,22 +299,22 @@ fn line(
 ) -> ExplainedLine {
     let price = books.meter(meaning, key.month, selected);
     let scaled = sum.quantity.zip(meaning.unit).and_then(|(quantity, scale)| base(quantity, scale));
-    let listed = scaled.and_then(|base| books.listed(meaning, price.as_ref(), base));
     ExplainedLine {
-        month: key.month.map(|month| month.to_string()),
+        month: key.month,
         usage: name_of(&key, meaning),
         region: meaning.region.clone(),
         topic: meaning.topic,
         quantity: sum.quantity.map(|quantity| decimal_text(quantity, 0)),
         unit: key.unit,
         billed_usd: sum.is_billed.then(|| Usd::from_pico(sum.cost)),
-        listed_usd: listed,
+        listed_usd: scaled.filter(|_| meaning.price == BookPrice::Free).map(|_| Usd::ZERO),
         source: price.as_ref().map(|meter| meter.provenance.source.clone()).unwrap_or_default(),
         implied: match (sum.quantity, &price) {
             (None, Some(price)) => implied(price, meaning, &sum, key.month),
             _ => None,
         },
         days: sum.days,
+        covered: sum.covered,
         price,
         base: scaled,
         at: match meaning.price {
@@ -326,7 +341,8 @@ pub fn explain(sums: &BillSums, books: &Books<'_>) -> Explained {
         .into_iter()
         .map(|(key, meaning, sum)| line(key, &meaning, sum, books, &mut selected))
         .collect();
-    lines.iter().for_each(|line| residuals.of_line(line));
+    set_list_prices(&mut lines, books.without_allowances);
+    residuals.of_lines(&lines);
     for (key, sum) in sums.usages.iter().filter(|(key, _)| meaning(key).is_none()) {
         residuals.of_other(key, sum.cost);
     }
@@ -345,11 +361,23 @@ pub fn explain(sums: &BillSums, books: &Books<'_>) -> Explained {
     }
 }
 
+/// Returns a cost of the covered days of a month, extrapolated to the month.
+fn whole_usd(now: MonthNow, usd: Usd) -> Usd {
+    let whole = i128::try_from(now.whole(usd.pico().unsigned_abs())).unwrap_or(i128::MAX);
+    Usd::from_pico(if usd.pico() < 0 { -whole } else { whole })
+}
+
 impl ExplainedLine {
+    /// Returns the bytes or requests of a month; `None` if neither quantity nor cost implies them.
+    pub fn bytes_in(&self, now: MonthNow) -> Option<u128> {
+        let is_month = self.base.is_none() && self.topic == Topic::Storage;
+        self.stored_bytes().map(|bytes| if is_month { bytes } else { now.whole(bytes) })
+    }
+
     /// Returns the bytes of the quantity, or those that the cost implies at list prices; `None` if neither is known.
     pub fn stored_bytes(&self) -> Option<u128> {
         match (self.base, self.implied) {
-            (Some(base), _) => Some(base.value / base.over),
+            (Some(base), _) => Some(base.value / BaseQuantity::OVER),
             (None, implied) => implied,
         }
     }
@@ -361,35 +389,45 @@ impl Explained {
         self.residuals.iter().map(|residual| residual.usd).sum()
     }
 
-    /// Returns true if the bill has quantities, and its days cover less than 25 days in a row.
-    pub fn is_partial(&self) -> bool {
-        let days: BTreeSet<Date> = self.lines.iter().flat_map(|line| line.days.keys().copied()).collect();
-        // Bills by months have the first day of each.
-        let by_day = days.iter().any(|day| day.day() > 1);
-        by_day && days.len() < 25 && self.lines.iter().any(|line| line.quantity.is_some())
+    /// Returns the month that stands for the bill; `None` if each month is covered in part only. Storage decides, and
+    /// other usage if there is no storage.
+    pub fn month_now(&self) -> Option<MonthNow> {
+        let of = |lines: Vec<&ExplainedLine>| {
+            let mut months: BTreeMap<Option<Date>, Days> = BTreeMap::new();
+            lines.iter().for_each(|line| months.entry(line.month).or_default().add(line.covered));
+            months.into_iter().collect::<Vec<_>>()
+        };
+        let storage = of(self.lines.iter().filter(|line| line.topic == Topic::Storage).collect());
+        let months = if storage.is_empty() { of(self.lines.iter().collect()) } else { storage };
+        MonthNow::select(&months, self.lines.iter().all(|line| line.quantity.is_none()))
     }
 
-    /// Returns the number of months of the bill.
-    pub fn months(&self) -> u32 {
-        let months: BTreeSet<&Option<String>> = self.lines.iter().map(|line| &line.month).collect();
-        u32::try_from(months.len().max(1)).unwrap_or(u32::MAX)
+    /// Returns the lines of a month. Lines without a date belong to each.
+    pub fn of_month(&self, now: MonthNow) -> impl Iterator<Item = &ExplainedLine> + Clone {
+        self.lines.iter().filter(move |line| line.month.is_none_or(|month| Some(month) == now.month))
     }
 
-    /// Returns the cost of storage, requests and egress, which other providers have, too: at list prices, or as billed
-    /// where these are unknown.
-    pub fn compared_usd(&self) -> Usd {
+    /// Returns true if the bill has several months.
+    pub fn has_months(&self) -> bool {
+        let months: BTreeSet<Option<Date>> = self.lines.iter().map(|line| line.month).collect();
+        months.len() > 1
+    }
+
+    /// Returns the cost of a month of the usage that other providers price, too: storage, requests and egress, at list
+    /// prices, or as billed if these are unknown.
+    pub fn compared_usd(&self, now: MonthNow) -> Usd {
         let compared = [Topic::Storage, Topic::Requests, Topic::Retrieval, Topic::Egress];
         // Requests and bytes without a meter do not enter the usage elsewhere.
         let is_compared = |line: &&ExplainedLine| {
             compared.contains(&line.topic) && (line.at.is_some() || line.topic == Topic::Storage)
         };
-        let lines = self.lines.iter().filter(is_compared);
-        lines.filter_map(|line| line.listed_usd.or(line.billed_usd)).sum()
+        let lines = self.of_month(now).filter(is_compared);
+        whole_usd(now, lines.filter_map(|line| line.listed_usd.or(line.billed_usd)).sum())
     }
 
     /// Returns the cost of a month of `bytes` of the storage in a class, named as in the API, with the access tier of
     /// Intelligent-Tiering; `None` if the bill has none.
-    pub fn storage_of(&self, class: &str, bytes: u64, months: u32) -> Option<Usd> {
+    pub fn storage_of(&self, class: &str, bytes: u64, now: MonthNow) -> Option<Usd> {
         let names: &[&str] = match class {
             "STANDARD" => &["TimedStorage-ByteHrs"],
             "STANDARD_IA" => &["TimedStorage-SIA-"],
@@ -401,20 +439,24 @@ impl Explained {
             "INTELLIGENT_TIERING FREQUENT" => &["TimedStorage-INT-FA-"],
             "INTELLIGENT_TIERING INFREQUENT" => &["TimedStorage-INT-IA-"],
             "INTELLIGENT_TIERING ARCHIVE_INSTANT_ACCESS" => &["TimedStorage-INT-AIA-"],
+            "INTELLIGENT_TIERING ARCHIVE" => &["TimedStorage-INT-AA-"],
+            "INTELLIGENT_TIERING DEEP_ARCHIVE" | "INTELLIGENT_TIERING DEEP_ARCHIVE_ACCESS" => {
+                &["TimedStorage-INT-DAA-"]
+            }
             _ => return None,
         };
         let is_of = |line: &&ExplainedLine| {
             names.iter().any(|name| line.usage.contains(name)) && !line.usage.contains("s-TimedStorage")
         };
-        let lines: Vec<&ExplainedLine> = self.lines.iter().filter(is_of).collect();
+        let lines: Vec<&ExplainedLine> = self.of_month(now).filter(is_of).collect();
         let costs: Vec<Usd> = lines.iter().filter_map(|line| line.billed_usd.or(line.listed_usd)).collect();
         if costs.is_empty() {
             return None;
         }
-        let sum = costs.into_iter().sum::<Usd>().pico() / i128::from(months);
+        let sum = whole_usd(now, costs.into_iter().sum()).pico();
         // Without the padding of small objects, which the inventory does not have.
         let stored = lines.iter().filter(|line| !line.usage.ends_with("SmObjects"));
-        let billed: u128 = stored.filter_map(|line| line.stored_bytes()).sum::<u128>() / u128::from(months);
+        let billed: u128 = stored.filter_map(|line| line.bytes_in(now)).sum();
         let of_bill = i128::try_from(billed).unwrap_or(i128::MAX).max(i128::from(bytes)).max(1);
         Some(Usd::from_pico(sum.checked_mul(i128::from(bytes))? / of_bill))
     }

@@ -1,14 +1,16 @@
 //! Bills of providers: their lines, what these mean, and what the price books say they should cost.
 //!
 //! [`table`] reads files of any format as rows, [`format`] takes the charges of a bill from them, [`sum`] adds charges
-//! of the same usage, [`meaning`] says which price applies to a usage, and [`explained`] compares.
+//! of the same usage, [`meaning`] finds the price of a usage, [`listed`] applies it, and [`explained`] compares.
 
 pub mod changes;
 pub mod charge;
+pub mod covered;
 pub mod elsewhere;
 pub mod explained;
 pub mod format;
 pub mod inventory;
+pub mod listed;
 pub mod meaning;
 pub mod number;
 pub mod sum;

@@ -15,7 +15,7 @@ pub fn parse(text: &str) -> Option<i128> {
         None => (false, text.strip_prefix('+').unwrap_or(text)),
     };
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
         None => (text, 0),
     };
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -35,11 +35,12 @@ pub fn parse(text: &str) -> Option<i128> {
             if all_zero { Ok(0) } else { Err(()) }
         })
         .ok()?;
-    let shift = 12 + exponent - i32::try_from(fraction.len()).ok()?;
+    let shift = exponent.checked_add(12)?.checked_sub(i64::try_from(fraction.len()).ok()?)?;
     let value = match u32::try_from(shift) {
         Ok(_) if digits == 0 => 0,
         Ok(up) => digits.checked_mul(10i128.checked_pow(up)?)?,
-        Err(_) => match 10i128.checked_pow(shift.unsigned_abs()) {
+        Err(_) if shift > 0 => return (digits == 0).then_some(0),
+        Err(_) => match u32::try_from(shift.unsigned_abs()).ok().and_then(|down| 10i128.checked_pow(down)) {
             Some(down) => (digits + down / 2) / down,
             None => 0,
         },
@@ -82,12 +83,28 @@ mod tests {
             ("0.0000000000005", 1),
             ("0.00000000000049", 0),
             ("1E-400", 0),
+            ("1e-2147483648", 0),
+            ("0e9999999999", 0),
             (" 18 ", 18 * ONE),
             ("000000000000000000000000000000000000001.0", ONE),
         ] {
             assert_eq!(parse(text), Some(value), "{text}");
         }
-        for text in ["", "-", ".", "1,23", "12,34,567", "1e", "x", "1e99", "1.2.3", "NaN", "1,2345", "--1"] {
+        for text in [
+            "",
+            "-",
+            ".",
+            "1,23",
+            "12,34,567",
+            "1e",
+            "x",
+            "1e99",
+            "1.2.3",
+            "NaN",
+            "1,2345",
+            "--1",
+            "1e2147483647",
+        ] {
             assert_eq!(parse(text), None, "{text}");
         }
     }

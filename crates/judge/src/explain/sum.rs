@@ -1,4 +1,5 @@
-//! Sums of the charges of a bill. Memory does not grow with the number of charges.
+//! Sums of the charges of a bill. Memory grows with the number of usages and resources, up to a limit, and not with the
+//! number of charges.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,13 +8,14 @@ use jiff::civil::Date;
 
 use super::ExplainError;
 use super::charge::{Charge, UsageKey};
+use super::covered::Days;
 use super::format::charges;
 use super::meaning::meaning;
 
 /// Maximum number of usages, and of resources; those of others are added together.
 const MAX_NAMES: usize = 100_000;
-/// Maximum number of days of one usage.
-const MAX_DAYS: usize = 3_700;
+/// Maximum number of maxima that are kept.
+const MAX_PEAKS: usize = 1_000_000;
 /// Name under which further usages and resources are added.
 pub const OTHERS: &str = "(others)";
 
@@ -28,8 +30,10 @@ pub struct Sum {
     pub is_billed: bool,
     /// Number of charges.
     pub charges: u64,
-    /// Costs by day.
+    /// Costs by first day.
     pub days: BTreeMap<Date, i128>,
+    /// Days of the month that the charges cover.
+    pub covered: Days,
 }
 
 impl Sum {
@@ -43,9 +47,8 @@ impl Sum {
         self.cost = self.cost.saturating_add(charge.cost.unwrap_or(0));
         self.is_billed |= charge.cost.is_some();
         self.charges += 1;
-        if let Some(day) = charge.day
-            && (self.days.len() < MAX_DAYS || self.days.contains_key(&day))
-        {
+        if let Some(day) = charge.day {
+            self.covered.add(Days::between(day, charge.last.unwrap_or(day)));
             *self.days.entry(day).or_insert(0) += charge.cost.unwrap_or(0);
         }
     }
@@ -59,6 +62,7 @@ impl Sum {
         self.cost = self.cost.saturating_add(other.cost);
         self.is_billed |= other.is_billed;
         self.charges += other.charges;
+        self.covered.add(other.covered);
         for (day, cost) in other.days {
             *self.days.entry(day).or_insert(0) += cost;
         }
@@ -76,15 +80,54 @@ pub struct BillSums {
     pub first: Option<Date>,
     /// Last day of usage.
     pub last: Option<Date>,
-    /// Sum of a row without a date, such as a table's own sum, if there are rows with dates.
+    /// Sums of rows without a date, such as the row of totals of a table.
     undated: BTreeMap<UsageKey, Sum>,
+    /// Largest charges of each usage, resource and day, of those that are maxima.
+    peaks: BTreeMap<(UsageKey, String, Option<Date>), Charge>,
+    /// True if a charge says when its usage ended, or a day is not the first of a month.
+    has_days: bool,
+    /// True if there are more maxima than can be kept.
+    has_too_many: bool,
 }
 
 impl BillSums {
+    /// Adds a charge, or keeps it until the largest of its day is known.
+    fn take(&mut self, charge: Charge) {
+        if !charge.is_peak {
+            return self.add(charge);
+        }
+        if self.peaks.len() >= MAX_PEAKS {
+            self.has_too_many = true;
+            return;
+        }
+        let of = (charge.key.clone(), charge.resource.clone(), charge.day);
+        let known = self.peaks.entry(of).or_insert_with(|| charge.clone());
+        if known.quantity < charge.quantity {
+            *known = charge;
+        }
+    }
+
+    /// Adds the largest charges of each day. Months are covered if the file has only their first days.
+    fn finish(&mut self) {
+        for (_, charge) in std::mem::take(&mut self.peaks) {
+            self.add(charge);
+        }
+        if !self.has_days {
+            self.last = self.last.map(Date::last_of_month);
+            self.usages.iter_mut().filter_map(|(key, sum)| Some((key.month?, sum))).for_each(
+                |(month, sum)| {
+                    sum.covered = Days::month(month);
+                },
+            );
+        }
+    }
+
     fn add(&mut self, charge: Charge) {
         if let Some(day) = charge.day {
+            self.has_days |= charge.last.is_some() || day.day() > 1;
             self.first = Some(self.first.map_or(day, |first| first.min(day)));
-            self.last = Some(self.last.map_or(day, |last| last.max(day)));
+            let end = charge.last.unwrap_or(day).max(day);
+            self.last = Some(self.last.map_or(end, |last| last.max(end)));
         }
         if !charge.resource.is_empty() && meaning(&charge.key).is_some() {
             let is_full = self.resources.len() >= MAX_NAMES && !self.resources.contains_key(&charge.resource);
@@ -115,7 +158,12 @@ pub fn sums(files: &[PathBuf]) -> Result<BillSums, ExplainError> {
     let mut out = BillSums::default();
     for file in files {
         let mut of_file = BillSums::default();
-        charges(file, &mut |charge| of_file.add(charge))?;
+        charges(file, &mut |charge| of_file.take(charge))?;
+        if of_file.has_too_many {
+            let reason = format!("more than {MAX_PEAKS} rows of buckets and days; query fewer at once");
+            return Err(ExplainError::unreadable(file, reason));
+        }
+        of_file.finish();
         out.merge(of_file);
     }
     if out.usages.is_empty() {

@@ -1,9 +1,11 @@
 //! Files as rows of named cells: CSV, which may be compressed, Parquet, and JSON.
 
-use std::collections::HashMap;
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{BufRead, Read};
 use std::path::Path;
+use std::rc::Rc;
 
 use parquet::file::reader::FileReader;
 use parquet::file::serialized_reader::SerializedFileReader;
@@ -14,14 +16,20 @@ use serde_json::Value;
 use super::ExplainError;
 use plimsoll_workload::logs::lines::expanded;
 
-/// Maximum size of a JSON document that is not one of lines, in bytes.
-const MAX_JSON: u64 = 256 << 20;
+/// Maximum size in bytes of a JSON document, or of a line of JSON lines. Its values take about ten times this memory.
+const MAX_JSON: u64 = 32 << 20;
+/// Maximum number of fields of a JSON object.
+const MAX_FIELDS: usize = 2_000;
+/// Maximum size of a CSV record, in bytes.
+const MAX_RECORD: u64 = 16 << 20;
 /// Maximum number of columns.
 const MAX_COLUMNS: usize = 20_000;
 
-/// Returns a name in the form in which names are compared: lower-case letters and digits only. Exports spell the same
-/// column `lineItem/UsageType`, `line_item_usage_type` or `LineItemUsageType`.
+/// Returns a name in the form in which names are compared: lower-case letters and digits, without a unit in parentheses
+/// at the end. Exports spell the same column `lineItem/UsageType`, `line_item_usage_type` or `LineItemUsageType`.
 pub fn plain(name: &str) -> String {
+    let unit = name.trim_end().strip_suffix(')').and_then(|name| name.rsplit_once('('));
+    let name = unit.map_or(name, |(name, _)| name);
     name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
@@ -30,6 +38,10 @@ pub fn plain(name: &str) -> String {
 pub struct Columns {
     /// Names as the file has them.
     pub names: Vec<String>,
+    /// Names and values that precede the columns.
+    pub preamble: Vec<(String, String)>,
+    /// True if semicolons separate the cells, so that a comma in a number may be a decimal one.
+    pub is_comma_decimal: bool,
     index: HashMap<String, usize>,
 }
 
@@ -73,10 +85,14 @@ pub struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Returns the cell of the column with that plain name; empty if there is none.
+    /// Returns the cell of the column with that plain name; empty if there is none, or if it is the word NULL, which
+    /// databases export for an empty cell.
     pub fn get(&self, name: &str) -> &str {
         let cell = self.columns.position(name).and_then(|at| self.cells.get(at));
-        cell.map_or("", |cell| cell.trim())
+        match cell.map_or("", |cell| cell.trim()) {
+            "NULL" | "null" => "",
+            text => text,
+        }
     }
 
     /// Returns the first of these cells that is not empty; empty if there is none.
@@ -94,8 +110,14 @@ pub type Consume<'c> = dyn FnMut(Row<'_>) -> Result<(), String> + 'c;
 /// If the file cannot be read, a row is malformed, or `consume` refuses one.
 pub fn read(file: &Path, consume: &mut Consume<'_>) -> Result<(), ExplainError> {
     let mut head = [0; 4];
-    let filled = File::open(file).and_then(|mut opened| opened.read(&mut head));
-    match filled {
+    let mut opened = File::open(file).map_err(|e| ExplainError::unreadable(file, e))?;
+    if opened.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(ExplainError::unreadable(
+            file,
+            "this is no regular file; write a stream to a file first",
+        ));
+    }
+    match opened.read(&mut head) {
         Ok(4) if head == *b"PAR1" => parquet(file, consume),
         Ok(_) => text(file, consume),
         Err(e) => Err(ExplainError::unreadable(file, e)),
@@ -121,16 +143,41 @@ fn separator(header: &str) -> u8 {
         .map_or(b',', |(separator, _)| separator)
 }
 
+/// Maximum number of lines before the names of the columns.
+const MAX_PREAMBLE: usize = 100;
+
+/// Reader that limits the bytes of a record.
+struct Limited {
+    from: Box<dyn BufRead>,
+    /// Number of bytes read since the last record.
+    since: Rc<Cell<u64>>,
+}
+
+impl Read for Limited {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        if self.since.get() > MAX_RECORD {
+            return Err(std::io::Error::other(format!("a row of more than {} MiB", MAX_RECORD >> 20)));
+        }
+        let count = self.from.read(into)?;
+        self.since.set(self.since.get() + count as u64);
+        Ok(count)
+    }
+}
+
 fn csv(file: &Path, mut from: Box<dyn BufRead>, consume: &mut Consume<'_>) -> Result<(), ExplainError> {
     let start = from.fill_buf().map_err(|e| ExplainError::unreadable(file, e))?;
     let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let delimiter = separator(&String::from_utf8_lossy(line));
+    let since = Rc::new(Cell::new(0));
+    let limited = Limited { from, since: Rc::clone(&since) };
     let mut reader =
-        csv::ReaderBuilder::new().has_headers(false).flexible(true).delimiter(delimiter).from_reader(from);
+        csv::ReaderBuilder::new().has_headers(false).flexible(true).delimiter(delimiter).from_reader(limited);
+    let mut preamble = Vec::new();
     let (mut record, mut cells, mut columns) = (csv::StringRecord::new(), Vec::new(), None);
     let (mut number, mut in_preamble) = (0, false);
     loop {
         number += 1;
+        since.set(0);
         if !reader.read_record(&mut record).map_err(|e| ExplainError::at(file, number, e.to_string()))? {
             return Ok(());
         }
@@ -143,6 +190,13 @@ fn csv(file: &Path, mut from: Box<dyn BufRead>, consume: &mut Consume<'_>) -> Re
             if !in_preamble {
                 let name = |cell: &str| cell.trim_start_matches('\u{feff}').trim().to_string();
                 columns = Some(Columns::new(record.iter().map(name).collect()));
+                columns.iter_mut().for_each(|columns: &mut Columns| {
+                    columns.preamble = std::mem::take(&mut preamble);
+                    columns.is_comma_decimal = delimiter == b';';
+                });
+            } else if preamble.len() < MAX_PREAMBLE {
+                let text = |at: usize| record.get(at).unwrap_or_default().trim().to_string();
+                preamble.push((text(0), text(1)));
             }
             continue;
         };
@@ -184,9 +238,8 @@ fn parquet(file: &Path, consume: &mut Consume<'_>) -> Result<(), ExplainError> {
     Ok(())
 }
 
-/// Adds the scalars of a JSON value under names joined by dots. Of an array, the values of the same name are joined by
-/// line breaks.
-fn flatten(prefix: &str, value: &Value, depth: u8, out: &mut Vec<(String, String)>) {
+/// Adds the scalars of a JSON value under names joined by dots. A line break separates the values of an array.
+fn flatten(prefix: &str, value: &Value, depth: u8, out: &mut BTreeMap<String, String>) {
     let scalar = match value {
         Value::Null => return,
         Value::Bool(b) => b.to_string(),
@@ -204,12 +257,14 @@ fn flatten(prefix: &str, value: &Value, depth: u8, out: &mut Vec<(String, String
             return;
         }
     };
-    match out.iter_mut().find(|(name, _)| name == prefix) {
-        Some((_, text)) => {
+    match out.get_mut(prefix) {
+        Some(text) => {
             text.push('\n');
             text.push_str(&scalar);
         }
-        None => out.push((prefix.to_string(), scalar)),
+        None => {
+            out.insert(prefix.to_string(), scalar);
+        }
     }
 }
 
@@ -247,20 +302,22 @@ fn rows_of(document: &Value) -> Vec<&Value> {
 
 fn json(file: &Path, mut from: Box<dyn BufRead>, consume: &mut Consume<'_>) -> Result<(), ExplainError> {
     let (mut columns, mut number) = (Columns::default(), 0);
+    let mut positions: HashMap<String, usize> = HashMap::new();
     let mut each = |value: &Value| {
         number += 1;
-        let mut found = Vec::new();
+        let mut found = BTreeMap::new();
         flatten("", value, 0, &mut found);
+        if found.len() > MAX_FIELDS || columns.names.len() > MAX_COLUMNS {
+            let reason =
+                format!("an object has more than {MAX_FIELDS} fields, or all more than {MAX_COLUMNS}");
+            return Err(ExplainError::at(file, number, reason));
+        }
         let mut cells = vec![String::new(); columns.names.len()];
         for (name, text) in found {
-            let at = match columns.names.iter().position(|known| *known == name) {
-                Some(at) => at,
-                None if columns.names.len() >= MAX_COLUMNS => continue,
-                None => {
-                    cells.push(String::new());
-                    columns.add(name)
-                }
-            };
+            let at = *positions.entry(name).or_insert_with_key(|name| {
+                cells.push(String::new());
+                columns.add(name.clone())
+            });
             cells[at] = text;
         }
         consume(Row { columns: &columns, cells: &cells, number })
@@ -291,7 +348,7 @@ fn json(file: &Path, mut from: Box<dyn BufRead>, consume: &mut Consume<'_>) -> R
         if whole.len() as u64 > MAX_JSON {
             return Err(ExplainError::unreadable(
                 file,
-                format!("a JSON document of more than {} MiB", MAX_JSON >> 20),
+                format!("a JSON document of more than {} MiB; write one object per line", MAX_JSON >> 20),
             ));
         }
         line.clear();

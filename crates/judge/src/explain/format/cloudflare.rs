@@ -1,7 +1,7 @@
 //! Cloudflare: billable usage, and the analytics of R2, which have usage without costs.
 
 use super::{Charges, Format, number};
-use crate::explain::charge::{Biller, Charge, ChargeKind, UsageKey, day, month};
+use crate::explain::charge::{Biller, Charge, ChargeKind, UsageKey, day, last_day, month};
 use crate::explain::number::ONE;
 use crate::explain::table::{Columns, Row};
 
@@ -36,6 +36,8 @@ impl Format for BillableUsage {
             cost: Some(number(row, &["contractedcost", "billedcost"])?.unwrap_or(0)),
             resource: String::new(),
             day,
+            last: last_day(row.first(&["chargeperiodend", "billingperiodend"])),
+            is_peak: false,
         }])
     }
 }
@@ -55,10 +57,15 @@ impl Format for Analytics {
     fn charges(&self, row: Row<'_>) -> Result<Charges, String> {
         let day = day(row.first(&["dimensionsdate", "dimensionsdatetime", "dimensionsdatetimehour"]));
         let action = row.get("dimensionsactiontype");
-        let (usage, quantity, unit) = match number(row, &["maxpayloadsize"])? {
+        let payload = number(row, &["maxpayloadsize"])?;
+        let is_peak = payload.is_some();
+        if is_peak && day.is_none() {
+            return Err("storage without a date; query it with the dimension date".into());
+        }
+        let (usage, quantity, unit) = match payload {
             Some(payload) => {
                 let metadata = number(row, &["maxmetadatasize"])?.unwrap_or(0);
-                // Each row is the peak of a day; a month has 30 days on the bill.
+                // The average of the daily peaks of 30 days is billed.
                 let stored = payload.checked_add(metadata).ok_or("the size is too large")?;
                 ("storage", Some(stored / 1_000_000_000 / 30), "GB-month")
             }
@@ -80,6 +87,8 @@ impl Format for Analytics {
             cost: None,
             resource: row.get("dimensionsbucketname").to_string(),
             day,
+            last: day,
+            is_peak,
         }])
     }
 }

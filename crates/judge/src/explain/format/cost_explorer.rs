@@ -1,9 +1,8 @@
 //! Tables of AWS Cost Explorer, grouped by usage type: a column for each usage type and a row for each day or month,
 //! costs only.
 
-use super::{Charges, Format};
+use super::{Charges, Format, amount};
 use crate::explain::charge::{Biller, Charge, ChargeKind, UsageKey, day, month};
-use crate::explain::number::parse;
 use crate::explain::table::{Columns, Row};
 
 /// A table grouped by usage type.
@@ -36,7 +35,7 @@ impl Format for CostExplorer {
             if cell.trim().is_empty() {
                 continue;
             }
-            let cost = parse(cell).ok_or_else(|| format!("'{cell}' in the column {name} is not a number"))?;
+            let cost = amount(row, cell, name)?;
             out.push(Charge {
                 key: UsageKey {
                     biller: Biller::Aws,
@@ -52,6 +51,8 @@ impl Format for CostExplorer {
                 cost: Some(cost),
                 resource: String::new(),
                 day,
+                last: None,
+                is_peak: false,
             });
         }
         Ok(out)

@@ -2,7 +2,7 @@
 //! Exports, "Cost and Usage Report (CUR) 2.0".
 
 use super::{Charges, Format, number};
-use crate::explain::charge::{Biller, Charge, ChargeKind, UsageKey, day, month};
+use crate::explain::charge::{Biller, Charge, ChargeKind, UsageKey, day, last_day, month};
 use crate::explain::table::{Columns, Row};
 
 /// A cost and usage report.
@@ -57,6 +57,8 @@ impl Format for CostAndUsageReport {
             cost: Some(number(row, &["lineitemunblendedcost"])?.unwrap_or(0)),
             resource: row.get("lineitemresourceid").to_string(),
             day,
+            last: last_day(row.get("lineitemusageenddate")),
+            is_peak: false,
         }])
     }
 }

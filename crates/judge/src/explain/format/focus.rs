@@ -1,7 +1,7 @@
 //! FOCUS, the FinOps Open Cost and Usage Specification, 1.0 to 1.3, with the additional columns of AWS.
 
 use super::{Charges, Format, number};
-use crate::explain::charge::{Biller, Charge, ChargeKind, UsageKey, day, month};
+use crate::explain::charge::{Biller, Charge, ChargeKind, UsageKey, day, last_day, month};
 use crate::explain::table::{Columns, Row};
 
 /// A FOCUS data set.
@@ -48,11 +48,7 @@ impl Format for Focus {
             _ => ChargeKind::Fee,
         };
         let day = day(row.first(&["chargeperiodstart", "billingperiodstart"]));
-        // An empty cell of some exports is the word NULL.
-        let text = |names: &[&str]| match row.first(names) {
-            "NULL" | "null" => String::new(),
-            text => text.to_string(),
-        };
+        let text = |names: &[&str]| row.first(names).to_string();
         let usage = match (biller, kind) {
             (Biller::Aws, ChargeKind::Usage) => match text(&["xusagetype", "skumeter"]) {
                 none if none.is_empty() => usage_type(&text(&["chargedescription"])),
@@ -71,13 +67,12 @@ impl Format for Focus {
                 region: text(&["regionid"]),
                 unit: text(&["consumedunit", "pricingunit"]),
             },
-            quantity: match text(&["consumedquantity", "pricingquantity"]).is_empty() {
-                true => None,
-                false => number(row, &["consumedquantity", "pricingquantity"])?,
-            },
+            quantity: number(row, &["consumedquantity", "pricingquantity"])?,
             cost: Some(number(row, &["billedcost"])?.unwrap_or(0)),
             resource: text(&["resourcename", "resourceid"]),
             day,
+            last: last_day(row.first(&["chargeperiodend", "billingperiodend"])),
+            is_peak: false,
         }])
     }
 }

@@ -1,9 +1,9 @@
 //! Google Cloud: the export to BigQuery as CSV or JSON, and the tables of the console's billing pages.
 
 use super::{Charges, Format, number};
-use crate::explain::charge::{Biller, Charge, ChargeKind, UsageKey, day, month};
+use crate::explain::charge::{Biller, Charge, ChargeKind, UsageKey, day, last_day, month};
 use crate::explain::number::parse;
-use crate::explain::table::{Columns, Row};
+use crate::explain::table::{Columns, Row, plain};
 
 /// An export of Google Cloud billing.
 pub struct Google;
@@ -17,11 +17,19 @@ impl Format for Google {
     }
 
     fn currency<'r>(&self, row: &'r Row<'_>) -> &'r str {
-        let has = |sign: char| row.columns.names.iter().any(|name| name.contains(sign));
-        match () {
-            () if has('€') => "EUR",
-            () if has('£') => "GBP",
-            () => row.get("currency"),
+        let in_name = |name: &'r String| {
+            let (words, sign) = name.trim().strip_suffix(')')?.split_once('(')?;
+            COSTS.contains(&plain(words).as_str()).then_some(sign.trim())
+        };
+        let columns: &'r Columns = row.columns;
+        let stated = columns.names.iter().find_map(in_name).filter(|sign| !["$", "US$"].contains(sign));
+        let preamble = || columns.preamble.iter().find(|(name, _)| name == "Currency");
+        match (stated, row.get("currency")) {
+            (Some("€"), _) => "EUR",
+            (Some("£"), _) => "GBP",
+            (Some(sign), _) => sign,
+            (None, "") => preamble().map_or("", |(_, code)| code.as_str()),
+            (None, code) => code,
         }
     }
 
@@ -56,7 +64,9 @@ impl Format for Google {
         };
         let cost = number(row, &COSTS)?.unwrap_or(0);
         let resource = row.get("resourcename").to_string();
-        let mut out = vec![Charge { key: key.clone(), quantity, cost: Some(cost), resource, day }];
+        let last = last_day(row.first(&["usageendtime", "usageenddate"]));
+        let charge = Charge { key, quantity, cost: Some(cost), resource, day, last, is_peak: false };
+        let mut out = vec![charge.clone()];
         let names: Vec<&str> = row.first(&["creditsname", "creditsfullname"]).split('\n').collect();
         for (index, amount) in
             row.get("creditsamount").split('\n').filter(|text| !text.is_empty()).enumerate()
@@ -67,9 +77,10 @@ impl Format for Google {
                 kind: ChargeKind::Credit,
                 usage: name.to_string(),
                 unit: String::new(),
-                ..key.clone()
+                ..charge.key.clone()
             };
-            out.push(Charge { key, quantity: None, cost: Some(amount), resource: String::new(), day });
+            let amount = Some(amount);
+            out.push(Charge { key, quantity: None, cost: amount, resource: String::new(), ..charge.clone() });
         }
         Ok(out)
     }

@@ -55,11 +55,21 @@ fn number(row: Row<'_>, names: &[&str]) -> Result<Option<i128>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    let plain = text.trim_start_matches(['$', '€', '£']);
-    parse(plain).map(Some).ok_or_else(|| {
-        let shown: String = text.chars().take(40).collect();
-        format!("'{shown}' in the column {} is not a number", names[0])
-    })
+    amount(row, text, names[0]).map(Some)
+}
+
+/// Parses a number of a row.
+///
+/// # Errors
+/// A message if the text is something else.
+fn amount(row: Row<'_>, text: &str, column: &str) -> Result<i128, String> {
+    let shown = || text.chars().take(40).collect::<String>();
+    if row.columns.is_comma_decimal && text.contains(',') {
+        let what = "has a comma in a file with semicolons; export it with decimal points";
+        return Err(format!("'{}' in the column {column} {what}", shown()));
+    }
+    let plain = text.trim_start_matches('$');
+    parse(plain).ok_or_else(|| format!("'{}' in the column {column} is not a number", shown()))
 }
 
 /// Reads a bill and passes its charges to `consume`.

@@ -24,6 +24,9 @@ const CLASSES: [&str; 10] = [
 const TIERS: [&str; 6] =
     ["FREQUENT", "INFREQUENT", "ARCHIVE_INSTANT_ACCESS", "ARCHIVE", "DEEP_ARCHIVE", "DEEP_ARCHIVE_ACCESS"];
 
+/// Number of rows after which the columns are known.
+const MOST_UNKNOWN: u64 = 1000;
+
 /// Positions of the columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Columns {
@@ -103,7 +106,7 @@ fn decoded<'a>(key: &'a [u8], into: &'a mut Vec<u8>) -> &'a [u8] {
 /// Reads an inventory.
 pub fn read(file: &Path, from: Box<dyn BufRead>, into: &mut Inventory) -> Result<(), ExplainError> {
     let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(from);
-    let (mut record, mut columns) = (csv::ByteRecord::new(), None);
+    let (mut record, mut columns) = (csv::ByteRecord::new(), None::<Columns>);
     let (mut name, mut key, mut number) = (Vec::new(), Vec::new(), 0);
     // Rows before the columns are known, whose sizes are empty: delete markers.
     let mut first_sizes = 0;
@@ -115,6 +118,11 @@ pub fn read(file: &Path, from: Box<dyn BufRead>, into: &mut Inventory) -> Result
             return Ok(());
         }
         let of = match columns {
+            // The class of the first rows may be empty.
+            Some(mut known) if known.is_encoded && known.class.is_none() && number < MOST_UNKNOWN => {
+                known.class = from_contents(&record).and_then(|found| found.class);
+                *columns.insert(known)
+            }
             Some(columns) => columns,
             None if number == 1 && named(&record).is_some() => {
                 columns = named(&record);
@@ -122,7 +130,7 @@ pub fn read(file: &Path, from: Box<dyn BufRead>, into: &mut Inventory) -> Result
             }
             None => match from_contents(&record) {
                 Some(found) => *columns.insert(found),
-                None if record.len() >= 3 && number < 1000 => {
+                None if record.len() >= 3 && number < MOST_UNKNOWN => {
                     first_sizes += 1;
                     continue;
                 }

@@ -1,5 +1,4 @@
-//! Inventories of buckets: objects and bytes by prefix and storage class. Memory does not grow with the number of
-//! objects.
+//! Inventories of buckets: objects and bytes by prefix and storage class, in bounded memory.
 
 mod csv;
 mod listing;
@@ -167,7 +166,7 @@ fn class_of<'a>(listed: &Listed<'a>) -> &'a str {
     }
 }
 
-/// Returns true if a name is that of the class and tier of an object.
+/// Returns true if a name consists of the class and the tier of an object.
 fn is_class(name: &str, listed: &Listed<'_>, class: &str) -> bool {
     match (listed.tier, name.strip_prefix(class)) {
         ([], Some("")) => true,

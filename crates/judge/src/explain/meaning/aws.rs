@@ -191,6 +191,8 @@ pub fn meaning(key: &UsageKey) -> Option<Meaning> {
         (None, region) => region.to_string(),
     };
     let unit = match key.unit.as_str() {
+        // Of GB-Hours and the like, the length of the month is unknown.
+        unit if unit.to_ascii_lowercase().contains("hour") => 0,
         unit if unit.starts_with("GB") || unit.starts_with("GiB") => GIB,
         "" => match topic(name) {
             Topic::Requests | Topic::Management => 1,
@@ -203,7 +205,7 @@ pub fn meaning(key: &UsageKey) -> Option<Meaning> {
         Some((topic, offer, meter)) => (topic, BookPrice::Meter(offer, meter)),
         None => (topic(name), BookPrice::Line(LINES, line_names(name, &key.operation))),
     };
-    Some(Meaning { topic, region, price, unit: Scale::of(unit) })
+    Some(Meaning { topic, region, price, unit: Scale::of(unit).filter(|scale| scale.times > 0) })
 }
 
 #[cfg(test)]

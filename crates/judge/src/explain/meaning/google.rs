@@ -7,9 +7,61 @@ use plimsoll_base::provider::calls::Call;
 /// Name and id of the service.
 const SERVICES: [&str; 2] = ["Cloud Storage", "95FF-2EF5-5EA1"];
 
-/// Seconds of the month in which Google counts storage: 30 days. A gibibyte month is 2,783,138,807,808,000 byte
-/// seconds.
+/// Seconds in the month of a gibibyte month, which is 2,783,138,807,808,000 byte seconds: 30 days.
 const MONTH_S: u64 = 30 * 24 * 3600;
+
+/// Names of places in SKUs of storage, and their regions. Google Cloud, "Bucket locations".
+const PLACES: [(&str, &str); 38] = [
+    ("US Multi", "us"),
+    ("Europe Multi", "eu"),
+    ("EU Multi", "eu"),
+    ("Asia Multi", "asia"),
+    ("US Regional", "us-central1"),
+    ("Northern Virginia", "us-east4"),
+    ("Columbus", "us-east5"),
+    ("Dallas", "us-south1"),
+    ("Los Angeles", "us-west2"),
+    ("Salt Lake City", "us-west3"),
+    ("Las Vegas", "us-west4"),
+    ("Montreal", "northamerica-northeast1"),
+    ("Toronto", "northamerica-northeast2"),
+    ("Sao Paulo", "southamerica-east1"),
+    ("Santiago", "southamerica-west1"),
+    ("Belgium", "europe-west1"),
+    ("London", "europe-west2"),
+    ("Frankfurt", "europe-west3"),
+    ("Netherlands", "europe-west4"),
+    ("Zurich", "europe-west6"),
+    ("Milan", "europe-west8"),
+    ("Paris", "europe-west9"),
+    ("Berlin", "europe-west10"),
+    ("Turin", "europe-west12"),
+    ("Finland", "europe-north1"),
+    ("Warsaw", "europe-central2"),
+    ("Madrid", "europe-southwest1"),
+    ("Taiwan", "asia-east1"),
+    ("Hong Kong", "asia-east2"),
+    ("Tokyo", "asia-northeast1"),
+    ("Osaka", "asia-northeast2"),
+    ("Seoul", "asia-northeast3"),
+    ("Mumbai", "asia-south1"),
+    ("Delhi", "asia-south2"),
+    ("Singapore", "asia-southeast1"),
+    ("Jakarta", "asia-southeast2"),
+    ("Sydney", "australia-southeast1"),
+    ("Melbourne", "australia-southeast2"),
+];
+
+/// Returns the region of the prices of a SKU, if the bill has none; `None` for storage in an unknown place.
+fn region_of(sku: &str, topic: Topic) -> Option<&'static str> {
+    // Requests, reads and egress have no place in their name.
+    let known = PLACES.iter().filter(|(place, _)| sku.contains(place)).map(|(_, region)| *region);
+    match known.collect::<Vec<_>>().as_slice() {
+        [region] => Some(region),
+        [] if topic != Topic::Storage => Some(""),
+        _ => None,
+    }
+}
 
 /// Returns the offer of a storage class and a kind of location.
 fn offer(sku: &str) -> &'static str {
@@ -52,8 +104,12 @@ pub fn meaning(key: &UsageKey) -> Option<Meaning> {
         () if has("Storage") => (Topic::Storage, None),
         () => (Topic::Unknown, None),
     };
+    let region = match key.region.as_str() {
+        "" => region_of(sku, topic),
+        region => Some(region),
+    };
     let price = match meter {
-        Some(meter) if !is_elsewhere(sku) => BookPrice::Meter(offer(sku), meter),
+        Some(meter) if !is_elsewhere(sku) && region.is_some() => BookPrice::Meter(offer(sku), meter),
         _ => BookPrice::None,
     };
     let unit = match key.unit.as_str() {
@@ -62,5 +118,20 @@ pub fn meaning(key: &UsageKey) -> Option<Meaning> {
         "byte-seconds" => Some(Scale { times: 1, over: MONTH_S }),
         _ => None,
     };
-    Some(Meaning { topic, region: key.region.clone(), price, unit })
+    Some(Meaning { topic, region: region.unwrap_or_default().to_string(), price, unit })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn storage_without_a_region_has_that_of_the_place_in_its_name() {
+        let of = |sku: &str| region_of(sku, Topic::Storage);
+        assert_eq!(of("Standard Storage Frankfurt"), Some("europe-west3"));
+        assert_eq!(of("Standard Storage US Multi-region"), Some("us"));
+        assert_eq!(of("Standard Storage Belgium/London Dual-region"), None);
+        assert_eq!(of("Standard Storage Atlantis"), None);
+        assert_eq!(region_of("Nearline Data Retrieval", Topic::Retrieval), Some(""));
+    }
 }

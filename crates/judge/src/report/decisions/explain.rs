@@ -1,6 +1,6 @@
 //! Document that explains a bill by the prices of the books.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::civil::Date;
 
@@ -198,7 +198,14 @@ fn others(elsewhere: &[Elsewhere]) -> Option<Table> {
 /// Returns a warning for each change that costs more, at once or for long.
 fn traps(changes: &[Change], days: i8) -> Vec<String> {
     let mut out = Vec::new();
-    for change in changes.iter().filter(|change| change.now_usd.pico() > 1_000_000_000_000) {
+    // Small amounts and rounding of a cent are no traps.
+    let matters = |change: &&Change| {
+        let first = (change.first_month_usd - change.now_usd).pico();
+        let lost = change.once_usd.filter(|_| change.saved().pico() <= 0).map_or(0, Usd::pico);
+        change.now_usd.pico() > 1_000_000_000_000
+            && first.max(lost).max(-change.saved().pico()) >= 10_000_000_000
+    };
+    for change in changes.iter().filter(matters) {
         let what =
             format!("{} from {} to {}", format_volume(change.bytes), change.from.name(), change.to.name());
         let what = if change.which == "all" { what } else { format!("{what} (objects {})", change.which) };
@@ -245,7 +252,7 @@ fn topics(found: &Explained) -> Table {
 
 fn lines(found: &Explained) -> Table {
     // The month is shown if it distinguishes lines.
-    let with_month = found.months() > 1;
+    let with_month = found.has_months();
     let first: &[&str] = if with_month { &["month"] } else { &[] };
     let rest = ["usage", "region", "part", "quantity#", "unit", "billed#", "list price#", "difference#"];
     let columns: Vec<&str> = first.iter().copied().chain(rest).collect();
@@ -263,8 +270,8 @@ fn lines(found: &Explained) -> Table {
             amount(line.listed_usd),
             amount(difference),
         ];
-        let of = line.month.as_deref().and_then(|day| day.get(..7)).unwrap_or("-");
-        table.row(month(of).into_iter().chain(cells).collect::<Vec<_>>());
+        let of = line.month.map_or("-".into(), |month| format!("{:04}-{:02}", month.year(), month.month()));
+        table.row(month(&of).into_iter().chain(cells).collect::<Vec<_>>());
     }
     let billed = found.lines.iter().filter_map(|line| line.billed_usd).sum::<Usd>().cents();
     let listed = found.listed_usd.cents();
@@ -273,7 +280,7 @@ fn lines(found: &Explained) -> Table {
     table
 }
 
-/// Formats the quantity of a line, or the one that its cost implies.
+/// Formats the quantity of a line, or the quantity that its cost implies at list prices.
 fn quantity_of(line: &ExplainedLine) -> String {
     match (line.quantity.as_deref(), line.implied, &line.price) {
         (Some(text), ..) => match text.strip_prefix('-') {
@@ -333,9 +340,8 @@ fn is_daily(first: Date, end: Date, days: usize) -> bool {
 
 /// Returns the first day and the last whole day of a bill by days. The last day may be incomplete.
 fn ends(lines: &[ExplainedLine]) -> Option<(Date, Date)> {
-    let days: BTreeMap<Date, ()> =
-        lines.iter().flat_map(|line| line.days.keys().map(|day| (*day, ()))).collect();
-    let days: Vec<Date> = days.into_keys().collect();
+    let days: BTreeSet<Date> = lines.iter().flat_map(|line| line.days.keys().copied()).collect();
+    let days: Vec<Date> = days.into_iter().collect();
     match days.as_slice() {
         // A bill by months has the first day of each.
         [first, .., last, end] if days.len() > 3 && is_daily(*first, *end, days.len()) => {
@@ -376,7 +382,7 @@ fn figures(found: &Explained) -> Table {
     let exact = |usd: Option<Usd>| usd.map_or(String::new(), |usd| usd.to_string());
     for line in &found.lines {
         table.row([
-            line.month.clone().unwrap_or_default(),
+            line.month.map(|month| month.to_string()).unwrap_or_default(),
             line.usage.clone(),
             line.region.clone(),
             line.topic.name().into(),
@@ -418,22 +424,35 @@ fn answer(found: &Explained) -> String {
     format!("{stored}: {largest}; {residual}.")
 }
 
+/// Returns why the objects of some classes are unknown although there is an inventory.
+fn uncounted(changes: &[Change]) -> String {
+    let classes: BTreeSet<&str> =
+        changes.iter().filter(|c| c.objects.is_none()).map(|c| c.from.name()).collect();
+    let classes = classes.into_iter().collect::<Vec<_>>().join(" and ");
+    format!(
+        "the number and the sizes of the objects in {classes} are unknown, because the inventory has none, or the bill \
+         has the class in several regions, which inventories do not name"
+    )
+}
+
 /// Builds the document of a bill that `what` describes.
 pub fn document(report: &BillReport, what: Vec<String>) -> Document {
     let found = &report.bill;
-    let month = found.lines.iter().filter_map(|line| line.month.as_deref()?.parse::<Date>().ok()).max();
+    let month = found.lines.iter().filter_map(|line| line.month).max();
     let mut notes = traps(&report.changes, month.map_or(30, Date::days_in_month));
-    if found.is_partial() {
+    if found.month_now().is_none() {
         notes.push(
             "the bill covers a part of a month, so other classes and providers are not compared".into(),
         );
     }
     if report.changes.iter().any(|change| change.objects.is_none()) {
-        notes.push(
-            "without an inventory (--inventory), the number and the sizes of the objects are unknown: rules for objects \
-             below 128 KiB, monitoring and transitions are left out"
+        let why = match report.prefixes.is_empty() {
+            true => "without an inventory (--inventory), the number and the sizes of the objects are unknown"
                 .into(),
-        );
+            false => uncounted(&report.changes),
+        };
+        notes
+            .push(format!("{why}: rules for objects below 128 KiB, monitoring and transitions are left out"));
     }
     let more = found.lines.len().saturating_sub(ROWS);
     if more > 0 {

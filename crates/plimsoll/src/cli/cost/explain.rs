@@ -8,7 +8,6 @@ use super::form::FormArguments;
 use super::log_bills::prefixes;
 use super::request::PriceArguments;
 use crate::cli::exit::Exit;
-use plimsoll_cost::money::Usd;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_judge::advise::log_usage::MonthOfLog;
 use plimsoll_judge::explain::changes::{changes, held};
@@ -25,17 +24,16 @@ use plimsoll_workload::trace::Logs;
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// Bills: a cost and usage report of AWS, a table of Cost Explorer grouped by usage type, FOCUS, the export or a
-    /// report of Google Cloud billing, or R2's usage; CSV, which may be compressed, Parquet or JSON
+    /// table of Google Cloud billing, or R2's usage; CSV, which may be compressed, Parquet or JSON
     #[arg(required = true, value_name = "BILL")]
     bills: Vec<PathBuf>,
     /// Inventories of the buckets: of S3 or Google Cloud Storage in CSV, ORC or Parquet, or the output of `aws s3 ls
     /// --recursive`; files and directories; may be repeated
     #[arg(long, value_name = "PATH")]
     inventory: Vec<PathBuf>,
-    /// Number of parts of a key, separated by slashes, by which objects of inventories and requests of logs are added
-    /// up
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    prefix_depth: usize,
+    /// Number of parts of a key, separated by slashes, that form a prefix of inventories and logs [default: 1]
+    #[arg(long, value_name = "N")]
+    prefix_depth: Option<usize>,
     /// Access logs of the buckets, whose requests are priced by prefix: files and directories; may be repeated
     #[arg(long, value_name = "PATH")]
     log: Vec<PathBuf>,
@@ -51,7 +49,20 @@ pub struct Arguments {
     form: FormArguments,
 }
 
-/// Prints what a bill consists of, and what list prices explain.
+impl Arguments {
+    fn depth(&self) -> usize {
+        self.prefix_depth.unwrap_or(1)
+    }
+
+    /// Returns notes about input that does not enter the figures.
+    fn unused(&self) -> Vec<String> {
+        let is_unused = self.prefix_depth.is_some() && self.inventory.is_empty() && self.log.is_empty();
+        let unused = is_unused.then(|| "not used: --prefix-depth, without --inventory or --log".to_string());
+        unused.into_iter().collect()
+    }
+}
+
+/// Prints the parts of a bill, and their costs at list prices.
 ///
 /// # Errors
 /// Exit code 2 if a file cannot be read or is no bill.
@@ -67,7 +78,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     };
     let inventory = match arguments.inventory.is_empty() {
         true => None,
-        false => Some(read(&arguments.inventory, arguments.prefix_depth).map_err(Exit::input)?),
+        false => Some(read(&arguments.inventory, arguments.depth()).map_err(Exit::input)?),
     };
     let mut report = report(explain(&sums, &books), inventory.as_ref(), &books);
     report.requests = requests(arguments, &report.bill, &books)?;
@@ -78,6 +89,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     };
     let mut document = document(&report, vec![format!("{}: {of}", names.join(", "))]);
     document.notes.extend(arguments.prices.discounts().map(|text| format!("assumed: {text}")));
+    document.notes.extend(arguments.unused());
     document.notes.extend(prices.not_valid(date).into_iter().map(|text| format!("not used: {text}")));
     arguments.form.print(&document, &report)
 }
@@ -88,8 +100,9 @@ fn requests(arguments: &Arguments, bill: &Explained, books: &Books<'_>) -> Resul
         return Ok(None);
     }
     let logs = Logs { files: arguments.log.clone(), format: arguments.log_format.clone(), ..Logs::default() };
-    let log = usage(&logs, arguments.prefix_depth).map_err(Exit::input)?;
-    let (offer, region) = month_of(bill, 0).main.ok_or_else(|| {
+    let log = usage(&logs, arguments.depth()).map_err(Exit::input)?;
+    let main = bill.month_now().and_then(|now| month_of(bill, now, 0).main);
+    let (offer, region) = main.ok_or_else(|| {
         Exit::input(
             "--log: the bill has no storage with a quantity, so the prices of the requests are unknown",
         )
@@ -109,20 +122,22 @@ fn requests(arguments: &Arguments, bill: &Explained, books: &Books<'_>) -> Resul
 
 /// Adds what would change the bill.
 fn report(bill: Explained, inventory: Option<&Inventory>, books: &Books<'_>) -> BillReport {
-    let date = bill.lines.iter().filter_map(|line| line.month.as_deref()?.parse().ok()).max();
+    let mut out =
+        BillReport { prefixes: Vec::new(), requests: None, changes: Vec::new(), elsewhere: Vec::new(), bill };
+    let bill = &out.bill;
+    let date = bill.lines.iter().filter_map(|line| line.month).max();
     let date = date.filter(|_| !books.fixed).unwrap_or(books.date);
-    // A bill with quantities of a part of a month says nothing about a month.
-    let is_partial = bill.is_partial();
-    let changes = match is_partial {
-        true => Vec::new(),
-        false => changes(&held(&bill, inventory), books, date),
+    // A part of a month says nothing about a month.
+    let Some(now) = bill.month_now() else {
+        out.prefixes = inventory.map(|inventory| prefix_rows(inventory, &|_, _| None)).unwrap_or_default();
+        return out;
     };
     let mean = inventory.map_or(0, |inventory| {
         let mut all = Objects::default();
         inventory.classes().values().for_each(|objects| all.merge(objects));
         all.bytes.checked_div(all.objects).unwrap_or(0)
     });
-    let month = month_of(&bill, mean);
+    let month = month_of(bill, now, mean);
     let stores: Vec<Tariff> = books
         .prices
         .stores()
@@ -131,11 +146,10 @@ fn report(bill: Explained, inventory: Option<&Inventory>, books: &Books<'_>) -> 
         .collect();
     let from =
         month.main.as_ref().and_then(|(offer, region)| books.prices.tariff(offer, Some(region), date).ok());
-    let months = bill.months();
-    let now = Usd::from_pico(bill.compared_usd().pico() / i128::from(months));
-    let from = from.filter(|_| !is_partial);
-    let elsewhere = from.map(|from| elsewhere(&month, &from, now, &stores)).unwrap_or_default();
-    let cost_of = |class: &str, bytes: u64| bill.storage_of(class, bytes, months);
+    let compared = bill.compared_usd(now);
+    let cost_of = |class: &str, bytes: u64| bill.storage_of(class, bytes, now);
     let prefixes = inventory.map(|inventory| prefix_rows(inventory, &cost_of)).unwrap_or_default();
-    BillReport { prefixes, requests: None, changes, elsewhere, bill }
+    let elsewhere = from.map(|from| elsewhere(&month, &from, compared, &stores)).unwrap_or_default();
+    let changes = changes(&held(bill, now, inventory), books, date);
+    BillReport { prefixes, changes, elsewhere, ..out }
 }
