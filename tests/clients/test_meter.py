@@ -253,6 +253,9 @@ def test_what_is_wrong_is_one_line(server, tmp_path):
     assert code == 2 and "'no-such-program' cannot be started" in line, line
     code, line = fails("--prepare", "exit 3", "--", "true")
     assert code == 2 and "--prepare: the command ended with exit status 3" in line, line
+    for flags in (["--prepare", "kill -INT $$", "--", "true"], ["--", "sh", "-c", "aws s3 ls s3://meter; kill -INT $$"]):
+        code, line = fails(*flags)
+        assert code == 130 and "ended with signal 2" in line, line
     code, line = fails("--upstream", f"s3://{BUCKET}/prefix?endpoint={server.url}", "--", "true")
     assert code == 2 and "omit the prefix" in line, line
     code, line = fails("--bucket", "No", "--", "true")

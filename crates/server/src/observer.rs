@@ -23,9 +23,9 @@ pub struct FinishedRequest<'a> {
     pub path: &'a str,
     /// Access key; empty for a request without one.
     pub access_key: &'a str,
-    /// Bucket of the request, which may not exist; empty for other requests and those that were rejected.
+    /// Bucket of the request, which may not exist; empty if there is none or the request was rejected.
     pub bucket: &'a str,
-    /// Key of the request, decoded; empty for other requests and those that were rejected.
+    /// Key of the request, decoded; empty if there is none or the request was rejected.
     pub key: &'a str,
     /// HTTP status of the response.
     pub status: u16,

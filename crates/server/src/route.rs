@@ -79,7 +79,7 @@ const OTHERS: [&str; 22] = [
     "website",
 ];
 
-/// Returns true if a request is another operation than that of its route, because of a parameter in its query.
+/// Returns true if a parameter in the query makes a request a different operation from the one of its route.
 pub fn is_another(route: &Route) -> bool {
     let is_other = |name: &str| OTHERS.contains(&name);
     route.operation != Operation::GetUnconfigured && route.query.iter().any(|(name, _)| is_other(name))

@@ -139,8 +139,8 @@ impl Region<'_> {
         tariff.meter(measure).cloned()
     }
 
-    /// Returns the cost of storing objects for a month: in Intelligent-Tiering, of the month with that number after
-    /// they entered it.
+    /// Returns the cost of storing objects for a month. In Intelligent-Tiering, it depends on the number of the month,
+    /// counted from 1 after the objects entered the class.
     fn storage(&self, class: Class, bytes: u128, objects: Option<&Objects>, month: u32) -> Option<Usd> {
         let small = objects.map_or((0, 0), |o| (u128::from(o.small_objects), u128::from(o.small_bytes)));
         if let Some(offer) = class.offer() {
@@ -255,8 +255,8 @@ fn by_size(objects: &Objects) -> (Objects, Objects) {
     (large, small)
 }
 
-/// Returns the data of a month of a bill by class and region. An inventory has no regions: its objects count for
-/// classes in a single region.
+/// Returns the data of a month of a bill by class and region. Inventories have no regions, so objects are known only
+/// for classes in a single region.
 pub fn held(found: &Explained, now: MonthNow, inventory: Option<&Inventory>) -> Vec<Held> {
     let mut out: Vec<Held> = Vec::new();
     for class in [Class::Standard, Class::StandardIa, Class::GlacierInstant] {
@@ -294,7 +294,7 @@ pub fn held(found: &Explained, now: MonthNow, inventory: Option<&Inventory>) -> 
     out
 }
 
-/// Returns the changes of the storage class of a bill's data, those that save most first.
+/// Returns the changes of the storage class of a bill's data, by the amount saved, the largest first.
 pub fn changes(held: &[Held], books: &Books<'_>, date: Date) -> Vec<Change> {
     let mut out = Vec::new();
     for held in held.iter().filter(|held| held.bytes > 0) {

@@ -68,12 +68,12 @@ pub struct Charge {
     pub day: Option<Date>,
     /// Last day of the usage; `None` if the bill does not say.
     pub last: Option<Date>,
-    /// True if the quantity is a maximum: of those of a resource and day, only the largest counts.
+    /// True if the quantity is a maximum: of several for a resource and a day, only the largest counts.
     pub is_peak: bool,
 }
 
-/// Returns the day at the beginning of a time: `2026-05-13` or `2026-05-13T00:00:00Z`; of a month, `202605` or
-/// `2026-05`, the first.
+/// Returns the day at the beginning of a time, such as `2026-05-13T00:00:00Z`, or the first day of a month, such as
+/// `202605` or `2026-05`.
 pub fn day(text: &str) -> Option<Date> {
     let is_number = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());
     let month = match text.len() {

@@ -47,9 +47,9 @@ pub struct MonthNow {
 }
 
 impl MonthNow {
-    /// Selects the last month of which most days are covered. `months` are the months of a bill with the days that it
-    /// covers. With `is_daily_cost`, the costs of single days stand for a month: two covered days are enough. `None` if
-    /// each month is covered in part only.
+    /// Selects the last month of which a bill covers most days, from all months with the days covered. `None` if the
+    /// bill covers each month in part only. With `is_daily_cost`, the cost of a day stands for a month, so the last
+    /// month with two covered days, or with one, is enough.
     pub fn select(months: &[(Option<Date>, Days)], is_daily_cost: bool) -> Option<MonthNow> {
         let dated = months.iter().filter_map(|(month, covered)| Some(((*month)?, *covered)));
         let mut dated: Vec<(Date, Days)> = dated.collect();

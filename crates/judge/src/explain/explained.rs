@@ -1,4 +1,4 @@
-//! A bill with the prices of the books beside it.
+//! A bill compared with the prices of the books.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -374,7 +374,8 @@ impl ExplainedLine {
         self.stored_bytes().map(|bytes| if is_month { bytes } else { now.whole(bytes) })
     }
 
-    /// Returns the bytes of the quantity, or those that the cost implies at list prices; `None` if neither is known.
+    /// Returns the bytes of the quantity, or the bytes that the cost implies at list prices; `None` if both are
+    /// unknown.
     pub fn stored_bytes(&self) -> Option<u128> {
         match (self.base, self.implied) {
             (Some(base), _) => Some(base.value / BaseQuantity::OVER),
@@ -389,8 +390,8 @@ impl Explained {
         self.residuals.iter().map(|residual| residual.usd).sum()
     }
 
-    /// Returns the month that stands for the bill; `None` if each month is covered in part only. Storage decides, and
-    /// other usage if there is no storage.
+    /// Returns the last month of which storage covers most days, or other usage if there is no storage. `None` if the
+    /// bill covers each month in part only.
     pub fn month_now(&self) -> Option<MonthNow> {
         let of = |lines: Vec<&ExplainedLine>| {
             let mut months: BTreeMap<Option<Date>, Days> = BTreeMap::new();
@@ -413,8 +414,8 @@ impl Explained {
         months.len() > 1
     }
 
-    /// Returns the cost of a month of the usage that other providers price, too: storage, requests and egress, at list
-    /// prices, or as billed if these are unknown.
+    /// Returns the cost of a month of storage, requests and egress, which all providers price. Usage without a list
+    /// price counts as billed.
     pub fn compared_usd(&self, now: MonthNow) -> Usd {
         let compared = [Topic::Storage, Topic::Requests, Topic::Retrieval, Topic::Egress];
         // Requests and bytes without a meter do not enter the usage elsewhere.

@@ -1,5 +1,5 @@
-//! Costs of the lines of a bill at list prices. Lines with the same meter share its tiers in each month and region, and
-//! its allowance in each month.
+//! Costs of the lines of a bill at list prices. Lines with the same meter share its allowance in each month, and its
+//! tiers in each month and region.
 
 use std::collections::BTreeMap;
 
@@ -32,8 +32,8 @@ pub fn shared(lines: &[ExplainedLine]) -> BTreeMap<Shared, Vec<usize>> {
     out
 }
 
-/// Sets the list prices of the lines that have a price and a quantity. Each line costs what it adds to the lines
-/// before.
+/// Sets the list prices of the lines that have a price and a quantity. The cost of a line is its increase over the cost
+/// of the lines before it.
 pub fn set_list_prices(lines: &mut [ExplainedLine], without_allowances: bool) {
     let mut left: BTreeMap<(Option<Date>, String), u128> = BTreeMap::new();
     for ((month, meter, _), members) in shared(lines) {

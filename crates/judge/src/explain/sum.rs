@@ -12,7 +12,7 @@ use super::covered::Days;
 use super::format::charges;
 use super::meaning::meaning;
 
-/// Maximum number of usages, and of resources; those of others are added together.
+/// Maximum number of usages, and of resources. Further ones are added together.
 const MAX_NAMES: usize = 100_000;
 /// Maximum number of maxima that are kept.
 const MAX_PEAKS: usize = 1_000_000;
@@ -82,7 +82,7 @@ pub struct BillSums {
     pub last: Option<Date>,
     /// Sums of rows without a date, such as the row of totals of a table.
     undated: BTreeMap<UsageKey, Sum>,
-    /// Largest charges of each usage, resource and day, of those that are maxima.
+    /// Largest charge of each usage, resource and day, if its quantity is a maximum.
     peaks: BTreeMap<(UsageKey, String, Option<Date>), Charge>,
     /// True if a charge says when its usage ended, or a day is not the first of a month.
     has_days: bool,

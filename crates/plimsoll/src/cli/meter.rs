@@ -18,9 +18,9 @@ use crate::meter::child::{Address, Signals, ended};
 use crate::meter::counter::{Counter, Counts};
 use crate::meter::endpoint::{Backend, Endpoint};
 use crate::meter::upstream::Upstream;
+use crate::meter::words::without_secrets;
 use crate::session::open;
 use plimsoll_base::files::read_text;
-use plimsoll_base::redaction::{is_secret_name, redacted};
 use plimsoll_base::units::{format_bytes, format_count, parse_count, parse_volume};
 use plimsoll_cost::book::Prices;
 use plimsoll_cost::tariff::Tariff;
@@ -181,7 +181,7 @@ fn prepare(address: &Address, command: &str, signals: &Signals) -> Result<(), Ex
     let status = started.map_err(|e| Exit::input(format!("--prepare: {e}")))?;
     match status.success() {
         true => Ok(()),
-        false => Err(Exit::input(format!("--prepare: the command ended with {}", ended(status).1))),
+        false => Err(failed("--prepare: the command", &ended(status).1, Exit::input)),
     }
 }
 
@@ -198,18 +198,6 @@ fn wait_for_clients(address: &Address) -> Result<(), Exit> {
     let ended =
         crate::session::runtime::block_on(async { stopped.wait_for(|stop| *stop).await.map(|_| ()) })?;
     ended.map_err(Exit::defect)
-}
-
-/// Returns the words of a command without secrets: those that are registered, and those that follow the name of one.
-fn without_secrets(command: &[String]) -> Vec<String> {
-    let mut follows = false;
-    let mut out = Vec::new();
-    for word in command {
-        out.push(if follows { "[redacted]".to_string() } else { redacted(word).into_owned() });
-        let name = word.trim_start_matches('-');
-        follows = word.starts_with('-') && !word.contains('=') && (is_secret_name(name) || word == "-u");
-    }
-    out
 }
 
 /// Runs the command, or waits for clients, and returns the exit status in words if the command failed.
@@ -247,18 +235,18 @@ fn run_command(
 
 /// Returns what the bills rest on.
 fn assumptions(month: &MonthOfLog<'_>, metered: &Metered, checked: &Checked, counts: &Counts) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut assumed = Vec::new();
     if checked.stored.is_none()
         && let Some((objects, bytes)) = metered.left.filter(|(objects, _)| *objects > 0)
     {
-        said.push(format!(
+        assumed.push(format!(
             "{} in {} objects are stored for the month, what one run leaves (--storage)",
             format_bytes(bytes),
             format_count(objects)
         ));
     }
     if checked.object_bytes.is_none() && month.mean_object() > 0 {
-        said.push(format!(
+        assumed.push(format!(
             "objects are {}, the mean of this run (--object-size)",
             format_bytes(month.mean_object())
         ));
@@ -266,15 +254,15 @@ fn assumptions(month: &MonthOfLog<'_>, metered: &Metered, checked: &Checked, cou
     let unknown: Vec<String> =
         counts.usage.unknown.iter().map(|(name, count)| format!("{} {name}", format_count(*count))).collect();
     if !unknown.is_empty() {
-        said.push(format!("requests without a price in the books are left out: {}", unknown.join(", ")));
+        assumed.push(format!("requests without a price in the books are left out: {}", unknown.join(", ")));
     }
     if counts.usage.all.unknown_bytes > 0 {
         let count = format_count(counts.usage.all.unknown_bytes);
-        said.push(format!(
+        assumed.push(format!(
             "the bytes of {count} copies are unknown, because the store made them; they count as 0"
         ));
     }
-    said
+    assumed
 }
 
 /// Returns warnings about the counts.
@@ -304,7 +292,7 @@ struct Run {
     failed: Option<String>,
 }
 
-/// Runs the command at an endpoint of its own, and counts its requests.
+/// Starts an endpoint, runs the command, and counts its requests.
 fn run_metered(arguments: &Arguments, backend: Backend) -> Result<Run, Exit> {
     let counter = Arc::new(Counter::new(arguments.prefix_depth));
     let endpoint = Endpoint::start(&arguments.listen, backend, Arc::clone(&counter))
@@ -384,8 +372,8 @@ pub fn meter(arguments: &Arguments) -> Result<(), Exit> {
         egress: checked.egress,
         without_allowances: arguments.without_allowances,
     };
-    let said = assumptions(&month, &metered, &checked, &counts);
-    let priced = price(&month, said, &arguments.provider, &arguments.prices, prices, date)?;
+    let assumed = assumptions(&month, &metered, &checked, &counts);
+    let priced = price(&month, assumed, &arguments.provider, &arguments.prices, prices, date)?;
     let one = MonthOfLog { factor: 1.0, ..month.clone() };
     let cost = |tariff: &Tariff| at_list_prices(one.usage(all, tariff, 0), tariff);
     metered.one_run_usd =
@@ -408,6 +396,16 @@ pub fn meter(arguments: &Arguments) -> Result<(), Exit> {
     verdict(&found, failed)
 }
 
+/// Returns the error for a command that failed: 130 if Ctrl-C ended it, or `otherwise`.
+fn failed(what: &str, words: &str, otherwise: fn(String) -> Exit) -> Exit {
+    let message = format!("{what} ended with {words}");
+    // Signal 2 is Ctrl-C; shells report it as status 130.
+    match words {
+        "signal 2" | "exit status 130" => Exit::interrupted(message),
+        _ => otherwise(message),
+    }
+}
+
 /// Returns the error for a command that failed, or for bounds that are exceeded.
 fn verdict(found: &MeterBills, failed: Option<String>) -> Result<(), Exit> {
     found.checks.iter().for_each(|check| {
@@ -415,9 +413,7 @@ fn verdict(found: &MeterBills, failed: Option<String>) -> Result<(), Exit> {
         note(format!("{word}  --fail-if '{}': {}", check.fail_if, check.change));
     });
     if let Some(words) = failed {
-        let message = format!("the command ended with {words}");
-        // Signal 2 is Ctrl-C.
-        return Err(if words == "signal 2" { Exit::interrupted(message) } else { Exit::check(message) });
+        return Err(self::failed("the command", &words, Exit::check));
     }
     match found.checks.iter().filter(|check| check.exceeded).count() {
         0 => Ok(()),

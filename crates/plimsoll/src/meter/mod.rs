@@ -4,3 +4,4 @@ pub mod child;
 pub mod counter;
 pub mod endpoint;
 pub mod upstream;
+pub mod words;

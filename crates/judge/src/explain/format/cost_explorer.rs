@@ -1,5 +1,5 @@
-//! Tables of AWS Cost Explorer, grouped by usage type: a column for each usage type and a row for each day or month,
-//! costs only.
+//! Tables of AWS Cost Explorer, grouped by usage type. They have costs only: a column for each usage type, and a row
+//! for each day or month.
 
 use super::{Charges, Format, amount};
 use crate::explain::charge::{Biller, Charge, ChargeKind, UsageKey, day, month};
@@ -8,8 +8,8 @@ use crate::explain::table::{Columns, Row};
 /// A table grouped by usage type.
 pub struct CostExplorer;
 
-/// Returns the usage type in the name of a column, such as `TimedStorage-ByteHrs($)`; `None` for other columns and for
-/// the sum of all.
+/// Returns the usage type in the name of a column, such as `TimedStorage-ByteHrs($)`; `None` for the total and for
+/// other columns.
 fn usage_of(name: &str) -> Option<&str> {
     let usage = name.trim().strip_suffix("($)")?.trim_end();
     (!usage.eq_ignore_ascii_case("total costs")).then_some(usage)

@@ -7,8 +7,8 @@ use crate::explain::table::{Columns, Row};
 /// A FOCUS data set.
 pub struct Focus;
 
-/// Returns the usage type of S3 that a description of a charge means, if the export has no column for it; else the
-/// description.
+/// Returns the usage type of S3 that the description of a charge means, or the description if it means none. For
+/// exports without a column for the usage type.
 fn usage_type(description: &str) -> String {
     const CLASSES: [&str; 5] = ["Infrequent", "One Zone", "Glacier", "Intelligent", "Express"];
     let has = |words: &str| description.contains(words);

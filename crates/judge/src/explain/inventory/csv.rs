@@ -1,4 +1,4 @@
-//! Inventories in CSV: those of S3, which have no names of columns, and tables with names.
+//! Inventories in CSV. Inventories of S3 have no names of columns; other tables have names.
 
 use std::io::BufRead;
 use std::path::Path;

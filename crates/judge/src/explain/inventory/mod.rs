@@ -19,8 +19,8 @@ use plimsoll_workload::logs::lines::expanded;
 const MAX_PREFIXES: usize = 10_000;
 /// Name under which the objects of further prefixes are counted.
 pub const OTHERS: &str = "(others)";
-/// Size in bytes below which infrequent-access classes of S3 bill an object as if it had this size, and below which
-/// Intelligent-Tiering does not monitor it.
+/// Minimum size in bytes that infrequent-access classes of S3 bill for an object, and that Intelligent-Tiering
+/// monitors.
 pub const SMALL: u64 = 128 << 10;
 
 /// Objects and bytes.
@@ -30,9 +30,9 @@ pub struct Objects {
     pub objects: u64,
     /// Sum of their sizes.
     pub bytes: u64,
-    /// Number of those that are smaller than 128 KiB.
+    /// Number of objects smaller than 128 KiB.
     pub small_objects: u64,
-    /// Sum of the sizes of these.
+    /// Sum of the sizes of objects smaller than 128 KiB.
     pub small_bytes: u64,
 }
 

@@ -153,7 +153,7 @@ fn line_names(name: &str, operation: &str) -> Vec<String> {
     names
 }
 
-/// Returns true if only S3 has usage types that begin so. Transfer to the internet may be that of any service.
+/// Returns true if the name of a usage type belongs to S3 alone. Any service may transfer data to the internet.
 fn is_of_s3(name: &str) -> bool {
     const NAMES: [&str; 14] = [
         "TimedStorage-",
@@ -174,7 +174,7 @@ fn is_of_s3(name: &str) -> bool {
     NAMES.iter().any(|start| name.starts_with(start))
 }
 
-/// Returns the meaning of a usage of S3; `None` for that of another service.
+/// Returns the meaning of a usage of S3; `None` for usage of another service.
 pub fn meaning(key: &UsageKey) -> Option<Meaning> {
     // Cost Explorer has no service.
     if !key.service.is_empty() && !SERVICES.contains(&key.service.as_str()) {

@@ -38,7 +38,7 @@ const CLASS_B: [&str; 8] = [
 /// Requests that are free.
 const FREE: [&str; 4] = ["DeleteObject", "DeleteObjects", "DeleteBucket", "AbortMultipartUpload"];
 
-/// Returns the meaning of a usage of R2; `None` for that of another service.
+/// Returns the meaning of a usage of R2; `None` for usage of another service.
 pub fn meaning(key: &UsageKey) -> Option<Meaning> {
     let usage = key.usage.as_str();
     if !key.service.starts_with("R2") && !usage.starts_with("R2") {

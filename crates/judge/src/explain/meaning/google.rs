@@ -84,7 +84,7 @@ fn is_elsewhere(sku: &str) -> bool {
         || sku.contains("Durable Reduced")
 }
 
-/// Returns the meaning of a usage of Cloud Storage; `None` for that of another service.
+/// Returns the meaning of a usage of Cloud Storage; `None` for usage of another service.
 pub fn meaning(key: &UsageKey) -> Option<Meaning> {
     if !SERVICES.contains(&key.service.as_str()) {
         return None;

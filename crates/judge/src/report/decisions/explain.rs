@@ -27,7 +27,7 @@ pub struct BillReport {
     /// Requests of logs by prefix; null without logs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<LogPrefixes>,
-    /// Other storage classes, those that save most first.
+    /// Other storage classes, by the amount saved, the largest first.
     pub changes: Vec<Change>,
     /// Other providers, the cheapest first.
     pub elsewhere: Vec<Elsewhere>,
@@ -72,7 +72,7 @@ pub struct PrefixRow {
     pub objects: u64,
     /// Sum of their sizes.
     pub bytes: u64,
-    /// Number of those below 128 KiB.
+    /// Number of objects below 128 KiB.
     pub small_objects: u64,
     /// Storage of a month, as its share of the bill's storage in the class; null if the bill has none.
     pub storage_usd: Option<Usd>,

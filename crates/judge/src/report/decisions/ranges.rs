@@ -98,7 +98,7 @@ fn costs(report: &RangeBills) -> String {
     format!("The cheapest bill goes from {} to {} a month.", least(&report.low), least(&report.high))
 }
 
-/// Builds the document of a range. `titles` are those of all providers, `rest` is the rest of the workload.
+/// Builds the document of a range. `titles` has the title of each provider, `rest` the rest of the workload.
 pub fn document(report: &RangeBills, titles: &[&str], rest: &str, date: &str) -> Document {
     let chosen = charted(&report.found);
     let cheap = only(&report.found, &chosen);

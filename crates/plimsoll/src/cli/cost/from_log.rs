@@ -142,8 +142,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let date = arguments.prices.date(&prices)?;
     let log = usage(&logs, arguments.prefix_depth).map_err(Exit::input)?;
     let month = arguments.month(&log)?;
-    let said = assumptions(&month);
-    let priced = price(&month, said, &arguments.provider, &arguments.prices, prices, date)?;
+    let assumed = assumptions(&month);
+    let priced = price(&month, assumed, &arguments.provider, &arguments.prices, prices, date)?;
     let what = format!(
         "{}: {} requests, {} written, {} read; prices of {date}",
         names.join(", "),

@@ -51,13 +51,13 @@ pub fn prefixes(month: &MonthOfLog<'_>, tariffs: &[Tariff]) -> Vec<PrefixCost> {
     rows
 }
 
-/// Prices the requests of a month at the named providers, or at all. `said` are assumptions about the month.
+/// Prices the requests of a month at the named providers, or at all. `assumed` are assumptions about the month.
 ///
 /// # Errors
 /// Exit code 2 if a provider is unknown, or if there is no bill.
 pub fn price(
     month: &MonthOfLog<'_>,
-    said: Vec<String>,
+    assumed: Vec<String>,
     providers: &[String],
     arguments: &PriceArguments,
     prices: Prices,
@@ -67,7 +67,7 @@ pub fn price(
     let mut request = CostRequest {
         workload: Workload::default(),
         usage: Usage::default(),
-        assumptions: said.into_iter().chain(arguments.discounts()).collect(),
+        assumptions: assumed.into_iter().chain(arguments.discounts()).collect(),
         not_used,
         prices,
         date,
