@@ -86,7 +86,7 @@ def bill(name, work, region=None):
 def unit_of(per):
     if per.endswith("-month"):
         return F(SIZES[per.removesuffix("-month")])
-    if per.endswith("requests") or per.endswith("request units"):
+    if per.endswith(" requests") or per.endswith("request units"):
         return F(per.split()[0])
     return F(SIZES[per])
 
@@ -104,6 +104,17 @@ def stored(name, work):
 
 def used(name, price, work):
     meter, size = price["meter"], work["object_size"]
+    # Archive classes: each read and each copy restores its object for a day, at the price of a request and of storage.
+    reads = work["get"] + work.get("copy", 0)
+    if meter == "restores":
+        return F(reads)
+    if meter == "restored-storage":
+        downloaded = max(work["get"] * size, egress_of(name, work))
+        return F(downloaded + work.get("copy", 0) * size) / days_of_month(name)
+    if meter == "index-storage":
+        days, entry = BOOKS.rule(name, "minimum_days", 0), amount(BOOKS.rule(name, "object_index", "0 B"))
+        objects = stored(name, work) / size
+        return objects * entry * (max(days, work["keep"]) / F(work["keep"]) if work["keep"] else 1)
     if meter == "storage":
         bytes_stored = stored(name, work)
         step = int(amount(BOOKS.rule(name, "object_step", "1 B")))

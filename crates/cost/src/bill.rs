@@ -76,10 +76,11 @@ impl Part {
     /// Returns the part that a measure belongs to.
     pub fn of(measure: Measure) -> Part {
         match measure {
-            Measure::Storage => Part::Storage,
-            Measure::Requests { .. } => Part::Requests,
+            Measure::Storage | Measure::IndexStorage => Part::Storage,
+            Measure::Requests { .. } | Measure::Restores => Part::Requests,
             Measure::Upload
             | Measure::Retrieval
+            | Measure::RestoredStorage
             | Measure::ReadInside
             | Measure::CrossZone
             | Measure::CrossRegion => Part::Data,
@@ -178,7 +179,8 @@ fn notes(tariff: &Tariff, usage: &Usage) -> Vec<String> {
     let applies = |name: RuleName| match name {
         RuleName::MinimumDays => is_stored && short,
         RuleName::MinimumObject => is_stored && small,
-        RuleName::ObjectSize => is_stored && usage.object_bytes > 0,
+        RuleName::ObjectSize | RuleName::ObjectIndex => is_stored && usage.object_bytes > 0,
+        RuleName::Restore => usage.restores() > 0,
         RuleName::MinimumBilled => little,
         RuleName::DailyPeak => is_stored && (!usage.is_month() || usage.stored != usage.stored_peak),
         RuleName::Deleted => {

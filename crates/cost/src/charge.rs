@@ -91,15 +91,24 @@ fn gcd(a: u128, b: u128) -> u128 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Returns the billed bytes, averaged over a month. If a rule continues to bill deleted bytes, that time counts
-/// towards minimum durations.
+/// Returns the billed bytes, averaged over a month.
 fn stored(rules: &Rules, usage: &Usage) -> Option<Quantity> {
+    let quantity = stored_as(rules, usage, rules.paid_object(usage.object_bytes))?;
+    if usage.is_month() && quantity.value < u128::from(rules.minimum_billed).checked_mul(quantity.over)? {
+        return Some(Quantity::whole(rules.minimum_billed));
+    }
+    Some(quantity)
+}
+
+/// Returns the bytes stored, averaged over a month, if each object counts as `paid` bytes. If a rule continues to bill
+/// deleted bytes, that time counts towards minimum durations.
+fn stored_as(rules: &Rules, usage: &Usage, paid: u64) -> Option<Quantity> {
     let bytes = if rules.daily_peak { usage.stored_peak } else { usage.stored };
     let (least, month) = (rules.minimum_days * DAY_S, rules.month_hours * 3600);
-    let as_objects = |bytes: Quantity| match (usage.object_bytes, rules.paid_object(usage.object_bytes)) {
-        (0, _) => Some(bytes),
-        (own, paid) if own == paid => Some(bytes),
-        (own, paid) => bytes.scaled(paid, own),
+    let as_objects = |bytes: Quantity| match usage.object_bytes {
+        0 => Some(bytes),
+        own if own == paid => Some(bytes),
+        own => bytes.scaled(paid, own),
     };
     let after = if usage.moves_on { 0 } else { rules.charged_after_deletion_s() };
     let mut quantity = as_objects(Quantity::whole(bytes))?;
@@ -123,10 +132,13 @@ fn stored(rules: &Rules, usage: &Usage) -> Option<Quantity> {
             quantity = quantity.scaled((counted + after).max(least), month)?;
         }
     }
-    if usage.is_month() && quantity.value < u128::from(rules.minimum_billed).checked_mul(quantity.over)? {
-        quantity = Quantity::whole(rules.minimum_billed);
-    }
     Some(quantity)
+}
+
+/// Returns the bytes of restored copies, averaged over a month. Each read and each copy restores its object for a day.
+fn restored(rules: &Rules, usage: &Usage) -> Option<Quantity> {
+    let bytes = usage.downloaded.saturating_add(usage.copied);
+    Quantity::whole(bytes).scaled(DAY_S, rules.month_hours * 3600)
 }
 
 /// Returns the billed bytes of uploads or retrievals, given the number of requests. Applies the free bytes and
@@ -150,6 +162,11 @@ fn moved(meter: &Meter, usage: &Usage, bytes: u64, requests: u128) -> Option<Qua
 fn quantity(meter: &Meter, tariff: &Tariff, usage: &Usage) -> Option<Quantity> {
     Some(match meter.measure {
         Measure::Storage => stored(&tariff.rules, usage)?,
+        Measure::RestoredStorage => restored(&tariff.rules, usage)?,
+        // Without a size, the number of objects is unknown.
+        Measure::IndexStorage if usage.object_bytes == 0 => Quantity::whole(0u64),
+        Measure::IndexStorage => stored_as(&tariff.rules, usage, tariff.rules.object_index)?,
+        Measure::Restores => Quantity::whole(usage.restores()),
         Measure::Requests { calls, size_step: 0 } => Quantity::whole(usage.calls.sum(calls)),
         Measure::Requests { calls, size_step } => {
             let each = usage.object_bytes.div_ceil(size_step).max(1);

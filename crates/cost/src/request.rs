@@ -17,6 +17,16 @@ use plimsoll_base::units::{format_count, format_size, format_volume};
 #[error("{0}")]
 pub struct RequestError(String);
 
+/// Returns the reason for which an archive class is compared only if it is named.
+fn not_readable(tariff: &Tariff) -> NotPriced {
+    let hours = tariff.rules.restore_hours;
+    let reason = format!(
+        "{}: objects can be read only after a restore, which takes up to {hours} hours; name it to compare it",
+        tariff.offer
+    );
+    NotPriced { provider: tariff.offer.clone(), reason }
+}
+
 /// A workload, and the prices of a date.
 pub struct CostRequest {
     /// The workload as written, merged from flags, file and run.
@@ -70,6 +80,9 @@ impl CostRequest {
         let mut tariffs = Vec::new();
         for name in &there {
             match self.tariff(flag, name) {
+                Ok(tariff) if tariff.rules.restore_hours > 0 && names.is_empty() => {
+                    missing.push(not_readable(&tariff));
+                }
                 Ok(tariff) => tariffs.push(tariff),
                 Err(e) if names.is_empty() => {
                     let (provider, reason) = (name.clone(), e.to_string().replace(&format!("{flag}: "), ""));
@@ -95,6 +108,7 @@ impl CostRequest {
             let (mut tariffs, mut missing) = (Vec::new(), Vec::new());
             for name in self.prices.stores() {
                 match self.prices.tariff(name, None, self.date) {
+                    Ok(tariff) if tariff.rules.restore_hours > 0 => missing.push(not_readable(&tariff)),
                     Ok(tariff) => tariffs.push(tariff),
                     Err(e) => missing.push(NotPriced { provider: name.into(), reason: e.to_string() }),
                 }

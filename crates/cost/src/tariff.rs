@@ -34,6 +34,12 @@ pub enum Measure {
     Upload,
     /// Object bytes read.
     Retrieval,
+    /// Requests to restore an archived object: one for each read and each copy.
+    Restores,
+    /// Bytes of restored copies, stored over time.
+    RestoredStorage,
+    /// Bytes of the index entries of objects, stored over time.
+    IndexStorage,
     /// Bytes to the internet.
     Egress,
     /// Bytes read by machines of the provider.
@@ -151,6 +157,10 @@ pub enum RuleName {
     Deleted,
     /// Responses that are not billed.
     Unbilled,
+    /// Index entry of an object, billed at another price than its content.
+    ObjectIndex,
+    /// Restores before reads.
+    Restore,
     /// Age from which lifecycle rules move objects into the class.
     TransitionDays,
     /// Maximum size of an object.
@@ -184,6 +194,10 @@ pub struct Rules {
     pub object_step: u64,
     /// Bytes billed for each object in addition to its content.
     pub object_overhead: u64,
+    /// Bytes of the index entry of each object, which [`Measure::IndexStorage`] bills.
+    pub object_index: u64,
+    /// Maximum number of hours until an archived object is restored; 0 if objects can be read at once.
+    pub restore_hours: u64,
     /// Minimum bytes of storage billed per month.
     pub minimum_billed: u64,
     /// True if storage is billed by its daily peak.
@@ -231,6 +245,8 @@ impl Default for Rules {
             minimum_object: 0,
             object_step: 0,
             object_overhead: 0,
+            object_index: 0,
+            restore_hours: 0,
             minimum_billed: 0,
             daily_peak: false,
             round_up: false,

@@ -60,6 +60,11 @@ impl Usage {
         u128::from(self.calls.get(Call::GetObject))
     }
 
+    /// Returns the number of requests that read objects, each of which an archive class restores first.
+    pub fn restores(&self) -> u128 {
+        self.downloads() + u128::from(self.calls.get(Call::CopyObject))
+    }
+
     /// Returns the bytes stored, averaged over a month of that many hours.
     pub fn stored_in(&self, month_hours: u64) -> u64 {
         let Some((arriving, seconds)) = self.arriving.zip(self.retention_s) else { return self.stored };

@@ -465,10 +465,40 @@ proptest! {
             let egress_step = highest_price(&tariff, Measure::Egress) + 4;
             let paid = i128::from(tariff.rules.paid_object(usage.object_bytes));
             let storage_step = highest_price(&tariff, Measure::Storage) * (paid / i128::from(usage.object_bytes) + 1) + 4;
+            let indexed = i128::from(tariff.rules.object_index) / i128::from(usage.object_bytes) + 1;
+            let storage_step = storage_step + highest_price(&tariff, Measure::IndexStorage) * indexed;
             prop_assert!((b - a).pico().abs() <= egress_step, "{}: {a} {b}", tariff.offer);
             prop_assert!((d - c).pico().abs() <= storage_step, "{}: {c} {d}", tariff.offer);
         }
     }
+}
+
+#[test]
+fn archived_objects_have_an_index_and_are_restored_for_reads() {
+    // The example of the price page: 1,000 objects of 1 GB, each with 32 KB at the price of the class, and 8 KB at that of
+    // S3 Standard. One is read once: a restore, its retrieval, a GET, and a day of a copy in S3 Standard.
+    let found = bill(
+        &tariff("aws-s3-deep-archive", "2026-11-01"),
+        &usage("storage='1000 GiB'\nobject_size='1 GiB'\nget='1'"),
+    )
+    .unwrap();
+    let amounts: Vec<(&str, f64)> =
+        found.lines.iter().map(|line| (line.item.as_str(), line.amount_usd.dollars())).collect();
+    let day = 24.0 / 730.0;
+    let overhead = |bytes: f64| 1000.0 * bytes / (1u64 << 30) as f64;
+    let expected = [
+        ("storage", (1000.0 + overhead(32.0 * 1024.0)) * 0.00099),
+        ("GET, HEAD and all other", 0.000_000_4),
+        ("restores, Standard", 0.0001),
+        ("retrieval, Standard", 0.02),
+        ("restored copies", 0.023 * day),
+        ("index of objects", overhead(8.0 * 1024.0) * 0.023),
+    ];
+    assert_eq!(amounts.len(), expected.len(), "{amounts:?}");
+    for ((item, amount), (name, cost)) in amounts.iter().zip(expected) {
+        assert!(*item == name && (amount - cost).abs() < 1e-11, "{item}: {amount}, {name}: {cost}");
+    }
+    assert!(found.notes.iter().any(|note| note.contains("takes up to 12 hours")), "{:?}", found.notes);
 }
 
 #[test]

@@ -30,8 +30,10 @@ fn unit(meter: MeterName, per: Option<&str>) -> Result<Unit, String> {
     let made = |base| Ok(Unit { name: per.to_string(), base });
     let bytes = |text: &str| parse_volume(&format!("1 {text}")).map_err(|_| wrong(meter, per));
     match meter {
-        MeterName::Storage => made(bytes(per.strip_suffix("-month").ok_or_else(|| wrong(meter, per))?)?),
-        MeterName::Requests => {
+        MeterName::Storage | MeterName::RestoredStorage | MeterName::IndexStorage => {
+            made(bytes(per.strip_suffix("-month").ok_or_else(|| wrong(meter, per))?)?)
+        }
+        MeterName::Requests | MeterName::Restores => {
             let count = counted(per, " requests").or_else(|| counted(per, " request units"));
             made(count.ok_or_else(|| wrong(meter, per))?)
         }
@@ -63,8 +65,8 @@ fn counted(per: &str, unit: &str) -> Option<u64> {
 /// Returns the unit of a price of zero that has none.
 fn usual_unit(meter: MeterName) -> &'static str {
     match meter {
-        MeterName::Storage => "GB-month",
-        MeterName::Requests => "1000 requests",
+        MeterName::Storage | MeterName::RestoredStorage | MeterName::IndexStorage => "GB-month",
+        MeterName::Requests | MeterName::Restores => "1000 requests",
         MeterName::Instance => "hour",
         MeterName::Invocations => "1000000 invocations",
         MeterName::CpuTime => "1000000 CPU ms",
@@ -76,7 +78,7 @@ fn usual_unit(meter: MeterName) -> &'static str {
 
 fn wrong(meter: MeterName, per: &str) -> String {
     let example = match meter {
-        MeterName::Storage => "GiB-month or GB-month",
+        MeterName::Storage | MeterName::RestoredStorage | MeterName::IndexStorage => "GiB-month or GB-month",
         MeterName::Upload
         | MeterName::Retrieval
         | MeterName::Egress
@@ -115,7 +117,7 @@ fn parse_quantity(meter: MeterName, field: &str, text: &str) -> Result<u64, Stri
         count.checked_mul(base).ok_or_else(|| format!("{field}: {text} is too large"))
     };
     match meter {
-        MeterName::Requests | MeterName::Invocations => count(1),
+        MeterName::Requests | MeterName::Restores | MeterName::Invocations => count(1),
         MeterName::CpuTime => count(CPU_MS),
         MeterName::MemoryTime => count(GB_SECOND),
         MeterName::Instance => Err(format!("{field} is not valid for machines")),
@@ -175,6 +177,9 @@ fn measure(price: &PriceSpec) -> Result<Measure, String> {
         },
         MeterName::Upload => Measure::Upload,
         MeterName::Retrieval => Measure::Retrieval,
+        MeterName::Restores => Measure::Restores,
+        MeterName::RestoredStorage => Measure::RestoredStorage,
+        MeterName::IndexStorage => Measure::IndexStorage,
         MeterName::Egress => Measure::Egress,
         MeterName::ReadInside => Measure::ReadInside,
         MeterName::CrossZone => Measure::CrossZone,
@@ -193,6 +198,9 @@ fn item(price: &PriceSpec) -> Result<String, String> {
         MeterName::Storage => "storage",
         MeterName::Upload => "upload",
         MeterName::Retrieval => "retrieval",
+        MeterName::Restores => "restores",
+        MeterName::RestoredStorage => "restored copies",
+        MeterName::IndexStorage => "index of objects",
         MeterName::Egress => "egress to the internet",
         MeterName::ReadInside => "reads by the provider's machines",
         MeterName::CrossZone => "transfer to another zone",
@@ -316,6 +324,8 @@ fn rule(sources: &Sources, rule: &RuleSpec) -> Result<Rule, String> {
         minimum_object: size("minimum_object", &rule.minimum_object)?,
         object_step: size("object_step", &rule.object_step)?,
         object_overhead: size("object_overhead", &rule.object_overhead)?,
+        object_index: size("object_index", &rule.object_index)?,
+        restore_hours: rule.restore_hours,
         minimum_billed: size("minimum_billed", &rule.minimum_billed)?,
         daily_peak: rule.daily_peak,
         round_up: rule.round_up,

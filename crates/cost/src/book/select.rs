@@ -403,30 +403,13 @@ fn without_overlap(chosen: Vec<(usize, Meter)>) -> Vec<Meter> {
 
 /// Applies the settings of a rule, and adds a description of each.
 fn apply(rules: &mut Rules, rule: &Rule) {
+    object_rules(rules, rule);
     let mut describe = |name, words: String| {
         rules.descriptions.push(PriceRule { name, words, provenance: rule.provenance.clone() });
     };
     if let Some(days) = rule.minimum_days {
         rules.minimum_days = days;
         describe(RuleName::MinimumDays, format!("objects are billed for at least {days} days"));
-    }
-    if let Some(bytes) = rule.minimum_object {
-        rules.minimum_object = bytes;
-        describe(
-            RuleName::MinimumObject,
-            format!("each object is billed as at least {}", format_size(bytes)),
-        );
-    }
-    if rule.object_step.is_some() || rule.object_overhead.is_some() {
-        let (step, more) = (rule.object_step.unwrap_or(0), rule.object_overhead.unwrap_or(0));
-        (rules.object_step, rules.object_overhead) = (step, more);
-        let stepped = if step > 0 { format!(", rounded up to {}", format_size(step)) } else { String::new() };
-        let added = if more > 0 { format!(", plus {}", format_size(more)) } else { String::new() };
-        describe(RuleName::ObjectSize, format!("each object is billed for its size{stepped}{added}"));
-    }
-    if let Some(bytes) = rule.minimum_billed {
-        rules.minimum_billed = bytes;
-        describe(RuleName::MinimumBilled, format!("at least {} of storage are billed", format_size(bytes)));
     }
     if let Some(daily_peak) = rule.daily_peak {
         rules.daily_peak = daily_peak;
@@ -465,5 +448,39 @@ fn apply(rules: &mut Rules, rule: &Rule) {
         rules.egress_within_stored = within;
         let words = "the egress of a month must not exceed the data stored";
         describe(RuleName::EgressWithinStored, words.into());
+    }
+}
+
+/// Applies the settings of a rule about single objects.
+fn object_rules(rules: &mut Rules, rule: &Rule) {
+    let mut describe = |name, words: String| {
+        rules.descriptions.push(PriceRule { name, words, provenance: rule.provenance.clone() });
+    };
+    if let Some(bytes) = rule.minimum_object {
+        rules.minimum_object = bytes;
+        describe(
+            RuleName::MinimumObject,
+            format!("each object is billed as at least {}", format_size(bytes)),
+        );
+    }
+    if rule.object_step.is_some() || rule.object_overhead.is_some() {
+        let (step, more) = (rule.object_step.unwrap_or(0), rule.object_overhead.unwrap_or(0));
+        (rules.object_step, rules.object_overhead) = (step, more);
+        let stepped = if step > 0 { format!(", rounded up to {}", format_size(step)) } else { String::new() };
+        let added = if more > 0 { format!(", plus {}", format_size(more)) } else { String::new() };
+        describe(RuleName::ObjectSize, format!("each object is billed for its size{stepped}{added}"));
+    }
+    if let Some(bytes) = rule.object_index {
+        rules.object_index = bytes;
+        describe(RuleName::ObjectIndex, format!("the index entry of each object has {}", format_size(bytes)));
+    }
+    if let Some(hours) = rule.restore_hours {
+        rules.restore_hours = hours;
+        let words = "each read restores its object, for one day, which takes up to";
+        describe(RuleName::Restore, format!("{words} {hours} hours"));
+    }
+    if let Some(bytes) = rule.minimum_billed {
+        rules.minimum_billed = bytes;
+        describe(RuleName::MinimumBilled, format!("at least {} of storage are billed", format_size(bytes)));
     }
 }

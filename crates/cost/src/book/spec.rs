@@ -80,6 +80,12 @@ pub enum MeterName {
     Upload,
     /// Object bytes read.
     Retrieval,
+    /// Requests to restore an archived object: one for each read and each copy.
+    Restores,
+    /// Restored copies of archived objects, stored for a day each.
+    RestoredStorage,
+    /// Index entries of objects (`object_index` of a rule), per month.
+    IndexStorage,
     /// Bytes to the internet.
     Egress,
     /// Bytes read by machines of the provider.
@@ -200,6 +206,12 @@ pub struct RuleSpec {
     /// Bytes billed for each object in addition to its content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_overhead: Option<String>,
+    /// Bytes of the index entry of each object, billed by the meter `index-storage`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object_index: Option<String>,
+    /// Maximum number of hours until an archived object is restored and can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restore_hours: Option<u64>,
     /// Minimum storage billed per month.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_billed: Option<String>,

@@ -381,6 +381,10 @@ pub fn missing(request: &CostRequest, candidates: &[Candidate], runs: &[Run]) ->
             continue;
         }
         let priced = request.prices.tariff(name, None, request.date).map_err(|e| e.to_string());
+        // Reads from an archive class take hours.
+        if priced.as_ref().is_ok_and(|tariff| tariff.rules.restore_hours > 0) {
+            continue;
+        }
         match priced.and_then(|tariff| bill(&tariff, &request.usage).map_err(|e| e.to_string())) {
             Ok(bill) => others.push((bill.total_usd, name.to_string())),
             Err(why) => refused.push(format!("{name}, whose bill cannot be computed: {why}")),

@@ -95,6 +95,7 @@ pub fn elsewhere(month: &MonthOfBill, from: &Tariff, now: Usd, stores: &[Tariff]
         to.provider != from.provider
             && to.network != from.network
             && to.rules.largest_object > LARGE_OBJECT
+            && to.rules.restore_hours == 0
             && (reads_are_known || to.meter(Measure::Retrieval).is_none())
     };
     let mut out: Vec<Elsewhere> = Vec::new();
