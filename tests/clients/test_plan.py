@@ -5,6 +5,7 @@ import re
 import subprocess
 import time
 import urllib.request
+from decimal import Decimal
 
 import pytest
 
@@ -218,3 +219,31 @@ when = "age >= 7d"
     assert estimated.returncode == 0, estimated.stderr
     asked = json.loads(estimated.stdout)["asked"]
     assert planned["now_usd"] == asked["migration_usd"], (planned["now_usd"], asked)
+
+
+def test_an_executed_move_costs_what_migrate_estimates(tmp_path):
+    """The requests that the gateway sent and the bytes that it moved, at prices written here, are the estimate to the cent and
+    to a billionth of a dollar. The gateway is in the region of S3: the data leaves S3, and what is read back leaves Google."""
+    rules = RULES.split("[[move]]")[1].replace("300 KB", "1 B")
+    names = dict(hot="aws-s3@us-east-1", cold="google-cloud-storage@us-central1")
+    path = priced(tmp_path, "[[move]]" + rules, name="rules.toml", **names)
+    count = 40
+    with Server(priced(tmp_path, "", **names), command=(GATEWAY, "run")) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="tiers")
+        for number in range(count):
+            s3.put_object(Bucket="tiers", Key=f"{number:02}", Body=bytes([number]) * BLOB)
+    prices = {("hot", "GetObject"): "0.0000004", ("hot", "HeadObject"): "0.0000004", ("hot", "DeleteObject"): "0",
+              ("cold", "PutObject"): "0.000005", ("cold", "GetObject"): "0.0000004", ("cold", "HeadObject"): "0.0000004"}
+    with Server(path, "--move-every", "50ms", "--metrics-listen", "127.0.0.1:0", command=(GATEWAY, "run")) as server:
+        wait(lambda: len(files(tmp_path, "cold")) == count and not files(tmp_path, "hot"), "everything is moved")
+        wait(lambda: counted(server.metrics)["hot"].get("DeleteObject") == count, "the sources are deleted")
+        sent = counted(server.metrics)
+    moved = sum(os.path.getsize(file) for file in files(tmp_path, "cold"))
+    executed = sum(Decimal(prices[tier, call]) * number for tier, calls in sent.items() for call, number in calls.items())
+    executed += Decimal(moved) / 2**30 * (Decimal("0.09") + Decimal("0.12"))
+    estimated = subprocess.run(
+        [PLIMSOLL, "cost", "migrate", "--from", names["hot"], "--to", names["cold"], "--storage", f"{moved}B", "--object-size",
+         f"{moved // count}B", "--verify-moves", "--without-allowances", "--json"], capture_output=True, text=True)
+    assert estimated.returncode == 0, estimated.stderr
+    assert abs(Decimal(json.loads(estimated.stdout)["once_usd"]) - executed) < Decimal("1e-9"), (sent, estimated.stdout)
