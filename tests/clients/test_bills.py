@@ -86,7 +86,7 @@ def bill(name, work, region=None):
 def unit_of(per):
     if per.endswith("-month"):
         return F(SIZES[per.removesuffix("-month")])
-    if per.endswith(" requests") or per.endswith("request units"):
+    if per.endswith(" objects") or per.endswith(" requests") or per.endswith("request units"):
         return F(per.split()[0])
     return F(SIZES[per])
 
@@ -115,6 +115,19 @@ def used(name, price, work):
         days, entry = BOOKS.rule(name, "minimum_days", 0), amount(BOOKS.rule(name, "object_index", "0 B"))
         objects = stored(name, work) / size
         return objects * entry * (max(days, work["keep"]) / F(work["keep"]) if work["keep"] else 1)
+    # Classes that move objects by their last read: each price has a share of what is stored, and small objects stay.
+    floor = int(amount(BOOKS.rule(name, "monitored_object", "0 B")))
+    shares = {} if size < floor else work.get("unread") or {}
+    not_read = lambda days: max([share for stated, share in shares.items() if stated >= days], default=F(0))
+    if meter == "monitored":
+        return stored(name, work) / size if size >= floor else F(0)
+    if meter == "unread-storage":
+        steps = sorted({p["unread_days"] for p in BOOKS.prices if name in p["offers"] and "unread_days" in p})
+        later = [step for step in steps if step > price["unread_days"]]
+        part = not_read(price["unread_days"]) - (not_read(later[0]) if later else 0)
+        return used(name, {"meter": "storage"}, work | {"unread": None}) * part
+    if meter == "storage" and floor and shares:
+        return used(name, {"meter": "storage"}, work | {"unread": None}) * (1 - not_read(30))
     if meter == "storage":
         bytes_stored = stored(name, work)
         step = int(amount(BOOKS.rule(name, "object_step", "1 B")))
@@ -159,6 +172,8 @@ def plimsoll_bills(names, work):
         arguments += ["--list", str(work["list"])]
     if work["keep"]:
         arguments += ["--keep", f"{work['keep']}d"]
+    if work.get("unread"):
+        arguments += ["--unread", ",".join(f"{days}d={float(share * 100):.7f}%" for days, share in work["unread"].items())]
     done = subprocess.run(arguments, capture_output=True, text=True, env=environment())
     assert done.returncode == 0, done.stderr
     return {b["provider"]: b for b in json.loads(done.stdout)["bills"]}
@@ -173,6 +188,10 @@ def test_bills_match_the_second_calculation(seed):
             "delete": spread(1, 10**9), "list": 0, "object_size": spread(1, 400 * 1024), "keep": draw.choice([None, 1, 7, 29, 30, 89, 120])}
     if work["keep"]:
         work["storage"], work["delete"] = None, work["put"]
+    if seed % 2:
+        days = sorted(draw.sample([10, 30, 45, 90, 200, 365, 400], draw.randint(1, 3)))
+        parts = sorted((draw.randint(0, 10**9) for _ in days), reverse=True)
+        work["unread"] = {day: F(part, 10**9) for day, part in zip(days, parts)}
     regions = {name: draw.choice(BOOKS.offers[name]["regions"]) for name in BOOKS.stores()}
     assert len(regions) >= 20
     for provider, found in plimsoll_bills([f"{name}@{region}" for name, region in regions.items()], work).items():

@@ -76,7 +76,9 @@ impl Part {
     /// Returns the part that a measure belongs to.
     pub fn of(measure: Measure) -> Part {
         match measure {
-            Measure::Storage | Measure::IndexStorage => Part::Storage,
+            Measure::Storage | Measure::IndexStorage | Measure::UnreadStorage { .. } | Measure::Monitored => {
+                Part::Storage
+            }
             Measure::Requests { .. } | Measure::Restores => Part::Requests,
             Measure::Upload
             | Measure::Retrieval
@@ -181,6 +183,7 @@ fn notes(tariff: &Tariff, usage: &Usage) -> Vec<String> {
         RuleName::MinimumObject => is_stored && small,
         RuleName::ObjectSize | RuleName::ObjectIndex => is_stored && usage.object_bytes > 0,
         RuleName::Restore => usage.restores() > 0,
+        RuleName::Monitored => is_stored,
         RuleName::MinimumBilled => little,
         RuleName::DailyPeak => is_stored && (!usage.is_month() || usage.stored != usage.stored_peak),
         RuleName::Deleted => {

@@ -3,7 +3,7 @@
 use super::money::Usd;
 use super::period::{DAY_S, Period};
 use super::tariff::{Free, Measure, Meter, Rules, Tariff};
-use super::usage::Usage;
+use super::usage::{Unread, Usage};
 use plimsoll_base::provider::calls::Call;
 use plimsoll_base::units::format_size;
 
@@ -135,6 +135,39 @@ fn stored_as(rules: &Rules, usage: &Usage, paid: u64) -> Option<Quantity> {
     Some(quantity)
 }
 
+/// Returns the part of the stored bytes whose last read was at least `days` ago, but not so long that a later price of
+/// the tariff applies. With 0 days, the part to which none of these prices applies.
+fn unread(tariff: &Tariff, usage: &Usage, days: u64) -> Option<Quantity> {
+    let bytes = stored(&tariff.rules, usage)?;
+    let monitored = tariff.rules.monitored_object;
+    if monitored == 0 {
+        return Some(bytes);
+    }
+    let is_small = usage.object_bytes > 0 && usage.object_bytes < monitored;
+    let share = |days: u64| if is_small { 0 } else { usage.unread.share(days) };
+    let from = if days == 0 { Unread::WHOLE } else { share(days) };
+    let later = tariff.meters.iter().filter_map(|meter| match meter.measure {
+        Measure::UnreadStorage { days: later } if later > days => Some(later),
+        _ => None,
+    });
+    bytes.scaled(from - later.min().map_or(0, share), Unread::WHOLE)
+}
+
+/// Returns the number of monitored objects, averaged over a month; 0 if the size of objects is unknown. Deleted objects
+/// are not monitored, even if their bytes are still billed.
+fn monitored(rules: &Rules, usage: &Usage) -> Option<Quantity> {
+    let (size, month) = (usage.object_bytes, rules.month_hours * 3600);
+    if size == 0 || size < rules.monitored_object {
+        return Some(Quantity::whole(0u64));
+    }
+    let bytes = match (usage.period, usage.arriving.zip(usage.retention_s)) {
+        (Period::Month, Some((arriving, lived))) => Quantity::whole(arriving).scaled(lived, month)?,
+        (Period::Month, None) => Quantity::whole(usage.stored),
+        (Period::Seconds(seconds), _) => Quantity::whole(usage.stored).scaled(seconds, month)?,
+    };
+    bytes.scaled(1, size)
+}
+
 /// Returns the bytes of restored copies, averaged over a month. Each read and each copy restores its object for a day.
 fn restored(rules: &Rules, usage: &Usage) -> Option<Quantity> {
     let bytes = usage.downloaded.saturating_add(usage.copied);
@@ -161,7 +194,9 @@ fn moved(meter: &Meter, usage: &Usage, bytes: u64, requests: u128) -> Option<Qua
 
 fn quantity(meter: &Meter, tariff: &Tariff, usage: &Usage) -> Option<Quantity> {
     Some(match meter.measure {
-        Measure::Storage => stored(&tariff.rules, usage)?,
+        Measure::Storage => unread(tariff, usage, 0)?,
+        Measure::UnreadStorage { days } => unread(tariff, usage, days)?,
+        Measure::Monitored => monitored(&tariff.rules, usage)?,
         Measure::RestoredStorage => restored(&tariff.rules, usage)?,
         // Without a size, the number of objects is unknown.
         Measure::IndexStorage if usage.object_bytes == 0 => Quantity::whole(0u64),

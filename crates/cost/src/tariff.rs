@@ -40,6 +40,14 @@ pub enum Measure {
     RestoredStorage,
     /// Bytes of the index entries of objects, stored over time.
     IndexStorage,
+    /// Bytes of objects that were not read for this number of days, stored over time. [`Measure::Storage`] counts the
+    /// others.
+    UnreadStorage {
+        /// Number of days since the last read.
+        days: u64,
+    },
+    /// Number of objects whose reads the provider monitors.
+    Monitored,
     /// Bytes to the internet.
     Egress,
     /// Bytes read by machines of the provider.
@@ -161,6 +169,8 @@ pub enum RuleName {
     ObjectIndex,
     /// Restores before reads.
     Restore,
+    /// Moves of objects between prices by their last read.
+    Monitored,
     /// Age from which lifecycle rules move objects into the class.
     TransitionDays,
     /// Maximum size of an object.
@@ -198,6 +208,9 @@ pub struct Rules {
     pub object_index: u64,
     /// Maximum number of hours until an archived object is restored; 0 if objects can be read at once.
     pub restore_hours: u64,
+    /// Minimum size in bytes of an object that the provider moves to another price by its last read; 0 if it moves
+    /// none.
+    pub monitored_object: u64,
     /// Minimum bytes of storage billed per month.
     pub minimum_billed: u64,
     /// True if storage is billed by its daily peak.
@@ -247,6 +260,7 @@ impl Default for Rules {
             object_overhead: 0,
             object_index: 0,
             restore_hours: 0,
+            monitored_object: 0,
             minimum_billed: 0,
             daily_peak: false,
             round_up: false,

@@ -6,6 +6,26 @@ use super::period::Period;
 use super::tariff::Tariff;
 use plimsoll_base::provider::calls::{Call, Calls};
 
+/// Shares of the stored data that were not read for a number of days.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unread(Vec<(u64, u64)>);
+
+impl Unread {
+    /// Number of parts in which shares are counted.
+    pub const WHOLE: u64 = 1_000_000_000;
+
+    /// Creates shares from pairs of days and parts of [`Unread::WHOLE`].
+    pub fn new(shares: Vec<(u64, u64)>) -> Unread {
+        Unread(shares)
+    }
+
+    /// Returns the share that was not read for at least this number of days, in parts of [`Unread::WHOLE`]: the share
+    /// of the first later number of days that is stated, or none.
+    pub fn share(&self, days: u64) -> u64 {
+        self.0.iter().filter(|(from, _)| *from >= days).map(|(_, share)| *share).max().unwrap_or(0)
+    }
+}
+
 /// Bytes, requests and time used. Totals are exact; rules that depend on the size of an object use the mean size.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -27,6 +47,8 @@ pub struct Usage {
     pub moves_on: bool,
     /// Bytes deleted in the period, if `retention_s` is `None`.
     pub deleted: u64,
+    /// Data that is not read for a time, for offers whose prices depend on the last read.
+    pub unread: Unread,
     /// Number of requests of each kind.
     pub calls: Calls,
     /// Object bytes written.

@@ -474,9 +474,32 @@ proptest! {
 }
 
 #[test]
+fn unread_data_has_the_price_of_its_last_read() {
+    // 1,000 GiB in objects of 1 MiB: 30% read within 30 days, 20% within 90 days.
+    let priced = |size: &str| {
+        let text = format!("storage='1000 GiB'\nobject_size='{size}'\nunread='30d=70%,90d=50%'");
+        let found = bill(&tariff("aws-s3-intelligent-tiering", "2026-11-01"), &usage(&text)).unwrap();
+        found.lines.iter().map(|line| (line.item.clone(), line.amount_usd)).collect::<Vec<_>>()
+    };
+    let usd = |text: &str| Usd::parse(text).unwrap();
+    assert_eq!(
+        priced("1 MiB"),
+        [
+            ("storage, frequent access".to_string(), usd("6.9")),
+            ("storage, infrequent access".to_string(), usd("2.5")),
+            ("storage, archive instant access".to_string(), usd("2")),
+            // 1,024,000 objects at $0.0025 per thousand.
+            ("monitoring and automation".to_string(), usd("2.56")),
+        ]
+    );
+    // Smaller objects stay where they are.
+    assert_eq!(priced("100 KiB"), [("storage, frequent access".to_string(), usd("23"))]);
+}
+
+#[test]
 fn archived_objects_have_an_index_and_are_restored_for_reads() {
-    // The example of the price page: 1,000 objects of 1 GB, each with 32 KB at the price of the class, and 8 KB at that of
-    // S3 Standard. One is read once: a restore, its retrieval, a GET, and a day of a copy in S3 Standard.
+    // The example of the price page: 1,000 objects of 1 GB, each with 32 KB at the price of the class, and 8 KB at the
+    // price of S3 Standard. One is read once: a restore, its retrieval, a GET, and a day of a copy in S3 Standard.
     let found = bill(
         &tariff("aws-s3-deep-archive", "2026-11-01"),
         &usage("storage='1000 GiB'\nobject_size='1 GiB'\nget='1'"),

@@ -30,13 +30,17 @@ fn unit(meter: MeterName, per: Option<&str>) -> Result<Unit, String> {
     let made = |base| Ok(Unit { name: per.to_string(), base });
     let bytes = |text: &str| parse_volume(&format!("1 {text}")).map_err(|_| wrong(meter, per));
     match meter {
-        MeterName::Storage | MeterName::RestoredStorage | MeterName::IndexStorage => {
+        MeterName::Storage
+        | MeterName::RestoredStorage
+        | MeterName::IndexStorage
+        | MeterName::UnreadStorage => {
             made(bytes(per.strip_suffix("-month").ok_or_else(|| wrong(meter, per))?)?)
         }
         MeterName::Requests | MeterName::Restores => {
             let count = counted(per, " requests").or_else(|| counted(per, " request units"));
             made(count.ok_or_else(|| wrong(meter, per))?)
         }
+        MeterName::Monitored => made(counted(per, " objects").ok_or_else(|| wrong(meter, per))?),
         MeterName::Instance if per == "hour" => made(HOUR_S),
         MeterName::MemoryTime if per == "GB-second" => made(GB_SECOND),
         MeterName::Subscription if per == "month" => made(1),
@@ -65,7 +69,11 @@ fn counted(per: &str, unit: &str) -> Option<u64> {
 /// Returns the unit of a price of zero that has none.
 fn usual_unit(meter: MeterName) -> &'static str {
     match meter {
-        MeterName::Storage | MeterName::RestoredStorage | MeterName::IndexStorage => "GB-month",
+        MeterName::Storage
+        | MeterName::RestoredStorage
+        | MeterName::IndexStorage
+        | MeterName::UnreadStorage => "GB-month",
+        MeterName::Monitored => "1000 objects",
         MeterName::Requests | MeterName::Restores => "1000 requests",
         MeterName::Instance => "hour",
         MeterName::Invocations => "1000000 invocations",
@@ -78,7 +86,10 @@ fn usual_unit(meter: MeterName) -> &'static str {
 
 fn wrong(meter: MeterName, per: &str) -> String {
     let example = match meter {
-        MeterName::Storage | MeterName::RestoredStorage | MeterName::IndexStorage => "GiB-month or GB-month",
+        MeterName::Storage
+        | MeterName::RestoredStorage
+        | MeterName::IndexStorage
+        | MeterName::UnreadStorage => "GiB-month or GB-month",
         MeterName::Upload
         | MeterName::Retrieval
         | MeterName::Egress
@@ -117,7 +128,7 @@ fn parse_quantity(meter: MeterName, field: &str, text: &str) -> Result<u64, Stri
         count.checked_mul(base).ok_or_else(|| format!("{field}: {text} is too large"))
     };
     match meter {
-        MeterName::Requests | MeterName::Restores | MeterName::Invocations => count(1),
+        MeterName::Requests | MeterName::Restores | MeterName::Monitored | MeterName::Invocations => count(1),
         MeterName::CpuTime => count(CPU_MS),
         MeterName::MemoryTime => count(GB_SECOND),
         MeterName::Instance => Err(format!("{field} is not valid for machines")),
@@ -169,6 +180,9 @@ fn measure(price: &PriceSpec) -> Result<Measure, String> {
     if (size_step.is_some() || !price.calls.is_empty()) && price.meter != MeterName::Requests {
         return Err("calls = and size_step = are valid only with meter = \"requests\"".into());
     }
+    if price.unread_days.is_some() && price.meter != MeterName::UnreadStorage {
+        return Err("unread_days = is valid only with meter = \"unread-storage\"".into());
+    }
     Ok(match price.meter {
         MeterName::Storage => Measure::Storage,
         MeterName::Requests => Measure::Requests {
@@ -180,6 +194,11 @@ fn measure(price: &PriceSpec) -> Result<Measure, String> {
         MeterName::Restores => Measure::Restores,
         MeterName::RestoredStorage => Measure::RestoredStorage,
         MeterName::IndexStorage => Measure::IndexStorage,
+        MeterName::UnreadStorage => {
+            let days = price.unread_days.filter(|days| *days > 0);
+            Measure::UnreadStorage { days: days.ok_or("unread_days = is missing, such as unread_days = 30")? }
+        }
+        MeterName::Monitored => Measure::Monitored,
         MeterName::Egress => Measure::Egress,
         MeterName::ReadInside => Measure::ReadInside,
         MeterName::CrossZone => Measure::CrossZone,
@@ -201,6 +220,7 @@ fn item(price: &PriceSpec) -> Result<String, String> {
         MeterName::Restores => "restores",
         MeterName::RestoredStorage => "restored copies",
         MeterName::IndexStorage => "index of objects",
+        MeterName::Monitored => "monitored objects",
         MeterName::Egress => "egress to the internet",
         MeterName::ReadInside => "reads by the provider's machines",
         MeterName::CrossZone => "transfer to another zone",
@@ -209,7 +229,7 @@ fn item(price: &PriceSpec) -> Result<String, String> {
         MeterName::CpuTime => "CPU time",
         MeterName::MemoryTime => "memory time",
         MeterName::Subscription => "subscription",
-        MeterName::Requests | MeterName::Instance | MeterName::Line => "",
+        MeterName::Requests | MeterName::Instance | MeterName::Line | MeterName::UnreadStorage => "",
     };
     let item = price.item.clone().unwrap_or_else(|| usual.into());
     if item.is_empty() {
@@ -326,6 +346,7 @@ fn rule(sources: &Sources, rule: &RuleSpec) -> Result<Rule, String> {
         object_overhead: size("object_overhead", &rule.object_overhead)?,
         object_index: size("object_index", &rule.object_index)?,
         restore_hours: rule.restore_hours,
+        monitored_object: size("monitored_object", &rule.monitored_object)?,
         minimum_billed: size("minimum_billed", &rule.minimum_billed)?,
         daily_peak: rule.daily_peak,
         round_up: rule.round_up,

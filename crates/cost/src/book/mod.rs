@@ -31,6 +31,7 @@ const PICO: u128 = 1_000_000_000_000;
 /// Built-in price books: name and text of each file.
 const BUILT_IN: &[(&str, &str)] = &[
     ("aws-s3", include_str!("../../prices/aws-s3.toml")),
+    ("aws-s3-intelligent-tiering", include_str!("../../prices/aws-s3-intelligent-tiering.toml")),
     ("aws-s3-glacier", include_str!("../../prices/aws-s3-glacier.toml")),
     ("aws-s3-lines", include_str!("../../prices/aws-s3-lines.toml")),
     ("aws-s3-express", include_str!("../../prices/aws-s3-express.toml")),
@@ -175,6 +176,7 @@ struct Rule {
     object_overhead: Option<u64>,
     object_index: Option<u64>,
     restore_hours: Option<u64>,
+    monitored_object: Option<u64>,
     minimum_billed: Option<u64>,
     daily_peak: Option<bool>,
     round_up: Option<bool>,

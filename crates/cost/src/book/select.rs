@@ -61,7 +61,7 @@ type Group<'a> = (MeterName, &'a str);
 /// Returns the key of a price.
 fn group_of(price: &Price) -> Group<'_> {
     match price.name {
-        MeterName::Requests | MeterName::Instance | MeterName::Line => {
+        MeterName::Requests | MeterName::Instance | MeterName::Line | MeterName::UnreadStorage => {
             (price.name, price.meter.item.as_str())
         }
         name => (name, ""),
@@ -478,6 +478,11 @@ fn object_rules(rules: &mut Rules, rule: &Rule) {
         rules.restore_hours = hours;
         let words = "each read restores its object, for one day, which takes up to";
         describe(RuleName::Restore, format!("{words} {hours} hours"));
+    }
+    if let Some(bytes) = rule.monitored_object {
+        rules.monitored_object = bytes;
+        let words = "move to the prices of the days since their last read";
+        describe(RuleName::Monitored, format!("objects of at least {} {words}", format_size(bytes)));
     }
     if let Some(bytes) = rule.minimum_billed {
         rules.minimum_billed = bytes;

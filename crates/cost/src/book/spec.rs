@@ -86,6 +86,10 @@ pub enum MeterName {
     RestoredStorage,
     /// Index entries of objects (`object_index` of a rule), per month.
     IndexStorage,
+    /// Bytes of objects that were not read for `unread_days`, per month.
+    UnreadStorage,
+    /// Objects whose reads are monitored, per month.
+    Monitored,
     /// Bytes to the internet.
     Egress,
     /// Bytes read by machines of the provider.
@@ -133,7 +137,7 @@ pub struct PriceSpec {
     pub regions: Vec<String>,
     /// Quantity that the price applies to.
     pub meter: MeterName,
-    /// Name on the bill. Required for requests (the name of the class) and for machines (their type).
+    /// Name on the bill. Required for requests (the name of the class), machines (their type) and unread storage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<String>,
     /// Kinds of requests that belong to the class.
@@ -162,6 +166,9 @@ pub struct PriceSpec {
     /// Step in which the size of the object counts, such as `1 KiB`: a request counts once for each started step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_step: Option<String>,
+    /// Number of days since the last read from which the price of `unread-storage` applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread_days: Option<u64>,
     /// Free amount per month: `10 GB`, or a number of requests, invocations, CPU milliseconds or GB-seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free: Option<String>,
@@ -212,6 +219,9 @@ pub struct RuleSpec {
     /// Maximum number of hours until an archived object is restored and can be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore_hours: Option<u64>,
+    /// Minimum size of an object that is moved to another price by its last read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub monitored_object: Option<String>,
     /// Minimum storage billed per month.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_billed: Option<String>,

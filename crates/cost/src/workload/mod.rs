@@ -9,7 +9,7 @@ pub use spec::{Workload, parse};
 
 use super::egress::Egress;
 use super::period::{DAY_S, MONTH_HOURS};
-use super::usage::Usage;
+use super::usage::{Unread, Usage};
 use plimsoll_base::provider::calls::Call;
 use plimsoll_base::units::{format_count, format_size, format_volume, parse_count, parse_size, parse_volume};
 
@@ -111,6 +111,25 @@ fn instance(text: &str) -> Result<(String, u64), WorkloadError> {
         .ok_or_else(fail)
 }
 
+/// Parses shares of unread data, such as `30d=70%,90d=50%`. Shares must not grow with the days.
+fn unread(text: &str) -> Result<Unread, WorkloadError> {
+    let fail = || wrong("unread", format!("'{text}' is not in the form DAYS=SHARE, such as 30d=70%,90d=50%"));
+    let mut shares: Vec<(u64, u64)> = Vec::new();
+    for pair in text.split(',') {
+        let (days, share) = pair.split_once('=').ok_or_else(fail)?;
+        let days = days.trim().strip_suffix(['d', 'D']).and_then(|days| days.parse::<u64>().ok());
+        let days = days.filter(|days| (1..=36_500).contains(days)).ok_or_else(fail)?;
+        let percent = share.trim().strip_suffix('%').and_then(|share| super::money::decimal(share.trim()));
+        let percent = percent.filter(|percent| *percent <= 100_000_000_000_000).ok_or_else(fail)?;
+        let share = (percent / 100_000) as u64;
+        if shares.last().is_some_and(|(before, larger)| *before >= days || *larger < share) {
+            return Err(wrong("unread", "the days must grow, and the shares must not"));
+        }
+        shares.push((days, share));
+    }
+    Ok(Unread::new(shares))
+}
+
 /// Formats a retention: `7 days` or `12 hours`.
 fn in_days(seconds: u64) -> String {
     match (seconds / DAY_S, seconds / 3600) {
@@ -201,6 +220,7 @@ impl Workload {
             }
             peak => peak.unwrap_or(usage.stored),
         };
+        usage.unread = self.unread.as_deref().map(unread).transpose()?.unwrap_or_default();
         usage.cross_zone = volume("cross_zone", self.cross_zone.as_ref())?.unwrap_or(0);
         usage.cross_region = volume("cross_region", self.cross_region.as_ref())?.unwrap_or(0);
         usage.instances = self.instance.iter().map(|text| instance(text)).collect::<Result<_, _>>()?;
@@ -386,6 +406,9 @@ mod tests {
             ("put='1'\nkeep='30m'", "keep"),
             ("put='1'\nobject_size='100GB'\npart_size='5MiB'", "part_size"),
             ("instance=['c7g.4xlarge']", "instance"),
+            ("storage='1 TB'\nunread='70%'", "unread"),
+            ("storage='1 TB'\nunread='30d=50%,90d=70%'", "unread"),
+            ("storage='1 TB'\nunread='30d=101%'", "unread"),
         ] {
             assert_eq!(of(text).unwrap_err().field, field, "{text}");
         }

@@ -66,6 +66,11 @@ pub struct Workload {
     #[cfg_attr(feature = "clap", arg(long, value_name = "TIME", allow_hyphen_values = true))]
     #[serde(deserialize_with = "word")]
     pub keep: Option<String>,
+    /// Share of the data that is not read for a time, for classes whose prices depend on it: 30d=70%,90d=50% [default:
+    /// all data is read within 30 days]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DAYS=SHARE", allow_hyphen_values = true))]
+    #[serde(deserialize_with = "word")]
+    pub unread: Option<String>,
     /// Data copied to another zone of the region
     #[cfg_attr(feature = "clap", arg(long, value_name = "DATA", allow_hyphen_values = true))]
     #[serde(deserialize_with = "word")]
@@ -153,6 +158,7 @@ impl Workload {
             ("written", &self.written),
             ("read", &self.read),
             ("keep", &self.keep),
+            ("unread", &self.unread),
             ("cross zone", &self.cross_zone),
             ("cross region", &self.cross_region),
             ("invocations", &self.invocations),
@@ -193,6 +199,7 @@ impl Workload {
             written: self.written.or(below.written),
             read: self.read.or(below.read),
             keep: self.keep.or(below.keep),
+            unread: self.unread.or(below.unread),
             cross_zone: self.cross_zone.or(below.cross_zone),
             cross_region: self.cross_region.or(below.cross_region),
             instance: if self.instance.is_empty() { below.instance } else { self.instance },
