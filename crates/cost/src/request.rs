@@ -140,9 +140,21 @@ impl CostRequest {
         Ok(tariff)
     }
 
-    /// Returns the assumption about egress on which bills at these tariffs rest, and adds it to the others;
-    /// `None` if there is none.
-    pub fn assume_egress<'a>(&mut self, tariffs: impl IntoIterator<Item = &'a Tariff>) -> Option<String> {
+    /// Adds the assumption about egress on which bills at these tariffs rest, and the values that none of them uses.
+    /// Returns the assumption; `None` if there is none.
+    pub fn assume<'a>(&mut self, tariffs: impl IntoIterator<Item = &'a Tariff> + Clone) -> Option<String> {
+        if self.workload.unread.is_some() {
+            let smallest = tariffs.clone().into_iter().map(|tariff| tariff.rules.monitored_object);
+            let smallest = smallest.filter(|bytes| *bytes > 0).min();
+            let reason = match smallest {
+                None => Some("no price depends on the last read".to_string()),
+                Some(bytes) if (1..bytes).contains(&self.usage.object_bytes) => {
+                    Some(format!("objects below {} stay at the first price", format_size(bytes)))
+                }
+                Some(_) => None,
+            };
+            self.not_used.extend(reason.map(|reason| format!("--unread, because {reason}")));
+        }
         let found = assumption(&self.usage, tariffs);
         self.assumptions.extend(found.clone());
         found

@@ -155,7 +155,7 @@ pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
     if candidates.is_empty() {
         return Err(Exit::input("the runs measured nothing; use runs that contain phases with role measure"));
     }
-    let premise = request.assume_egress(candidates.iter().map(|c| &c.tariff));
+    let premise = request.assume(candidates.iter().map(|c| &c.tariff));
     print_advice(arguments, &request, &runs, &candidates, &ranking, left_out, premise)
 }
 

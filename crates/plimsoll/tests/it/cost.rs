@@ -421,6 +421,14 @@ fn contradictions_are_refused_and_unused_values_are_named() {
     );
     let parts = ["cost", "--put", "1M", "--object-size", "1MB", "--part-size", "8MiB", "--json"];
     assert!(json(&parts)["not_used"][0].as_str().unwrap().contains("--part-size"));
+    for (provider, size, reason) in [
+        ("aws-s3", "1MiB", "no price depends on the last read"),
+        ("aws-s3-intelligent-tiering", "64KiB", "objects below 128 KiB stay"),
+    ] {
+        let unread = ["--unread", "30d=70%", "--object-size", size, "--provider", provider, "--json"];
+        let found = json(&[&["cost", "--storage", "1TB"][..], &unread].concat());
+        assert!(found["not_used"][0].as_str().unwrap().contains(reason), "{found}");
+    }
     let out = scratch("future");
     let book = out.join("contract.toml");
     let text = "title = 'x'\n[[price]]\noffers = ['aws-s3']\nmeter = 'storage'\nper = 'GiB-month'\nusd = '0.01'\n\

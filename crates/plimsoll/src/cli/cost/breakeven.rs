@@ -129,7 +129,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         let reason = bills.not_priced.first().map_or("no provider has a bill", |n| n.reason.as_str());
         return Err(Exit::input(format!("--between: {reason}")));
     }
-    let premise = request.assume_egress(&tariffs);
+    let premise = request.assume(&tariffs);
     let titles: Vec<&str> = tariffs.iter().map(|t| t.title.as_str()).collect();
     let notes = notes(&request, &tariffs, &titles, &found, to)?;
     let rest = vary.clear(&request.workload).in_words();

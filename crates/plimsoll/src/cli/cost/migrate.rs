@@ -141,7 +141,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         Exit::input(format!("--from {}, --to {}: {e}{hint}", arguments.from, arguments.to))
     };
     let moved = migration.cost().map_err(wrong)?;
-    let premise = request.assume_egress([&from, &to]);
+    let premise = request.assume([&from, &to]);
     let more = assumptions(arguments, &request, &migration);
     request.assumptions.extend(more);
     let found = Found { from: &from, to: &to, moved: &moved, way: migration.way(), kept_s: migration.kept_s };

@@ -111,7 +111,7 @@ fn bills(arguments: &BillArguments) -> Result<(), Exit> {
         None => request.tariffs("--provider", &arguments.provider)?,
     };
     let tariffs = apart(tariffs);
-    let premise = request.assume_egress(&tariffs);
+    let premise = request.assume(&tariffs);
     if arguments.region.is_none() {
         request.assume_regions(&arguments.provider);
     }

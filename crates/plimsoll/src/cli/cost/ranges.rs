@@ -93,8 +93,8 @@ pub fn run(arguments: &BillArguments, range: &Range) -> Result<(), Exit> {
     let (mut low, mut high) = (range.request(arguments, range.from)?, range.request(arguments, range.to)?);
     let mut missing = Bills::default();
     let tariffs = tariffs(arguments, &low, &mut missing)?;
-    let premise = low.assume_egress(&tariffs);
-    high.assume_egress(&tariffs);
+    let premise = low.assume(&tariffs);
+    high.assume(&tariffs);
     if arguments.region.is_none() {
         low.assume_regions(&arguments.provider);
     }

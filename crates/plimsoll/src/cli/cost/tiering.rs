@@ -426,7 +426,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         let count = without_bill.len();
         warnings.push(format!("ages without a bill: {count}; the first is {days} days: {reason}"));
     }
-    let premise = request.assume_egress([&hot, &cold]);
+    let premise = request.assume([&hot, &cold]);
     let mut assumptions = request.assumptions.clone();
     assumptions.extend([lives, curve]);
     assumptions.push(way_of_moves(&scenario));
