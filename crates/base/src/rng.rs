@@ -4,6 +4,8 @@
 //! of the stream and `i`, not on previous draws or on the thread. A schedule is therefore the same for any number of
 //! workers.
 
+use rustix::rand::{GetRandomFlags, getrandom};
+
 /// Applies one step of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014,
 /// with Stafford's variant 13): a bijection of 64-bit words whose output on a counter passes BigCrush.
 #[inline]
@@ -19,9 +21,9 @@ pub fn mix(x: u64) -> u64 {
 /// # Panics
 /// If the operating system provides no random bits. A run id that is not unique could delete another run's objects.
 pub fn entropy() -> u64 {
-    let mut bytes = [0; 8];
-    aws_lc_rs::rand::fill(&mut bytes)
-        .unwrap_or_else(|_| panic!("the operating system provides no random bits"));
+    let mut bytes = [0u8; 8];
+    let filled = rustix::io::retry_on_intr(|| getrandom(&mut bytes[..], GetRandomFlags::empty()));
+    assert_eq!(filled, Ok(8), "the operating system provides no random bits");
     u64::from_le_bytes(bytes)
 }
 

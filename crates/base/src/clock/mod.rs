@@ -92,10 +92,8 @@ impl Timer {
             let at = Timespec { tv_sec: (at_ns / SECOND) as i64, tv_nsec: (at_ns % SECOND) as i64 };
             let spec = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: at };
             timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &spec)?;
-            let mut ready = self.fd.readable().await?;
-            let mut expirations = [0u8; 8];
-            // After a spurious wake-up the read fails, and the loop arms the timer again.
-            let _ = ready.try_io(|fd| Ok(rustix::io::read(fd, &mut expirations)?));
+            // Arming the timer again also clears its expirations, so that they need not be read.
+            self.fd.readable().await?.clear_ready();
         }
         Ok(())
     }

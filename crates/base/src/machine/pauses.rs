@@ -1,8 +1,9 @@
 //! Detection of pauses: times at which a thread that should have run did not.
 //!
-//! A thread on each core sleeps for 1 ms at a time and records by how much each sleep was too long. This is the idea
-//! of jHiccup (G. Tene). An overshoot of more than 5 ms is a pause: the hypervisor, the kernel or another process had
-//! the core. The threads also notice if somebody sets the wall clock.
+//! A thread on each core sleeps for a short time again and again, and records by how much each sleep was too long. This
+//! is the idea of jHiccup (G. Tene). An overshoot of more than 5 ms is a pause: the hypervisor, the kernel or another
+//! process had the core. The sleeps take 1 ms, or 4 ms while no core was late, because each wake-up costs CPU time. The
+//! threads also notice if somebody sets the wall clock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,10 +12,19 @@ use std::thread::JoinHandle;
 use rustix::thread::CpuSet;
 
 use crate::clock::wall::{self, ClockStep};
-use crate::clock::{MILLISECOND, now_ns, set_sleep_slack, sleep_until};
+use crate::clock::{MILLISECOND, SECOND, now_ns, set_sleep_slack, sleep_until};
 
-/// Length of a sleep, in nanoseconds.
+/// Length of a sleep after a late wake-up, in nanoseconds.
 const SLEEP_NS: u64 = MILLISECOND;
+
+/// Length of a sleep if no wake-up was late for [`ALERT_NS`], in nanoseconds.
+const QUIET_SLEEP_NS: u64 = 4 * MILLISECOND;
+
+/// Overshoot from which a wake-up is late, in nanoseconds.
+const LATE_NS: u64 = MILLISECOND;
+
+/// Time after a late wake-up during which all sleeps are short, in nanoseconds.
+const ALERT_NS: u64 = 10 * SECOND;
 
 /// Time by which the kernel may postpone the end of a sleep to combine it with another wake-up, in nanoseconds. It
 /// makes the threads cheap and counts as overshoot.
@@ -70,6 +80,8 @@ pub struct PauseLog {
     stop: AtomicBool,
     /// Time up to which each core has been watched.
     seen_ns: Vec<AtomicU64>,
+    /// End of the time during which sleeps are short.
+    alert_until_ns: AtomicU64,
     kept: Mutex<Kept>,
 }
 
@@ -116,12 +128,18 @@ impl PauseLog {
         std::mem::take(&mut self.lock().overshoots_us)
     }
 
-    /// Records a sleep of the thread on `core` that should have ended at `due_ns` and ended at `now_ns`.
-    fn record(&self, core: usize, due_ns: u64, now_ns: u64, step: Option<ClockStep>) {
+    /// Records a sleep of the thread on `core` that should have taken `slept_ns`, until `due_ns`, and ended at `now_ns`.
+    fn record(&self, core: usize, slept_ns: u64, due_ns: u64, now_ns: u64, step: Option<ClockStep>) {
         let overshoot = now_ns.saturating_sub(due_ns);
+        if overshoot >= LATE_NS {
+            self.alert_until_ns.fetch_max(now_ns + ALERT_NS, Ordering::Relaxed);
+        }
         let mut kept = self.lock();
         if kept.overshoots_us.len() < MAX_OVERSHOOTS {
-            kept.overshoots_us.push(u32::try_from(overshoot / 1_000).unwrap_or(u32::MAX));
+            // Long sleeps stand for several short ones.
+            let count = (slept_ns / SLEEP_NS).max(1) as usize;
+            let us = u32::try_from(overshoot / 1_000).unwrap_or(u32::MAX);
+            kept.overshoots_us.extend(std::iter::repeat_n(us, count));
         }
         if overshoot > PAUSE_NS && kept.pauses.len() < MAX_KEPT {
             kept.pauses.push(Pause { core, start_ns: due_ns, end_ns: now_ns });
@@ -131,6 +149,12 @@ impl PauseLog {
         }
     }
 
+    /// Returns the length of a sleep that begins now, in nanoseconds.
+    fn sleep_ns(&self, now_ns: u64) -> u64 {
+        let is_alert = now_ns < self.alert_until_ns.load(Ordering::Relaxed);
+        if is_alert { SLEEP_NS } else { QUIET_SLEEP_NS }
+    }
+
     fn watch(&self, index: usize, core: usize) {
         let mut own = CpuSet::new();
         own.set(core);
@@ -138,10 +162,11 @@ impl PauseLog {
         let _ = rustix::thread::sched_setaffinity(None, &own);
         set_sleep_slack(SLACK_NS);
         while !self.stop.load(Ordering::Relaxed) {
-            let due = now_ns() + SLEEP_NS;
+            let slept = self.sleep_ns(now_ns());
+            let due = now_ns() + slept;
             sleep_until(due);
             let step = if index == 0 { wall::sample() } else { None };
-            self.record(core, due, now_ns(), step);
+            self.record(core, slept, due, now_ns(), step);
             self.seen_ns[index].store(now_ns(), Ordering::Release);
         }
     }
@@ -210,13 +235,25 @@ mod tests {
     #[test]
     fn only_an_overshoot_above_the_threshold_is_a_pause() {
         let log = PauseLog::default();
-        log.record(1, 10 * MS, 15 * MS, None);
-        log.record(1, 20 * MS, 26 * MS, None);
+        log.record(1, MS, 10 * MS, 15 * MS, None);
+        log.record(1, MS, 20 * MS, 26 * MS, None);
         assert_eq!(log.since(0), [Pause { core: 1, start_ns: 20 * MS, end_ns: 26 * MS }]);
         assert_eq!(log.take_overshoots(), [5_000, 6_000]);
         assert!(log.take_overshoots().is_empty());
         assert_eq!(log.within(0, 20 * MS), []);
         assert_eq!(log.within(25 * MS, 100 * MS).len(), 1);
+    }
+
+    #[test]
+    fn sleeps_are_short_after_a_late_wake_up_of_any_core() {
+        let log = PauseLog::default();
+        assert_eq!(log.sleep_ns(10 * MS), QUIET_SLEEP_NS);
+        log.record(0, QUIET_SLEEP_NS, 10 * MS, 10 * MS + LATE_NS - 1, None);
+        assert_eq!(log.sleep_ns(20 * MS), QUIET_SLEEP_NS);
+        assert_eq!(log.take_overshoots(), [999; 4], "a long sleep stands for four short ones");
+        log.record(1, QUIET_SLEEP_NS, 20 * MS, 20 * MS + LATE_NS, None);
+        assert_eq!(log.sleep_ns(30 * MS), SLEEP_NS);
+        assert_eq!(log.sleep_ns(21 * MS + ALERT_NS), QUIET_SLEEP_NS);
     }
 
     #[test]
