@@ -27,7 +27,8 @@ impl Block {
     pub fn new(seed: u64) -> Block {
         let stream = Stream::new(0, "payload");
         let words = 2 * SEGMENT / 8;
-        let data: Vec<u8> = (0..words).flat_map(|i| stream.at(i).to_le_bytes()).collect();
+        let mut data = Vec::with_capacity(2 * SEGMENT as usize);
+        (0..words).for_each(|i| data.extend_from_slice(&stream.at(i).to_le_bytes()));
         Block { data: data.into(), seed }
     }
 

@@ -21,10 +21,10 @@ const SLEEP_NS: u64 = MILLISECOND;
 const QUIET_SLEEP_NS: u64 = 4 * MILLISECOND;
 
 /// Overshoot from which a wake-up is late, in nanoseconds.
-const LATE_NS: u64 = MILLISECOND;
+const LATE_NS: u64 = PAUSE_NS / 2;
 
 /// Time after a late wake-up during which all sleeps are short, in nanoseconds.
-const ALERT_NS: u64 = 10 * SECOND;
+const ALERT_NS: u64 = 2 * SECOND;
 
 /// Time by which the kernel may postpone the end of a sleep to combine it with another wake-up, in nanoseconds. It
 /// makes the threads cheap and counts as overshoot.
@@ -128,7 +128,8 @@ impl PauseLog {
         std::mem::take(&mut self.lock().overshoots_us)
     }
 
-    /// Records a sleep of the thread on `core` that should have taken `slept_ns`, until `due_ns`, and ended at `now_ns`.
+    /// Records a sleep of the thread on `core` that should have taken `slept_ns`, until `due_ns`, and ended at
+    /// `now_ns`.
     fn record(&self, core: usize, slept_ns: u64, due_ns: u64, now_ns: u64, step: Option<ClockStep>) {
         let overshoot = now_ns.saturating_sub(due_ns);
         if overshoot >= LATE_NS {
@@ -250,10 +251,10 @@ mod tests {
         assert_eq!(log.sleep_ns(10 * MS), QUIET_SLEEP_NS);
         log.record(0, QUIET_SLEEP_NS, 10 * MS, 10 * MS + LATE_NS - 1, None);
         assert_eq!(log.sleep_ns(20 * MS), QUIET_SLEEP_NS);
-        assert_eq!(log.take_overshoots(), [999; 4], "a long sleep stands for four short ones");
+        assert_eq!(log.take_overshoots(), [2_499; 4], "a long sleep stands for four short ones");
         log.record(1, QUIET_SLEEP_NS, 20 * MS, 20 * MS + LATE_NS, None);
         assert_eq!(log.sleep_ns(30 * MS), SLEEP_NS);
-        assert_eq!(log.sleep_ns(21 * MS + ALERT_NS), QUIET_SLEEP_NS);
+        assert_eq!(log.sleep_ns(23 * MS + ALERT_NS), QUIET_SLEEP_NS);
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use jiff::civil::Date;
 
+use super::lazy::{Book, Entries};
 use super::spec::{BookSpec, MeterName, OfferSpec, PriceSpec, RuleSpec};
-use super::{Book, BookError, Price, Rule, Span};
+use super::{BookError, Price, Rule, Span};
 use crate::functions::FunctionMeasure;
 use crate::money::Usd;
 use crate::tariff::{Free, Measure, Meter, Provenance, Tier};
@@ -432,10 +433,6 @@ pub fn checked(path: &str, text: &str) -> Result<Book, BookError> {
     if let Some((index, message)) = charged_twice(&prices) {
         return Err(wrong("price")(index, message));
     }
-    Ok(Book {
-        path: path.to_string(),
-        prices,
-        rules: each(&book.rule, |r| rule(sources, r), wrong("rule"))?,
-        offers: book.offer,
-    })
+    let rules = each(&book.rule, |r| rule(sources, r), wrong("rule"))?;
+    Ok(Book::new(path, book.offer, Entries { prices, rules }))
 }

@@ -6,6 +6,7 @@
 //! that are valid on a date.
 
 mod check;
+mod lazy;
 mod place;
 mod rows;
 mod select;
@@ -22,8 +23,9 @@ use jiff::civil::Date;
 use super::money::Usd;
 use super::tariff::{Measure, Meter, Provenance, Tier};
 use check::checked;
+use lazy::Book;
 use plimsoll_base::provider::calls::CallSet;
-use spec::{MeterName, OfferSpec};
+use spec::MeterName;
 
 /// Factor by which percentages are multiplied.
 const PICO: u128 = 1_000_000_000_000;
@@ -189,15 +191,6 @@ struct Rule {
     provenance: Provenance,
 }
 
-/// A checked price book.
-#[derive(Debug, Clone)]
-struct Book {
-    path: String,
-    offers: Vec<OfferSpec>,
-    prices: Vec<Price>,
-    rules: Vec<Rule>,
-}
-
 /// All known prices: the built-in books, then the added ones. Later books override earlier ones.
 #[derive(Debug, Clone)]
 pub struct Prices {
@@ -209,12 +202,12 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// Parses the built-in books.
+    /// Reads the offers of the built-in books; their prices are read when they are needed.
     ///
     /// # Errors
-    /// [`BookError::At`] if a built-in book is invalid.
+    /// [`BookError::At`] if an offer in a built-in book is invalid.
     pub fn built_in() -> Result<Prices, BookError> {
-        let read = |(name, text): &(&str, &str)| checked(&format!("prices/{name}.toml"), text);
+        let read = |(name, text): &(&str, &'static str)| Book::built_in(&format!("prices/{name}.toml"), text);
         Ok(Prices {
             books: BUILT_IN.iter().map(read).collect::<Result<_, _>>()?,
             built_in: BUILT_IN.len(),
@@ -277,7 +270,8 @@ impl Prices {
         };
         let offer = |name: &str| book.offers.iter().find(|o| o.name == name).or_else(|| self.offer(name));
         let next = book.offers.iter().flat_map(|o| o.network.iter().chain(&o.machines).chain(&o.functions));
-        let named = book.prices.iter().map(|p| &p.offers).chain(book.rules.iter().map(|r| &r.offers));
+        let entries = book.entries();
+        let named = entries.prices.iter().map(|p| &p.offers).chain(entries.rules.iter().map(|r| &r.offers));
         if let Some(name) = named.flatten().chain(next).find(|name| offer(name).is_none()) {
             let known = self.names().join(", ");
             let message = format!(
@@ -285,7 +279,7 @@ impl Prices {
             );
             return at(name, message);
         }
-        for price in &book.prices {
+        for price in &entries.prices {
             for name in &price.offers {
                 let regions = offer(name).map(|o| o.regions.as_slice()).unwrap_or_default();
                 if let Some(region) = price.regions.iter().find(|r| !regions.contains(r)) {
@@ -298,7 +292,13 @@ impl Prices {
                 let item = &price.meter.item;
                 let calls = |p: &Price| matches!(p.meter.measure, Measure::Requests { calls, .. } if calls != CallSet::default());
                 let known = |p: &Price| p.meter.item == *item && p.offers.contains(name) && calls(p);
-                let before = self.books.iter().flat_map(|b| &b.prices).chain(&book.prices).any(known);
+                let before = self
+                    .books
+                    .iter()
+                    .filter_map(|b| b.about(name))
+                    .chain([entries])
+                    .flat_map(|e| &e.prices)
+                    .any(known);
                 if price.name == MeterName::Requests && !calls(price) && !before {
                     let message = format!(
                         "'{item}' is not a class of requests of {name}; list its requests in calls =, or use a name from `plimsoll list prices {name}`"

@@ -88,7 +88,7 @@ impl Prices {
     /// Returns all prices of all dates: a row for each offer, region and tier.
     pub fn rows(&self) -> Vec<PriceRow> {
         let mut out = Vec::new();
-        for price in self.books.iter().flat_map(|book| &book.prices) {
+        for price in self.books.iter().flat_map(|book| &book.entries().prices) {
             for offer in price.offers.iter().filter_map(|name| self.offer(name)) {
                 let regions = if price.regions.is_empty() { &offer.regions } else { &price.regions };
                 for region in regions {

@@ -2,8 +2,9 @@
 
 use jiff::civil::Date;
 
+use super::lazy::Book;
 use super::spec::{MeterName, OfferSpec};
-use super::{Book, BookError, Price, Prices, Rule};
+use super::{BookError, Price, Prices, Rule};
 use crate::period::MONTH_HOURS;
 use crate::tariff::{Measure, Meter, PriceRule, RuleName, Rules, Tariff};
 use plimsoll_base::provider::Confidence;
@@ -170,9 +171,9 @@ impl Prices {
             let replaced = |price: &Price| {
                 let same =
                     |other: &&Price| group_of(other) == group_of(price) && other.offers == price.offers;
-                book.prices.iter().filter(same).any(|other| other.span.holds(date))
+                book.entries().prices.iter().filter(same).any(|other| other.span.holds(date))
             };
-            for price in book.prices.iter().filter(|p| !p.span.holds(date) && !replaced(p)) {
+            for price in book.entries().prices.iter().filter(|p| !p.span.holds(date) && !replaced(p)) {
                 out.push(format!(
                     "{}: the price of {} at {} is valid {}, not on {date} (--as-of)",
                     book.path,
@@ -187,7 +188,7 @@ impl Prices {
 
     /// Returns the first day of the latest price in added books; `None` if there are none.
     pub fn last_change(&self) -> Option<Date> {
-        self.books[self.built_in..].iter().flat_map(|b| &b.prices).map(|p| p.span.from).max()
+        self.books[self.built_in..].iter().flat_map(|b| &b.entries().prices).map(|p| p.span.from).max()
     }
 
     /// Returns the prices of an offer in all periods, without those of its network and machines.
@@ -208,7 +209,8 @@ impl Prices {
 
     fn prices_of<'a>(&'a self, offer: &'a str) -> impl Iterator<Item = (&'a Book, &'a Price)> {
         let of = move |p: &&Price| p.offers.iter().any(|o| o == offer);
-        self.books.iter().flat_map(move |b| b.prices.iter().filter(of).map(move |p| (b, p)))
+        let books = self.books.iter().filter_map(|b| Some((b, b.about(offer)?)));
+        books.flat_map(move |(b, entries)| entries.prices.iter().filter(of).map(move |p| (b, p)))
     }
 
     /// Returns the prices of an offer in a region on a date, including those of its network, machines and
@@ -368,7 +370,7 @@ impl Prices {
     /// Returns the rules of an offer on a date; later rules override earlier ones.
     fn rules(&self, offer: &OfferSpec, date: Date) -> Rules {
         let mut rules = Rules { month_hours: offer.month_hours.unwrap_or(MONTH_HOURS), ..Rules::default() };
-        let all = self.books.iter().flat_map(|b| &b.rules);
+        let all = self.books.iter().filter_map(|b| b.about(&offer.name)).flat_map(|entries| &entries.rules);
         for rule in all.filter(|r| r.offers.contains(&offer.name) && r.span.holds(date)) {
             apply(&mut rules, rule);
         }
