@@ -23,6 +23,7 @@ pub mod money;
 pub mod of_store;
 pub mod period;
 pub mod published;
+pub mod replication;
 pub mod request;
 pub mod tariff;
 pub mod tiering;

@@ -142,7 +142,7 @@ fn topic(name: &str) -> Topic {
 fn line_names(name: &str, operation: &str) -> Vec<String> {
     let mut names = Vec::new();
     if let (Some(to), rest) = without_region(name)
-        && rest.starts_with("AWS-")
+        && (rest.starts_with("AWS-") || rest.starts_with("S3RTC-"))
     {
         names.extend([format!("{rest} {to}"), rest.to_string()]);
     }

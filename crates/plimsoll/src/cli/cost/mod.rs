@@ -20,6 +20,7 @@ use form::FormArguments;
 use from_run::FromRun;
 use plimsoll_cost::bills::Bills;
 use plimsoll_cost::book::Place;
+use plimsoll_cost::replication::Replication;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::workload::NO_RETENTION;
 use plimsoll_judge::report::decisions::bills::{Items, document};
@@ -61,6 +62,12 @@ struct BillArguments {
     /// Price each provider in this part of the world
     #[arg(long, value_enum, value_name = "PLACE", conflicts_with_all = ["as_published", "from_run"])]
     region: Option<Place>,
+    /// Add a replica of the bucket in another region of its provider: its storage, writes and transfer
+    #[arg(long, value_name = "REGION", conflicts_with_all = ["as_published", "from_run"])]
+    replicate_to: Option<String>,
+    /// Replicate within a guaranteed time, at a price per byte (S3 Replication Time Control)
+    #[arg(long, requires = "replicate_to")]
+    replication_time_control: bool,
     /// Show every line of every bill with its source
     #[arg(long)]
     items: bool,
@@ -117,6 +124,14 @@ fn bills(arguments: &BillArguments) -> Result<(), Exit> {
     }
     let mut bills = Bills::of(&tariffs, &request.usage, request.assumptions.clone());
     bills.not_used.clone_from(&request.not_used);
+    if let Some(to) = &arguments.replicate_to {
+        let in_time = arguments.replication_time_control;
+        bills.replicate(
+            &Replication { to, in_time, prices: &request.prices, date: request.date },
+            &tariffs,
+            &request.usage,
+        );
+    }
     if named
         && bills.bills.is_empty()
         && let Some(refused) = bills.not_priced.first()
@@ -125,7 +140,9 @@ fn bills(arguments: &BillArguments) -> Result<(), Exit> {
     }
     bills.not_priced.append(&mut missing);
     if bills.bills.is_empty() {
-        let reason = bills.not_priced.first().map_or("no provider has prices", |n| n.reason.as_str());
+        let of_replica = bills.not_priced.iter().find(|n| n.reason.contains("--replicate-to"));
+        let first = of_replica.or(bills.not_priced.first());
+        let reason = first.map_or("no provider has prices", |n| n.reason.as_str());
         return Err(Exit::input(reason));
     }
     let items = match arguments.form.is_page() {
