@@ -73,6 +73,11 @@ def command(*words, code=0):
     return done.stdout if code == 0 else done.stdout + done.stderr
 
 
+def wait_for_backup(place):
+    """Waits until a backup has begun: a gateway that ends before ships nothing until it starts again."""
+    wait(lambda: any(names for *_, names in os.walk(place / "log")), "the backup has begun")
+
+
 def restore(file, *more):
     return json.loads(command("restore", file, "--json", *more))
 
@@ -275,6 +280,7 @@ def test_wrong_input_has_a_clear_message(tmp_path):
     assert not os.path.exists(tmp_path / "backup") and not os.path.exists(tmp_path / "catalog")
     with gateway(file) as server:
         client(server).create_bucket(Bucket="plain")
+        wait_for_backup(tmp_path / "backup")
     assert "a catalog is there" in command("restore", file, code=2)
     shutil.rmtree(tmp_path / "catalog")
     assert "its oldest state is of 20" in command("restore", file, "--at", "2020-01-01T00:00:00Z", code=3)

@@ -6,7 +6,7 @@ import pyrage
 import pytest
 
 from support import GATEWAY
-from test_backup import client, command, gateway, restore, settings, state
+from test_backup import client, command, gateway, restore, settings, state, wait_for_backup
 from test_journal import lose, object_store, refused
 from test_journal import settings as with_journal
 from test_standby import has_everything, serves, standby
@@ -84,6 +84,7 @@ def test_wrong_keys_have_a_clear_message_and_write_nothing(tmp_path, identity):
     file = settings(tmp_path, to, more=key_file(tmp_path))
     with gateway(file) as server:
         client(server).create_bucket(Bucket="plain")
+        wait_for_backup(tmp_path / "backup")
     shutil.rmtree(tmp_path / "catalog")
     write_key(tmp_path / "other.txt")
     plain = settings(tmp_path, to, name="plain.toml")
