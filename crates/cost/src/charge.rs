@@ -138,10 +138,9 @@ fn stored_as(rules: &Rules, usage: &Usage, paid: u64) -> Option<Quantity> {
 /// Returns the part of the stored bytes whose last read was at least `days` ago, but not so long that a later price of
 /// the tariff applies. With 0 days, the part to which none of these prices applies.
 fn unread(tariff: &Tariff, usage: &Usage, days: u64) -> Option<Quantity> {
-    let bytes = stored(&tariff.rules, usage)?;
     let monitored = tariff.rules.monitored_object;
     if monitored == 0 {
-        return Some(bytes);
+        return stored(&tariff.rules, usage);
     }
     let is_small = usage.object_bytes > 0 && usage.object_bytes < monitored;
     let share = |days: u64| if is_small { 0 } else { usage.unread.share(days) };
@@ -150,7 +149,11 @@ fn unread(tariff: &Tariff, usage: &Usage, days: u64) -> Option<Quantity> {
         Measure::UnreadStorage { days: later } if later > days => Some(later),
         _ => None,
     });
-    bytes.scaled(from - later.min().map_or(0, share), Unread::WHOLE)
+    match from - later.min().map_or(0, share) {
+        0 => Some(Quantity::whole(0u64)),
+        Unread::WHOLE => stored(&tariff.rules, usage),
+        part => stored(&tariff.rules, usage)?.scaled(part, Unread::WHOLE),
+    }
 }
 
 /// Returns the number of monitored objects, averaged over a month; 0 if the size of objects is unknown. Deleted objects
