@@ -7,11 +7,13 @@ use super::bill::{Bill, bill};
 use super::book::Prices;
 use super::egress::Egress;
 use super::tariff::{Measure, Meter, Tariff};
-use super::usage::{Unread, Usage};
+use super::usage::Usage;
 use plimsoll_base::provider::calls::{Call, Calls};
 
-/// Offer with the prices of transfers, by the provider of the stores.
-const TRANSFERS: [(&str, &str); 1] = [("aws-s3", "aws-s3-lines")];
+/// Provider whose replication the books price.
+const PROVIDER: &str = "aws-s3";
+/// Offer with the prices of transfers.
+const LINES: &str = "aws-s3-lines";
 
 /// Replication of all written objects.
 #[derive(Debug, Clone, Copy)]
@@ -29,16 +31,16 @@ pub struct Replication<'a> {
 impl Replication<'_> {
     /// Returns the meter of a transfer by its name on bills, to be counted in bytes sent to another region.
     fn transfer(&self, tariff: &Tariff, line: &str, item: &str) -> Result<Meter, String> {
-        let provider = tariff.provider.as_deref().unwrap_or_default();
-        let lines = TRANSFERS.iter().find(|(name, _)| *name == provider).map(|(_, lines)| *lines);
-        let lines = lines.ok_or("the books have no prices of replication for this provider")?;
-        let meter = self.prices.line(lines, &tariff.region, line, self.date).map_err(|e| e.to_string())?;
+        if tariff.provider.as_deref() != Some(PROVIDER) {
+            return Err("the books have no prices of replication for this provider".into());
+        }
+        let meter = self.prices.line(LINES, &tariff.region, line, self.date).map_err(|e| e.to_string())?;
         let unknown = || format!("no price is known for a transfer from {} to {}", tariff.region, self.to);
         let meter = meter.ok_or_else(unknown)?;
         Ok(Meter { measure: Measure::CrossRegion, item: item.into(), ..meter })
     }
 
-    /// Returns the usage at the replica: storage and writes like those of the bucket, and nothing else.
+    /// Returns the usage of the replica: the storage and the writes of the bucket, without its reads.
     fn usage(&self, usage: &Usage) -> Usage {
         let mut calls = Calls::default();
         // An object that was written in parts is completed once.
@@ -53,7 +55,6 @@ impl Replication<'_> {
             egress: Egress::Stated(0),
             cross_zone: 0,
             cross_region: usage.uploaded,
-            unread: Unread::default(),
             instances: Vec::new(),
             functions: Default::default(),
             ..usage.clone()

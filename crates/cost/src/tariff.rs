@@ -40,8 +40,7 @@ pub enum Measure {
     RestoredStorage,
     /// Bytes of the index entries of objects, stored over time.
     IndexStorage,
-    /// Bytes of objects that were not read for this number of days, stored over time. [`Measure::Storage`] counts the
-    /// others.
+    /// Bytes of objects that were not read for some days, stored over time. [`Measure::Storage`] leaves them out.
     UnreadStorage {
         /// Number of days since the last read.
         days: u64,
@@ -208,8 +207,7 @@ pub struct Rules {
     pub object_index: u64,
     /// Maximum number of hours until an archived object is restored; 0 if objects can be read at once.
     pub restore_hours: u64,
-    /// Minimum size in bytes of an object that the provider moves to another price by its last read; 0 if it moves
-    /// none.
+    /// Minimum bytes of an object that the provider moves to another price by its last read; 0 for no moves.
     pub monitored_object: u64,
     /// Minimum bytes of storage billed per month.
     pub minimum_billed: u64,

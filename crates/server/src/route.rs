@@ -79,7 +79,7 @@ const OTHERS: [&str; 22] = [
     "website",
 ];
 
-/// Returns true if a parameter in the query makes a request a different operation from the one of its route.
+/// Returns true if a parameter in the query selects an operation other than [`Route::operation`].
 pub fn is_another(route: &Route) -> bool {
     let is_other = |name: &str| OTHERS.contains(&name);
     route.operation != Operation::GetUnconfigured && route.query.iter().any(|(name, _)| is_other(name))

@@ -374,8 +374,7 @@ impl ExplainedLine {
         self.stored_bytes().map(|bytes| if is_month { bytes } else { now.whole(bytes) })
     }
 
-    /// Returns the bytes of the quantity, or the bytes that the cost implies at list prices; `None` if both are
-    /// unknown.
+    /// Returns the bytes of the quantity, or the bytes that the cost implies at list prices; `None` without both.
     pub fn stored_bytes(&self) -> Option<u128> {
         match (self.base, self.implied) {
             (Some(base), _) => Some(base.value / BaseQuantity::OVER),

@@ -8,8 +8,7 @@ use crate::explain::table::{Columns, Row};
 /// A table grouped by usage type.
 pub struct CostExplorer;
 
-/// Returns the usage type in the name of a column, such as `TimedStorage-ByteHrs($)`; `None` for the total and for
-/// other columns.
+/// Returns the usage type in the name of a column, such as `TimedStorage-ByteHrs($)`; `None` for other columns.
 fn usage_of(name: &str) -> Option<&str> {
     let usage = name.trim().strip_suffix("($)")?.trim_end();
     (!usage.eq_ignore_ascii_case("total costs")).then_some(usage)

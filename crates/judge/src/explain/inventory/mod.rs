@@ -19,8 +19,7 @@ use plimsoll_workload::logs::lines::expanded;
 const MAX_PREFIXES: usize = 10_000;
 /// Name under which the objects of further prefixes are counted.
 pub const OTHERS: &str = "(others)";
-/// Minimum size in bytes that infrequent-access classes of S3 bill for an object, and that Intelligent-Tiering
-/// monitors.
+/// Minimum bytes that infrequent-access classes of S3 bill for an object, and that Intelligent-Tiering monitors.
 pub const SMALL: u64 = 128 << 10;
 
 /// Objects and bytes.
