@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::addition::Addition;
 use super::bill::{Bill, bill};
 use super::charge::BillError;
-use super::replication::Replication;
 use super::tariff::Tariff;
 use super::usage::Usage;
 
@@ -49,14 +49,14 @@ impl Bills {
         bills
     }
 
-    /// Adds a replica to each bill. A provider without prices of replication has no bill.
-    pub fn replicate(&mut self, to: &Replication<'_>, tariffs: &[Tariff], usage: &Usage) {
+    /// Adds lines to each bill. A provider without prices of them has no bill.
+    pub fn with(&mut self, addition: &dyn Addition, tariffs: &[Tariff], usage: &Usage) {
         for mut bill in std::mem::take(&mut self.bills) {
             let of = |tariff: &&Tariff| (&tariff.offer, &tariff.region) == (&bill.provider, &bill.region);
-            let added = tariffs.iter().find(of).map(|tariff| to.add(&mut bill, tariff, usage));
+            let added = tariffs.iter().find(of).map(|tariff| addition.add(&mut bill, tariff, usage));
             match added {
                 Some(Err(reason)) => {
-                    let reason = format!("{}: --replicate-to {}: {reason}", bill.provider, to.to);
+                    let reason = format!("{}: {}: {reason}", bill.provider, addition.flag());
                     self.not_priced.push(NotPriced { provider: bill.provider, reason });
                 }
                 _ => self.bills.push(bill),

@@ -67,16 +67,16 @@ impl Quantity {
 
     /// Multiplies the quantity by `times / by`. Returns `None` on overflow.
     fn scaled(self, times: u64, by: u64) -> Option<Quantity> {
-        let common = gcd(u128::from(times), u128::from(by)).max(1);
+        let common = gcd(times, by).max(1);
         Some(Quantity {
-            value: self.value.checked_mul(u128::from(times) / common)?,
-            over: self.over.checked_mul(u128::from(by) / common)?,
+            value: self.value.checked_mul(u128::from(times / common))?,
+            over: self.over.checked_mul(u128::from(by / common))?,
         })
     }
 
     /// Adds two quantities. Returns `None` on overflow.
     fn plus(self, other: Quantity) -> Option<Quantity> {
-        let common = gcd(self.over, other.over).max(1);
+        let common = gcd_wide(self.over, other.over).max(1);
         let (factor, other_factor) = (other.over / common, self.over / common);
         let value = self.value.checked_mul(factor)?.checked_add(other.value.checked_mul(other_factor)?)?;
         Some(Quantity { value, over: self.over.checked_mul(factor)? })
@@ -87,8 +87,20 @@ impl Quantity {
     }
 }
 
-fn gcd(a: u128, b: u128) -> u128 {
-    if b == 0 { a } else { gcd(b, a % b) }
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// Returns the greatest common divisor. Divisions of 64 bits are several times as fast as those of 128.
+fn gcd_wide(a: u128, b: u128) -> u128 {
+    match (u64::try_from(a), u64::try_from(b)) {
+        (Ok(a), Ok(b)) => u128::from(gcd(a, b)),
+        _ if b == 0 => a,
+        _ => gcd_wide(b, a % b),
+    }
 }
 
 /// Returns the billed bytes, averaged over a month.
@@ -124,6 +136,7 @@ fn stored_as(rules: &Rules, usage: &Usage, paid: u64) -> Option<Quantity> {
                 None => quantity.scaled(billed, lived)?,
             };
         }
+        (Period::Month, None) if usage.deleted == 0 || after == 0 => {}
         (Period::Month, None) => {
             quantity = quantity.plus(as_objects(Quantity::whole(usage.deleted))?.scaled(after, month)?)?;
         }

@@ -8,6 +8,7 @@
 //! Amounts are whole picodollars ([`money::Usd`]), and quantities are whole bytes and requests, so a bill is as
 //! exact as its prices. A missing price is an error, not zero.
 
+pub mod addition;
 pub mod bill;
 pub mod bills;
 pub mod blend;
@@ -23,7 +24,6 @@ pub mod money;
 pub mod of_store;
 pub mod period;
 pub mod published;
-pub mod replication;
 pub mod request;
 pub mod tariff;
 pub mod tiering;

@@ -134,6 +134,8 @@ fn parse_quantity(meter: MeterName, field: &str, text: &str) -> Result<u64, Stri
         MeterName::MemoryTime => count(GB_SECOND),
         MeterName::Instance => Err(format!("{field} is not valid for machines")),
         MeterName::Subscription => Err(format!("{field} is not valid for a subscription")),
+        // Lines count bytes or other things.
+        MeterName::Line => count(1).or_else(|_| parse_volume_field(field, text)),
         _ => parse_volume_field(field, text),
     }
 }

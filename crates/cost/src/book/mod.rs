@@ -50,6 +50,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("aws-dynamodb", include_str!("../../prices/aws-dynamodb.toml")),
     ("aws-efs", include_str!("../../prices/aws-efs.toml")),
     ("aws-network", include_str!("../../prices/aws-network.toml")),
+    ("aws-paths", include_str!("../../prices/aws-paths.toml")),
     ("google-network", include_str!("../../prices/google-network.toml")),
     ("aws-ec2", include_str!("../../prices/aws-ec2.toml")),
     ("aws-lambda", include_str!("../../prices/aws-lambda.toml")),

@@ -110,6 +110,7 @@ pub fn elsewhere(month: &MonthOfBill, from: &Tariff, now: Usd, stores: &[Tariff]
                     month: month.usage.clone(),
                     part_bytes: None,
                     verifies: false,
+                    waived: false,
                     bytes_per_s: BYTES_PER_S,
                     kept_s: 0,
                 };

@@ -482,3 +482,19 @@ fn a_move_is_priced_with_its_payback() {
         assert!(good(&of(&["--format", format])).contains("750"), "{format}");
     }
 }
+
+/// Regression: a replica was left out of the bills of a range without a word.
+#[test]
+fn what_is_added_to_a_bill_is_refused_where_it_would_not_count() {
+    let workload = ["cost", "--storage", "1TB", "--get", "1M", "--object-size", "1MB"];
+    let cases: [(&[&str], &[&str]); 5] = [
+        (&["--egress", "1TB..2TB", "--replicate-to", "us-west-2"], &["--replicate-to", "range"]),
+        (&["--egress", "1TB", "--machines", "aws@us-east-1"], &["--machines", "--egress"]),
+        (&["--machines", "aws@moon-1"], &["--machines", "moon-1"]),
+        (&["--machines", "aws"], &["--machines", "aws@us-east-1", "google"]),
+        (&["--machines", "google@us-east1", "--nat-gateway"], &["--nat-gateway"]),
+    ];
+    for (more, words) in cases {
+        refused(&[&workload[..], more].concat(), words);
+    }
+}

@@ -38,6 +38,9 @@ pub struct Arguments {
     /// Read each copy back, and send a HEAD request before its source is deleted, as `plimsoll-gateway` does
     #[arg(long)]
     verify_moves: bool,
+    /// Leave out the egress of the move, because the provider of the source waives it
+    #[arg(long)]
+    egress_waiver: bool,
     #[command(flatten)]
     workload: WorkloadArguments,
     #[command(flatten)]
@@ -95,6 +98,9 @@ fn assumptions(arguments: &Arguments, request: &CostRequest, migration: &Migrati
         }
     }
     out.extend(match migration.way() {
+        Way::Internet if migration.waived => {
+            Some(format!("{} waives the egress of the move (--egress-waiver)", from.title))
+        }
         Way::Internet => Some(format!(
             "what moves leaves {} as internet egress, on top of that of the workload",
             from.title
@@ -126,6 +132,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         month: request.usage.clone(),
         part_bytes: part_bytes(&mut request)?,
         verifies: arguments.verify_moves,
+        waived: arguments.egress_waiver,
         bytes_per_s: rate as u64,
         kept_s: seconds("--keep-source", &arguments.keep_source)?,
     };
@@ -140,6 +147,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         };
         Exit::input(format!("--from {}, --to {}: {e}{hint}", arguments.from, arguments.to))
     };
+    if migration.waived && migration.way() != Way::Internet {
+        request.not_used.push("--egress-waiver, because what moves is not egress".into());
+    }
     let moved = migration.cost().map_err(wrong)?;
     let premise = request.assume([&from, &to]);
     let more = assumptions(arguments, &request, &migration);

@@ -1,7 +1,7 @@
 //! Bills of a workload in which one value is a range, such as `--egress 10TB..40TB`.
 
+use super::BillArguments;
 use super::breakeven::end;
-use super::{BillArguments, apart};
 use crate::cli::exit::Exit;
 use plimsoll_cost::bills::Bills;
 use plimsoll_cost::breakeven::{Vary, breakeven};
@@ -77,12 +77,9 @@ impl Range {
 
 /// Returns the tariffs of the providers of a request, and adds those without prices to the bills.
 fn tariffs(arguments: &BillArguments, request: &CostRequest, bills: &mut Bills) -> Result<Vec<Tariff>, Exit> {
-    let (tariffs, mut missing) = match arguments.region {
-        Some(place) => request.tariffs_in("--provider", &arguments.provider, place)?,
-        None => request.tariffs("--provider", &arguments.provider)?,
-    };
+    let (tariffs, mut missing) = arguments.tariffs(request)?;
     bills.not_priced.append(&mut missing);
-    Ok(apart(tariffs))
+    Ok(tariffs)
 }
 
 /// Prints the bills at both ends of the range, and the amounts at which the cheapest provider changes.

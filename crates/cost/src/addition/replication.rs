@@ -3,11 +3,12 @@
 
 use jiff::civil::Date;
 
-use super::bill::{Bill, bill};
-use super::book::Prices;
-use super::egress::Egress;
-use super::tariff::{Measure, Meter, Tariff};
-use super::usage::Usage;
+use super::{Addition, add_bill};
+use crate::bill::{Bill, bill};
+use crate::book::Prices;
+use crate::egress::Egress;
+use crate::tariff::{Measure, Meter, Tariff};
+use crate::usage::Usage;
 use plimsoll_base::provider::calls::{Call, Calls};
 
 /// Provider whose replication the books price.
@@ -60,12 +61,15 @@ impl Replication<'_> {
             ..usage.clone()
         }
     }
+}
+
+impl Addition for Replication<'_> {
+    fn flag(&self) -> String {
+        format!("--replicate-to {}", self.to)
+    }
 
     /// Adds the lines of the replica to the bill of a bucket.
-    ///
-    /// # Errors
-    /// The reason for which there is no price.
-    pub fn add(&self, to: &mut Bill, tariff: &Tariff, usage: &Usage) -> Result<(), String> {
+    fn add(&self, to: &mut Bill, tariff: &Tariff, usage: &Usage) -> Result<(), String> {
         if tariff.region == self.to {
             return Err(format!("the bucket itself is in {}", self.to));
         }
@@ -78,11 +82,7 @@ impl Replication<'_> {
             replica.meters.push(self.transfer(tariff, "S3RTC-Out-Bytes", "replication time control")?);
         }
         let found = bill(&replica, &self.usage(usage)).map_err(|e| e.to_string())?;
-        for mut line in found.lines {
-            line.item = format!("replica in {}: {}", self.to, line.item);
-            to.total_usd += line.amount_usd;
-            to.lines.push(line);
-        }
+        add_bill(to, found, &format!("replica in {}", self.to));
         Ok(())
     }
 }
