@@ -1,25 +1,21 @@
 //! An HTTP/1.1 connection that belongs to one worker and records timestamps at the socket.
 //!
-//! hyper implements the protocol. This module connects, times the TCP and TLS handshakes separately, and records the
-//! times of the first and last byte in each direction. It polls hyper's connection from the task that waits for the
-//! response, so that an operation needs one wake-up and no background task.
+//! This module connects, times the TCP and TLS handshakes separately, moves bytes between the socket and
+//! [`super::http1`], and records the times of the first and last byte in each direction. The task that waits for a
+//! response polls the socket itself, so that an operation needs one wake-up and no background task.
 
 use std::cell::Cell;
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::ops::Range;
+use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::client::conn::http1;
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -27,56 +23,14 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::client_limits::{self, connect_timeout};
+use super::http1::HttpError;
+use super::http1::framing::Step;
+use super::http1::head::Head;
+use super::http1::outgoing::{Outgoing, Payload};
+use super::http1::receiver::Receiver;
 use super::socket::{SocketTimes, TimedSocket};
 use super::stamps::{Socket, Stamped, Stamps};
 use crate::clock::now_ns;
-
-/// A request body: empty, one buffer, or buffers that an iterator produces.
-pub struct Payload {
-    next: Option<Bytes>,
-    more: Option<Box<dyn Iterator<Item = Bytes>>>,
-    remaining: u64,
-}
-
-impl Payload {
-    /// Returns an empty body.
-    pub fn empty() -> Payload {
-        Payload { next: None, more: None, remaining: 0 }
-    }
-
-    /// Returns a body of one buffer.
-    pub fn whole(data: Bytes) -> Payload {
-        Payload { remaining: data.len() as u64, next: Some(data).filter(|d| !d.is_empty()), more: None }
-    }
-
-    /// Returns a body of `len` bytes that consists of `pieces`.
-    pub fn pieces(len: u64, mut pieces: Box<dyn Iterator<Item = Bytes>>) -> Payload {
-        Payload { next: pieces.next(), more: Some(pieces), remaining: len }
-    }
-}
-
-impl Body for Payload {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let Some(piece) = self.next.take() else { return Poll::Ready(None) };
-        self.remaining = self.remaining.saturating_sub(piece.len() as u64);
-        self.next = self.more.as_mut().and_then(Iterator::next);
-        Poll::Ready(Some(Ok(Frame::data(piece))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.next.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.remaining)
-    }
-}
 
 /// The addresses of an endpoint and the server name that its certificate must match.
 #[derive(Clone)]
@@ -106,79 +60,28 @@ pub enum ConnectError {
         /// Error from the handshake, or a timeout.
         source: io::Error,
     },
-    /// hyper could not start HTTP on the connection.
-    #[error("HTTP connection to {address} failed: {source}")]
-    Http {
-        /// Address of the endpoint.
-        address: SocketAddr,
-        /// Error from hyper.
-        source: hyper::Error,
-    },
 }
 
-/// A waker between hyper and the task that polls it.
-///
-/// Request, response and body pass through channels between hyper's connection and our side of it. Each channel
-/// wakes the task although that same task is polling already. The gate turns a wake-up during a poll into another
-/// pass of that poll. Otherwise the task would be rescheduled, about twice per operation.
-struct Gate {
-    inside: AtomicBool,
-    again: AtomicBool,
-    task: Mutex<Waker>,
-}
-
-impl Wake for Gate {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if self.inside.load(Ordering::Relaxed) {
-            self.again.store(true, Ordering::Relaxed);
-        } else {
-            self.task.lock().unwrap_or_else(PoisonError::into_inner).wake_by_ref();
-        }
-    }
-}
-
-impl Gate {
-    /// Calls `step` until it is ready, or until a call causes no wake-up.
-    fn poll<T>(
-        &self,
-        waker: &Waker,
-        cx: &Context<'_>,
-        mut step: impl FnMut(&mut Context<'_>) -> Poll<T>,
-    ) -> Poll<T> {
-        {
-            let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-            if !task.will_wake(cx.waker()) {
-                task.clone_from(cx.waker());
-            }
-        }
-        let mut inner = Context::from_waker(waker);
-        self.inside.store(true, Ordering::Relaxed);
-        let result = loop {
-            self.again.store(false, Ordering::Relaxed);
-            let result = step(&mut inner);
-            if result.is_ready() || !self.again.load(Ordering::Relaxed) {
-                break result;
-            }
-        };
-        self.inside.store(false, Ordering::Relaxed);
-        result
-    }
+/// A request that is being written.
+struct Sending {
+    /// Head of the request, and the body if it is copied behind the head.
+    buffer: Vec<u8>,
+    /// Number of bytes of the buffer that are written.
+    written: usize,
+    /// Piece of the body that is written after the buffer.
+    piece: Bytes,
+    /// Rest of the body.
+    payload: Payload,
 }
 
 /// An open connection, which serves one request at a time.
 pub struct HttpConnection {
-    sender: http1::SendRequest<Payload>,
-    /// hyper's side of the connection; `None` once it is closed, which makes pending requests fail.
-    driver: Option<Driver>,
-    vectored: bool,
-    gate: Arc<Gate>,
-    waker: Waker,
+    socket: Stamped,
     stamps: Rc<Stamps>,
     times: Rc<SocketTimes>,
+    vectored: bool,
+    sending: Option<Sending>,
+    receiver: Receiver,
     /// Duration of the TCP handshake, in nanoseconds.
     pub connect_ns: u64,
     /// Duration of the TLS handshake, in nanoseconds; 0 without TLS.
@@ -209,10 +112,6 @@ impl Drop for Handshake {
         HANDSHAKES.set(HANDSHAKES.get() - 1);
     }
 }
-
-/// Size of hyper's read buffer, in bytes: large enough to read a small object with its headers in one call, and a large
-/// body in few calls.
-const READ_BUFFER: usize = 256 * 1024;
 
 impl HttpConnection {
     /// Connects to address number `turn`, modulo the number of addresses. If `vectored` is true, bodies are written
@@ -249,35 +148,22 @@ impl HttpConnection {
             (Socket::Plain(tcp), 0)
         };
         let stamps = Rc::new(Stamps::default());
-        let io = TokioIo::new(Stamped::new(socket, Rc::clone(&times), Rc::clone(&stamps)));
-        let (sender, driver) = http1::Builder::new()
-            .max_buf_size(READ_BUFFER)
-            .writev(vectored)
-            .handshake(io)
-            .await
-            .map_err(|source| ConnectError::Http { address, source })?;
-        let gate = Arc::new(Gate {
-            inside: AtomicBool::new(false),
-            again: AtomicBool::new(false),
-            task: Mutex::new(Waker::noop().clone()),
-        });
-        let waker = Waker::from(Arc::clone(&gate));
         Ok(HttpConnection {
-            sender,
-            driver: Some(driver),
-            vectored,
-            gate,
-            waker,
+            socket: Stamped::new(socket, Rc::clone(&times), Rc::clone(&stamps)),
             stamps,
             times,
+            vectored,
+            sending: None,
+            receiver: Receiver::default(),
             connect_ns: connected - begin,
             tls_ns,
         })
     }
 
-    /// Returns true if the connection can take another request, as far as the client knows.
+    /// Returns true if the connection can take another request, as far as the client knows: the response has been read
+    /// to its end, the request was sent, and the peer keeps the connection.
     pub fn is_open(&self) -> bool {
-        self.driver.is_some() && !self.sender.is_closed()
+        self.sending.is_none() && self.receiver.is_reusable()
     }
 
     /// Returns true if the connection writes bodies without a copy.
@@ -286,80 +172,159 @@ impl HttpConnection {
     }
 
     /// Returns the times at which bytes of the current request passed the socket.
-    pub fn stamps(&self) -> &Stamps {
+    pub fn stamps(&self) -> &Rc<Stamps> {
         &self.stamps
+    }
+
+    /// Gives the memory of a head back, for the next response.
+    pub fn reuse(&mut self, head: Head) {
+        self.receiver.reuse(head);
     }
 
     /// Sends a request and waits for the head of the response.
     ///
     /// # Errors
     /// If the connection breaks, or the peer sends invalid HTTP.
-    pub async fn send(&mut self, request: Request<Payload>) -> Result<Response<Incoming>, hyper::Error> {
+    pub async fn send(&mut self, request: Outgoing) -> Result<Head, HttpError> {
         self.stamps.reset();
         self.times.first.set(true);
-        let HttpConnection { sender, driver, gate, waker, .. } = self;
-        if !sender.is_ready() {
-            poll_fn(|cx| {
-                gate.poll(waker, cx, |cx| {
-                    drive(driver, cx);
-                    sender.poll_ready(cx)
-                })
-            })
-            .await?;
+        let idle = poll_fn(|cx| Poll::Ready(self.poll_idle(cx))).await;
+        let answer = match idle {
+            Ok(()) => {
+                self.begin(request);
+                poll_fn(|cx| self.poll_head(cx)).await
+            }
+            Err(error) => Err(error),
+        };
+        if answer.is_err() {
+            self.receiver.close();
         }
-        let mut answer = pin!(sender.send_request(request));
-        poll_fn(|cx| {
-            gate.poll(waker, cx, |cx| {
-                // The first poll passes the request to the driver, which then writes it.
-                if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
-                    return Poll::Ready(answer);
-                }
-                drive(driver, cx);
-                answer.as_mut().poll(cx)
-            })
-        })
-        .await
+        answer
     }
 
-    /// Returns the next piece of a response body, or `None` at its end.
+    /// Returns the next piece of the response's body, or `None` at its end.
     ///
     /// # Errors
-    /// If the connection breaks before the end of the body.
-    pub async fn next_piece(&mut self, body: &mut Incoming) -> Result<Option<Bytes>, hyper::Error> {
-        if body.is_end_stream() {
-            return Ok(None);
+    /// If the connection breaks before the end of the body, or the peer sends invalid HTTP.
+    pub async fn next_piece(&mut self) -> Result<Option<&[u8]>, HttpError> {
+        let piece = poll_fn(|cx| self.poll_piece(cx)).await;
+        if piece.is_err() {
+            self.receiver.close();
         }
-        let HttpConnection { driver, gate, waker, .. } = self;
-        poll_fn(|cx| {
-            gate.poll(waker, cx, |cx| {
-                loop {
-                    let mut frame = Pin::new(&mut *body).poll_frame(cx);
-                    if frame.is_pending() {
-                        drive(driver, cx);
-                        frame = Pin::new(&mut *body).poll_frame(cx);
-                    }
-                    return match frame {
-                        Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                            Ok(data) => Poll::Ready(Ok(Some(data))),
-                            Err(_trailers) => continue,
-                        },
-                        Poll::Ready(Some(Err(error))) => Poll::Ready(Err(error)),
-                        Poll::Ready(None) => Poll::Ready(Ok(None)),
-                        Poll::Pending => Poll::Pending,
-                    };
-                }
-            })
-        })
-        .await
+        Ok(piece?.map(|range| self.receiver.bytes(range)))
     }
-}
 
-type Driver = http1::Connection<TokioIo<Stamped>, Payload>;
+    /// Checks that an idle connection has received neither bytes nor its end.
+    fn poll_idle(&mut self, cx: &mut Context<'_>) -> Result<(), HttpError> {
+        match self.poll_fill(cx) {
+            Poll::Pending => Ok(()),
+            Poll::Ready(Ok(0)) => Err(HttpError::Closed),
+            Poll::Ready(Ok(_)) => Err(HttpError::Unexpected),
+            Poll::Ready(Err(error)) => Err(error.into()),
+        }
+    }
 
-fn drive(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
-    // Ignore the driver's error: the request or the body reports the same one.
-    if driver.as_mut().is_some_and(|d| Pin::new(d).poll(cx).is_ready()) {
-        *driver = None;
+    fn begin(&mut self, request: Outgoing) {
+        let Outgoing { head, mut payload, is_head } = request;
+        self.receiver.begin(is_head);
+        let mut sending =
+            Sending { buffer: head, written: 0, piece: Bytes::new(), payload: Payload::empty() };
+        if self.vectored {
+            sending.piece = payload.take().unwrap_or_default();
+            sending.payload = payload;
+        } else {
+            while let Some(piece) = payload.take() {
+                sending.buffer.extend_from_slice(&piece);
+            }
+        }
+        self.sending = Some(sending);
+    }
+
+    /// Writes the rest of the request.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some(out) = &mut self.sending {
+            let (head, socket) = (&out.buffer[out.written..], Pin::new(&mut self.socket));
+            let written = match (head.is_empty(), out.piece.is_empty()) {
+                (false, true) => ready!(socket.poll_write(cx, head))?,
+                (true, false) => ready!(socket.poll_write(cx, &out.piece))?,
+                (false, false) => {
+                    let parts = [io::IoSlice::new(head), io::IoSlice::new(&out.piece)];
+                    ready!(socket.poll_write_vectored(cx, &parts))?
+                }
+                (true, true) => match out.payload.take() {
+                    Some(piece) => {
+                        out.piece = piece;
+                        continue;
+                    }
+                    None => {
+                        ready!(socket.poll_flush(cx))?;
+                        self.sending = None;
+                        break;
+                    }
+                },
+            };
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            let of_head = written.min(head.len());
+            out.written += of_head;
+            out.piece.advance(written - of_head);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads more input. Returns the number of bytes, 0 at the end of the stream.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut space = ReadBuf::new(self.receiver.space());
+        ready!(Pin::new(&mut self.socket).poll_read(cx, &mut space))?;
+        let read = space.filled().len();
+        self.receiver.received(read);
+        Poll::Ready(Ok(read))
+    }
+
+    /// Gives up the rest of a request that the peer does not take.
+    fn stop_sending(&mut self) {
+        self.sending = None;
+        self.receiver.close();
+    }
+
+    /// Writes the request and reads the head of the response.
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Head, HttpError>> {
+        let mut refused = None;
+        if let Poll::Ready(Err(error)) = self.poll_write(cx) {
+            // The peer may have answered before it closed its side.
+            self.stop_sending();
+            refused = Some(error);
+        }
+        loop {
+            if let Some(head) = self.receiver.head()? {
+                return Poll::Ready(Ok(head));
+            }
+            match (self.poll_fill(cx), refused.take()) {
+                (Poll::Ready(Ok(1..)), later) => refused = later,
+                (_, Some(error)) | (Poll::Ready(Err(error)), None) => return Poll::Ready(Err(error.into())),
+                (Poll::Ready(Ok(0)), None) => return Poll::Ready(Err(HttpError::Closed)),
+                (Poll::Pending, None) => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Returns the position of the next piece of the body in the input, or `None` at its end.
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Range<usize>>, HttpError>> {
+        loop {
+            match self.receiver.step()? {
+                Step::Piece(range) => return Poll::Ready(Ok(Some(range))),
+                Step::End => return Poll::Ready(Ok(None)),
+                Step::More => {}
+            }
+            // A peer that has answered early may still wait for the rest of the request.
+            if self.sending.is_some() && matches!(self.poll_write(cx), Poll::Ready(Err(_))) {
+                self.stop_sending();
+            }
+            if ready!(self.poll_fill(cx))? == 0 {
+                self.receiver.ended()?;
+            }
+        }
     }
 }
 

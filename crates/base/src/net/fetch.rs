@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::Request;
+use http::Request;
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::client_limits::{self, MAX_CREDENTIAL_BYTES};
-use super::connection::{HttpConnection, Payload, ResolvedEndpoint, resolve};
+use super::connection::{HttpConnection, ResolvedEndpoint, resolve};
+use super::http1::outgoing::Payload;
 
 /// Maximum duration of one request.
 const MAX_FETCH: Duration = Duration::from_secs(10);
@@ -54,14 +55,14 @@ pub fn fetch_blocking(request: http::Request<Bytes>) -> Result<http::Response<By
                 .map_or("/", |p| p.as_str())
                 .parse()
                 .map_err(|_| "the URL has an invalid path")?;
-            let answer = connection.send(Request::from_parts(parts, Payload::whole(body))).await;
-            let (head, mut incoming) = answer.map_err(|e| e.to_string())?.into_parts();
+            let answer = connection.send(Request::from_parts(parts, Payload::whole(body)).into()).await;
+            let head = answer.map_err(|e| e.to_string())?.parts();
             let mut collected = Vec::new();
-            while let Some(piece) = connection.next_piece(&mut incoming).await.map_err(|e| e.to_string())? {
+            while let Some(piece) = connection.next_piece().await.map_err(|e| e.to_string())? {
                 if collected.len() + piece.len() > MAX_CREDENTIAL_BYTES {
                     return Err(format!("the response of {host} exceeds {MAX_CREDENTIAL_BYTES} bytes"));
                 }
-                collected.extend_from_slice(&piece);
+                collected.extend_from_slice(piece);
             }
             Ok::<_, String>(http::Response::from_parts(head, Bytes::from(collected)))
         };

@@ -6,6 +6,7 @@ pub mod client_limits;
 pub mod connection;
 pub mod encode;
 pub mod fetch;
+pub mod http1;
 pub mod socket;
 pub mod stamps;
 pub mod tls;

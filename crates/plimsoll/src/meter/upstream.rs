@@ -13,8 +13,8 @@ use crate::session::RunError;
 use crate::session::open::Opened;
 use plimsoll_base::clock::now_ns;
 use plimsoll_base::net::client_limits::timeout;
-use plimsoll_base::net::connection::Payload;
 use plimsoll_base::net::encode::{decode, hex};
+use plimsoll_base::net::http1::outgoing::Payload;
 use plimsoll_engine::store::http::{
     Answer, Destination, HttpTransport, OpenError, Prepared, Sending, Unsent, target_of,
 };
@@ -200,7 +200,7 @@ impl Upstream {
         *prepared.method_mut() = request.parts.method.clone();
         *prepared.uri_mut() = http::Uri::try_from(target).map_err(|e| internal(&e))?;
         *prepared.headers_mut() = headers;
-        Ok(prepared)
+        Ok(prepared.into())
     }
 
     fn sign(
@@ -293,15 +293,16 @@ struct Passing {
 impl Passing {
     /// Returns the next piece of the body.
     async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
-        let next = self.answer.connection.next_piece(&mut self.answer.body);
+        let next = self.answer.connection.next_piece();
         match tokio::time::timeout(timeout(), next).await {
-            Ok(piece) => piece.map_err(std::io::Error::other),
+            Ok(Ok(piece)) => Ok(piece.map(Bytes::copy_from_slice)),
+            Ok(Err(error)) => Err(std::io::Error::other(error)),
             Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
         }
     }
 
     fn end(mut self) {
-        self.wire.keep(self.answer, true);
+        self.wire.keep(self.answer);
         put_back(self.wire);
     }
 }
@@ -338,23 +339,22 @@ impl Forward for Upstream {
         let deadline = timeout() + Duration::from_secs(request.body.len() as u64 / SLOWEST_BYTES_PER_S);
         let late = |_| self.failed(format!("no response within {} s", deadline.as_secs()));
         let answer = tokio::time::timeout(deadline, self.send(&mut wire, &request)).await.map_err(late)??;
-        if answer.head.status.is_redirection() && answer.head.status != StatusCode::NOT_MODIFIED {
-            let status = answer.head.status.as_u16();
-            let region = answer.head.headers.get("x-amz-bucket-region").and_then(|value| value.to_str().ok());
+        let head = answer.head.parts();
+        let status = head.status;
+        if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
+            let status = status.as_u16();
+            let region = answer.head.text("x-amz-bucket-region");
             let region = region.map_or(String::new(), |region| format!("; its region is {region}"));
             return Err(
                 self.failed(format!("it redirects with status {status}{region}; check the URL of the store"))
             );
         }
-        let status = answer.head.status;
         let mut out = Response::new(ResponseBody::default());
         *out.status_mut() = status;
-        for (name, value) in
-            answer.head.headers.iter().filter(|(name, _)| !OF_CONNECTION.contains(&name.as_str()))
-        {
+        for (name, value) in head.headers.iter().filter(|(name, _)| !OF_CONNECTION.contains(&name.as_str())) {
             out.headers_mut().append(name, value.clone());
         }
-        let length = announced(&answer.head.headers);
+        let length = announced(&head.headers);
         let has_body = request.parts.method != Method::HEAD
             && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
             && length != Some(0);

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
-use super::http::reading::Reading;
+use super::http::reading::{Reading, store_clock_s};
 use super::http::{
     Destination, HttpTransport, OpenError, Prepared, Route, Sending, Unsent, payload_of, target_of,
 };
@@ -169,7 +169,7 @@ impl DynamoDbConnection {
         if let Some(tag) = tag {
             out.insert(HeaderName::from_static("x-plimsoll-tag"), value(tag)?);
         }
-        Ok(request)
+        Ok(request.into())
     }
 
     /// Sends a call and reads the response.
@@ -206,10 +206,10 @@ impl DynamoDbConnection {
             reading.timings.body_last_ns = reading.answer.connection.stamps().last_read.get();
         }
         reading.end();
-        let store_clock_s = reading.store_clock_s();
+        let store_clock_s = store_clock_s(&reading.answer.head);
         let body = body?;
-        let value = read(&answer.head, &body, *timings);
-        self.wire.keep(answer, true);
+        let value = read(&answer.head.parts(), &body, *timings);
+        self.wire.keep(answer);
         Ok(Parsed { value: value?, store_clock_s })
     }
 

@@ -172,7 +172,7 @@ impl GcsConnection {
         let body = reading.collect(MAX_RESPONSE_BYTES).await;
         reading.end();
         let body = body?;
-        let head = answer.head.clone();
+        let head = answer.head.parts();
         if call.len() > 0 {
             let stamps = answer.connection.stamps();
             if timings.body_first_ns == 0 {
@@ -180,7 +180,7 @@ impl GcsConnection {
             }
             timings.body_last_ns = stamps.last_write.get();
         }
-        self.wire.keep(answer, true);
+        self.wire.keep(answer);
         Ok((head, body))
     }
 
@@ -205,18 +205,18 @@ impl GcsConnection {
         let mut timings = Timings { start_ns: now_ns(), ..Timings::default() };
         observer.started(timings.start_ns);
         let mut answer = self.send(&call, prepared, observer, &mut timings).await?;
-        let kept = (observer.wants_checksum() && !call.ranged()).then(|| kept_checksum(&answer.head));
+        let kept = (observer.wants_checksum() && !call.ranged()).then(|| kept_checksum(&answer.head.parts()));
         let mut reading = Reading { answer: &mut answer, timings: &mut timings, observer };
         reading.begin();
-        let result = if reading.answer.head.status.is_success() {
+        let result = if reading.answer.head.is_success() {
             reading.stream(kept.flatten()).await
         } else {
             let body = reading.collect(SHORT_BODY).await?;
             reading.end();
-            Err(failure_of(&reading.answer.head, &body, *reading.timings))
+            Err(failure_of(&reading.answer.head.parts(), &body, *reading.timings))
         };
         reading.end();
-        self.wire.keep(answer, result.is_ok());
+        self.wire.keep(answer);
         Ok(Reply { bytes: result?, timings, ..Reply::default() })
     }
 

@@ -225,7 +225,7 @@ impl Call {
         if self.len() == 0 && self.method != Method::GET {
             headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
-        Ok(request)
+        Ok(request.into())
     }
 }
 

@@ -10,20 +10,21 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use http::response::Parts;
-use hyper::body::Incoming;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::{Body, ErrorClass, Failure, Ignore, Timings};
 use plimsoll_base::clock::now_ns;
-use plimsoll_base::net::connection::{ConnectError, HttpConnection, Payload, ResolvedEndpoint, resolve};
+use plimsoll_base::net::connection::{ConnectError, HttpConnection, ResolvedEndpoint, resolve};
+use plimsoll_base::net::http1::HttpError;
+use plimsoll_base::net::http1::head::Head;
+use plimsoll_base::net::http1::outgoing::{Outgoing, Payload};
 use plimsoll_base::net::tls::{TlsError, client_config};
 use plimsoll_recorder::store_facts::RelayFacts;
 use reading::{Reading, SHORT_BODY, broken};
 use relay::{Relay, Relayed};
 
 /// A request that is ready to be sent.
-pub type Prepared = hyper::Request<Payload>;
+pub type Prepared = Outgoing;
 
 /// The reason why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -135,17 +136,14 @@ pub struct Answer {
     /// Connection that receives the response.
     pub connection: Box<HttpConnection>,
     /// Status and headers of the response.
-    pub head: Parts,
-    /// Unread body of the response.
-    pub body: Incoming,
+    pub head: Head,
     /// Durations that the relay measured; `None` without a relay.
     pub relayed: Option<Relayed>,
 }
 
 impl Answer {
-    fn of(connection: Box<HttpConnection>, answer: hyper::Response<Incoming>) -> Answer {
-        let (head, body) = answer.into_parts();
-        Answer { connection, head, body, relayed: None }
+    fn of(connection: Box<HttpConnection>, head: Head) -> Answer {
+        Answer { connection, head, relayed: None }
     }
 }
 
@@ -184,7 +182,6 @@ impl HttpTransport {
                 let class = match &error {
                     ConnectError::Tcp { .. } => ErrorClass::Connect,
                     ConnectError::Tls { .. } => ErrorClass::Tls,
-                    ConnectError::Http { .. } => ErrorClass::Reset,
                 };
                 let place = if self.destination.relay.is_some() { RELAY } else { "" };
                 Err(Failure::new(class, format!("{place}{error}"), *timings))
@@ -211,7 +208,11 @@ impl HttpTransport {
         let Some(mut connection) = self.connection.take().filter(|c| c.is_open()) else {
             return self.send_on_new_connection(request, sending, timings).await.map_err(Unsent::Failed);
         };
-        match connection.send(self.wrap(request)).await {
+        let sent = match self.wrap(request) {
+            Ok(request) => connection.send(request).await,
+            Err(error) => return Err(Unsent::Failed(broken(&error, timings))),
+        };
+        match sent {
             Ok(answer) => self.unwrap(Answer::of(connection, answer), timings).await.map_err(Unsent::Failed),
             Err(_) if connection.stamps().first_read.get() == 0 && sending.idempotent => {
                 timings.reconnects += 1;
@@ -232,17 +233,17 @@ impl HttpTransport {
         timings: &mut Timings,
     ) -> Result<Answer, Failure> {
         let mut connection = self.connect(sending.bytes > LARGE_BODY, timings).await?;
-        match connection.send(self.wrap(request)).await {
+        let request = self.wrap(request).map_err(|error| broken(&error, timings))?;
+        match connection.send(request).await {
             Ok(answer) => self.unwrap(Answer::of(connection, answer), timings).await,
             Err(error) => Err(broken(&error, timings)),
         }
     }
 
-    fn wrap(&self, request: Prepared) -> Prepared {
-        match &self.destination.relay {
-            Some((relay, tls)) => relay.wrap(request, *tls),
-            None => request,
-        }
+    fn wrap(&self, request: Prepared) -> Result<Prepared, HttpError> {
+        let Some((relay, tls)) = &self.destination.relay else { return Ok(request) };
+        let request = request.into_request().ok_or(HttpError::Invalid("the request for the relay"))?;
+        Ok(relay.wrap(request, *tls).into())
     }
 
     /// Restores the store's response from that of a relay.
@@ -252,7 +253,7 @@ impl HttpTransport {
         if answer.relayed.is_some() {
             return Ok(answer);
         }
-        let status = answer.head.status.as_u16();
+        let status = answer.head.status();
         let mut reading = Reading { answer: &mut answer, timings, observer: &mut Ignore };
         let text = reading.excerpt(SHORT_BODY).await?;
         let error = serde_json::from_slice::<serde_json::Value>(&text).ok();
@@ -261,11 +262,12 @@ impl HttpTransport {
     }
 
     /// Keeps the connection of a response for the next request, if it is reusable: the response was read to its
-    /// end (or `whole` is true), and the server does not close the connection.
-    pub fn keep(&mut self, answer: Answer, whole: bool) {
-        let closing = answer.head.headers.get(hyper::header::CONNECTION).is_some_and(|v| v == "close");
-        if !closing && (whole || hyper::body::Body::is_end_stream(&answer.body)) {
-            self.connection = Some(answer.connection);
+    /// end, and the server does not close the connection.
+    pub fn keep(&mut self, answer: Answer) {
+        let Answer { mut connection, head, .. } = answer;
+        if connection.is_open() {
+            connection.reuse(head);
+            self.connection = Some(connection);
         }
     }
 }

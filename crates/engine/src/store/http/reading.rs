@@ -1,29 +1,30 @@
 //! Reading of a response body with timestamps, and conversion of errors to failures.
 
-use bytes::Bytes;
-use hyper::header::{DATE, HeaderName};
+use std::rc::Rc;
 
 use super::Answer;
 use crate::store::{Algorithm, Failure, Observer};
 use plimsoll_base::clock::now_ns;
+use plimsoll_base::net::http1::HttpError;
+use plimsoll_base::net::http1::head::Head;
 use plimsoll_recorder::ErrorClass;
 use plimsoll_recorder::Timings;
 use plimsoll_s3::checksum::Hasher;
 
 /// Converts the error of a broken connection to a failure.
-pub fn broken(error: &hyper::Error, timings: &mut Timings) -> Failure {
+pub fn broken(error: &HttpError, timings: &mut Timings) -> Failure {
     timings.end_ns = now_ns();
-    let mut message = format!("the connection broke: {error}");
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        message.push_str(&format!(": {inner}"));
-        source = inner.source();
-    }
-    Failure::new(ErrorClass::Reset, message, *timings)
+    Failure::new(ErrorClass::Reset, format!("the connection broke: {error}"), *timings)
 }
 
 /// Maximum number of bytes to read from an error response or a short response.
 pub const SHORT_BODY: usize = 64 * 1024;
+
+/// Returns the store's clock from the `Date` header of a response, in Unix seconds.
+pub fn store_clock_s(head: &Head) -> Option<i64> {
+    let date = head.text("date").and_then(|d| jiff::fmt::rfc2822::parse(d).ok());
+    date.map(|d| d.timestamp().as_second())
+}
 
 /// A response that is being read.
 pub struct Reading<'a> {
@@ -36,17 +37,6 @@ pub struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Returns a header as text; `None` if it is missing or not text.
-    pub fn text(&self, name: HeaderName) -> Option<&str> {
-        self.answer.head.headers.get(name).and_then(|v| v.to_str().ok())
-    }
-
-    /// Returns the store's clock from the `Date` header, in Unix seconds.
-    pub fn store_clock_s(&self) -> Option<i64> {
-        let date = self.text(DATE).and_then(|d| jiff::fmt::rfc2822::parse(d).ok());
-        date.map(|d| d.timestamp().as_second())
-    }
-
     /// Records the time of the first byte of the response, and reports that of the first byte of the request.
     pub fn begin(&mut self) {
         if let Some(relayed) = self.answer.relayed {
@@ -102,20 +92,23 @@ impl Reading<'_> {
     pub async fn stream(&mut self, kept: Option<(Algorithm, String)>) -> Result<u64, Failure> {
         let mut bytes = 0;
         let mut wrong = None;
+        let stamps = Rc::clone(self.answer.connection.stamps());
         let mut hasher = kept.as_ref().map(|(algorithm, _)| Hasher::new(*algorithm));
-        while let Some(piece) = self.next().await? {
+        loop {
+            let piece = self.answer.connection.next_piece().await;
+            let Some(piece) = piece.map_err(|error| broken(&error, self.timings))? else { break };
             if bytes == 0 {
-                self.timings.body_first_ns = self.answer.connection.stamps().last_read.get();
+                self.timings.body_first_ns = stamps.last_read.get();
             }
             bytes += piece.len() as u64;
             if wrong.is_none() {
-                wrong = self.observer.piece(&piece).err();
+                wrong = self.observer.piece(piece).err();
             }
             if let Some(hasher) = &mut hasher {
-                hasher.update(&piece);
+                hasher.update(piece);
             }
         }
-        self.timings.body_last_ns = self.answer.connection.stamps().last_read.get();
+        self.timings.body_last_ns = stamps.last_read.get();
         if self.answer.relayed.is_some() {
             (self.timings.body_first_ns, self.timings.body_last_ns) =
                 (self.timings.first_byte_ns, self.timings.end_ns);
@@ -145,7 +138,7 @@ impl Reading<'_> {
             if out.len() + piece.len() > limit {
                 return Err(self.corrupt(format!("the response has more than {limit} bytes")));
             }
-            out.extend_from_slice(&piece);
+            out.extend_from_slice(piece);
         }
         Ok(out)
     }
@@ -165,8 +158,8 @@ impl Reading<'_> {
         Ok(out)
     }
 
-    async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
-        let piece = self.answer.connection.next_piece(&mut self.answer.body).await;
+    async fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
+        let piece = self.answer.connection.next_piece().await;
         piece.map_err(|error| broken(&error, self.timings))
     }
 }

@@ -10,12 +10,13 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use http::request;
-use http::response::Parts;
+use http::{Request, request};
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue};
 
-use super::{OpenError, Prepared, Route, target_of};
+use super::{OpenError, Route, target_of};
 use plimsoll_base::net::connection::ResolvedEndpoint;
+use plimsoll_base::net::http1::head::Head;
+use plimsoll_base::net::http1::outgoing::Payload;
 use plimsoll_recorder::store_facts::RelayFacts;
 
 /// Environment variable that contains the token of relays.
@@ -96,7 +97,7 @@ impl Relay {
     }
 
     /// Converts a request to a store into a request to the relay. `tls` is true if the store uses TLS.
-    pub(super) fn wrap(&self, request: Prepared, tls: bool) -> Prepared {
+    pub(super) fn wrap(&self, request: Request<Payload>, tls: bool) -> Request<Payload> {
         let (request::Parts { method, uri, headers, .. }, body) = request.into_parts();
         let scheme = if tls { "https" } else { "http" };
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
@@ -118,7 +119,7 @@ impl Relay {
         for (name, value) in headers.iter().filter(|(name, _)| **name != HOST && **name != CONTENT_LENGTH) {
             insert(&format!("{CARRIED}{name}"), value.clone());
         }
-        if hyper::body::Body::is_end_stream(&body) {
+        if body.is_empty() {
             insert("content-length", HeaderValue::from_static("0"));
         }
         let mut prepared = hyper::Request::new(body);
@@ -130,26 +131,23 @@ impl Relay {
 
     /// Replaces status and headers of a response of the relay by those of the store, and returns the durations. Returns
     /// `None` and leaves the response as it is if the relay itself refused the request.
-    pub(super) fn unwrap(&self, head: &mut Parts) -> Option<Relayed> {
-        let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+    pub(super) fn unwrap(&self, head: &mut Head) -> Option<Relayed> {
+        let text = |name: &str| head.text(name);
         let number = |name: &str| text(name).and_then(|value| value.parse::<u64>().ok());
         let status = text("x-plimsoll-status")
             .and_then(|status| http::StatusCode::from_bytes(status.as_bytes()).ok())?;
         let (first_us, total_us) = (number("x-plimsoll-first-byte-us")?, number("x-plimsoll-total-us")?);
         self.count(text("x-plimsoll-place").unwrap_or_default(), first_us, total_us);
-        let mut headers = HeaderMap::with_capacity(head.headers.len());
-        for (name, value) in &head.headers {
+        let own = head.parts().headers;
+        let mut headers = HeaderMap::with_capacity(own.len());
+        for (name, value) in &own {
             if let Some(name) = name.as_str().strip_prefix(CARRIED)
                 && let Ok(name) = HeaderName::try_from(name)
             {
                 headers.append(name, value.clone());
             }
         }
-        if let Some(closing) = head.headers.get(hyper::header::CONNECTION) {
-            headers.insert(hyper::header::CONNECTION, closing.clone());
-        }
-        head.status = status;
-        head.headers = headers;
+        *head = Head::from_parts(status, &headers);
         Some(Relayed {
             first_byte_ns: first_us.saturating_mul(1000),
             total_ns: total_us.saturating_mul(1000).max(first_us.saturating_mul(1000)),
@@ -177,7 +175,6 @@ fn divisor(mut a: u64, mut b: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plimsoll_base::net::connection::Payload;
 
     fn relay() -> Relay {
         Relay::open("http://127.0.0.1:8787/edge/", "a token of a relay", None).unwrap()
@@ -217,17 +214,18 @@ mod tests {
                 .header("x-plimsoll-place", "FRA")
                 .header("x-plimsoll-h-etag", "\"tag\"")
                 .header("server", "relay");
-            response.body(()).unwrap().into_parts().0
+            let parts = response.body(()).unwrap().into_parts().0;
+            Head::from_parts(parts.status, &parts.headers)
         };
         let mut head = answer("2000", "5000");
         let relayed = relay.unwrap(&mut head);
         assert_eq!(relayed, Some(Relayed { first_byte_ns: 2_000_000, total_ns: 5_000_000 }));
-        assert_eq!((head.status.as_u16(), head.headers.len()), (404, 1));
-        assert_eq!(head.headers["etag"], "\"tag\"");
+        assert_eq!((head.status(), head.fields().count()), (404, 1));
+        assert_eq!(head.text("etag"), Some("\"tag\""));
         relay.unwrap(&mut answer("4000", "9000"));
         let places = std::collections::BTreeMap::from([("FRA".to_string(), 2)]);
         assert_eq!(relay.seen(), RelayFacts { places, step_us: 1000 });
-        let mut refused = http::Response::new(()).into_parts().0;
+        let mut refused = Head::from_parts(http::StatusCode::OK, &HeaderMap::new());
         assert_eq!(relay.unwrap(&mut refused), None);
     }
 

@@ -1,10 +1,9 @@
 //! Reception of S3 responses: the second half of an operation.
 
-use hyper::header::{CONTENT_LENGTH, ETAG, HeaderName};
-
-use crate::store::http::reading::{Reading, SHORT_BODY};
+use crate::store::http::reading::{Reading, SHORT_BODY, store_clock_s};
 use crate::store::{Failure, Reply, Request};
 use plimsoll_base::net::client_limits::MAX_RESPONSE_BYTES;
+use plimsoll_base::net::http1::head::Head;
 use plimsoll_s3::checksum::Algorithm;
 use plimsoll_s3::error::S3Error;
 use plimsoll_s3::message::{Listing, completed, delete_many_failure, upload_id, uploads, versions};
@@ -12,13 +11,19 @@ use plimsoll_s3::message::{Listing, completed, delete_many_failure, upload_id, u
 /// Reads the whole response to `request` and converts it to a reply.
 pub(super) async fn receive(reading: &mut Reading<'_>, request: &Request<'_>) -> Result<Reply, Failure> {
     reading.begin();
-    let head = reading.answer.head.clone();
-    let text = |name: HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok());
-    let request_id = text(HeaderName::from_static("x-amz-request-id")).unwrap_or("");
-    if !head.status.is_success() {
+    let head = std::mem::take(&mut reading.answer.head);
+    let reply = read(reading, request, &head).await;
+    // Its memory is used again for the next response.
+    reading.answer.head = head;
+    reply
+}
+
+async fn read(reading: &mut Reading<'_>, request: &Request<'_>, head: &Head) -> Result<Reply, Failure> {
+    let request_id = || head.text("x-amz-request-id").unwrap_or("");
+    if !head.is_success() {
         let body = reading.excerpt(SHORT_BODY).await?;
         reading.end();
-        let mut error = S3Error::parse(head.status.as_u16(), request_id, &body);
+        let mut error = S3Error::parse(head.status(), request_id(), &body);
         if error.code.is_empty() && matches!(request, Request::Head { .. } | Request::CheckBucket) {
             error.code = implied_code(error.status).into();
         }
@@ -26,24 +31,24 @@ pub(super) async fn receive(reading: &mut Reading<'_>, request: &Request<'_>) ->
     }
     let mut reply = Reply::default();
     if matches!(request, Request::Head { .. } | Request::UploadPart { .. }) || reading.observer.wants_etag() {
-        reply.etag = text(ETAG).map(str::to_string);
+        reply.etag = head.text("etag").map(str::to_string);
     }
     match request {
         Request::Get { .. } => {
-            let kept = if reading.observer.wants_checksum() { kept_checksum(&head) } else { None };
+            let kept = if reading.observer.wants_checksum() { kept_checksum(head) } else { None };
             reply.bytes = reading.stream(kept).await?;
         }
         Request::Put { body, .. } | Request::UploadPart { body, .. } => {
             reading.sent();
             let answer = reading.collect(SHORT_BODY).await?;
             reading.end();
-            if let Some(error) = S3Error::inside_success(request_id, &answer) {
+            if let Some(error) = S3Error::inside_success(request_id(), &answer) {
                 return Err(answered(reading, &error));
             }
             reply.bytes = body.len();
         }
         Request::Head { .. } => {
-            reply.size = text(CONTENT_LENGTH).and_then(|v| v.parse().ok());
+            reply.size = head.text("content-length").and_then(|v| v.parse().ok());
             reading.collect(0).await?;
         }
         Request::Delete { .. }
@@ -53,7 +58,7 @@ pub(super) async fn receive(reading: &mut Reading<'_>, request: &Request<'_>) ->
         | Request::DeleteBucket => {
             reading.collect(SHORT_BODY).await?;
         }
-        _ => document(reading, request, request_id, &mut reply).await?,
+        _ => document(reading, request, head, &mut reply).await?,
     }
     reading.end();
     reply.timings = *reading.timings;
@@ -64,12 +69,13 @@ pub(super) async fn receive(reading: &mut Reading<'_>, request: &Request<'_>) ->
 async fn document(
     reading: &mut Reading<'_>,
     request: &Request<'_>,
-    request_id: &str,
+    head: &Head,
     reply: &mut Reply,
 ) -> Result<(), Failure> {
     let body = reading.collect(MAX_RESPONSE_BYTES).await?;
     reading.end();
     // S3 can send an error in the body of a 200 response.
+    let request_id = head.text("x-amz-request-id").unwrap_or("");
     if let Some(error) = S3Error::inside_success(request_id, &body) {
         return Err(answered(reading, &error));
     }
@@ -77,7 +83,7 @@ async fn document(
     match request {
         Request::List { .. } => {
             reply.listing = Some(Listing::parse(&body).map_err(|e| reading.corrupt(unreadable(e)))?);
-            reply.store_clock_s = reading.store_clock_s();
+            reply.store_clock_s = store_clock_s(head);
         }
         Request::DeleteMany { .. } | Request::DeleteVersions { .. } => {
             if let Some(error) = delete_many_failure(&body).map_err(|e| reading.corrupt(unreadable(e)))? {
@@ -115,8 +121,8 @@ fn answered(reading: &mut Reading<'_>, error: &S3Error) -> Failure {
 
 /// Returns the checksum of the whole object from the response headers. Ignores composite checksums: they are
 /// computed from the parts' checksums, so streamed content cannot be compared with them.
-fn kept_checksum(head: &http::response::Parts) -> Option<(Algorithm, String)> {
-    let text = |name: &str| head.headers.get(name).and_then(|v| v.to_str().ok());
+fn kept_checksum(head: &Head) -> Option<(Algorithm, String)> {
+    let text = |name: &str| head.text(name);
     if text("x-amz-checksum-type").is_some_and(|kind| kind.eq_ignore_ascii_case("COMPOSITE")) {
         return None;
     }

@@ -8,8 +8,6 @@ mod session;
 
 use std::sync::Arc;
 
-use hyper::header::HeaderValue;
-
 use super::http::reading::Reading;
 use super::http::{Destination, HttpTransport, OpenError, Route, Sending, Unsent, target_of};
 use super::{
@@ -151,9 +149,6 @@ impl Store for S3Store {
 
 /// A connection slot of the bucket, with the state needed to sign requests.
 struct S3Connection {
-    host: HeaderValue,
-    /// The `x-amz-date` header of the last request, reused for requests in the same second.
-    date: HeaderValue,
     signer: Signer,
     url: Arc<S3Url>,
     control: Option<(Arc<S3Url>, Destination)>,
@@ -169,11 +164,8 @@ struct S3Connection {
 
 impl S3Connection {
     fn new(url: Arc<S3Url>, destination: Destination, turn: usize) -> S3Connection {
-        let authority = HeaderValue::from_str(&url.endpoint.authority);
         let service = if url.profile.sessions { "s3express" } else { "s3" };
         S3Connection {
-            host: authority.unwrap_or_else(|_| HeaderValue::from_static("")),
-            date: HeaderValue::from_static(""),
             signer: Signer::new(&url.endpoint.region, service),
             url,
             control: None,
@@ -205,7 +197,7 @@ impl S3Connection {
         if let Some(sessions) = self.sessions.as_ref().filter(|_| prepare::needs_session(&request)) {
             sessions.ready().await?;
         }
-        let invalid_request = |message: String| {
+        let invalid_request = |message: &'static str| {
             let now = now_ns();
             let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
             Failure::new(ErrorClass::Response("400 InvalidRequest".into()), message, timings)
@@ -231,7 +223,7 @@ impl S3Connection {
         if let (Ok(reply), Some(declared)) = (&mut reply, self.declared.take()) {
             reply.checksum = Some(declared);
         }
-        self.wire.keep(answer, reply.is_ok());
+        self.wire.keep(answer);
         reply
     }
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use bytes::Bytes;
-use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::HeaderName;
 
 use super::S3Connection;
 use crate::store::http::{Prepared, payload_of};
 use crate::store::{Body, Observer, Request};
 use plimsoll_base::clock::wall_now;
 use plimsoll_base::net::encode::{encode_into, hex_into};
+use plimsoll_base::net::http1::outgoing::HeadWriter;
 use plimsoll_s3::checksum::BodyChecksum;
 use plimsoll_s3::credentials::{CredentialSource, Credentials};
 use plimsoll_s3::message::{complete_body, create_bucket_body, delete_many_body};
@@ -31,13 +32,13 @@ fn body_sha256(body: &Body) -> String {
 
 impl S3Connection {
     /// Sets the path and query for a request and returns its HTTP method.
-    pub(super) fn address(&mut self, request: &Request<'_>) -> hyper::Method {
+    pub(super) fn address(&mut self, request: &Request<'_>) -> &'static str {
         self.query.clear();
         let (method, key) = match request {
-            Request::Put { key, .. } => (hyper::Method::PUT, *key),
-            Request::Get { key, .. } => (hyper::Method::GET, *key),
-            Request::Head { key } => (hyper::Method::HEAD, *key),
-            Request::Delete { key } => (hyper::Method::DELETE, key.as_str()),
+            Request::Put { key, .. } => ("PUT", *key),
+            Request::Get { key, .. } => ("GET", *key),
+            Request::Head { key } => ("HEAD", *key),
+            Request::Delete { key } => ("DELETE", key.as_str()),
             Request::List { prefix, start_after, token, max_keys } => {
                 // Parameters must be sorted by name for the signature.
                 for (name, value) in [("continuation-token=", *token), ("list-type=", "2")] {
@@ -46,28 +47,28 @@ impl S3Connection {
                 self.parameter("max-keys=", &max_keys.to_string());
                 self.parameter("prefix=", prefix);
                 self.parameter("start-after=", start_after);
-                (hyper::Method::GET, "")
+                ("GET", "")
             }
             Request::DeleteMany { .. } | Request::DeleteVersions { .. } => {
                 self.query.push_str("delete=");
-                (hyper::Method::POST, "")
+                ("POST", "")
             }
             Request::CreateMultipart { key } => {
                 self.query.push_str("uploads=");
-                (hyper::Method::POST, *key)
+                ("POST", *key)
             }
             Request::UploadPart { key, upload_id, number, .. } => {
                 self.parameter("partNumber=", &number.to_string());
                 self.parameter("uploadId=", upload_id);
-                (hyper::Method::PUT, *key)
+                ("PUT", *key)
             }
             Request::CompleteMultipart { key, upload_id, .. } => {
                 self.parameter("uploadId=", upload_id);
-                (hyper::Method::POST, *key)
+                ("POST", *key)
             }
             Request::AbortMultipart { key, upload_id } => {
                 self.parameter("uploadId=", upload_id);
-                (hyper::Method::DELETE, key.as_str())
+                ("DELETE", key.as_str())
             }
             Request::ListUploads { prefix, token } => {
                 let (key, upload_id) = token.split_once('\0').unwrap_or((token, ""));
@@ -75,7 +76,7 @@ impl S3Connection {
                 self.parameter("prefix=", prefix);
                 self.parameter("upload-id-marker=", upload_id);
                 self.query.push_str(if self.query.is_empty() { "uploads=" } else { "&uploads=" });
-                (hyper::Method::GET, "")
+                ("GET", "")
             }
             Request::ListVersions { prefix, token } => {
                 let (key, version_id) = token.split_once('\0').unwrap_or((token, ""));
@@ -83,11 +84,11 @@ impl S3Connection {
                 self.parameter("prefix=", prefix);
                 self.parameter("version-id-marker=", version_id);
                 self.query.push_str(if self.query.is_empty() { "versions=" } else { "&versions=" });
-                (hyper::Method::GET, "")
+                ("GET", "")
             }
-            Request::CheckBucket => (hyper::Method::HEAD, ""),
-            Request::CreateBucket => (hyper::Method::PUT, ""),
-            Request::DeleteBucket => (hyper::Method::DELETE, ""),
+            Request::CheckBucket => ("HEAD", ""),
+            Request::CreateBucket => ("PUT", ""),
+            Request::DeleteBucket => ("DELETE", ""),
         };
         let mut path = std::mem::take(&mut self.path);
         self.url.endpoint.path_into(&mut path, key);
@@ -178,12 +179,9 @@ impl S3Connection {
         &mut self,
         request: &Request<'_>,
         observer: &dyn Observer,
-    ) -> Result<Prepared, String> {
+    ) -> Result<Prepared, &'static str> {
         let method = self.address(request);
         let body = self.body_of(request);
-        let mut headers = HeaderMap::with_capacity(8);
-        headers.insert(HOST, self.host.clone());
-        let value = |text: &str| HeaderValue::from_str(text).map_err(|e| e.to_string());
         let extra = self.operation_headers(request, body.as_ref(), observer);
         self.declared = match (request, observer.checksum().or(self.url.checksum)) {
             (Request::UploadPart { .. }, Some(checksum)) => {
@@ -191,37 +189,27 @@ impl S3Connection {
             }
             _ => None,
         };
-        for (name, text) in &extra {
-            headers.insert(name, value(text)?);
+        let by = self.credentials_for(request);
+        let presigns = self.presigns(request);
+        if let Some(by) = by.as_ref().filter(|_| presigns) {
+            self.presign(by, method, &extra);
         }
-        match self.credentials_for(request) {
-            Some(by) if self.presigns(request) => self.presign(&by, &method, &extra),
-            Some(by) => {
-                let in_session = self.sessions.is_some() && needs_session(request);
-                self.sign(&by, in_session, &method, body.as_ref(), &extra, &mut headers)?;
-            }
-            None => {}
+        let mut head = HeadWriter::new(method, &self.path, &self.query)?;
+        head.field("host", self.url.endpoint.authority.as_bytes())?;
+        for (name, text) in &extra {
+            head.field(name.as_str(), text.as_bytes())?;
+        }
+        if let Some(by) = by.filter(|_| !presigns) {
+            let in_session = self.sessions.is_some() && needs_session(request);
+            self.sign(&by, in_session, method, body.as_ref(), &extra, &mut head)?;
         }
         if let Some(tag) = observer.tag() {
-            headers.insert(HeaderName::from_static("x-plimsoll-tag"), value(tag)?);
+            head.field("x-plimsoll-tag", tag.as_bytes())?;
         }
-        let mut target = std::mem::take(&mut self.path);
-        if !self.query.is_empty() {
-            target.push('?');
-            target.push_str(&self.query);
+        if let Some(body) = &body {
+            head.length(body.len());
         }
-        let uri = hyper::Uri::try_from(target.as_str())
-            .map_err(|e| format!("the key does not give a valid URL: {e}"));
-        self.path = target;
-        if body.as_ref().is_some_and(Body::is_empty) {
-            // The HTTP library sends no length for an empty body, but S3 requires one.
-            headers.insert(hyper::header::CONTENT_LENGTH, HeaderValue::from_static("0"));
-        }
-        let mut prepared = hyper::Request::new(payload_of(body));
-        *prepared.method_mut() = method;
-        *prepared.uri_mut() = uri?;
-        *prepared.headers_mut() = headers;
-        Ok(prepared)
+        Ok(head.finish(method == "HEAD", payload_of(body)))
     }
 
     /// Returns the credentials that sign a request: the session's, or the user's own if the request does not
@@ -241,32 +229,25 @@ impl S3Connection {
 
     /// Replaces path and query with those of the presigned URL. A signature depends only on the request and the
     /// time of signing, so signing now with the earlier time gives exactly the URL that would have been stored.
-    fn presign(&mut self, by: &Credentials, method: &hyper::Method, extra: &[(HeaderName, String)]) {
+    fn presign(&mut self, by: &Credentials, method: &str, extra: &[(HeaderName, String)]) {
         let expires_s = self.url.presign_s.unwrap_or_default();
         let signed_at = self.signed_ahead.at(expires_s);
         let host = &self.url.endpoint.authority;
         let amz = extra.iter().filter(|(name, _)| name.as_str().starts_with("x-amz-"));
         let signed: Vec<(&str, &str)> = amz.map(|(name, text)| (name.as_str(), text.as_str())).collect();
-        self.query = self.signer.presign_at(
-            by,
-            signed_at,
-            method.as_str(),
-            host,
-            &self.path,
-            (&[], &signed),
-            expires_s,
-        );
+        self.query =
+            self.signer.presign_at(by, signed_at, method, host, &self.path, (&[], &signed), expires_s);
     }
 
     fn sign(
         &mut self,
         credentials: &Credentials,
         in_session: bool,
-        method: &hyper::Method,
+        method: &str,
         body: Option<&Body>,
         extra: &[(HeaderName, String)],
-        headers: &mut HeaderMap,
-    ) -> Result<(), String> {
+        head: &mut HeadWriter,
+    ) -> Result<(), &'static str> {
         let hashed;
         let payload = match body {
             None => EMPTY_SHA256,
@@ -295,28 +276,12 @@ impl S3Connection {
         if !extra.is_empty() {
             signed[..count].sort_unstable();
         }
-        let done = self.signer.sign(
-            credentials,
-            method.as_str(),
-            &self.path,
-            &self.query,
-            &signed[..count],
-            payload,
-        );
-        let value = |text: &str| HeaderValue::from_str(text).map_err(|e| e.to_string());
-        headers.insert(AUTHORIZATION, value(done.authorization)?);
-        if self.date.as_bytes() != done.date_time.as_bytes() {
-            self.date = value(done.date_time)?;
-        }
-        headers.insert(HeaderName::from_static("x-amz-date"), self.date.clone());
-        let payload = match payload {
-            EMPTY_SHA256 => HeaderValue::from_static(EMPTY_SHA256),
-            UNSIGNED_PAYLOAD => HeaderValue::from_static(UNSIGNED_PAYLOAD),
-            other => value(other)?,
-        };
-        headers.insert(HeaderName::from_static("x-amz-content-sha256"), payload);
+        let done = self.signer.sign(credentials, method, &self.path, &self.query, &signed[..count], payload);
+        head.field("authorization", done.authorization.as_bytes())?;
+        head.field("x-amz-date", done.date_time.as_bytes())?;
+        head.field("x-amz-content-sha256", payload.as_bytes())?;
         if let Some(text) = &credentials.session_token {
-            headers.insert(HeaderName::from_static(token), value(text)?);
+            head.field(token, text.as_bytes())?;
         }
         Ok(())
     }

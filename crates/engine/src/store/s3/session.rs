@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hyper::header::{DATE, HOST, HeaderName, HeaderValue};
 use tokio::sync::watch;
 
 use crate::store::Failure;
 use plimsoll_base::clock::{Timer, now_ns, wall_now};
 use plimsoll_base::net::client_limits;
-use plimsoll_base::net::connection::{HttpConnection, Payload, ResolvedEndpoint};
+use plimsoll_base::net::connection::{HttpConnection, ResolvedEndpoint};
+use plimsoll_base::net::http1::outgoing::{HeadWriter, Payload};
 use plimsoll_recorder::ErrorClass;
 use plimsoll_recorder::Timings;
 use plimsoll_recorder::store_facts::BackgroundRequest;
@@ -185,35 +185,27 @@ impl Inner {
         }
         let mut signer = Signer::new(&endpoint.region, "s3express");
         let signed = signer.sign(&own, "GET", &path, "session=", &headers, EMPTY_SHA256);
-        let mut request = hyper::Request::new(Payload::empty());
-        *request.uri_mut() =
-            hyper::Uri::try_from(format!("{path}?session=")).map_err(|e| no_session(e.to_string()))?;
+        let mut request = HeadWriter::new("GET", &path, "session=").map_err(|e| no_session(e.to_string()))?;
         headers.push(("authorization", signed.authorization));
         headers.push(("x-amz-date", signed.date_time));
         for (name, value) in headers {
-            let name = if name == "host" { HOST } else { HeaderName::from_static(name) };
-            request
-                .headers_mut()
-                .insert(name, HeaderValue::from_str(value).map_err(|e| no_session(e.to_string()))?);
+            request.field(name, value.as_bytes()).map_err(|e| no_session(e.to_string()))?;
         }
-        let (head, mut body) =
-            connection.send(request).await.map_err(|e| no_session(e.to_string()))?.into_parts();
+        let request = request.finish(false, Payload::empty());
+        let head = connection.send(request).await.map_err(|e| no_session(e.to_string()))?;
         let mut answer = Vec::new();
-        while let Some(piece) =
-            connection.next_piece(&mut body).await.map_err(|e| no_session(e.to_string()))?
-        {
+        while let Some(piece) = connection.next_piece().await.map_err(|e| no_session(e.to_string()))? {
             if answer.len() + piece.len() > client_limits::MAX_CREDENTIAL_BYTES {
                 return Err(no_session("the response is too large".into()));
             }
-            answer.extend_from_slice(&piece);
+            answer.extend_from_slice(piece);
         }
-        if !head.status.is_success() {
-            let error = S3Error::parse(head.status.as_u16(), "", &answer);
+        if !head.is_success() {
+            let error = S3Error::parse(head.status(), "", &answer);
             let class = ErrorClass::Response(error.class());
             return Err(Failure::new(class, format!("CreateSession: {}", error.message), Timings::default()));
         }
-        let date = head.headers.get(DATE).and_then(|v| v.to_str().ok());
-        let date = date.and_then(|d| jiff::fmt::rfc2822::parse(d).ok()).map(|d| d.timestamp());
+        let date = head.text("date").and_then(|d| jiff::fmt::rfc2822::parse(d).ok()).map(|d| d.timestamp());
         read(&answer, store_time(date, requested_at)).map_err(|missing| {
             let class = ErrorClass::Response("200 NoCredentials".into());
             let text = format!(

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use hyper::header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue, LOCATION, RANGE};
+use hyper::header::{HOST, HeaderName, HeaderValue, RANGE};
 
 use super::http::cache_status::cache_status;
 use super::http::reading::{Reading, SHORT_BODY};
@@ -104,7 +104,7 @@ impl WebConnection {
         if let Some(range) = range {
             request.headers_mut().insert(RANGE, value(&format!("bytes={}-{}", range.start, range.end - 1))?);
         }
-        Ok(request)
+        Ok(request.into())
     }
 
     async fn read(
@@ -131,10 +131,11 @@ impl WebConnection {
                 self.wire.send_on_new_connection(again, sending, &mut timings).await?
             }
         };
-        let status = answer.head.status;
+        let status = answer.head.parts().status;
         let mut reading = Reading { answer: &mut answer, timings: &mut timings, observer };
         reading.begin();
-        let mut reply = Reply { cache: cache_status(&reading.answer.head.headers), ..Reply::default() };
+        let mut reply =
+            Reply { cache: cache_status(&reading.answer.head.parts().headers), ..Reply::default() };
         let result = if !status.is_success() {
             let text = reading.excerpt(SHORT_BODY).await?;
             Err(refused(&mut reading, &text))
@@ -145,13 +146,13 @@ impl WebConnection {
                 "the server does not support range requests".into(),
             ))
         } else if head {
-            reply.size = reading.text(CONTENT_LENGTH).and_then(|v| v.parse().ok());
+            reply.size = reading.answer.head.text("content-length").and_then(|v| v.parse().ok());
             reading.collect(0).await.map(|_| 0)
         } else {
             reading.stream(None).await
         };
         reading.end();
-        self.wire.keep(answer, result.is_ok());
+        self.wire.keep(answer);
         reply.bytes = result?;
         reply.timings = timings;
         Ok(reply)
@@ -160,7 +161,7 @@ impl WebConnection {
 
 /// Converts an error response to a failure.
 fn refused(reading: &mut Reading<'_>, text: &[u8]) -> Failure {
-    let status = reading.answer.head.status;
+    let status = reading.answer.head.parts().status;
     // If the URL leads to S3, the body is an XML error document.
     let error = S3Error::parse(status.as_u16(), "", text);
     if !error.code.is_empty() && !status.is_redirection() {
@@ -173,7 +174,7 @@ fn refused(reading: &mut Reading<'_>, text: &[u8]) -> Failure {
         416 => "InvalidRange",
         _ => "",
     };
-    let to = reading.text(LOCATION).map(|to| to.split('?').next().unwrap_or(to).to_string());
+    let to = reading.answer.head.text("location").map(|to| to.split('?').next().unwrap_or(to).to_string());
     let message = match to.filter(|_| status.is_redirection()) {
         Some(to) => format!("redirected to {to}: Plimsoll does not follow redirects; use that URL instead"),
         None => {
