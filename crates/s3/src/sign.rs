@@ -73,7 +73,7 @@ pub fn canonical(out: &mut String, request: &Canonical<'_>) {
         out.push_str(name);
         out.push(':');
         let value = value.trim();
-        if value.contains("  ") {
+        if value.contains(' ') && value.contains("  ") {
             let mut words = value.split(' ').filter(|w| !w.is_empty());
             out.push_str(words.next().unwrap_or(""));
             words.for_each(|word| {

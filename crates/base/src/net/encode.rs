@@ -7,17 +7,31 @@ const fn unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
+/// True for each byte that stays as it is.
+const UNRESERVED: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = unreserved(byte as u8);
+        byte += 1;
+    }
+    table
+};
+
 /// Appends the percent-encoded `bytes` to `out`. `/` stays if `keep_slash` is true (paths), else it becomes `%2F`
 /// (queries).
 pub fn encode_into(out: &mut String, bytes: &[u8], keep_slash: bool) {
-    for &byte in bytes {
-        if unreserved(byte) || (keep_slash && byte == b'/') {
-            out.push(byte as char);
-        } else {
-            out.push('%');
-            out.push(HEX[(byte >> 4) as usize] as char);
-            out.push(HEX[(byte & 15) as usize] as char);
-        }
+    let mut rest = bytes;
+    loop {
+        let stays = |byte: &u8| UNRESERVED[usize::from(*byte)] || (keep_slash && *byte == b'/');
+        let length = rest.iter().position(|byte| !stays(byte)).unwrap_or(rest.len());
+        let (plain, more) = rest.split_at(length);
+        out.push_str(std::str::from_utf8(plain).unwrap_or_default());
+        let Some((byte, more)) = more.split_first() else { return };
+        out.push('%');
+        out.push(HEX[(byte >> 4) as usize] as char);
+        out.push(HEX[(byte & 15) as usize] as char);
+        rest = more;
     }
 }
 
@@ -82,9 +96,14 @@ pub fn hex(bytes: &[u8]) -> String {
 
 /// Appends `bytes` to `out` in lower-case hexadecimal.
 pub fn hex_into(out: &mut String, bytes: &[u8]) {
-    for &byte in bytes {
-        out.push(b"0123456789abcdef"[(byte >> 4) as usize] as char);
-        out.push(b"0123456789abcdef"[(byte & 15) as usize] as char);
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for part in bytes.chunks(32) {
+        let mut text = [0; 64];
+        for (two, byte) in text.chunks_exact_mut(2).zip(part) {
+            two[0] = DIGITS[usize::from(byte >> 4)];
+            two[1] = DIGITS[usize::from(byte & 15)];
+        }
+        out.push_str(std::str::from_utf8(&text[..part.len() * 2]).unwrap_or_default());
     }
 }
 
