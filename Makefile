@@ -29,6 +29,7 @@ gateway:
 # The build of benches, like that of published binaries: less CPU time per operation, twice the build time.
 optimized:
 	cargo build --profile dist
+	cargo build --profile dist -p plimsoll-bench --bin floor
 
 # The artifacts of a release in target/artifacts: archives, Debian packages, wheels, images, a list of components and
 # checksums. Needs buildah, dpkg-deb and the toolchains' targets for musl; half an hour on two cores. DIST=--help shows how

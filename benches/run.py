@@ -26,6 +26,7 @@ import performance
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PLIMSOLL = os.path.join(ROOT, "target", "dist", "plimsoll")
+FLOOR = os.path.join(ROOT, "target", "dist", "floor")
 ACCESS, SECRET, BUCKET = "bench", "bench-secret", "bench"
 SERVER_CORE, CLIENT_CORE = "0", "1"
 rows = []
@@ -139,6 +140,18 @@ def against_wrk(server, name, size, bar, runs, seconds, form, *options):
     row(f"{name}: ratio to wrk", bar, ratios)
 
 
+def floor(server, runs, seconds):
+    """Measures the ratio to wrk of a bare loop that signs, times and compares each GET of 1 KiB (crates/bench, floor)."""
+    server.request("PUT", f"/{BUCKET}/floor", b"x" * 1024)
+    env = dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS, AWS_SECRET_ACCESS_KEY=SECRET)
+    ratios = []
+    for _ in range(runs):
+        operations, cpu = wrk(server, f"/{BUCKET}/floor", seconds)
+        text, own, _ = whole_process([FLOOR, server.url.split("//")[1], BUCKET, "floor", str(seconds)], env)
+        ratios.append(own / int(text.split()[0]) / (cpu / operations))
+    row("GET 1 KiB, bare loop: ratio to wrk", None, ratios)
+
+
 def server_cost(server, name, form, runs, seconds):
     """Measures the CPU time of the server per operation."""
     values = []
@@ -186,6 +199,7 @@ def main():
     k, m = 1024, 1 << 20
     # The benches, by the section of docs/performance.md that has their table.
     sections = {"client": {
+        "floor": lambda: floor(server, runs, seconds),
         "get-1k": lambda: against_wrk(server, "GET 1 KiB, signed, verified", k, 1.5, runs, seconds, "get"),
         "put-1k": lambda: against_wrk(server, "PUT 1 KiB, signed payload", k, 1.7, runs, seconds, "put"),
         "get-1m-off": lambda: against_wrk(server, "GET 1 MiB, --verify off", m, 1.3, runs, seconds, "get",

@@ -192,7 +192,10 @@ impl AsyncWrite for TimedSocket {
 }
 
 /// Makes the kernel deliver the arrival time of the packets of a socket.
-fn enable_timestamps(stream: &TcpStream) -> io::Result<()> {
+///
+/// # Errors
+/// If the kernel refuses the option.
+pub fn enable_timestamps(stream: &TcpStream) -> io::Result<()> {
     let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
     set_option(stream, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags)
 }
@@ -229,7 +232,7 @@ struct Control([u8; 128]);
 /// # Errors
 /// As `recvmsg(2)`; `WouldBlock` if there are no bytes.
 #[allow(unsafe_code)]
-fn receive(
+pub fn receive(
     stream: &TcpStream,
     space: &mut [std::mem::MaybeUninit<u8>],
     timed: bool,
