@@ -53,6 +53,13 @@ impl Stream {
         mix(self.key.wrapping_add(i.wrapping_mul(0x9e37_79b9_7f4a_7c15)) ^ self.key.rotate_left(32))
     }
 
+    /// Fills `out` with the draws from 0 on, in little-endian order. A last part of less than 8 bytes stays as it is.
+    pub fn fill(self, out: &mut [u8]) {
+        for (i, word) in out.chunks_exact_mut(8).enumerate() {
+            word.copy_from_slice(&self.at(i as u64).to_le_bytes());
+        }
+    }
+
     /// Returns draw `i`, uniform over `[0, 1)` with 53 bits of precision.
     #[inline]
     pub fn unit(self, i: u64) -> f64 {

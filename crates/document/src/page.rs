@@ -14,6 +14,9 @@ fn library() -> String {
     source.ok().and_then(Result::ok).unwrap_or_default()
 }
 
+/// Place of the library in a page. Neither text nor JSON on a page contains these control characters.
+const PLACE: &str = "\u{1}charts\u{1}";
+
 /// Renders a template of `report/template/` with its content. `scripts` are inserted between `kit.js` and `start.js`.
 ///
 /// # Errors
@@ -34,13 +37,18 @@ pub fn render(
     let start = include_str!("template/start.js");
     // Reports of runs have data of runs, and documents with charts have data of charts.
     let charts = data.get("runs").is_some() || data.get("chart").is_some_and(|chart| !chart.is_null());
-    templates.get_template("content.html")?.render(context! {
+    let page = templates.get_template("content.html")?.render(context! {
         version => env!("CARGO_PKG_VERSION"),
         style => include_str!("template/report.css"),
-        echarts => charts.then(library),
+        echarts => charts.then_some(PLACE),
         scripts => format!("{kit}{}{start}", scripts.concat()),
         data => text,
         ..content
+    })?;
+    // The library is inserted last, because the engine of the templates would copy it several times.
+    Ok(match page.split_once(PLACE).filter(|_| charts) {
+        Some((before, after)) => [before, &library(), after].concat(),
+        None => page,
     })
 }
 

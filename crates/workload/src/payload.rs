@@ -25,10 +25,8 @@ impl Block {
     /// Generates the block. It is two segments long, so that a whole segment follows any offset within the first. Its
     /// bytes are the same for every seed, so that runs with different seeds can read the same records.
     pub fn new(seed: u64) -> Block {
-        let stream = Stream::new(0, "payload");
-        let words = 2 * SEGMENT / 8;
-        let mut data = Vec::with_capacity(2 * SEGMENT as usize);
-        (0..words).for_each(|i| data.extend_from_slice(&stream.at(i).to_le_bytes()));
+        let mut data = vec![0; 2 * SEGMENT as usize];
+        Stream::new(0, "payload").fill(&mut data);
         Block { data: data.into(), seed }
     }
 

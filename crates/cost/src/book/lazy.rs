@@ -75,7 +75,7 @@ impl Book {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::book::BUILT_IN;
+    use crate::book::{BUILT_IN, may_price};
 
     #[test]
     fn a_built_in_book_is_read_completely() {
@@ -89,6 +89,11 @@ mod tests {
                 whole.prices.iter().flat_map(|p| &p.offers).chain(whole.rules.iter().flat_map(|r| &r.offers));
             offers.for_each(|offer| assert!(names.contains(offer.as_str()), "{name}: {offer}"));
         }
+        for text in BUILT_IN.iter().map(|(name, text)| Book::built_in(name, text).unwrap()) {
+            let providers = text.offers.iter().filter_map(|offer| offer.provider.as_deref());
+            providers.for_each(|provider| assert!(may_price(provider), "{provider}"));
+        }
+        assert!(!may_price("none") && !may_price("") && !may_price("minio"));
         let only = |text| Book::built_in("x", text).unwrap();
         assert!(only("title = 'x'\n").about("aws-s3").is_none());
     }

@@ -312,6 +312,12 @@ impl Prices {
     }
 }
 
+/// Returns true if a built-in price book may have prices of a provider's stores. It reads no book.
+pub fn may_price(provider: &str) -> bool {
+    let line = format!("provider = \"{provider}\"");
+    BUILT_IN.iter().any(|(_, text)| text.contains(&line))
+}
+
 /// Reads the built-in price books and `files`, which take precedence over them.
 ///
 /// # Errors

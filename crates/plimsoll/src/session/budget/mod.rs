@@ -14,7 +14,7 @@ use estimate::{Priced, largest, locate, provider_of};
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::machine::Machine;
 use plimsoll_base::provider::calls::Call;
-use plimsoll_cost::book::read_prices;
+use plimsoll_cost::book::{may_price, read_prices};
 use plimsoll_cost::money::Usd;
 use plimsoll_cost::of_store::StoreUsage;
 use plimsoll_engine::driver::Control;
@@ -138,13 +138,19 @@ impl Budget {
         opened: &[Opened],
         machine: &Machine,
     ) -> Result<Budget, RunError> {
-        let prices = read_prices(&settings.prices).map_err(RunError::input)?;
+        // Reading the books takes longer than a short run.
+        let provided = |opened: &Opened| may_price(&opened.store.describe().provider);
+        let prices = match !settings.prices.is_empty() || opened.iter().any(provided) {
+            true => Some(read_prices(&settings.prices).map_err(RunError::input)?),
+            false => None,
+        };
         let bound = settings.bound(planned.hosts)?;
         let mut metered = Vec::new();
         for opened in opened {
             let provider = opened.store.describe().provider;
-            let priced = Priced::of(&prices, &opened.written, &provider, opened.url.as_ref(), planned);
-            match priced.map_err(RunError::input)? {
+            let of_store =
+                |prices| Priced::of(prices, &opened.written, &provider, opened.url.as_ref(), planned);
+            match prices.as_ref().map(of_store).transpose().map_err(RunError::input)?.flatten() {
                 Some(priced) => metered.push(Metered {
                     priced,
                     written: opened.written.clone(),
