@@ -46,7 +46,7 @@ struct Client {
     /// Length of a response, and where its body begins; 0 before the first one.
     length: usize,
     body: usize,
-    /// Expected content.
+    /// Expected content of the object.
     content: Vec<u8>,
 }
 
