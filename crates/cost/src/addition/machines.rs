@@ -79,6 +79,11 @@ impl<'a> Machines<'a> {
         if !known.contains(&provider) {
             return Err(wrong());
         }
+        let is_several = MULTI_REGIONS.iter().any(|(name, _)| *name == region)
+            || DUAL_REGIONS.iter().any(|(name, _)| *name == region);
+        if is_several {
+            return Err(format!("'{region}' consists of several regions; use that of the machines"));
+        }
         let network = format!("{provider}-network");
         prices.tariff(&network, Some(region), date).map_err(|e| e.to_string())?;
         if through_nat && network != AWS {
@@ -244,8 +249,16 @@ mod tests {
 
     #[test]
     fn a_place_that_is_not_one_is_refused_with_the_known_ones() {
-        for wrong in ["aws", "aws@", "aws@moon-1", "lambda@us-east-1", "@us-east-1", "aws-network@us-east-1"]
-        {
+        for wrong in [
+            "aws",
+            "aws@",
+            "google@us",
+            "google@nam4",
+            "aws@moon-1",
+            "lambda@us-east-1",
+            "@us-east-1",
+            "aws-network@us-east-1",
+        ] {
             assert!(way(wrong, false, "aws-s3", "us-east-1").is_err(), "{wrong}");
         }
     }

@@ -72,7 +72,8 @@ impl Framing {
         if is_head || matches!(head.status(), 204 | 304) {
             return Ok(Framing::Done);
         }
-        if let Some(coding) = head.values("transfer-encoding").last() {
+        if head.is_coded() {
+            let coding = head.values("transfer-encoding").last().unwrap_or_default();
             if head.is_old() {
                 return Err(HttpError::Invalid("a transfer encoding in HTTP/1.0"));
             }
@@ -174,9 +175,8 @@ fn size_line(input: &[u8]) -> Result<Option<(u64, usize)>, HttpError> {
 fn trailer(input: &[u8]) -> Result<Option<usize>, HttpError> {
     let wrong = || HttpError::Invalid("the trailer");
     let (mut end, mut lines) = (0, 0);
-    loop {
-        // Each line ends with CR and LF, and has no other CR.
-        let Some(length) = input[end..].iter().position(|byte| *byte == b'\r') else { break };
+    // Each line ends with CR and LF, and has no other CR.
+    while let Some(length) = input[end..].iter().position(|byte| *byte == b'\r') {
         match input.get(end + length + 1) {
             Some(b'\n') => end += length + 2,
             Some(_) => return Err(wrong()),

@@ -30,6 +30,10 @@ pub struct Head {
     status: u16,
     /// True for HTTP/1.0.
     is_old: bool,
+    /// True if there is a field Transfer-Encoding.
+    is_coded: bool,
+    /// True if there is a field Connection.
+    has_options: bool,
     bytes: Vec<u8>,
     fields: Vec<Field>,
 }
@@ -61,7 +65,13 @@ impl Head {
             let at = part.as_ptr() as usize - start;
             (at as u32, (at + part.len()) as u32)
         };
+        (self.is_coded, self.has_options) = (false, false);
         self.fields.extend(parsed.headers.iter().map(|field| {
+            match field.name.len() {
+                17 => self.is_coded |= field.name.eq_ignore_ascii_case("transfer-encoding"),
+                10 => self.has_options |= field.name.eq_ignore_ascii_case("connection"),
+                _ => {}
+            }
             let ((name, name_end), (value, value_end)) = (place(field.name.as_bytes()), place(field.value));
             Field { name, name_end, value, value_end }
         }));
@@ -113,8 +123,21 @@ impl Head {
         visible(self.values(name).next()?)
     }
 
+    /// Returns true if the body has a transfer encoding. False for a head that was created from its parts.
+    pub fn is_coded(&self) -> bool {
+        self.is_coded
+    }
+
+    /// Returns true if the peer keeps the connection after the response, as far as the head says.
+    pub fn keeps_connection(&self) -> bool {
+        if !self.has_options {
+            return !self.is_old;
+        }
+        (!self.is_old || self.lists("connection", "keep-alive")) && !self.lists("connection", "close")
+    }
+
     /// Returns true if a field of that name lists a word, whatever the case of its letters.
-    pub fn lists(&self, name: &str, word: &str) -> bool {
+    fn lists(&self, name: &str, word: &str) -> bool {
         let mut values = self.values(name).filter_map(visible);
         values.any(|value| value.split(',').any(|part| part.trim().eq_ignore_ascii_case(word)))
     }

@@ -93,9 +93,7 @@ impl Receiver {
                 100..=199 => self.spare = head,
                 _ => {
                     self.framing = Framing::of(&head, self.is_head)?;
-                    let keeps = !head.is_old() || head.lists("connection", "keep-alive");
-                    let keeps = keeps && !head.lists("connection", "close");
-                    self.keeps_open &= keeps && self.framing != Framing::ToEnd;
+                    self.keeps_open &= head.keeps_connection() && self.framing != Framing::ToEnd;
                     return Ok(Some(head));
                 }
             }

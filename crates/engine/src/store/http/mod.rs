@@ -213,7 +213,8 @@ impl HttpTransport {
             Err(error) => return Err(Unsent::Failed(broken(&error, timings))),
         };
         match sent {
-            Ok(answer) => self.unwrap(Answer::of(connection, answer), timings).await.map_err(Unsent::Failed),
+            Ok(head) if self.destination.relay.is_none() => Ok(Answer::of(connection, head)),
+            Ok(head) => self.unwrap(Answer::of(connection, head), timings).await.map_err(Unsent::Failed),
             Err(_) if connection.stamps().first_read.get() == 0 && sending.idempotent => {
                 timings.reconnects += 1;
                 Err(Unsent::ConnectionClosed)

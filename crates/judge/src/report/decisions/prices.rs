@@ -131,7 +131,9 @@ pub fn of_rows(rows: &[PriceRow], date: Date) -> Document {
 /// Describes the free allowance and the tiers of a meter.
 fn tiers(meter: &Meter) -> String {
     let amount = |up_to: u64| match meter.measure {
-        Measure::Requests { .. } => format_count(up_to),
+        Measure::Requests { .. } | Measure::Restores | Measure::Monitored => format_count(up_to),
+        // `10000 requests` and `1000 objects`, but not `GiB`.
+        Measure::Line if meter.unit.starts_with(|c: char| c.is_ascii_digit()) => format_count(up_to),
         _ => format_volume(up_to),
     };
     let mut out: Vec<String> = Vec::new();
