@@ -1,5 +1,5 @@
 # CI runs the same targets as a developer's machine.
-.PHONY: build gateway optimized dist test-dist lint dev t prepare binaries stand-ins package test test-rust test-clients test-full test-infra test-edge test-fleet test-servers test-s3-tests test-s3-tests-gateway bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-logs bench-prices bench-kills bench-fuzz bench-simulation bench-gateway bench-idle bench-slow schema site gallery sentences
+.PHONY: build gateway optimized dist test-dist lint dev t prepare binaries stand-ins package test test-rust test-clients test-full test-infra test-edge test-fleet test-servers test-s3-tests test-s3-tests-gateway bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-logs bench-prices bench-counts bench-kills bench-fuzz bench-simulation bench-gateway bench-idle bench-slow schema site gallery sentences
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -209,6 +209,11 @@ bench-judge: optimized
 # Measures the parsing of logs in every format, and of fits; one minute.
 bench-logs:
 	cargo bench -p plimsoll-workload --bench logs
+
+# Counts instructions and system calls of one request, and compares them with benches/counts.json. Needs valgrind.
+bench-counts:
+	cargo build --release -p plimsoll-bench --bin counts
+	python3 benches/counts.py
 
 # Prices a million workloads at every provider, and compares the bills with a decimal library; 15 seconds.
 bench-prices:

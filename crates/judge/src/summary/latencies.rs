@@ -38,8 +38,13 @@ fn figures(window: &Window, kind: Latency) -> Option<&Percentiles> {
 
 /// Sets all histograms and percentiles of a window. `open` is true for an open loop, which has response times.
 pub fn set(window: &mut Window, table: &LatencyTable, open: bool) {
+    set_with(window, table, &table[Latency::WakeUpDelay], open);
+}
+
+/// Does the same as [`set`] with other delays of wake-ups than those in the table, which need not be copied.
+pub fn set_with(window: &mut Window, table: &LatencyTable, wake_ups: &Latencies, open: bool) {
     for kind in Latency::ALL {
-        let latencies = &table[kind];
+        let latencies = if kind == Latency::WakeUpDelay { wake_ups } else { &table[kind] };
         if !latencies.is_empty() {
             window.histograms.insert(kind.name().to_string(), STANDARD.encode(latencies.to_bytes()));
         }

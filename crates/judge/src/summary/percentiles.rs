@@ -1,6 +1,8 @@
 //! Percentiles of merged histograms. A percentile is reported only if it has enough samples; if censoring makes
 //! it uncertain, only its lower bound is.
 
+use std::borrow::Cow;
+
 use super::result::Percentiles;
 use plimsoll_recorder::histogram::Latencies;
 
@@ -33,8 +35,10 @@ pub fn with_censored(observed: &Latencies, censored: &Latencies) -> Percentiles 
     if n == 0 {
         return out;
     }
-    let mut lowest = observed.clone();
-    lowest.merge(censored);
+    let mut lowest = Cow::Borrowed(observed);
+    if !censored.is_empty() {
+        lowest.to_mut().merge(censored);
+    }
     for (name, q) in PERCENTILES {
         if n < samples_needed(q) {
             out.samples_needed.insert(name.into(), samples_needed(q));

@@ -76,9 +76,9 @@ pub fn windows(phase_run: &PhaseRun, state: &WindowState, setting: Setting<'_>) 
         window.client_steal = state.usage.steal;
         let open = phase.load.is_open();
         window.disturbances = disturbances::of_window(tally, &state.usage, Edges { end_ns, ..edges });
-        let mut table = tally.latencies.clone();
-        table[Latency::WakeUpDelay].merge(&state.usage.wake_up_delay);
-        latencies::set(&mut window, &table, open);
+        let mut wake_ups = tally.latencies[Latency::WakeUpDelay].clone();
+        wake_ups.merge(&state.usage.wake_up_delay);
+        latencies::set_with(&mut window, &tally.latencies, &wake_ups, open);
         window.client_exhausted = exhausted(&state.usage, window_s, setting.means);
         window.client_limited =
             client_limited(&state.usage, window_s, setting.means, &lag, &window.service_ms);

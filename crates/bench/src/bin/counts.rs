@@ -1,0 +1,86 @@
+//! A fixed amount of work, whose instructions and system calls `benches/counts.py` counts with callgrind: requests of
+//! the S3 store, one after the other on one connection, against the server in memory.
+//!
+//!     counts get|put REQUESTS
+//!
+//! The client runs on the main thread, and the server on threads of its own, so that both have counts of their own. The
+//! counts of one request are the difference between a run of many requests and a run of few.
+
+#![allow(clippy::print_stdout, reason = "prints its results")]
+
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use plimsoll_engine::store::http::Route;
+use plimsoll_engine::store::s3::S3Store;
+use plimsoll_engine::store::{Body, Connection, Ignore, Request, Store};
+use plimsoll_s3::credentials::{CredentialSource, Credentials};
+use plimsoll_s3::url::StoreUrl;
+use plimsoll_server::accounts::Accounts;
+use plimsoll_server::{Parts, ServerSettings, Shared};
+
+const KEY: &str = "counts/0000000042";
+const SIZE: usize = 1024;
+
+type Failed = Box<dyn std::error::Error>;
+
+/// Starts the server, and returns its port.
+fn serve(credentials: Credentials) -> Result<u16, Failed> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let port = listener.local_addr()?.port();
+    let shared = Shared::new(Parts {
+        settings: ServerSettings { threads: 1, ..ServerSettings::default() },
+        accounts: Accounts::single(credentials),
+        tls: None,
+        timing_log: None,
+        observers: Vec::new(),
+    });
+    std::thread::spawn(move || {
+        // The server runs until the process ends.
+        let (_sender, shutdown) = tokio::sync::watch::channel(false);
+        plimsoll_server::memory::serve::serve(listener, &shared, None, &shutdown)
+    });
+    Ok(port)
+}
+
+async fn ask(connection: &mut dyn Connection, request: Request<'_>) -> Result<u64, Failed> {
+    Ok(connection.execute(request, &mut Ignore).await?.bytes)
+}
+
+fn main() -> Result<(), Failed> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [_, kind, requests] = arguments.as_slice() else {
+        return Err("usage: counts get|put REQUESTS".into());
+    };
+    let requests: u64 = requests.parse()?;
+    let credentials = Credentials::new("counts", "counts-secret", None);
+    let port = serve(credentials.clone())?;
+    let text = format!("s3://counts?endpoint=http://127.0.0.1:{port}&provider=embedded");
+    let StoreUrl::S3(url) = plimsoll_s3::url::parse(&text, &|_| None)? else {
+        return Err("not a URL of S3".into());
+    };
+    let source = CredentialSource::fixed(credentials);
+    let store: Arc<dyn Store> = Arc::new(S3Store::open(*url, &text, Some(source), Route::default())?);
+    let body = || Body::Whole(Bytes::from_static(&[b'x'; SIZE]));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let bytes = runtime.block_on(async {
+        let mut connection = store.connection(0);
+        ask(connection.as_mut(), Request::CreateBucket).await?;
+        ask(connection.as_mut(), Request::Put { key: KEY, body: body() }).await?;
+        let mut bytes = 0;
+        for _ in 0..requests {
+            bytes += match kind.as_str() {
+                "get" => ask(connection.as_mut(), Request::Get { key: KEY, range: None }).await?,
+                "put" => ask(connection.as_mut(), Request::Put { key: KEY, body: body() }).await?,
+                other => return Err(format!("'{other}' is neither get nor put").into()),
+            };
+        }
+        Ok::<u64, Failed>(bytes)
+    })?;
+    if bytes != requests * SIZE as u64 {
+        return Err(format!("{bytes} bytes instead of {requests} times {SIZE}").into());
+    }
+    println!("{requests} requests, {bytes} bytes");
+    Ok(())
+}
