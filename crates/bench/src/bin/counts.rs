@@ -3,7 +3,7 @@
 //!
 //!     counts get|put REQUESTS
 //!
-//! The client runs on the main thread, and the server on threads of its own, so that both have counts of their own. The
+//! The client runs on the main thread and the server on other threads, so that callgrind counts them separately. The
 //! counts of one request are the difference between a run of many requests and a run of few.
 
 #![allow(clippy::print_stdout, reason = "prints its results")]

@@ -13,7 +13,7 @@ const MAX_LINE: usize = 16 * 1024;
 pub enum Framing {
     /// All of the body has been taken.
     Done,
-    /// So many bytes are left.
+    /// The number of bytes that are left.
     Length(u64),
     /// The body consists of chunks.
     Chunked(Chunk),
@@ -26,7 +26,7 @@ pub enum Framing {
 pub enum Chunk {
     /// The next bytes are the line with the size of a chunk.
     Size,
-    /// So many bytes of the chunk are left.
+    /// The number of bytes of the chunk that are left.
     Data(u64),
     /// The next bytes are the line break after a chunk.
     End,
