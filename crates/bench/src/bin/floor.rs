@@ -22,7 +22,7 @@ use plimsoll_s3::sign::{EMPTY_SHA256, Signer};
 use rustix::event::epoll;
 
 const CONNECTIONS: usize = 64;
-/// Size of the read buffer in bytes, at least that of a response.
+/// Size of the read buffer in bytes, at least the size of a response.
 const BUFFER: usize = 64 * 1024;
 
 type Failed = Box<dyn std::error::Error>;

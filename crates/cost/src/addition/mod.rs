@@ -1,5 +1,4 @@
-//! Lines of a bill on top of those of the store itself: a replica in another region, machines that run elsewhere, keys.
-//! run elsewhere, keys.
+//! Lines that are added to the bill of a store: a replica in another region, machines that run elsewhere, keys.
 
 pub mod keys;
 pub mod machines;
