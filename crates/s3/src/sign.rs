@@ -1,10 +1,8 @@
 //! AWS Signature Version 4 (AWS General Reference, "Signature Version 4 signing process"), for client and server.
 //!
 //! The client signs with a [`Signer`], which caches the derived key of the day and reuses its buffers. The server
-//! recomputes the [`signature`] of the same [`canonical`] request, for the service name that the client sent.
+//! recomputes the [`signature`] of the same canonical request, for the service name that the client sent.
 //! Tests compare both with the `aws-sigv4` crate on unusual keys and queries.
-
-use std::fmt::Write;
 
 use aws_lc_rs::{digest, hmac};
 
@@ -40,17 +38,17 @@ pub fn derive_key(secret: &str, date: &str, region: &str, service: &str) -> hmac
 
 /// The parts of a canonical request. Path and query are encoded, and the query and the headers are sorted.
 #[derive(Debug, Clone, Copy)]
-pub struct Canonical<'a> {
+struct Canonical<'a> {
     /// HTTP method, such as `GET`.
-    pub method: &'a str,
+    method: &'a str,
     /// Encoded path, beginning with `/`.
-    pub path: &'a str,
+    path: &'a str,
     /// Encoded query, sorted by name, without `?`.
-    pub query: &'a str,
+    query: &'a str,
     /// Signed headers: lower-case name and value, sorted by name.
-    pub headers: &'a [(&'a str, &'a str)],
+    headers: &'a [(&'a str, &'a str)],
     /// Hexadecimal SHA-256 of the body, or a literal such as [`UNSIGNED_PAYLOAD`].
-    pub payload: &'a str,
+    payload: &'a str,
 }
 
 /// Appends the names of the signed headers, joined by `;`.
@@ -63,27 +61,44 @@ pub fn signed_headers_into(out: &mut String, headers: &[(&str, &str)]) {
     }
 }
 
-/// Clears `out` and writes the canonical request into it. Runs of spaces in header values become one space.
-pub fn canonical(out: &mut String, request: &Canonical<'_>) {
+/// Clears `out` and begins a canonical request in it. The signed headers follow, and then the end.
+pub fn canonical_start(out: &mut String, method: &str, path: &str, query: &str) {
     out.clear();
-    for part in [request.method, "\n", request.path, "\n", request.query, "\n"] {
+    for part in [method, "\n", path, "\n", query, "\n"] {
         out.push_str(part);
     }
+}
+
+/// Appends a signed header to a canonical request. Runs of spaces in its value become one space.
+pub fn canonical_header(out: &mut String, name: &str, value: &str) {
+    out.push_str(name);
+    out.push(':');
+    let value = value.trim();
+    if value.contains(' ') && value.contains("  ") {
+        let mut words = value.split(' ').filter(|w| !w.is_empty());
+        out.push_str(words.next().unwrap_or(""));
+        words.for_each(|word| {
+            out.push(' ');
+            out.push_str(word);
+        });
+    } else {
+        out.push_str(value);
+    }
+    out.push('\n');
+}
+
+/// Appends the names of the signed headers, joined by `;`, and the payload hash, which end a canonical request.
+pub fn canonical_end(out: &mut String, signed_headers: &str, payload: &str) {
+    for part in ["\n", signed_headers, "\n", payload] {
+        out.push_str(part);
+    }
+}
+
+/// Clears `out` and writes the canonical request into it.
+fn canonical(out: &mut String, request: &Canonical<'_>) {
+    canonical_start(out, request.method, request.path, request.query);
     for (name, value) in request.headers {
-        out.push_str(name);
-        out.push(':');
-        let value = value.trim();
-        if value.contains(' ') && value.contains("  ") {
-            let mut words = value.split(' ').filter(|w| !w.is_empty());
-            out.push_str(words.next().unwrap_or(""));
-            words.for_each(|word| {
-                out.push(' ');
-                out.push_str(word);
-            });
-        } else {
-            out.push_str(value);
-        }
-        out.push('\n');
+        canonical_header(out, name, value);
     }
     out.push('\n');
     signed_headers_into(out, request.headers);
@@ -109,14 +124,16 @@ pub fn signature(
 }
 
 /// Encodes and sorts query pairs into the canonical query string.
-pub fn canonical_query(pairs: &[(String, String)]) -> String {
-    let mut encoded: Vec<(String, String)> =
-        pairs.iter().map(|(name, value)| (encode_query(name), encode_query(value))).collect();
-    encoded.sort();
-    let mut out = String::new();
+pub fn canonical_query<'a>(pairs: impl IntoIterator<Item = &'a (String, String)>) -> String {
+    let encode = |(name, value): &(String, String)| (encode_query(name), encode_query(value));
+    let mut encoded: Vec<(String, String)> = pairs.into_iter().map(encode).collect();
+    encoded.sort_unstable();
+    let mut out =
+        String::with_capacity(encoded.iter().map(|(name, value)| name.len() + value.len() + 2).sum());
     for (i, (name, value)) in encoded.iter().enumerate() {
-        let separator = if i > 0 { "&" } else { "" };
-        let _ = write!(out, "{separator}{name}={value}");
+        for part in [if i > 0 { "&" } else { "" }, name, "=", value] {
+            out.push_str(part);
+        }
     }
     out
 }

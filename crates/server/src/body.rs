@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use http::header::{AsHeaderName, EXPECT};
 use http::request::Parts;
 use hyper::body::{Body, Incoming};
 use md5::{Digest as _, Md5};
@@ -16,6 +17,9 @@ use super::error::{ApiError, ErrorCode};
 use super::form::FormFile;
 use super::incoming::frame;
 use super::limits::{FRAMING_DIVISOR, MAX_XML_BYTES, payload_limit};
+use super::names::{
+    AMZ_CHECKSUM_ALGORITHM, AMZ_CHECKSUM_TYPE, AMZ_DECODED_LENGTH, AMZ_SDK_CHECKSUM, AMZ_TRAILER, CONTENT_MD5,
+};
 use super::payload::Payload;
 use super::reserve::{Buffer, Memory};
 use super::response::ResponseBody;
@@ -92,7 +96,7 @@ impl<'a> BodyReader<'a> {
             }
             Payload::Chunked(signer) => {
                 let decoder = Box::new(ChunkDecoder::new(signer));
-                let length = text(&parts.headers, "x-amz-decoded-content-length").and_then(decimal);
+                let length = text(&parts.headers, &AMZ_DECODED_LENGTH).and_then(decimal);
                 (Source::Chunked(incoming, decoder, Bytes::new()), None, length)
             }
         };
@@ -194,12 +198,12 @@ impl<'a> BodyReader<'a> {
 
     /// Checks the headers that name checksums, and starts the checksums that they declare.
     fn check_headers(&mut self) -> Result<(), ApiError> {
-        self.wants_md5 = self.headers.contains_key("content-md5");
+        self.wants_md5 = self.headers.contains_key(&CONTENT_MD5);
         // The checksum headers of CompleteMultipartUpload describe the object, not the list of parts in the body.
         if self.operation == Operation::CompleteUpload {
             return Ok(());
         }
-        if let Some(name) = text(&self.headers, "x-amz-trailer") {
+        if let Some(name) = text(&self.headers, &AMZ_TRAILER) {
             let Some(algorithm) = Algorithm::from_header(name) else {
                 return Err(ApiError::with(
                     ErrorCode::InvalidRequest,
@@ -309,7 +313,7 @@ impl<'a> BodyReader<'a> {
         if let Source::Chunked(_, decoder, _) = &mut self.source {
             let decoder = std::mem::replace(&mut **decoder, ChunkDecoder::new(None));
             trailers = decoder.finish().map_err(framing_error)?;
-            let has_length = self.headers.contains_key("x-amz-decoded-content-length");
+            let has_length = self.headers.contains_key(&AMZ_DECODED_LENGTH);
             if has_length && self.length != Some(self.bytes) {
                 return Err(ApiError::new(ErrorCode::IncompleteBody));
             }
@@ -341,7 +345,7 @@ impl<'a> BodyReader<'a> {
         trailers: &[(String, String)],
     ) -> Result<Option<(Algorithm, String)>, ApiError> {
         let invalid = |text: String| Err(ApiError::with(ErrorCode::InvalidRequest, text));
-        if let Some(name) = text(&self.headers, "x-amz-trailer")
+        if let Some(name) = text(&self.headers, &AMZ_TRAILER)
             && !trailers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name))
         {
             return Err(ApiError::new(ErrorCode::MalformedTrailerError));
@@ -358,7 +362,7 @@ impl<'a> BodyReader<'a> {
         let Some(algorithm) = Algorithm::from_header(name) else {
             return invalid("The algorithm type you specified in x-amz-checksum- header is invalid.".into());
         };
-        if let Some(sdk) = text(&self.headers, "x-amz-sdk-checksum-algorithm")
+        if let Some(sdk) = text(&self.headers, &AMZ_SDK_CHECKSUM)
             && Algorithm::from_name(sdk) != Some(algorithm)
         {
             return invalid("Value for x-amz-sdk-checksum-algorithm header is invalid.".into());
@@ -394,7 +398,7 @@ const DISCARD: u64 = 64 << 20;
 /// does not get a connection reset. Does nothing if the announced length is above 64 MiB, or if the client waits for
 /// `100 Continue`, which hyper sends when a body is read.
 pub async fn discard(parts: &Parts, body: &mut Incoming) {
-    if parts.headers.contains_key("expect") || body.size_hint().lower() > DISCARD {
+    if parts.headers.contains_key(EXPECT) || body.size_hint().lower() > DISCARD {
         return;
     }
     let mut bytes = 0;
@@ -406,7 +410,7 @@ pub async fn discard(parts: &Parts, body: &mut Incoming) {
     }
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+fn text<'a>(headers: &'a HeaderMap, name: impl AsHeaderName) -> Option<&'a str> {
     headers.get(name).and_then(|v| v.to_str().ok())
 }
 
@@ -420,7 +424,7 @@ fn declared(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
 }
 
 fn check_md5(headers: &HeaderMap, computed: [u8; 16]) -> Result<(), ApiError> {
-    let Some(header) = headers.get("content-md5") else { return Ok(()) };
+    let Some(header) = headers.get(&CONTENT_MD5) else { return Ok(()) };
     let declared = header.to_str().ok().and_then(from_base64).filter(|d| d.len() == 16);
     let header_text = String::from_utf8_lossy(header.as_bytes());
     let declared = declared
@@ -443,18 +447,18 @@ fn check_algorithms(
     if !has_body {
         return Ok(());
     }
-    if declared.is_none() && headers.contains_key("x-amz-sdk-checksum-algorithm") {
+    if declared.is_none() && headers.contains_key(&AMZ_SDK_CHECKSUM) {
         return invalid(
             "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or x-amz-trailer headers were found.",
         );
     }
-    if let Some(name) = text(headers, "x-amz-checksum-algorithm") {
+    if let Some(name) = text(headers, &AMZ_CHECKSUM_ALGORITHM) {
         let named = Algorithm::from_name(name);
         if named.is_none() || declared.is_some_and(|(algorithm, _)| Some(*algorithm) != named) {
             return invalid("Value for x-amz-checksum-algorithm header is invalid.");
         }
     }
-    if text(headers, "x-amz-checksum-type").is_some_and(|kind| !kind.eq_ignore_ascii_case("FULL_OBJECT")) {
+    if text(headers, &AMZ_CHECKSUM_TYPE).is_some_and(|kind| !kind.eq_ignore_ascii_case("FULL_OBJECT")) {
         return invalid("Value for x-amz-checksum-type header is invalid.");
     }
     Ok(())

@@ -2,6 +2,7 @@
 //! their `x-amz-copy-source-` forms.
 
 use http::HeaderMap;
+use http::header::{HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
 
 use super::error::{ApiError, ErrorCode};
 use plimsoll_s3::number::decimal;
@@ -27,34 +28,68 @@ fn date(text: &str) -> Option<i64> {
         .or_else(|| text.parse::<jiff::Timestamp>().ok().map(|t| t.as_second()))
 }
 
-/// Checks the conditions of a read or, with the prefix `x-amz-copy-source-`, those of a copy's source.
+/// The headers that state conditions of one kind.
+#[derive(Debug)]
+pub struct ConditionHeaders {
+    matches: HeaderName,
+    matches_none: HeaderName,
+    modified_since: HeaderName,
+    unmodified_since: HeaderName,
+    /// True for the source of a copy.
+    is_copy: bool,
+}
+
+/// Conditions of a read.
+pub static OF_READ: ConditionHeaders = ConditionHeaders {
+    matches: IF_MATCH,
+    matches_none: IF_NONE_MATCH,
+    modified_since: IF_MODIFIED_SINCE,
+    unmodified_since: IF_UNMODIFIED_SINCE,
+    is_copy: false,
+};
+
+/// Conditions of the source of a copy.
+pub static OF_COPY_SOURCE: ConditionHeaders = ConditionHeaders {
+    matches: HeaderName::from_static("x-amz-copy-source-if-match"),
+    matches_none: HeaderName::from_static("x-amz-copy-source-if-none-match"),
+    modified_since: HeaderName::from_static("x-amz-copy-source-if-modified-since"),
+    unmodified_since: HeaderName::from_static("x-amz-copy-source-if-unmodified-since"),
+    is_copy: true,
+};
+
+/// Checks the conditions of a read, or those of a copy's source.
 ///
 /// # Errors
 /// Returns `PreconditionFailed`, `NotModified` if the response to a read is 304, or `InvalidArgument` for an
 /// invalid date in a condition of a copy.
-pub fn for_read(headers: &HeaderMap, prefix: &str, object: Existing<'_>, now_s: i64) -> Result<(), ApiError> {
-    let value = |name: &str| headers.get(format!("{prefix}{name}")).and_then(|v| v.to_str().ok());
-    let past_date = |name: &str| value(name).and_then(date).filter(|s| *s <= now_s);
+pub fn for_read(
+    headers: &HeaderMap,
+    of: &ConditionHeaders,
+    object: Existing<'_>,
+    now_s: i64,
+) -> Result<(), ApiError> {
+    let value = |name: &HeaderName| headers.get(name).and_then(|v| v.to_str().ok());
+    let past_date = |name: &HeaderName| value(name).and_then(date).filter(|s| *s <= now_s);
     let failed = || ApiError::new(ErrorCode::PreconditionFailed);
     // A read ignores an invalid date, as RFC 9110 requires. A copy fails, so that it is not written unconditionally.
-    let dates = ["if-modified-since", "if-unmodified-since"];
-    if !prefix.is_empty() && dates.iter().any(|name| value(name).is_some_and(|text| date(text).is_none())) {
+    let is_invalid = |name: &HeaderName| value(name).is_some_and(|text| date(text).is_none());
+    if of.is_copy && (is_invalid(&of.modified_since) || is_invalid(&of.unmodified_since)) {
         return Err(ApiError::with(ErrorCode::InvalidArgument, "A condition has an invalid date"));
     }
-    let unmodified = if prefix.is_empty() { ApiError::new(ErrorCode::NotModified) } else { failed() };
-    if let Some(list) = value("if-match") {
+    let unmodified = || if of.is_copy { failed() } else { ApiError::new(ErrorCode::NotModified) };
+    if let Some(list) = value(&of.matches) {
         if !matches(list, object.etag) {
             return Err(failed());
         }
-    } else if value("if-unmodified-since").and_then(date).is_some_and(|since| object.modified_s > since) {
+    } else if value(&of.unmodified_since).and_then(date).is_some_and(|since| object.modified_s > since) {
         return Err(failed());
     }
-    if let Some(list) = value("if-none-match") {
+    if let Some(list) = value(&of.matches_none) {
         if matches(list, object.etag) {
-            return Err(unmodified);
+            return Err(unmodified());
         }
-    } else if past_date("if-modified-since").is_some_and(|since| object.modified_s <= since) {
-        return Err(unmodified);
+    } else if past_date(&of.modified_since).is_some_and(|since| object.modified_s <= since) {
+        return Err(unmodified());
     }
     Ok(())
 }
@@ -71,8 +106,8 @@ pub struct WriteConditions {
 impl WriteConditions {
     /// Returns the conditions in the headers of a request.
     pub fn of(headers: &HeaderMap) -> WriteConditions {
-        let value = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_string);
-        WriteConditions { if_match: value("if-match"), if_none_match: value("if-none-match") }
+        let value = |name: HeaderName| headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_string);
+        WriteConditions { if_match: value(IF_MATCH), if_none_match: value(IF_NONE_MATCH) }
     }
 
     /// Checks the conditions against the existing object; `None` means that there is none.
@@ -137,7 +172,7 @@ impl DeleteConditions {
 /// Returns true if the range applies (RFC 9110, 13.1.5): `If-Range` is absent, or its tag or date is that of the
 /// object.
 pub fn range_applies(headers: &HeaderMap, object: Existing<'_>) -> bool {
-    let Some(value) = headers.get("if-range") else { return true };
+    let Some(value) = headers.get(IF_RANGE) else { return true };
     let text = value.to_str().unwrap_or("").trim();
     if text.starts_with('"') {
         text.trim_matches('"') == object.etag
@@ -157,7 +192,7 @@ mod tests {
     fn read(pairs: &[(&'static str, &'static str)]) -> Result<(), &'static str> {
         let headers: HeaderMap =
             pairs.iter().map(|(n, v)| (n.parse().unwrap(), http::HeaderValue::from_static(v))).collect();
-        for_read(&headers, "", OBJECT, 1_800_000_000).map_err(|e| e.code.name())
+        for_read(&headers, &OF_READ, OBJECT, 1_800_000_000).map_err(|e| e.code.name())
     }
 
     #[test]
@@ -177,7 +212,7 @@ mod tests {
         let name = "x-amz-copy-source-if-unmodified-since";
         let headers =
             [(name.parse().unwrap(), http::HeaderValue::from_static("yesterday"))].into_iter().collect();
-        let result = for_read(&headers, "x-amz-copy-source-", OBJECT, 1_800_000_000);
+        let result = for_read(&headers, &OF_COPY_SOURCE, OBJECT, 1_800_000_000);
         assert_eq!(result.unwrap_err().code, ErrorCode::InvalidArgument);
     }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::header::{AUTHORIZATION, EXPECT, ORIGIN, SERVER, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderValue, Version};
 pub use http::{Method, Request};
@@ -19,10 +20,11 @@ use super::express::Session;
 use super::features::Features;
 use super::forward::{Forward, VerifiedRequest};
 use super::incoming::frame;
+use super::names::AMZ_REQUEST_ID;
 use super::observer::FinishedRequest;
 use super::ops::{Call, cors, dispatch, post};
 use super::payload::Payload;
-use super::response::{ServerResponse, set};
+use super::response::ServerResponse;
 use super::route::{Operation, Route};
 use super::service::ObjectService;
 use super::timestamps::ConnectionTimestamps;
@@ -143,7 +145,7 @@ impl Exchange {
         let answer =
             answer.and_then(|mut answer| answer.body_mut().reserve(&shared.documents).map(|()| answer));
         let mut answer = self.answer_of(answer);
-        if self.parts.headers.contains_key("origin") && self.parts.method != Method::OPTIONS {
+        if self.parts.headers.contains_key(ORIGIN) && self.parts.method != Method::OPTIONS {
             cors::grant(service, &self.parts, answer.headers_mut()).await;
         }
         self.identify(&mut answer);
@@ -196,8 +198,10 @@ impl Exchange {
     }
 
     fn identify(&self, answer: &mut ServerResponse) {
-        set(answer.headers_mut(), "x-amz-request-id", &self.id);
-        answer.headers_mut().insert("server", HeaderValue::from_static("plimsoll"));
+        if let Ok(id) = HeaderValue::from_str(&self.id) {
+            answer.headers_mut().insert(&AMZ_REQUEST_ID, id);
+        }
+        answer.headers_mut().insert(SERVER, HeaderValue::from_static("plimsoll"));
     }
 
     /// Tells the observers and the timing log about the answer, which is about to be sent.
@@ -242,13 +246,13 @@ fn forwarded_for(parts: &Parts) -> String {
 
 /// Returns true if the length of the body of a request may be declared twice.
 fn is_ambiguous(parts: &Parts, stamps: &ConnectionTimestamps) -> bool {
-    parts.headers.contains_key("transfer-encoding") && stamps.may_have_length()
+    parts.headers.contains_key(TRANSFER_ENCODING) && stamps.may_have_length()
 }
 
 /// Returns true if the client waits for `100 Continue` before it sends the body.
 fn expects_continue(parts: &Parts) -> bool {
     let expects = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
-    parts.version == Version::HTTP_11 && parts.headers.get("expect").is_some_and(expects)
+    parts.version == Version::HTTP_11 && parts.headers.get(EXPECT).is_some_and(expects)
 }
 
 /// Returns true if a request has no signature, and the service may allow it nevertheless. Browsers send preflight
@@ -258,7 +262,7 @@ fn is_anonymous(parts: &Parts, features: &Features) -> bool {
         return features.bucket_configuration;
     }
     features.acls
-        && !parts.headers.contains_key("authorization")
+        && !parts.headers.contains_key(AUTHORIZATION)
         && !auth::presigns(parts.uri.query().unwrap_or(""))
 }
 

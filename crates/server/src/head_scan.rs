@@ -26,20 +26,33 @@ impl HeadScan {
 
     /// Reads the next bytes. Those behind the head have no effect.
     pub fn read(&mut self, bytes: &[u8]) {
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            if self.ended {
-                return;
+        let mut rest = bytes;
+        while !self.ended
+            && let Some(end) = memchr::memchr(b'\n', rest)
+        {
+            let (line, next) = rest.split_at(end + 1);
+            if self.line.is_empty() {
+                self.end_line(&line[..line.len().min(KEPT)]);
+            } else {
+                self.keep(line);
+                let line = std::mem::take(&mut self.line);
+                self.end_line(&line);
             }
-            let room = KEPT - self.line.len().min(KEPT);
-            self.line.extend_from_slice(&piece[..piece.len().min(room)]);
-            if piece.ends_with(b"\n") {
-                self.end_line();
-            }
+            rest = next;
+        }
+        if !self.ended {
+            self.keep(rest);
         }
     }
 
-    fn end_line(&mut self) {
-        let line = self.line.trim_ascii_end();
+    /// Appends the beginning of a line of which more has yet to arrive.
+    fn keep(&mut self, piece: &[u8]) {
+        let room = KEPT - self.line.len().min(KEPT);
+        self.line.extend_from_slice(&piece[..piece.len().min(room)]);
+    }
+
+    fn end_line(&mut self, line: &[u8]) {
+        let line = line.trim_ascii_end();
         if self.is_first && !line.is_empty() {
             let method = line.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
             self.has_request_line = method > 0 && line.get(method) == Some(&b' ');
@@ -50,7 +63,6 @@ impl HeadScan {
             let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
             self.has_length |= name.trim_ascii().eq_ignore_ascii_case(b"content-length");
         }
-        self.line.clear();
     }
 
     /// Returns true if the whole head was read, and it has no `Content-Length`. The head of a pipelined request, which

@@ -41,6 +41,7 @@ pub mod inject;
 pub mod limits;
 pub mod memory;
 pub mod metrics;
+mod names;
 pub mod observer;
 pub mod operation;
 pub mod ops;
@@ -62,6 +63,7 @@ use handler::{Handler, Plain};
 use limits::{MAX_DOCUMENTS, MAX_HEAD_BYTES, MAX_UNSENT_BYTES};
 use observer::RequestObserver;
 use plimsoll_base::clock::{SECOND, Timer, now_ns};
+use plimsoll_base::net::encode::hex;
 use plimsoll_base::net::socket::TimedSocket;
 use reserve::Memory;
 use service::ObjectService;
@@ -177,7 +179,9 @@ impl Shared {
 
     /// Returns a new request id of 16 hexadecimal digits.
     pub fn request_id(&self) -> String {
-        format!("{:016X}", self.requests.fetch_add(1, Ordering::Relaxed) + 1)
+        let mut id = hex(&(self.requests.fetch_add(1, Ordering::Relaxed) + 1).to_be_bytes());
+        id.make_ascii_uppercase();
+        id
     }
 }
 

@@ -10,7 +10,8 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use futures_util::{Stream, stream};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::header::IntoHeaderName;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 
 use super::error::ApiError;
@@ -162,9 +163,9 @@ pub fn xml(document: String) -> ServerResponse {
 }
 
 /// Sets a header; does nothing if `value` is not a valid header value.
-pub fn set(headers: &mut HeaderMap, name: &'static str, value: &str) {
+pub fn set(headers: &mut HeaderMap, name: impl IntoHeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
-        headers.insert(HeaderName::from_static(name), value);
+        headers.insert(name, value);
     }
 }
 

@@ -1,9 +1,11 @@
 //! Maps the method, path, query and headers of a request to an operation of the S3 API.
 
 use http::Method;
+use http::header::HOST;
 use http::request::Parts;
 
 use super::error::{ApiError, ErrorCode};
+use super::names::AMZ_COPY_SOURCE;
 pub use super::operation::Operation;
 use plimsoll_base::net::encode::{decode, parse_query};
 
@@ -123,7 +125,7 @@ fn operation(
     no_key: bool,
 ) -> Result<Operation, ApiError> {
     let has = |name: &str| query.iter().any(|(n, _)| n == name);
-    let copy = parts.headers.contains_key("x-amz-copy-source")
+    let copy = parts.headers.contains_key(&AMZ_COPY_SOURCE)
         || query.iter().any(|(n, _)| n.eq_ignore_ascii_case("x-amz-copy-source"));
     if let Some(operation) = configuration(&parts.method, &has, no_bucket, no_key) {
         return Ok(operation);
@@ -206,7 +208,7 @@ fn configuration(
 
 /// Returns the bucket of a virtual-host request, whose host is `BUCKET.localhost`; `None` for a path-style request.
 fn virtual_host(parts: &Parts) -> Option<String> {
-    let host = parts.headers.get("host")?.to_str().ok()?;
+    let host = parts.headers.get(HOST)?.to_str().ok()?;
     let name = host.split(':').next()?;
     name.strip_suffix(".localhost").filter(|b| !b.is_empty()).map(str::to_string)
 }

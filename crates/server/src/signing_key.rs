@@ -29,26 +29,29 @@ pub struct KeyScope<'a> {
     pub region: &'a str,
     /// Service of the request.
     pub service: &'a str,
+    /// The scope as text: `DATE/REGION/SERVICE/aws4_request`.
+    pub text: &'a str,
 }
 
-/// Returns the signing key of an account for a scope, whose text is `text`.
-pub fn key_for(credentials: &Credentials, scope: KeyScope<'_>, text: &str) -> hmac::Key {
+/// Calls `then` with the signing key of an account for a scope, and returns its result. `then` must not ask for another
+/// key.
+pub fn with_key<T>(credentials: &Credentials, scope: KeyScope<'_>, then: impl FnOnce(&hmac::Key) -> T) -> T {
     DERIVED.with_borrow_mut(|cached| {
-        if let Some(cached) = cached
-            && cached.scope == text
-            && cached.access_key == credentials.access_key
-            && cached.secret_key == credentials.secret_key()
-        {
-            return cached.key.clone();
+        let is_derived = |derived: &DerivedKey| {
+            derived.scope == scope.text
+                && derived.access_key == credentials.access_key
+                && derived.secret_key == credentials.secret_key()
+        };
+        if !cached.as_ref().is_some_and(is_derived) {
+            *cached = None;
         }
-        let key = derive_key(credentials.secret_key(), scope.date, scope.region, scope.service);
-        *cached = Some(DerivedKey {
+        let derived = cached.get_or_insert_with(|| DerivedKey {
             access_key: credentials.access_key.clone(),
             secret_key: credentials.secret_key().to_string(),
-            scope: text.to_string(),
-            key: key.clone(),
+            scope: scope.text.to_string(),
+            key: derive_key(credentials.secret_key(), scope.date, scope.region, scope.service),
         });
-        key
+        then(&derived.key)
     })
 }
 
@@ -60,10 +63,11 @@ mod tests {
     /// next day.
     #[test]
     fn a_new_secret_of_the_same_access_key_is_used_at_once() {
-        let scope = KeyScope { date: "20261124", region: "r", service: "s3" };
+        let text = "20261124/r/s3/aws4_request";
+        let scope = KeyScope { date: "20261124", region: "r", service: "s3", text };
         let sign = |secret: &str| {
-            let key = key_for(&Credentials::new("key", secret, None), scope, "20261124/r/s3/aws4_request");
-            hmac::sign(&key, b"text").as_ref().to_vec()
+            let credentials = Credentials::new("key", secret, None);
+            with_key(&credentials, scope, |key| hmac::sign(key, b"text").as_ref().to_vec())
         };
         let old = sign("old secret");
         assert_eq!(sign("old secret"), old);

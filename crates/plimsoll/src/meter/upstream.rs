@@ -166,8 +166,7 @@ impl Upstream {
         url.endpoint.path_into(&mut path, &request.route.key);
         // The parameters of a signature are made anew, and the server has moved the others to the headers.
         let signs = |name: &str| name.to_ascii_lowercase().starts_with("x-amz-");
-        let pairs = request.route.query.iter().filter(|(name, _)| !signs(name)).cloned();
-        let query = canonical_query(&pairs.collect::<Vec<_>>());
+        let query = canonical_query(request.route.query.iter().filter(|(name, _)| !signs(name)));
         let mut headers = HeaderMap::with_capacity(16);
         for (name, value) in request.parts.headers.iter().filter(|(name, _)| is_passed(name)) {
             headers.append(name, value.clone());

@@ -5,11 +5,12 @@
 //! condition, a range or a query parameter that its operation does not implement gets status 501 and has no
 //! effect.
 
-use http::HeaderValue;
 use http::request::Parts;
+use http::{HeaderName, HeaderValue};
 
 use super::error::{ApiError, ErrorCode};
 use super::features::Features;
+use super::names::AMZ_STORAGE_CLASS;
 use super::route::{Operation, Route};
 
 mod table;
@@ -55,8 +56,8 @@ pub fn check(parts: &Parts, route: &Route, owner: &str, features: &Features) -> 
     }
     let tags = creates(route.operation) && features.tags;
     let groups = headers(route.operation);
-    for name in parts.headers.keys() {
-        let name = name.as_str();
+    for header in parts.headers.keys() {
+        let name = header.as_str();
         if !(name.starts_with("x-amz-") || MEANINGFUL.contains(&name)) {
             continue;
         }
@@ -65,15 +66,15 @@ pub fn check(parts: &Parts, route: &Route, owner: &str, features: &Features) -> 
             continue;
         }
         if name == "x-amz-acl" && features.acls {
-            check_values(parts, name, &Any, owner)?;
+            check_values(parts, header, &Any, owner)?;
             continue;
         }
         if tags && matches!(name, "x-amz-tagging" | "x-amz-tagging-directive") {
-            check_values(parts, name, &Any, owner)?;
+            check_values(parts, header, &Any, owner)?;
             continue;
         }
         if name == "if-none-match" && features.versions && route.operation.takes_any_if_none_match() {
-            check_values(parts, name, &Any, owner)?;
+            check_values(parts, header, &Any, owner)?;
             continue;
         }
         let known = |header: &&Header| match header.0.strip_suffix('*') {
@@ -83,7 +84,7 @@ pub fn check(parts: &Parts, route: &Route, owner: &str, features: &Features) -> 
         let mut all = ALWAYS.iter().chain(groups.iter().copied().flatten());
         let (_, values) =
             all.find(known).ok_or_else(|| not_implemented(&format!("{name} with this operation")))?;
-        check_values(parts, name, values, owner)?;
+        check_values(parts, header, values, owner)?;
     }
     let accepted = parameters(route.operation);
     for (index, (name, _)) in route.query.iter().enumerate() {
@@ -174,8 +175,9 @@ fn rejected(name: &str, value: &str) -> ApiError {
     not_implemented(&format!("{name}: {value}"))
 }
 
-fn check_values(parts: &Parts, name: &str, values: &Values, owner: &str) -> Result<(), ApiError> {
-    let mut found = parts.headers.get_all(name).iter();
+fn check_values(parts: &Parts, header: &HeaderName, values: &Values, owner: &str) -> Result<(), ApiError> {
+    let name = header.as_str();
+    let mut found = parts.headers.get_all(header).iter();
     let Some(first) = found.next() else { return Ok(()) };
     if name.starts_with("x-amz-meta-") {
         return Ok(());
@@ -221,8 +223,8 @@ fn check_storage_class(parts: &Parts, route: &Route, features: &Features) -> Res
     if !creates(route.operation) {
         return Err(not_implemented("x-amz-storage-class with this operation"));
     }
-    check_values(parts, "x-amz-storage-class", &Any, "")?;
-    let class = parts.headers.get("x-amz-storage-class").map_or(&b""[..], HeaderValue::as_bytes);
+    check_values(parts, &AMZ_STORAGE_CLASS, &Any, "")?;
+    let class = parts.headers.get(&AMZ_STORAGE_CLASS).map_or(&b""[..], HeaderValue::as_bytes);
     let class = String::from_utf8_lossy(class);
     match class.as_ref() {
         class if class == default_class(route) => Ok(()),

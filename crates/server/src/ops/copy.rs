@@ -5,7 +5,7 @@ use super::multipart::{part_number, upload_name};
 use super::{Call, existing, set_version};
 use crate::accepts::default_class;
 use crate::body::BodyReader;
-use crate::conditions::{WriteConditions, for_read};
+use crate::conditions::{OF_COPY_SOURCE, WriteConditions, for_read};
 use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, iso_date, set, xml};
 use crate::service::{NewObject, ObjectInfo, ObjectService};
@@ -54,7 +54,7 @@ async fn source<S: ObjectService>(call: &Call<'_, S>) -> Result<CopySource<S::Ob
     if !owns && !object.as_ref().acl.allows(false, is_authenticated) {
         return Err(ApiError::new(ErrorCode::AccessDenied));
     }
-    for_read(&call.parts.headers, "x-amz-copy-source-", existing(object.as_ref()), call.now_s)?;
+    for_read(&call.parts.headers, &OF_COPY_SOURCE, existing(object.as_ref()), call.now_s)?;
     let (bucket, key) = (bucket.to_string(), key.to_string());
     Ok(CopySource { object, bucket, key, has_version: version.is_some() })
 }

@@ -1,18 +1,16 @@
 //! The GetObject and HeadObject operations, with ranges, parts, conditions and optional checksums.
 
-use http::header::{CONTENT_LENGTH, ETAG, LAST_MODIFIED};
+use http::header::{CONTENT_LENGTH, ETAG, LAST_MODIFIED, RANGE};
 use http::{HeaderMap, HeaderValue};
 
 use super::{Call, existing, set_expiry, set_version};
 use crate::accepts::default_class;
-use crate::conditions::{for_read, range_applies};
+use crate::conditions::{OF_READ, for_read, range_applies};
 use crate::error::{ApiError, ErrorCode};
+use crate::names::{AMZ_CHECKSUM_MODE, WHERE};
 use crate::response::{ServerResponse, empty, set};
 use crate::service::{ObjectInfo, ObjectService};
 use plimsoll_s3::number::decimal;
-
-/// Header with which an administrator asks for the place of an object, and that has it in the response.
-const WHERE: &str = "x-plimsoll-where";
 
 /// Byte range of an object that a request selects.
 #[derive(Debug, PartialEq, Eq)]
@@ -78,7 +76,7 @@ async fn answer<S: ObjectService>(call: &Call<'_, S>, with_body: bool) -> Result
     let part = part_number(call)?;
     let handle = call.service.open(&bucket, &call.route.key, call.version()).await?;
     let object = handle.as_ref();
-    match for_read(&call.parts.headers, "", existing(object), call.now_s) {
+    match for_read(&call.parts.headers, &OF_READ, existing(object), call.now_s) {
         Err(error) if error.code == ErrorCode::NotModified => return Ok(not_modified(object)),
         other => other?,
     }
@@ -98,11 +96,11 @@ async fn answer<S: ObjectService>(call: &Call<'_, S>, with_body: bool) -> Result
         let last = end.saturating_sub(1);
         set(answer.headers_mut(), "content-range", &format!("bytes {start}-{last}/{}", object.size));
     }
-    if call.header(WHERE).is_some()
+    if call.header(&WHERE).is_some()
         && call.rights.are_unlimited()
         && let Some(place) = call.service.place(&handle)
     {
-        set(answer.headers_mut(), WHERE, &place);
+        set(answer.headers_mut(), &WHERE, &place);
     }
     if with_body {
         *answer.body_mut() = call.service.read(handle, start..end).await?;
@@ -139,7 +137,7 @@ fn select<S: ObjectService>(
     object: &ObjectInfo,
     part: Option<usize>,
 ) -> Result<ByteSelection, ApiError> {
-    let range = call.header("range").filter(|_| range_applies(&call.parts.headers, existing(object)));
+    let range = call.header(RANGE).filter(|_| range_applies(&call.parts.headers, existing(object)));
     let Some(part) = part else {
         return Ok(range.map_or(ByteSelection::Whole, |text| parse_range(text, object.size)));
     };
@@ -199,7 +197,7 @@ fn describe<S: ObjectService>(
     if !object.tags.is_empty() {
         headers.insert("x-amz-tagging-count", HeaderValue::from(object.tags.len()));
     }
-    if call.header("x-amz-checksum-mode").is_some() {
+    if call.header(&AMZ_CHECKSUM_MODE).is_some() {
         let part = part_number(call).ok().flatten();
         checksum(headers, object, part, whole);
     }

@@ -17,6 +17,7 @@ mod versions;
 use std::cell::Cell;
 
 use bytes::Bytes;
+use http::header::AsHeaderName;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 
@@ -28,6 +29,7 @@ use super::conditions::{Existing, WriteConditions};
 use super::config::acl::CannedAcl;
 use super::config::tags::Tags;
 use super::error::{ApiError, ErrorCode};
+use super::names::{AMZ_ACL, AMZ_CHECKSUM_ALGORITHM, AMZ_STORAGE_CLASS, AMZ_TAGGING};
 use super::response::{ServerResponse, set};
 use super::route::{Operation, Route};
 use super::service::{BucketInfo, NewObject, ObjectInfo, ObjectService};
@@ -64,7 +66,7 @@ pub struct Call<'a, S> {
 
 impl<S: ObjectService> Call<'_, S> {
     /// Returns the value of a request header; `None` if it is absent or not UTF-8.
-    fn header(&self, name: &str) -> Option<&str> {
+    fn header(&self, name: impl AsHeaderName) -> Option<&str> {
         self.parts.headers.get(name).and_then(|v| std::str::from_utf8(v.as_bytes()).ok())
     }
 
@@ -112,7 +114,7 @@ impl<S: ObjectService> Call<'_, S> {
     /// # Errors
     /// Returns the S3 error for invalid tags.
     fn tags(&self) -> Result<Tags, ApiError> {
-        self.header("x-amz-tagging").map_or(Ok(Tags::default()), Tags::parse_header)
+        self.header(&AMZ_TAGGING).map_or(Ok(Tags::default()), Tags::parse_header)
     }
 
     /// Returns the canned access control list in the headers of the request; private if there is none.
@@ -120,7 +122,7 @@ impl<S: ObjectService> Call<'_, S> {
     /// # Errors
     /// Returns `InvalidArgument` for an unknown list.
     fn acl(&self) -> Result<CannedAcl, ApiError> {
-        self.header("x-amz-acl").map_or(Ok(CannedAcl::Private), CannedAcl::from_name)
+        self.header(&AMZ_ACL).map_or(Ok(CannedAcl::Private), CannedAcl::from_name)
     }
 
     /// Returns the properties and conditions in the headers of the request for the object that it creates.
@@ -129,7 +131,7 @@ impl<S: ObjectService> Call<'_, S> {
     /// Returns the S3 error for invalid headers or tags.
     fn new_object(&self) -> Result<NewObject, ApiError> {
         // S3 computes CRC64NVME for an object uploaded without a checksum.
-        let requested = self.header("x-amz-checksum-algorithm").and_then(Algorithm::from_name);
+        let requested = self.header(&AMZ_CHECKSUM_ALGORITHM).and_then(Algorithm::from_name);
         Ok(NewObject {
             headers: self.object_headers()?,
             tags: self.tags()?,
@@ -142,7 +144,7 @@ impl<S: ObjectService> Call<'_, S> {
 
     /// Returns the storage class in the headers of the request; `None` if there is none.
     fn storage_class(&self) -> Option<String> {
-        self.header("x-amz-storage-class").map(str::to_string)
+        self.header(&AMZ_STORAGE_CLASS).map(str::to_string)
     }
 
     /// Returns the request headers that are stored with an object and sent back with it.

@@ -1,6 +1,6 @@
 //! The PutObject operation.
 
-use http::header::ETAG;
+use http::header::{CONTENT_LENGTH, ETAG, TRANSFER_ENCODING};
 
 use super::{Call, set_expiry, set_version};
 use crate::body::BodyReader;
@@ -12,8 +12,7 @@ pub async fn put<S: ObjectService>(
     call: &Call<'_, S>,
     body: &mut BodyReader<'_>,
 ) -> Result<ServerResponse, ApiError> {
-    if !call.parts.headers.contains_key("content-length")
-        && !call.parts.headers.contains_key("transfer-encoding")
+    if !call.parts.headers.contains_key(CONTENT_LENGTH) && !call.parts.headers.contains_key(TRANSFER_ENCODING)
     {
         return Err(ApiError::new(ErrorCode::MissingContentLength));
     }
