@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use aws_lc_rs::digest;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{AsHeaderName, EXPECT};
@@ -65,7 +66,7 @@ pub struct BodyReader<'a> {
     raw_bytes: u64,
     bytes: u64,
     length: Option<u64>,
-    sha256: Option<(String, Hasher)>,
+    sha256: Option<(String, digest::Context)>,
     md5: Md5,
     wants_md5: bool,
     hashers: Vec<(Algorithm, Hasher)>,
@@ -91,7 +92,7 @@ impl<'a> BodyReader<'a> {
         let (source, sha256, length) = match payload {
             Payload::Unsigned => (Source::Plain(incoming), None, announced),
             Payload::Sha256(expected) => {
-                let sha256 = Some((expected, Hasher::new(Algorithm::Sha256)));
+                let sha256 = Some((expected, digest::Context::new(&digest::SHA256)));
                 (Source::Plain(incoming), sha256, announced)
             }
             Payload::Chunked(signer) => {
@@ -319,7 +320,7 @@ impl<'a> BodyReader<'a> {
             }
         }
         if let Some((expected, hasher)) = self.sha256.take()
-            && hex(&from_base64(&hasher.finish()).unwrap_or_default()) != expected
+            && hex(hasher.finish().as_ref()) != expected
         {
             return Err(ApiError::new(ErrorCode::XAmzContentSHA256Mismatch));
         }
@@ -410,7 +411,7 @@ pub async fn discard(parts: &Parts, body: &mut Incoming) {
     }
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: impl AsHeaderName) -> Option<&'a str> {
+fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
     headers.get(name).and_then(|v| v.to_str().ok())
 }
 

@@ -169,20 +169,29 @@ pub fn set(headers: &mut HeaderMap, name: impl IntoHeaderName, value: &str) {
     }
 }
 
-/// Formats a time as an HTTP date, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Formats a time as an HTTP date (RFC 9110, 5.6.7), such as `Sun, 06 Nov 1994 08:49:37 GMT`; empty before year 0.
 pub fn http_date(time: jiff::Timestamp) -> String {
-    time.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
+    let printer = jiff::fmt::rfc2822::DateTimePrinter::new();
+    printer.timestamp_to_rfc9110_string(&time).unwrap_or_default()
 }
 
 /// Formats a time as in listings, such as `2009-10-12T17:50:30.000Z`.
 pub fn iso_date(time: jiff::Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
+    format!("{time:.3}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use futures_util::task::noop_waker;
+
+    #[test]
+    fn dates_have_the_forms_of_http_and_of_listings() {
+        let time = "1994-11-06T08:49:37.0129Z".parse().unwrap();
+        assert_eq!(http_date(time), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(iso_date(time), "1994-11-06T08:49:37.012Z");
+        assert_eq!(iso_date(jiff::Timestamp::UNIX_EPOCH), "1970-01-01T00:00:00.000Z");
+    }
 
     #[test]
     fn a_stream_hands_out_one_piece_until_the_socket_has_it() {

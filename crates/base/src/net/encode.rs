@@ -96,12 +96,19 @@ pub fn hex(bytes: &[u8]) -> String {
 
 /// Appends `bytes` to `out` in lower-case hexadecimal.
 pub fn hex_into(out: &mut String, bytes: &[u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    /// The two digits of each byte.
+    static DIGITS: [[u8; 2]; 256] = {
+        let (digits, mut table, mut byte) = (b"0123456789abcdef", [[0; 2]; 256], 0);
+        while byte < 256 {
+            table[byte] = [digits[byte >> 4], digits[byte & 15]];
+            byte += 1;
+        }
+        table
+    };
     for part in bytes.chunks(32) {
         let mut text = [0; 64];
-        for (two, byte) in text.chunks_exact_mut(2).zip(part) {
-            two[0] = DIGITS[usize::from(byte >> 4)];
-            two[1] = DIGITS[usize::from(byte & 15)];
+        for (two, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(part) {
+            *two = DIGITS[usize::from(*byte)];
         }
         out.push_str(std::str::from_utf8(&text[..part.len() * 2]).unwrap_or_default());
     }

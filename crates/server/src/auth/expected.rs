@@ -3,11 +3,18 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac;
 use http::request::Parts;
 
+use super::payload_of;
+use super::scope::Scope;
 use crate::error::{ApiError, ErrorCode};
+use crate::payload::Payload;
+use crate::signing_key::with_key;
 use plimsoll_base::net::encode::{decode, encode_path};
+use plimsoll_s3::chunked::ChunkSigner;
+use plimsoll_s3::credentials::Credentials;
 use plimsoll_s3::sign::{canonical_end, canonical_header, canonical_start, signature};
 
 thread_local! {
@@ -45,18 +52,68 @@ fn check_signed(parts: &Parts, signed_headers: &str) -> Result<(), ApiError> {
 }
 
 /// What a client says about its signature.
-#[derive(Debug, Clone, Copy)]
 pub struct Claim<'a> {
     /// Canonical query, without the signature.
     pub query: &'a str,
     /// Names of the signed headers, joined by `;`.
     pub signed_headers: &'a str,
-    /// Signed payload hash, or a literal such as `UNSIGNED-PAYLOAD`.
-    pub payload: &'a str,
     /// Time of the request, as signed.
     pub date_time: &'a str,
-    /// Scope of the signing key, as text.
-    pub scope: &'a str,
+    /// Scope of the signing key.
+    pub scope: Scope<'a>,
+    /// Signature in hexadecimal.
+    pub signature: &'a str,
+    /// Declared hash of the body, or a literal such as `UNSIGNED-PAYLOAD`.
+    pub declared: &'a str,
+}
+
+impl Claim<'_> {
+    /// Verifies the signature, which covers one of `payloads` as the hash of the body.
+    ///
+    /// # Errors
+    /// Returns `SignatureDoesNotMatch`, or the S3 error for a header that must be signed, a malformed path, or an
+    /// unknown framing of the body.
+    pub fn verify(
+        &self,
+        parts: &Parts,
+        credentials: &Credentials,
+        payloads: &[&str],
+    ) -> Result<Payload, ApiError> {
+        check_signed(parts, self.signed_headers)?;
+        with_key(credentials, self.scope.of_key(), |key| {
+            for payload in payloads {
+                let computed = self.expected(parts, payload, key)?;
+                if verify_slices_are_equal(computed.as_bytes(), self.signature.as_bytes()).is_ok() {
+                    return payload_of(self.declared, || ChunkSigner {
+                        key: key.clone(),
+                        date_time: self.date_time.into(),
+                        scope: self.scope.text.into(),
+                        previous: computed,
+                    });
+                }
+            }
+            Err(ApiError::new(ErrorCode::SignatureDoesNotMatch))
+        })
+    }
+
+    /// Computes the signature of the request with this hash of its body.
+    fn expected(&self, parts: &Parts, payload: &str, key: &hmac::Key) -> Result<String, ApiError> {
+        let raw = parts.uri.path();
+        let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'_' | b'~' | b'/');
+        let encoded;
+        let path = if raw.bytes().all(plain) {
+            raw
+        } else {
+            encoded = encode_path(&decode(raw, false).ok_or_else(|| ApiError::new(ErrorCode::InvalidURI))?);
+            &encoded
+        };
+        Ok(BUFFERS.with_borrow_mut(|(text, scratch)| {
+            canonical_start(text, parts.method.as_str(), path, self.query);
+            self.signed_headers.split(';').for_each(|name| append_header(text, parts, name));
+            canonical_end(text, self.signed_headers, payload);
+            signature(key, self.date_time, self.scope.text, text, scratch)
+        }))
+    }
 }
 
 /// Appends a signed header, with all its values, to a canonical request.
@@ -71,27 +128,4 @@ fn append_header(out: &mut String, parts: &Parts, name: &str) {
             canonical_header(out, name, &all.join(","));
         }
     }
-}
-
-/// Computes the signature of a request with the key of its scope.
-///
-/// # Errors
-/// Returns the S3 error for a header that must be signed, or for a malformed path.
-pub fn expected(parts: &Parts, claim: &Claim<'_>, key: &hmac::Key) -> Result<String, ApiError> {
-    check_signed(parts, claim.signed_headers)?;
-    let raw = parts.uri.path();
-    let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'_' | b'~' | b'/');
-    let encoded;
-    let path = if raw.bytes().all(plain) {
-        raw
-    } else {
-        encoded = encode_path(&decode(raw, false).ok_or_else(|| ApiError::new(ErrorCode::InvalidURI))?);
-        &encoded
-    };
-    Ok(BUFFERS.with_borrow_mut(|(text, scratch)| {
-        canonical_start(text, parts.method.as_str(), path, claim.query);
-        claim.signed_headers.split(';').for_each(|name| append_header(text, parts, name));
-        canonical_end(text, claim.signed_headers, claim.payload);
-        signature(key, claim.date_time, claim.scope, text, scratch)
-    }))
 }

@@ -1,17 +1,14 @@
 //! Signatures in the `Authorization` header.
 
-use aws_lc_rs::constant_time::verify_slices_are_equal;
 use http::request::Parts;
 
-use super::expected::{Claim, expected};
+use super::expected::Claim;
 use super::scope::{Scope, parse_date_time};
-use super::{SKEW_S, payload_of, text};
+use super::{SKEW_S, text};
 use crate::error::{ApiError, ErrorCode};
 use crate::names::{AMZ_CONTENT_SHA256, AMZ_DATE};
 use crate::payload::Payload;
-use crate::signing_key::with_key;
 use plimsoll_base::net::encode::parse_query;
-use plimsoll_s3::chunked::ChunkSigner;
 use plimsoll_s3::credentials::Credentials;
 use plimsoll_s3::sign::{ALGORITHM, canonical_query};
 
@@ -107,23 +104,7 @@ pub fn verify(
     } else {
         canonical_query(&parse_query(query).ok_or_else(|| ApiError::new(ErrorCode::InvalidURI))?)
     };
-    let claim = Claim {
-        query: &canonical_query,
-        signed_headers: components.signed_headers,
-        payload: declared,
-        date_time,
-        scope: scope.text,
-    };
-    with_key(credentials, scope.of_key(), |key| {
-        let computed = expected(parts, &claim, key)?;
-        if verify_slices_are_equal(computed.as_bytes(), components.signature.as_bytes()).is_err() {
-            return Err(ApiError::new(ErrorCode::SignatureDoesNotMatch));
-        }
-        payload_of(declared, || ChunkSigner {
-            key: key.clone(),
-            date_time: date_time.into(),
-            scope: scope.text.into(),
-            previous: computed,
-        })
-    })
+    let Components { signed_headers, signature, .. } = components;
+    let claim = Claim { query: &canonical_query, signed_headers, date_time, scope, signature, declared };
+    claim.verify(parts, credentials, &[declared])
 }

@@ -1,23 +1,39 @@
 //! Signatures in the query: presigned URLs.
 
-use aws_lc_rs::constant_time::verify_slices_are_equal;
 use http::request::Parts;
 
-use super::expected::{Claim, expected};
+use super::expected::Claim;
 use super::scope::{Scope, parse_date_time};
-use super::{SKEW_S, payload_of, text};
+use super::{SKEW_S, text};
 use crate::error::{ApiError, ErrorCode};
 use crate::names::AMZ_CONTENT_SHA256;
 use crate::payload::Payload;
-use crate::signing_key::with_key;
 use plimsoll_base::net::encode::parse_query;
-use plimsoll_s3::chunked::ChunkSigner;
 use plimsoll_s3::credentials::Credentials;
 use plimsoll_s3::number::decimal;
 use plimsoll_s3::sign::{ALGORITHM, UNSIGNED_PAYLOAD, canonical_query};
 
 /// Longest lifetime of a presigned URL in seconds (S3: seven days).
 const MAX_EXPIRY_S: i64 = 7 * 24 * 3600;
+
+fn wrong(problem: &str) -> ApiError {
+    ApiError::with(ErrorCode::AuthorizationQueryParametersError, problem)
+}
+
+/// Parses the lifetime of a URL in seconds.
+fn expiry(text: &str) -> Result<i64, ApiError> {
+    if text.strip_prefix('-').is_some_and(|rest| decimal(rest).is_some()) {
+        return Err(wrong("X-Amz-Expires must be non-negative"));
+    }
+    let expires_s = decimal(text).ok_or_else(|| wrong("X-Amz-Expires should be a number"))?;
+    let expires_s = i64::try_from(expires_s).unwrap_or(i64::MAX);
+    if expires_s > MAX_EXPIRY_S {
+        return Err(wrong(
+            "X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be less than 604800 seconds",
+        ));
+    }
+    Ok(expires_s)
+}
 
 /// Verifies a request with a presigned URL that arrived at `now_s` (Unix seconds).
 ///
@@ -29,7 +45,6 @@ pub fn verify(
     credentials: &Credentials,
     now_s: i64,
 ) -> Result<Payload, ApiError> {
-    let wrong = |problem: &str| ApiError::with(ErrorCode::AuthorizationQueryParametersError, problem);
     let pairs = parse_query(query).ok_or_else(|| ApiError::new(ErrorCode::InvalidURI))?;
     let find = |name: &str| {
         let found = pairs.iter().find(|(n, v)| n == name && !v.is_empty()).map(|(_, v)| v.as_str());
@@ -42,19 +57,9 @@ pub fn verify(
     }
     let credential = find("X-Amz-Credential")?;
     let date_time = find("X-Amz-Date")?;
-    let signed = find("X-Amz-SignedHeaders")?;
-    let given = find("X-Amz-Signature")?;
-    let expires = find("X-Amz-Expires")?;
-    if expires.strip_prefix('-').is_some_and(|rest| decimal(rest).is_some()) {
-        return Err(wrong("X-Amz-Expires must be non-negative"));
-    }
-    let expires = decimal(expires).ok_or_else(|| wrong("X-Amz-Expires should be a number"))?;
-    let expires = i64::try_from(expires).unwrap_or(i64::MAX);
-    if expires > MAX_EXPIRY_S {
-        return Err(wrong(
-            "X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be less than 604800 seconds",
-        ));
-    }
+    let signed_headers = find("X-Amz-SignedHeaders")?;
+    let signature = find("X-Amz-Signature")?;
+    let expires_s = expiry(find("X-Amz-Expires")?)?;
     let scope = Scope::parse(credential)
         .map_err(|problem| wrong(&format!("Error parsing the X-Amz-Credential parameter; {problem}")))?;
     let at = parse_date_time(date_time)
@@ -73,7 +78,7 @@ pub fn verify(
     if at - now_s > SKEW_S {
         return Err(ApiError::with(ErrorCode::AccessDenied, "Request is not valid yet"));
     }
-    if at + expires <= now_s {
+    if at + expires_s <= now_s {
         return Err(ApiError::with(ErrorCode::AccessDenied, "Request has expired."));
     }
     // The body hash may also be a query parameter.
@@ -81,25 +86,7 @@ pub fn verify(
     let declared = text(parts, &AMZ_CONTENT_SHA256).or(in_query.map(|(_, value)| value.as_str()));
     let declared = declared.unwrap_or(UNSIGNED_PAYLOAD);
     let query = canonical_query(pairs.iter().filter(|(name, _)| name != "X-Amz-Signature"));
-    let claim = Claim {
-        query: &query,
-        signed_headers: signed,
-        payload: UNSIGNED_PAYLOAD,
-        date_time,
-        scope: scope.text,
-    };
-    with_key(credentials, scope.of_key(), |key| {
-        let matches = |computed: &str| verify_slices_are_equal(computed.as_bytes(), given.as_bytes()).is_ok();
-        let computed = expected(parts, &claim, key)?;
-        // Some clients sign the hash that they declare instead of UNSIGNED-PAYLOAD.
-        if !matches(&computed) && !matches(&expected(parts, &Claim { payload: declared, ..claim }, key)?) {
-            return Err(ApiError::new(ErrorCode::SignatureDoesNotMatch));
-        }
-        payload_of(declared, || ChunkSigner {
-            key: key.clone(),
-            date_time: date_time.into(),
-            scope: scope.text.into(),
-            previous: computed,
-        })
-    })
+    let claim = Claim { query: &query, signed_headers, date_time, scope, signature, declared };
+    // Some clients sign the hash that they declare instead of UNSIGNED-PAYLOAD.
+    claim.verify(parts, credentials, &[UNSIGNED_PAYLOAD, declared])
 }

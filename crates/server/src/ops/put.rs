@@ -1,10 +1,12 @@
 //! The PutObject operation.
 
+use http::HeaderValue;
 use http::header::{CONTENT_LENGTH, ETAG, TRANSFER_ENCODING};
 
 use super::{Call, set_expiry, set_version};
 use crate::body::BodyReader;
 use crate::error::{ApiError, ErrorCode};
+use crate::names::{AMZ_CHECKSUM_TYPE, AMZ_OBJECT_SIZE};
 use crate::response::{ServerResponse, empty, set};
 use crate::service::ObjectService;
 
@@ -21,10 +23,10 @@ pub async fn put<S: ObjectService>(
     body.want(new.checksum);
     let object = call.service.put(&bucket, &call.route.key, new, body).await?;
     let mut answer = empty(200);
-    set(answer.headers_mut(), "x-amz-object-size", &object.size.to_string());
+    answer.headers_mut().insert(&AMZ_OBJECT_SIZE, HeaderValue::from(object.size));
     if let Some(checksum) = &object.checksum {
         set(answer.headers_mut(), checksum.algorithm.header(), &checksum.value);
-        set(answer.headers_mut(), "x-amz-checksum-type", "FULL_OBJECT");
+        set(answer.headers_mut(), &AMZ_CHECKSUM_TYPE, "FULL_OBJECT");
     }
     set_version(&mut answer, object.version.as_deref());
     set_expiry(&mut answer, bucket.as_ref(), &call.route.key, &object);
