@@ -36,7 +36,7 @@ struct Log(EmbeddedCatalog);
 impl Engine for Log {
     fn put(&mut self, pairs: Vec<Pair>) {
         let work: Work = Box::new(move |t| {
-            for (key, body) in pairs {
+            for (key, body) in pairs.clone() {
                 t.get(&key)?;
                 let value = Value { body: body.into(), ..head_only(vec![1; 48]) };
                 t.put(key, value);

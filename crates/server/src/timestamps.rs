@@ -192,7 +192,7 @@ enum Socket {
 /// A socket that records its reads and writes and can reset its connection.
 pub struct Stamped {
     socket: Socket,
-    times: Rc<SocketTimes>,
+    times: Arc<SocketTimes>,
     stamps: Rc<ConnectionTimestamps>,
 }
 

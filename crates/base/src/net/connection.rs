@@ -10,11 +10,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -77,8 +76,8 @@ struct Sending {
 /// An open connection, which serves one request at a time.
 pub struct HttpConnection {
     socket: Stamped,
-    stamps: Rc<Stamps>,
-    times: Rc<SocketTimes>,
+    stamps: Arc<Stamps>,
+    times: Arc<SocketTimes>,
     vectored: bool,
     sending: Option<Sending>,
     receiver: Receiver,
@@ -147,9 +146,9 @@ impl HttpConnection {
         } else {
             (Socket::Plain(tcp), 0)
         };
-        let stamps = Rc::new(Stamps::default());
+        let stamps = Arc::new(Stamps::default());
         Ok(HttpConnection {
-            socket: Stamped::new(socket, Rc::clone(&times), Rc::clone(&stamps)),
+            socket: Stamped::new(socket, Arc::clone(&times), Arc::clone(&stamps)),
             stamps,
             times,
             vectored,
@@ -172,7 +171,7 @@ impl HttpConnection {
     }
 
     /// Returns the times at which bytes of the current request passed the socket.
-    pub fn stamps(&self) -> &Rc<Stamps> {
+    pub fn stamps(&self) -> &Arc<Stamps> {
         &self.stamps
     }
 
@@ -212,6 +211,65 @@ impl HttpConnection {
             self.receiver.close();
         }
         Ok(piece?.map(|range| self.receiver.bytes(range)))
+    }
+
+    /// Returns true if an idle connection has received neither bytes nor its end, as far as the process can know.
+    pub async fn is_alive(&mut self) -> bool {
+        self.is_open() && poll_fn(|cx| Poll::Ready(self.poll_idle(cx))).await.is_ok()
+    }
+
+    /// Returns the number of bytes that are left of the response's body; `None` if the response does not say it.
+    pub fn body_left(&self) -> Option<u64> {
+        self.receiver.left()
+    }
+
+    /// Appends the next bytes of the response's body to `buffer`. Those that have not been received yet are read into
+    /// it without a copy, until it has `most` bytes. Returns false at the end of the body.
+    ///
+    /// # Errors
+    /// If the connection breaks before the end of the body, or the peer sends invalid HTTP.
+    pub fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut BytesMut,
+        most: usize,
+    ) -> Poll<Result<bool, HttpError>> {
+        let room = most.saturating_sub(buffer.len());
+        let direct = self.receiver.unread().filter(|_| self.sending.is_none() && room > 0);
+        let polled = match direct {
+            Some(left) => self
+                .poll_into(cx, buffer, room.min(usize::try_from(left).unwrap_or(room)))
+                .map_err(HttpError::from),
+            None => self.poll_piece(cx).map_ok(|piece| {
+                piece.map(|range| buffer.extend_from_slice(self.receiver.bytes(range))).is_some()
+            }),
+        };
+        if matches!(polled, Poll::Ready(Err(_))) {
+            self.receiver.close();
+        }
+        polled
+    }
+
+    /// Reads at most `room` bytes of a body to the end of a buffer.
+    #[allow(unsafe_code)]
+    fn poll_into(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut BytesMut,
+        room: usize,
+    ) -> Poll<io::Result<bool>> {
+        buffer.reserve(room);
+        let mut space = ReadBuf::uninit(&mut buffer.spare_capacity_mut()[..room]);
+        ready!(Pin::new(&mut self.socket).poll_read(cx, &mut space))?;
+        let read = space.filled().len();
+        if read == 0 {
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        }
+        self.receiver.skipped(read as u64);
+        // SAFETY: the first `read` bytes of the spare capacity are initialized, because `ReadBuf` counts them as
+        // filled.
+        unsafe { buffer.set_len(buffer.len() + read) };
+        Poll::Ready(Ok(true))
     }
 
     /// Checks that an idle connection has received neither bytes nor its end.

@@ -1,6 +1,7 @@
 //! The network layer of all HTTP stores: timed connections, TLS, percent-encoding, and the context of credential
 //! chains.
 
+mod cells;
 pub mod chain;
 pub mod client_limits;
 pub mod connection;

@@ -5,19 +5,19 @@
 //! which the process runs again, it does not include the delay of a busy or paused machine. If the kernel refuses the
 //! option, reads have the time of the process.
 
-use std::cell::Cell;
 use std::io::{self, IoSlice, Write};
 use std::mem::size_of;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::cells::{Flag, Number};
 use crate::clock::{SECOND, now_ns, wall};
 
 /// Size in bytes of the first read of a message. A read returns the arrival time of its last byte, so a small first
@@ -35,21 +35,21 @@ pub fn use_process_clock() {
 #[derive(Debug, Default)]
 pub struct SocketTimes {
     /// Time at which the bytes of the last read arrived; 0 before the first read.
-    pub arrived_ns: Cell<u64>,
+    pub arrived_ns: Number,
     /// Time from the arrival of these bytes until the process read them, in nanoseconds; 0 with the process clock.
-    pub delay_ns: Cell<u64>,
+    pub delay_ns: Number,
     /// True if the kernel took the arrival time, false if the process did.
-    pub by_kernel: Cell<bool>,
+    pub by_kernel: Flag,
     /// Time just before the system call of the last write; 0 before the first write.
-    pub written_ns: Cell<u64>,
+    pub written_ns: Number,
     /// True if the next read is the first of a message and should be small.
-    pub first: Cell<bool>,
+    pub first: Flag,
 }
 
 /// A TCP socket that records [`SocketTimes`].
 pub struct TimedSocket {
     fd: AsyncFd<TcpStream>,
-    times: Rc<SocketTimes>,
+    times: Arc<SocketTimes>,
     timed: bool,
     kernel: bool,
 }
@@ -66,12 +66,12 @@ impl TimedSocket {
         let kernel = timed && !PROCESS_CLOCK.load(Ordering::Relaxed) && enable_timestamps(&stream).is_ok();
         // SAFETY: a `TcpStream` always names the one open descriptor that it owns, and `AsyncFd` owns the stream.
         let fd = unsafe { AsyncFd::register(stream) }?;
-        Ok(TimedSocket { fd, times: Rc::default(), timed, kernel })
+        Ok(TimedSocket { fd, times: Arc::default(), timed, kernel })
     }
 
     /// Returns the times of the last read and write.
-    pub fn times(&self) -> Rc<SocketTimes> {
-        Rc::clone(&self.times)
+    pub fn times(&self) -> Arc<SocketTimes> {
+        Arc::clone(&self.times)
     }
 
     /// Limits the bytes that the kernel accepts before it has sent them, so that a peer that does not read holds little

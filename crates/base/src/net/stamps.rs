@@ -1,14 +1,14 @@
 //! Timestamps of the first and last byte in each direction of one request, with and without TLS.
 
-use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
+use super::cells::{Flag, Number};
 use super::socket::{SocketTimes, TimedSocket};
 
 /// Times at which bytes passed the socket since the last reset, in nanoseconds of the monotonic clock; 0 if none
@@ -16,17 +16,17 @@ use super::socket::{SocketTimes, TimedSocket};
 #[derive(Debug, Default)]
 pub struct Stamps {
     /// Time just before the first byte was written.
-    pub first_write: Cell<u64>,
+    pub first_write: Number,
     /// Time just before the last byte was written.
-    pub last_write: Cell<u64>,
+    pub last_write: Number,
     /// Time at which the first byte arrived.
-    pub first_read: Cell<u64>,
+    pub first_read: Number,
     /// Time at which the last byte arrived.
-    pub last_read: Cell<u64>,
+    pub last_read: Number,
     /// Time from the arrival of the last byte until the process read it, in nanoseconds.
-    pub client_delay_ns: Cell<u64>,
+    pub client_delay_ns: Number,
     /// True if the kernel took all arrival times, false if the process took any.
-    pub by_kernel: Cell<bool>,
+    pub by_kernel: Flag,
 }
 
 impl Stamps {
@@ -39,7 +39,7 @@ impl Stamps {
         self.by_kernel.set(true);
     }
 
-    fn mark(first: &Cell<u64>, last: &Cell<u64>, at_ns: u64) {
+    fn mark(first: &Number, last: &Number, at_ns: u64) {
         if first.get() == 0 {
             first.set(at_ns);
         }
@@ -69,13 +69,13 @@ pub enum Socket {
 /// A socket that records timestamps whenever bytes pass.
 pub struct Stamped {
     socket: Socket,
-    times: Rc<SocketTimes>,
-    stamps: Rc<Stamps>,
+    times: Arc<SocketTimes>,
+    stamps: Arc<Stamps>,
 }
 
 impl Stamped {
     /// Wraps a socket. `times` are those of the TCP socket; `stamps` receives the timestamps.
-    pub fn new(socket: Socket, times: Rc<SocketTimes>, stamps: Rc<Stamps>) -> Stamped {
+    pub fn new(socket: Socket, times: Arc<SocketTimes>, stamps: Arc<Stamps>) -> Stamped {
         Stamped { socket, times, stamps }
     }
 }

@@ -1,11 +1,10 @@
 //! Contents that operations write or expect to read: slices of the run's block, encoded records, or files.
 
-use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
@@ -23,7 +22,7 @@ pub enum Content {
     /// Content that was generated for one operation, such as an encoded record.
     Whole(Bytes),
     /// Content of a file.
-    File(Rc<FileContent>),
+    File(Arc<FileContent>),
 }
 
 /// A file that is read in pieces while it is sent.
@@ -33,8 +32,8 @@ pub struct FileContent {
     path: PathBuf,
     /// Size when the file was opened, in bytes.
     size: u64,
-    /// First error while reading the file; `None` if there was none.
-    read_error: RefCell<Option<io::Error>>,
+    /// First error while reading the file; empty if there was none.
+    read_error: OnceLock<io::Error>,
 }
 
 impl FileContent {
@@ -45,7 +44,7 @@ impl FileContent {
     pub fn open(path: &Path) -> io::Result<FileContent> {
         let file = File::open(path)?;
         let size = file.metadata()?.len();
-        Ok(FileContent { file, path: path.to_path_buf(), size, read_error: RefCell::new(None) })
+        Ok(FileContent { file, path: path.to_path_buf(), size, read_error: OnceLock::new() })
     }
 
     /// Reads `len` bytes at offset `at`. Stores the error and returns `None` if they cannot be read.
@@ -54,7 +53,7 @@ impl FileContent {
         match self.file.read_exact_at(&mut data, at) {
             Ok(()) => Some(data.into()),
             Err(error) => {
-                self.read_error.borrow_mut().get_or_insert(error);
+                let _ = self.read_error.set(error);
                 None
             }
         }
@@ -133,14 +132,14 @@ impl Content {
 
     /// Returns the bytes `from..end` as a body.
     pub fn part(&self, from: u64, end: u64) -> Body {
-        Body::Segmented(Rc::new(Part { content: self.clone(), from, end }))
+        Body::Segmented(Arc::new(Part { content: self.clone(), from, end }))
     }
 
     /// Returns a message with the first error while reading a file; `None` if there was none.
     pub fn read_error(&self) -> Option<String> {
         let Content::File(file) = self else { return None };
-        let error = file.read_error.borrow();
-        error.as_ref().map(|e| format!("cannot read {}: {e}", file.path.display()))
+        let error = file.read_error.get();
+        error.map(|e| format!("cannot read {}: {e}", file.path.display()))
     }
 }
 
@@ -183,7 +182,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("plimsoll-content-{}", std::process::id()));
         let contents = [Content::Cut(cut.clone()), {
             std::fs::write(&path, bytes_of(&Content::Cut(cut.clone()).body())).unwrap();
-            Content::File(Rc::new(FileContent::open(&path).unwrap()))
+            Content::File(Arc::new(FileContent::open(&path).unwrap()))
         }];
         for content in contents {
             for part_size in [5 * Cut::SEGMENT, 5 * Cut::SEGMENT + 777, 3_000_001] {
@@ -206,7 +205,7 @@ mod tests {
     fn a_file_that_shrinks_is_reported() {
         let path = std::env::temp_dir().join(format!("plimsoll-shrinks-{}", std::process::id()));
         std::fs::write(&path, vec![1; 100]).unwrap();
-        let content = Content::File(Rc::new(FileContent::open(&path).unwrap()));
+        let content = Content::File(Arc::new(FileContent::open(&path).unwrap()));
         File::options().write(true).open(&path).unwrap().set_len(10).unwrap();
         assert!(bytes_of(&content.body()).is_empty());
         assert!(content.read_error().unwrap().contains("plimsoll-shrinks"));

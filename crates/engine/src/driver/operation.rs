@@ -5,6 +5,7 @@ use std::fs::File;
 use std::future::poll_fn;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 
 use super::compound;
@@ -94,7 +95,7 @@ struct SlotState {
     /// Additional connections, for parts that are sent in parallel.
     extra: Vec<Box<dyn Connection>>,
     /// Path and content of the last file that was opened; `None` before the first.
-    file: Option<(PathBuf, Rc<FileContent>)>,
+    file: Option<(PathBuf, Arc<FileContent>)>,
 }
 
 /// When a connection slot takes its next operation.
@@ -172,12 +173,12 @@ fn content_of(
         });
     };
     if let Some((_, file)) = state.file.as_ref().filter(|(known, _)| *known == path) {
-        return Ok(Content::File(Rc::clone(file)));
+        return Ok(Content::File(Arc::clone(file)));
     }
     let opened =
         FileContent::open(&path).map_err(|e| file_failure(format!("cannot open {}: {e}", path.display())))?;
-    let file = Rc::new(opened);
-    state.file = Some((path, Rc::clone(&file)));
+    let file = Arc::new(opened);
+    state.file = Some((path, Arc::clone(&file)));
     Ok(Content::File(file))
 }
 

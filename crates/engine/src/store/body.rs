@@ -1,6 +1,6 @@
 //! Upload bodies, either in one piece or in segments that are generated on demand.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -10,11 +10,11 @@ pub enum Body {
     /// The whole object in one piece.
     Whole(Bytes),
     /// The object in consecutive segments.
-    Segmented(Rc<dyn Segments>),
+    Segmented(Arc<dyn Segments>),
 }
 
 /// A large body as a sequence of segments.
-pub trait Segments {
+pub trait Segments: Send + Sync {
     /// Returns the total length in bytes.
     fn total(&self) -> u64;
     /// Returns segment `index`, or `None` past the end.
@@ -29,7 +29,7 @@ pub trait Segments {
 
 /// The bytes `from..end` of segments that must be generated in sequence.
 struct Slice {
-    segments: Rc<dyn Segments>,
+    segments: Arc<dyn Segments>,
     from: u64,
     end: u64,
 }
@@ -76,17 +76,17 @@ impl Body {
             Body::Whole(data) => Body::Whole(data.slice(from as usize..end as usize)),
             whole if from == 0 && end == whole.len() => whole.clone(),
             Body::Segmented(segments) => segments.slice(from, end).unwrap_or_else(|| {
-                Body::Segmented(Rc::new(Slice { segments: Rc::clone(segments), from, end }))
+                Body::Segmented(Arc::new(Slice { segments: Arc::clone(segments), from, end }))
             }),
         }
     }
 
     /// Returns the pieces of the body in order.
-    pub fn pieces(&self) -> Box<dyn Iterator<Item = Bytes>> {
+    pub fn pieces(&self) -> Box<dyn Iterator<Item = Bytes> + Send> {
         match self {
             Body::Whole(data) => Box::new(std::iter::once(data.clone())),
             Body::Segmented(segments) => {
-                let segments = Rc::clone(segments);
+                let segments = Arc::clone(segments);
                 let mut index = 0;
                 Box::new(std::iter::from_fn(move || {
                     index += 1;

@@ -2,7 +2,7 @@
 
 pub mod blob;
 pub mod cache;
-mod chunks;
+pub(crate) mod chunks;
 pub mod error;
 pub mod location;
 pub mod pack_file;

@@ -4,6 +4,7 @@ pub mod check;
 pub mod counted;
 pub mod details;
 pub mod health;
+pub mod http;
 pub mod odd_keys;
 pub mod open;
 pub mod origin;

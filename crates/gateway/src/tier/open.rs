@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use object_store::aws::{AmazonS3Builder, AwsCredential};
 use object_store::azure::MicrosoftAzureBuilder;
-use object_store::client::{HttpConnector, ReqwestConnector};
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
 use object_store::local::LocalFileSystem;
 use object_store::prefix::PrefixStore;
@@ -23,6 +22,7 @@ use crate::disk::real::create_directory;
 use crate::tier::Backend;
 use crate::tier::TierTable;
 use crate::tier::details::DetailedBucket;
+use crate::tier::http::Connector;
 use crate::tier::odd_keys::ListsOddKeys;
 
 /// Longest time of a request to a tier by default.
@@ -42,13 +42,9 @@ fn timeout(table: &TierTable) -> Result<Duration, String> {
     }
 }
 
-fn client_options(table: &TierTable, allow_http: bool) -> Result<ClientOptions, String> {
-    let options = ClientOptions::new()
-        .with_allow_http(allow_http)
-        .with_connect_timeout(Duration::from_secs(3))
-        .with_timeout(timeout(table)?)
-        .with_pool_max_idle_per_host(256);
-    Ok(options)
+/// Returns the creator of the HTTP client of a tier.
+fn connector(table: &TierTable) -> Result<Connector, String> {
+    Ok(Connector { timeout: timeout(table)? })
 }
 
 fn retries() -> RetryConfig {
@@ -101,7 +97,8 @@ fn s3(table: &TierTable, url: &S3Url) -> Result<Backend, String> {
         .with_s3_express(url.zone.is_some())
         .with_unsigned_payload(url.payload == PayloadSigning::Unsigned)
         .with_skip_signature(!url.sign)
-        .with_client_options(client_options(table, !endpoint.tls)?)
+        .with_client_options(ClientOptions::new().with_allow_http(!endpoint.tls))
+        .with_http_connector(connector(table)?)
         .with_retry(retries());
     if let Some(found) = credentials(table)? {
         // Keys given one by one would be used with a session token of the environment.
@@ -113,9 +110,8 @@ fn s3(table: &TierTable, url: &S3Url) -> Result<Backend, String> {
         builder = builder.with_credentials(Arc::new(StaticCredentialProvider::new(credential)));
     }
     let client = builder.build().map_err(|e| e.to_string())?;
-    let http = ReqwestConnector::default().connect(&client_options(table, !endpoint.tls)?);
-    let http = http.map_err(|e| e.to_string())?;
     // A directory bucket has neither tags nor sizes of parts, and other keys.
+    let http = connector(table)?.client();
     let details = (url.zone.is_none()).then(|| DetailedBucket {
         http,
         credentials: url.sign.then(|| Arc::clone(client.credentials())),
@@ -139,7 +135,8 @@ fn gcs(table: &TierTable, url: &GcsUrl) -> Result<Backend, String> {
         .with_bucket_name(&endpoint.bucket)
         .with_base_url(&endpoint.url())
         .with_skip_signature(!url.sign)
-        .with_client_options(client_options(table, !endpoint.tls)?)
+        .with_client_options(ClientOptions::new().with_allow_http(!endpoint.tls))
+        .with_http_connector(connector(table)?)
         .with_retry(retries());
     if !url.sign {
         // Without it, the client requests a token for writes.
@@ -160,7 +157,7 @@ fn azure(table: &TierTable, place: &str) -> Result<Backend, String> {
     let (container, prefix) = place.split_once('/').unwrap_or((place, ""));
     let builder = MicrosoftAzureBuilder::from_env()
         .with_container_name(container)
-        .with_client_options(client_options(table, false)?)
+        .with_http_connector(connector(table)?)
         .with_retry(retries());
     let store = under(ListsOddKeys::new(builder.build().map_err(|e| e.to_string())?), prefix);
     Ok(Backend { root: root("az:", &[place]), ..Backend::new(store) })

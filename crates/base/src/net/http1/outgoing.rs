@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, Method, Request};
 /// A request body: empty, one buffer, or buffers that an iterator produces.
 pub struct Payload {
     next: Option<Bytes>,
-    more: Option<Box<dyn Iterator<Item = Bytes>>>,
+    more: Option<Box<dyn Iterator<Item = Bytes> + Send>>,
     len: u64,
 }
 
@@ -22,7 +22,7 @@ impl Payload {
     }
 
     /// Returns a body of `len` bytes that consists of `pieces`.
-    pub fn pieces(len: u64, mut pieces: Box<dyn Iterator<Item = Bytes>>) -> Payload {
+    pub fn pieces(len: u64, mut pieces: Box<dyn Iterator<Item = Bytes> + Send>) -> Payload {
         Payload { next: pieces.next(), more: Some(pieces), len }
     }
 

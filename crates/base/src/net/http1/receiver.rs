@@ -125,6 +125,34 @@ impl Receiver {
         &self.input[piece]
     }
 
+    /// Returns the number of bytes that are left of the body; `None` if they are not known.
+    pub fn left(&self) -> Option<u64> {
+        match self.framing {
+            Framing::Done => Some(0),
+            Framing::Length(left) => Some(left),
+            Framing::Chunked(_) | Framing::ToEnd => None,
+        }
+    }
+
+    /// Returns the number of bytes of the body that have not been received, if nothing else can follow and all
+    /// received bytes are taken; `None` otherwise.
+    pub fn unread(&self) -> Option<u64> {
+        match self.framing {
+            Framing::Length(left) if self.start == self.end => Some(left),
+            _ => None,
+        }
+    }
+
+    /// Takes bytes of the body that were read elsewhere, at most as many as [`Receiver::unread`] says.
+    pub fn skipped(&mut self, bytes: u64) {
+        if let Framing::Length(left) = self.framing {
+            self.framing = match left.saturating_sub(bytes) {
+                0 => Framing::Done,
+                left => Framing::Length(left),
+            };
+        }
+    }
+
     /// Ends the input, in a body.
     ///
     /// # Errors

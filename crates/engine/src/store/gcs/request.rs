@@ -143,7 +143,7 @@ impl Call {
         let call = Call::upload(url, "multipart", key)
             .with(CONTENT_TYPE, format!("multipart/related; boundary={BOUNDARY}"));
         let framed = Framed { head: head.into(), content: body.clone(), tail: tail.into() };
-        Call { body: Some(Body::Segmented(std::rc::Rc::new(framed))), ..call }
+        Call { body: Some(Body::Segmented(std::sync::Arc::new(framed))), ..call }
     }
 
     /// Returns the call that starts a resumable upload.

@@ -1,6 +1,6 @@
 //! Reading of a response body with timestamps, and conversion of errors to failures.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::Answer;
 use crate::store::{Algorithm, Failure, Observer};
@@ -92,7 +92,7 @@ impl Reading<'_> {
     pub async fn stream(&mut self, kept: Option<(Algorithm, String)>) -> Result<u64, Failure> {
         let mut bytes = 0;
         let mut wrong = None;
-        let stamps = Rc::clone(self.answer.connection.stamps());
+        let stamps = Arc::clone(self.answer.connection.stamps());
         let mut hasher = kept.as_ref().map(|(algorithm, _)| Hasher::new(*algorithm));
         loop {
             let piece = self.answer.connection.next_piece().await;

@@ -7,7 +7,6 @@ use crate::store::{
 };
 use bytes::Bytes;
 use plimsoll_base::rng::Stream;
-use std::rc::Rc;
 
 /// Tests every behaviour of `store` that Plimsoll relies on, with keys that begin with `prefix`.
 ///
@@ -110,7 +109,7 @@ async fn round_trip(connection: &mut dyn Connection, prefix: &str, max_object_by
         assert_eq!(head.size, Some(len as u64), "size of {len} bytes");
     }
     let (key, data) = (format!("{prefix}segmented"), noise(300_001));
-    let body = Body::Segmented(Rc::new(Thirds(data.clone())));
+    let body = Body::Segmented(std::sync::Arc::new(Thirds(data.clone())));
     let mut starts = Starts(Vec::new());
     let reply = connection.execute(Request::Put { key: &key, body }, &mut starts).await.unwrap();
     assert!(get(connection, &key, None).await.unwrap() == data, "a segmented body is read back unchanged");

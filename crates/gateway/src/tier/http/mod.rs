@@ -1,0 +1,191 @@
+//! The HTTP client of the backends: the connections of the instrument, kept open between requests.
+
+mod body;
+mod pool;
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, HOST, USER_AGENT};
+use http::{HeaderValue, Method};
+use hyper::body::Body;
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
+    HttpResponseBody, HttpService,
+};
+use plimsoll_base::net::connection::{ConnectError, HttpConnection, ResolvedEndpoint};
+use plimsoll_base::net::http1::HttpError as Broken;
+use plimsoll_base::net::http1::outgoing::{Outgoing, Payload};
+use plimsoll_base::net::tls::client_config;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::client::Resumption;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use self::body::ReceivedBody;
+use self::pool::{Host, Pool};
+
+/// Longest time to connect, with the lookup of the name and the TLS handshake.
+const CONNECT: Duration = Duration::from_secs(3);
+
+/// Value of the header `User-Agent`.
+const AGENT: &str = concat!("plimsoll-gateway/", env!("CARGO_PKG_VERSION"));
+
+/// Creates clients whose requests take at most a given time, with their responses.
+#[derive(Debug)]
+pub struct Connector {
+    /// Longest time of a request.
+    pub timeout: Duration,
+}
+
+impl Connector {
+    /// Creates a client.
+    pub fn client(&self) -> HttpClient {
+        HttpClient::new(Client { timeout: self.timeout, pool: Arc::default(), tls: OnceLock::new() })
+    }
+}
+
+impl HttpConnector for Connector {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(self.client())
+    }
+}
+
+/// A client with its idle connections.
+#[derive(Debug)]
+struct Client {
+    timeout: Duration,
+    pool: Arc<Pool>,
+    /// TLS configuration, made for the first request that needs it.
+    tls: OnceLock<Arc<ClientConfig>>,
+}
+
+fn failure(kind: HttpErrorKind, text: impl Into<String>) -> HttpError {
+    HttpError::new(kind, io::Error::other(text.into()))
+}
+
+fn late(what: &str) -> HttpError {
+    HttpError::new(
+        HttpErrorKind::Timeout,
+        io::Error::new(io::ErrorKind::TimedOut, format!("{what} timed out")),
+    )
+}
+
+/// Returns the failure of an exchange, whose kind says whether the request may be repeated.
+fn broken(error: Broken) -> HttpError {
+    let kind = match &error {
+        Broken::Closed => HttpErrorKind::Request,
+        Broken::Io(source) => match source.kind() {
+            io::ErrorKind::TimedOut => HttpErrorKind::Timeout,
+            io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof => HttpErrorKind::Interrupted,
+            _ => HttpErrorKind::Unknown,
+        },
+        Broken::Invalid(_) | Broken::Unexpected => HttpErrorKind::Decode,
+    };
+    HttpError::new(kind, error)
+}
+
+/// Returns the pieces of a body, which is complete.
+fn pieces(mut body: HttpRequestBody) -> Vec<Bytes> {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut pieces = Vec::new();
+    while let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut body).poll_frame(&mut context) {
+        pieces.extend(frame.into_data());
+    }
+    pieces
+}
+
+/// Returns the request as it is sent.
+fn outgoing(request: HttpRequest, host: &Host) -> Result<Outgoing, HttpError> {
+    let (mut parts, body) = request.into_parts();
+    if !parts.headers.contains_key(HOST) {
+        let value = HeaderValue::from_str(&host.authority);
+        let value = value.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
+        parts.headers.insert(HOST, value);
+    }
+    parts.headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
+    let pieces = pieces(body);
+    let bytes = pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+    if bytes > 0 || matches!(parts.method, Method::PUT | Method::POST) {
+        parts.headers.entry(CONTENT_LENGTH).or_insert(HeaderValue::from(bytes));
+    }
+    let payload =
+        if bytes == 0 { Payload::empty() } else { Payload::pieces(bytes, Box::new(pieces.into_iter())) };
+    Ok(http::Request::from_parts(parts, payload).into())
+}
+
+impl Client {
+    fn tls(&self) -> Result<Arc<ClientConfig>, HttpError> {
+        if let Some(config) = self.tls.get() {
+            return Ok(Arc::clone(config));
+        }
+        let config = client_config(None).map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
+        // Unlike the instrument, which measures full handshakes.
+        let mut config = (*config).clone();
+        config.resumption = Resumption::default();
+        Ok(Arc::clone(self.tls.get_or_init(|| Arc::new(config))))
+    }
+
+    /// Opens a connection to one of the addresses of a host.
+    async fn connect(&self, host: &Host) -> Result<HttpConnection, HttpError> {
+        let connecting = |error: ConnectError| HttpError::new(HttpErrorKind::Connect, error);
+        let tls = if host.is_tls {
+            let name = ServerName::try_from(host.name.clone());
+            let name = name.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
+            Some((self.tls()?, name))
+        } else {
+            None
+        };
+        let found = tokio::net::lookup_host((host.name.as_str(), host.port)).await;
+        let addresses: Vec<_> =
+            found.map_err(|error| HttpError::new(HttpErrorKind::Connect, error))?.collect();
+        let target = ResolvedEndpoint { tls, addresses: addresses.into() };
+        let (first, mut last) = (self.pool.turn(), None);
+        for index in 0..target.addresses.len() {
+            match HttpConnection::open(&target, first + index, true).await {
+                Ok(connection) => return Ok(connection),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.map_or_else(|| failure(HttpErrorKind::Connect, "the host name has no address"), connecting))
+    }
+
+    /// Returns an open connection to a host.
+    async fn connection(&self, host: &Host) -> Result<HttpConnection, HttpError> {
+        while let Some(mut idle) = self.pool.take(host) {
+            if idle.is_alive().await {
+                return Ok(idle);
+            }
+        }
+        timeout(CONNECT, self.connect(host)).await.unwrap_or_else(|_| Err(late("the connection")))
+    }
+
+    async fn exchange(&self, request: HttpRequest, until: Instant) -> Result<HttpResponse, HttpError> {
+        let host =
+            Host::of(request.uri()).ok_or_else(|| failure(HttpErrorKind::Unknown, "the URL has no host"))?;
+        let request = outgoing(request, &host)?;
+        let mut connection = self.connection(&host).await?;
+        let head = connection.send(request).await.map_err(broken)?;
+        let parts = head.parts();
+        connection.reuse(head);
+        let body = ReceivedBody::new(connection, host, Arc::clone(&self.pool), until);
+        Ok(http::Response::from_parts(parts, HttpResponseBody::new(body)))
+    }
+}
+
+#[async_trait]
+impl HttpService for Client {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let until = Instant::now() + self.timeout;
+        timeout_at(until, self.exchange(request, until)).await.unwrap_or_else(|_| Err(late("the request")))
+    }
+}
