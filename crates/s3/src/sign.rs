@@ -224,12 +224,18 @@ impl Signer {
         payload: &str,
     ) -> Signed<'s> {
         self.refresh(credentials, second);
-        let mut headers = [("", ""); 16];
+        let (mut few, mut many) = ([("", ""); 16], Vec::new());
+        let headers = if others.len() < few.len() {
+            &mut few[..=others.len()]
+        } else {
+            many.resize(others.len() + 1, ("", ""));
+            &mut many[..]
+        };
         let place = others.partition_point(|(name, _)| *name < "x-amz-date");
         headers[..place].copy_from_slice(&others[..place]);
         headers[place] = ("x-amz-date", &self.date_time);
-        headers[place + 1..=others.len()].copy_from_slice(&others[place..]);
-        let headers = &headers[..=others.len()];
+        headers[place + 1..].copy_from_slice(&others[place..]);
+        let headers = &*headers;
         canonical(&mut self.canonical, &Canonical { method, path, query, headers, payload });
         let Some((_, key)) = &self.key else { unreachable!("refresh derives the key") };
         let signature = signature(key, &self.date_time, &self.scope, &self.canonical, &mut self.to_sign);

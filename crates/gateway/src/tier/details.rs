@@ -4,7 +4,6 @@
 use futures_util::StreamExt;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use object_store::aws::{AwsAuthorizer, AwsCredentialProvider};
 use object_store::client::{HttpClient, HttpRequest, HttpRequestBody, HttpResponse};
 use object_store::{Error, Result};
 use plimsoll_s3::checksum::{Algorithm, from_base64};
@@ -50,10 +49,8 @@ pub struct Details {
 /// An S3 bucket whose objects have details.
 #[derive(Debug)]
 pub struct DetailedBucket {
-    /// Client of the requests.
+    /// Client of the requests, which signs them.
     pub http: HttpClient,
-    /// Source of the keys; `None` if requests are not signed.
-    pub credentials: Option<AwsCredentialProvider>,
     /// Place of the bucket.
     pub endpoint: Endpoint,
     /// Start of all keys.
@@ -100,7 +97,7 @@ fn parts(sizes: impl Iterator<Item = u64>, size: u64) -> Option<Vec<ObjectPart>>
 }
 
 impl DetailedBucket {
-    async fn request(&self, method: Method, key: &str, query: &str) -> Result<HttpRequest> {
+    fn request(&self, method: Method, key: &str, query: &str) -> Result<HttpRequest> {
         let mut path = String::new();
         self.endpoint.path_into(&mut path, &format!("{}{key}", self.prefix));
         let separator = if query.is_empty() { "" } else { "?" };
@@ -112,10 +109,6 @@ impl DetailedBucket {
         if method == Method::HEAD {
             request.headers_mut().insert("x-amz-checksum-mode", HeaderValue::from_static("ENABLED"));
         }
-        if let Some(provider) = &self.credentials {
-            let credential = provider.get_credential().await?;
-            AwsAuthorizer::new(&credential, "s3", &self.endpoint.region).try_authorize(&mut request, None)?;
-        }
         Ok(request)
     }
 
@@ -123,7 +116,7 @@ impl DetailedBucket {
     async fn send(&self, method: &Method, key: &str, query: &str) -> Result<HttpResponse> {
         let mut repetitions = 0;
         loop {
-            let sent = self.http.execute(self.request(method.clone(), key, query).await?).await;
+            let sent = self.http.execute(self.request(method.clone(), key, query)?).await;
             let is_temporary = sent.as_ref().map_or(true, |answer| {
                 answer.status().is_server_error() || answer.status() == StatusCode::TOO_MANY_REQUESTS
             });
@@ -238,7 +231,6 @@ mod tests {
         let store = Parts { sizes: sizes.to_vec(), requests: Arc::clone(&requests) };
         let bucket = DetailedBucket {
             http: HttpClient::new(store),
-            credentials: None,
             endpoint: Endpoint::new("http://127.0.0.1:9", "bucket", Style::Path, "us-east-1").unwrap(),
             prefix: String::new(),
         };

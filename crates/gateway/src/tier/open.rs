@@ -22,7 +22,7 @@ use crate::disk::real::create_directory;
 use crate::tier::Backend;
 use crate::tier::TierTable;
 use crate::tier::details::DetailedBucket;
-use crate::tier::http::Connector;
+use crate::tier::http::{Connector, Signing};
 use crate::tier::odd_keys::ListsOddKeys;
 
 /// Longest time of a request to a tier by default.
@@ -44,7 +44,7 @@ fn timeout(table: &TierTable) -> Result<Duration, String> {
 
 /// Returns the creator of the HTTP client of a tier.
 fn connector(table: &TierTable) -> Result<Connector, String> {
-    Ok(Connector { timeout: timeout(table)? })
+    Ok(Connector { timeout: timeout(table)?, signing: None })
 }
 
 fn retries() -> RetryConfig {
@@ -89,16 +89,22 @@ fn s3(table: &TierTable, url: &S3Url) -> Result<Backend, String> {
     let endpoint = &url.endpoint;
     let is_virtual = endpoint.style == Style::VirtualHost;
     // With virtual-host style, the endpoint includes the bucket.
+    // The client of the backends makes the sessions of a directory bucket, and signs with their keys.
+    let signs = url.sign && url.zone.is_none();
+    let covers_bodies = url.payload != PayloadSigning::Unsigned;
+    let signing = signs.then(|| Arc::new(Signing::new(endpoint, covers_bodies)));
+    let connector = Connector { signing: signing.clone(), ..connector(table)? };
+    let http = connector.client();
     let mut builder = AmazonS3Builder::from_env()
         .with_bucket_name(&endpoint.bucket)
         .with_region(&endpoint.region)
         .with_endpoint(endpoint.url())
         .with_virtual_hosted_style_request(is_virtual)
         .with_s3_express(url.zone.is_some())
-        .with_unsigned_payload(url.payload == PayloadSigning::Unsigned)
-        .with_skip_signature(!url.sign)
+        .with_unsigned_payload(!covers_bodies)
+        .with_skip_signature(signs || !url.sign)
         .with_client_options(ClientOptions::new().with_allow_http(!endpoint.tls))
-        .with_http_connector(connector(table)?)
+        .with_http_connector(connector)
         .with_retry(retries());
     if let Some(found) = credentials(table)? {
         // Keys given one by one would be used with a session token of the environment.
@@ -110,11 +116,12 @@ fn s3(table: &TierTable, url: &S3Url) -> Result<Backend, String> {
         builder = builder.with_credentials(Arc::new(StaticCredentialProvider::new(credential)));
     }
     let client = builder.build().map_err(|e| e.to_string())?;
+    if let Some(signing) = &signing {
+        signing.use_source(Arc::clone(client.credentials()));
+    }
     // A directory bucket has neither tags nor sizes of parts, and other keys.
-    let http = connector(table)?.client();
     let details = (url.zone.is_none()).then(|| DetailedBucket {
         http,
-        credentials: url.sign.then(|| Arc::clone(client.credentials())),
         endpoint: endpoint.clone(),
         prefix: url.prefix.clone(),
     });

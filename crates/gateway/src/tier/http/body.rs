@@ -7,10 +7,8 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use hyper::body::{Body, Frame, SizeHint};
 use object_store::client::HttpError;
-use plimsoll_base::net::connection::HttpConnection;
-use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::pool::{Host, Pool};
+use super::pool::{Host, Link, Pool};
 use super::{broken, late};
 use crate::body::chunks::CHUNK;
 
@@ -19,11 +17,9 @@ const PIECE: usize = CHUNK;
 
 /// A connection with the rest of a body on it.
 struct Open {
-    connection: HttpConnection,
+    link: Link,
     /// Bytes that were not handed out yet.
     piece: BytesMut,
-    /// Timer of the request, once the body was waited for.
-    timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// The body of a response. At its end, its connection is free for another request.
@@ -32,22 +28,20 @@ pub struct ReceivedBody {
     open: Mutex<Option<Open>>,
     host: Host,
     pool: Arc<Pool>,
-    /// End of the time of the request.
-    until: Instant,
     /// Bytes that are left; `None` if the response does not say it.
     left: Option<u64>,
 }
 
 impl ReceivedBody {
     /// Creates the body of the response whose head a connection has just received.
-    pub fn new(connection: HttpConnection, host: Host, pool: Arc<Pool>, until: Instant) -> ReceivedBody {
-        let left = connection.body_left();
-        let mut body = ReceivedBody { open: Mutex::default(), host, pool, until, left };
+    pub fn new(link: Link, host: Host, pool: Arc<Pool>) -> ReceivedBody {
+        let left = link.connection.body_left();
+        let mut body = ReceivedBody { open: Mutex::default(), host, pool, left };
         if left == Some(0) {
-            body.pool.give(&body.host, connection);
+            body.pool.give(&body.host, link);
         } else {
             *body.open.get_mut().unwrap_or_else(PoisonError::into_inner) =
-                Some(Open { connection, piece: BytesMut::new(), timer: None });
+                Some(Open { link, piece: BytesMut::new() });
         }
         body
     }
@@ -70,7 +64,7 @@ impl Body for ReceivedBody {
             if open.piece.len() >= room {
                 break true;
             }
-            match open.connection.poll_body(cx, &mut open.piece, room) {
+            match open.link.connection.poll_body(cx, &mut open.piece, room) {
                 Poll::Ready(Ok(true)) => {}
                 Poll::Ready(Ok(false)) => break false,
                 Poll::Ready(Err(error)) => {
@@ -78,8 +72,7 @@ impl Body for ReceivedBody {
                     return Poll::Ready(Some(Err(broken(error))));
                 }
                 Poll::Pending => {
-                    let timer = open.timer.get_or_insert_with(|| Box::pin(sleep_until(this.until)));
-                    ready!(timer.as_mut().poll(cx));
+                    ready!(open.link.timer.as_mut().poll(cx));
                     *slot = None;
                     return Poll::Ready(Some(Err(late("the response"))));
                 }
@@ -92,7 +85,7 @@ impl Body for ReceivedBody {
         if (!more || this.left == Some(0))
             && let Some(open) = slot.take()
         {
-            this.pool.give(&this.host, open.connection);
+            this.pool.give(&this.host, open.link);
         }
         Poll::Ready(if piece.is_empty() { None } else { Some(Ok(Frame::data(piece))) })
     }

@@ -2,6 +2,7 @@
 
 mod body;
 mod pool;
+mod signing;
 
 use std::io;
 use std::pin::Pin;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST, USER_AGENT};
+use http::request::Parts;
 use http::{HeaderValue, Method};
 use hyper::body::Body;
 use object_store::ClientOptions;
@@ -21,15 +23,16 @@ use object_store::client::{
 };
 use plimsoll_base::net::connection::{ConnectError, HttpConnection, ResolvedEndpoint};
 use plimsoll_base::net::http1::HttpError as Broken;
-use plimsoll_base::net::http1::outgoing::{Outgoing, Payload};
+use plimsoll_base::net::http1::outgoing::Payload;
 use plimsoll_base::net::tls::client_config;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use self::body::ReceivedBody;
-use self::pool::{Host, Pool};
+use self::pool::{Host, Link, Pool};
+pub use self::signing::Signing;
 
 /// Longest time to connect, with the lookup of the name and the TLS handshake.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -42,12 +45,19 @@ const AGENT: &str = concat!("plimsoll-gateway/", env!("CARGO_PKG_VERSION"));
 pub struct Connector {
     /// Longest time of a request.
     pub timeout: Duration,
+    /// Signs requests; `None` if the client of the backend does, or nobody.
+    pub signing: Option<Arc<Signing>>,
 }
 
 impl Connector {
     /// Creates a client.
     pub fn client(&self) -> HttpClient {
-        HttpClient::new(Client { timeout: self.timeout, pool: Arc::default(), tls: OnceLock::new() })
+        HttpClient::new(Client {
+            timeout: self.timeout,
+            signing: self.signing.clone(),
+            pool: Arc::default(),
+            tls: OnceLock::new(),
+        })
     }
 }
 
@@ -61,6 +71,7 @@ impl HttpConnector for Connector {
 #[derive(Debug)]
 struct Client {
     timeout: Duration,
+    signing: Option<Arc<Signing>>,
     pool: Arc<Pool>,
     /// TLS configuration, made for the first request that needs it.
     tls: OnceLock<Arc<ClientConfig>>,
@@ -104,23 +115,17 @@ fn pieces(mut body: HttpRequestBody) -> Vec<Bytes> {
     pieces
 }
 
-/// Returns the request as it is sent.
-fn outgoing(request: HttpRequest, host: &Host) -> Result<Outgoing, HttpError> {
-    let (mut parts, body) = request.into_parts();
+/// Adds the headers that every request has.
+fn complete(parts: &mut Parts, host: &Host, bytes: u64) -> Result<(), HttpError> {
     if !parts.headers.contains_key(HOST) {
         let value = HeaderValue::from_str(&host.authority);
-        let value = value.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
-        parts.headers.insert(HOST, value);
+        parts.headers.insert(HOST, value.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?);
     }
     parts.headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
-    let pieces = pieces(body);
-    let bytes = pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
     if bytes > 0 || matches!(parts.method, Method::PUT | Method::POST) {
         parts.headers.entry(CONTENT_LENGTH).or_insert(HeaderValue::from(bytes));
     }
-    let payload =
-        if bytes == 0 { Payload::empty() } else { Payload::pieces(bytes, Box::new(pieces.into_iter())) };
-    Ok(http::Request::from_parts(parts, payload).into())
+    Ok(())
 }
 
 impl Client {
@@ -160,25 +165,16 @@ impl Client {
     }
 
     /// Returns an open connection to a host.
-    async fn connection(&self, host: &Host) -> Result<HttpConnection, HttpError> {
+    async fn link(&self, host: &Host, until: Instant) -> Result<Link, HttpError> {
         while let Some(mut idle) = self.pool.take(host) {
-            if idle.is_alive().await {
+            if idle.connection.is_alive().await {
+                idle.timer.as_mut().reset(until);
                 return Ok(idle);
             }
         }
-        timeout(CONNECT, self.connect(host)).await.unwrap_or_else(|_| Err(late("the connection")))
-    }
-
-    async fn exchange(&self, request: HttpRequest, until: Instant) -> Result<HttpResponse, HttpError> {
-        let host =
-            Host::of(request.uri()).ok_or_else(|| failure(HttpErrorKind::Unknown, "the URL has no host"))?;
-        let request = outgoing(request, &host)?;
-        let mut connection = self.connection(&host).await?;
-        let head = connection.send(request).await.map_err(broken)?;
-        let parts = head.parts();
-        connection.reuse(head);
-        let body = ReceivedBody::new(connection, host, Arc::clone(&self.pool), until);
-        Ok(http::Response::from_parts(parts, HttpResponseBody::new(body)))
+        let connected = timeout(CONNECT, self.connect(host)).await;
+        let connection = connected.unwrap_or_else(|_| Err(late("the connection")))?;
+        Ok(Link { connection, timer: Box::pin(sleep_until(until)) })
     }
 }
 
@@ -186,6 +182,26 @@ impl Client {
 impl HttpService for Client {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let until = Instant::now() + self.timeout;
-        timeout_at(until, self.exchange(request, until)).await.unwrap_or_else(|_| Err(late("the request")))
+        let host =
+            Host::of(request.uri()).ok_or_else(|| failure(HttpErrorKind::Unknown, "the URL has no host"))?;
+        let (mut parts, body) = request.into_parts();
+        let pieces = pieces(body);
+        let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
+        complete(&mut parts, &host, bytes)?;
+        if let Some(signing) = &self.signing {
+            signing.sign(&mut parts, &pieces).await?;
+        }
+        let payload = Payload::pieces(bytes, Box::new(pieces.into_iter()));
+        let request = http::Request::from_parts(parts, payload).into();
+        let Link { mut connection, mut timer } = self.link(&host, until).await?;
+        let head = tokio::select! {
+            biased;
+            head = connection.send(request) => head.map_err(broken)?,
+            () = timer.as_mut() => return Err(late("the request")),
+        };
+        let parts = head.parts();
+        connection.reuse(head);
+        let body = ReceivedBody::new(Link { connection, timer }, host, Arc::clone(&self.pool));
+        Ok(http::Response::from_parts(parts, HttpResponseBody::new(body)))
     }
 }

@@ -1,6 +1,7 @@
 //! Idle connections.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -8,6 +9,7 @@ use http::Uri;
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::net::connection::HttpConnection;
 use tokio::runtime::{Handle, Id};
+use tokio::time::Sleep;
 
 /// Longest time that a connection stays idle, in nanoseconds.
 const IDLE_NS: u64 = 60 * SECOND;
@@ -41,9 +43,18 @@ impl Host {
     }
 }
 
+/// A connection, and the timer of its requests. The timer stays registered between them: a new one would wake up the
+/// thread.
+pub struct Link {
+    /// The connection.
+    pub connection: HttpConnection,
+    /// Timer of the request.
+    pub timer: Pin<Box<Sleep>>,
+}
+
 /// A connection, and the time since which it is idle.
 struct Idle {
-    connection: HttpConnection,
+    link: Link,
     since_ns: u64,
 }
 
@@ -68,17 +79,17 @@ impl std::fmt::Debug for Pool {
 
 impl Pool {
     /// Takes the connection that was used last; `None` if there is none.
-    pub fn take(&self, host: &Host) -> Option<HttpConnection> {
+    pub fn take(&self, host: &Host) -> Option<Link> {
         let mut all = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let idle = all.get_mut(&(Handle::current().id(), host.clone()))?.pop()?;
-        idle.is_fresh(now_ns()).then_some(idle.connection)
+        idle.is_fresh(now_ns()).then_some(idle.link)
     }
 
     /// Keeps a connection for another request, if it can take one.
-    pub fn give(&self, host: &Host, connection: HttpConnection) {
+    pub fn give(&self, host: &Host, link: Link) {
         // A body may be dropped outside a runtime.
         let Ok(runtime) = Handle::try_current() else { return };
-        if !connection.is_open() {
+        if !link.connection.is_open() {
             return;
         }
         let now_ns = now_ns();
@@ -88,7 +99,7 @@ impl Pool {
         if of_host.len() >= MOST_IDLE || of_host.first().is_some_and(|oldest| !oldest.is_fresh(now_ns)) {
             of_host.remove(0);
         }
-        of_host.push(Idle { connection, since_ns: now_ns });
+        of_host.push(Idle { link, since_ns: now_ns });
     }
 
     /// Returns the number of the next connection, which selects its address.
