@@ -4,7 +4,7 @@
 //! are delivered together, and only one of its tasks is woken from outside; that task wakes the others. So a group
 //! costs one wake-up per thread, not one per transaction.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -57,12 +57,20 @@ struct Mailbox {
     state: Mutex<MailboxState>,
 }
 
+/// State of a transaction.
+enum Answer {
+    /// It has no result yet. The task waits if there is a waker.
+    Awaited(Option<Waker>),
+    /// Its result, which the task has not taken.
+    Known(Result<(), CatalogError>),
+}
+
 #[derive(Default)]
 struct MailboxState {
     /// Transactions whose result somebody waits for.
-    waiting: HashSet<u64>,
-    results: HashMap<u64, Result<(), CatalogError>>,
-    wakers: HashMap<u64, Waker>,
+    answers: HashMap<u64, Answer>,
+    /// Tasks whose results are known, and which nobody has woken.
+    asleep: Vec<Waker>,
 }
 
 impl Mailbox {
@@ -70,6 +78,9 @@ impl Mailbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// Number of the next transaction, of all catalogs of the process: a thread has one mailbox for all of them.
+static IDS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static MAILBOX: Arc<Mailbox> = Arc::default();
@@ -141,7 +152,6 @@ impl Queue {
 pub struct Committer<W> {
     shared: Arc<Shared>,
     threads: Mutex<Vec<std::thread::JoinHandle<W>>>,
-    ids: AtomicU64,
 }
 
 /// State that the committing thread shares with all others.
@@ -199,7 +209,7 @@ impl<W: GroupWriter> Committer<W> {
     ) -> std::io::Result<Committer<W>> {
         let of_thread = Arc::clone(&shared);
         let thread = threads::spawn("commit", move || work(&of_thread))?;
-        Ok(Committer { shared, threads: Mutex::new(vec![thread]), ids: AtomicU64::new(0) })
+        Ok(Committer { shared, threads: Mutex::new(vec![thread]) })
     }
 
     /// Starts a thread for each of several writers, which write groups at the same time.
@@ -213,19 +223,19 @@ impl<W: GroupWriter> Committer<W> {
             threads::spawn("commit", move || run(writer, &shared, None))
         };
         let threads = writers.into_iter().map(start).collect::<Result<_, _>>()?;
-        Ok(Committer { shared, threads: Mutex::new(threads), ids: AtomicU64::new(0) })
+        Ok(Committer { shared, threads: Mutex::new(threads) })
     }
 
     /// Queues a transaction. The future returns its result.
     pub fn commit(&self, work: Work, expected: impl Into<Expected>) -> Committed {
         let expected = expected.into();
-        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let id = IDS.fetch_add(1, Ordering::Relaxed);
         let mailbox = MAILBOX.with(Arc::clone);
-        mailbox.lock().waiting.insert(id);
+        mailbox.lock().answers.insert(id, Answer::Awaited(None));
         let mut queue = self.shared.lock();
         if queue.closed {
             let error = CatalogError::Ended;
-            mailbox.lock().results.insert(id, Err(error));
+            mailbox.lock().answers.insert(id, Answer::Known(Err(error)));
         } else {
             let had_enough = queue.bytes >= MAX_BYTES;
             queue.bytes += expected.bytes;
@@ -261,12 +271,10 @@ impl Future for Committed {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mailbox = Arc::clone(&self.mailbox);
         let mut state = mailbox.lock();
-        let Some(result) = state.results.remove(&self.id) else {
-            state.wakers.insert(self.id, cx.waker().clone());
+        let Some(Answer::Known(result)) = state.answers.remove(&self.id) else {
+            state.answers.insert(self.id, Answer::Awaited(Some(cx.waker().clone())));
             return Poll::Pending;
         };
-        state.wakers.remove(&self.id);
-        state.waiting.remove(&self.id);
         self.done = true;
         wake_others(state);
         Poll::Ready(result)
@@ -277,23 +285,17 @@ impl Drop for Committed {
     fn drop(&mut self) {
         if !self.done {
             let mut state = self.mailbox.lock();
-            state.waiting.remove(&self.id);
-            state.results.remove(&self.id);
-            state.wakers.remove(&self.id);
+            state.answers.remove(&self.id);
             wake_others(state);
         }
     }
 }
 
-/// Wakes all tasks that have results.
+/// Wakes all tasks of the thread that have results.
 fn wake_others(mut state: std::sync::MutexGuard<'_, MailboxState>) {
-    if state.results.is_empty() {
-        return;
-    }
-    let ready: Vec<u64> = state.results.keys().copied().collect();
-    let wakers: Vec<Waker> = ready.iter().filter_map(|id| state.wakers.remove(id)).collect();
+    let asleep = std::mem::take(&mut state.asleep);
     drop(state);
-    wakers.into_iter().for_each(Waker::wake);
+    asleep.into_iter().for_each(Waker::wake);
 }
 
 /// Takes the next group; `None` if the queue is closed and empty. The group is empty after the time `wait`.
@@ -345,10 +347,10 @@ pub(super) fn deliver(replies: Vec<Reply>, results: Vec<Result<(), CatalogError>
     let mut threads: Vec<Arc<Mailbox>> = Vec::new();
     for (Reply(id, mailbox), result) in replies.into_iter().zip(results) {
         let mut state = mailbox.lock();
-        if !state.waiting.contains(&id) {
-            continue;
+        let Some(answer) = state.answers.get_mut(&id) else { continue };
+        if let Answer::Awaited(Some(waker)) = std::mem::replace(answer, Answer::Known(result)) {
+            state.asleep.push(waker);
         }
-        state.results.insert(id, result);
         drop(state);
         if !threads.iter().any(|known| Arc::ptr_eq(known, &mailbox)) {
             threads.push(mailbox);
@@ -356,9 +358,73 @@ pub(super) fn deliver(replies: Vec<Reply>, results: Vec<Result<(), CatalogError>
     }
     for mailbox in threads {
         let mut state = mailbox.lock();
-        let first = state.results.keys().copied().find(|id| state.wakers.contains_key(id));
-        let waker = first.and_then(|id| state.wakers.remove(&id));
+        let waker = state.asleep.pop();
         drop(state);
         waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocking::block_on;
+
+    /// A writer whose transactions all have the same result.
+    struct Always(bool);
+
+    impl GroupWriter for Always {
+        fn prepare(&mut self, _: KnownReads) -> Result<(), CatalogError> {
+            Ok(())
+        }
+
+        fn commit(&mut self, works: Vec<Work>, _: bool) -> Vec<Result<(), CatalogError>> {
+            works.iter().map(|_| if self.0 { Ok(()) } else { Err(CatalogError::Ended) }).collect()
+        }
+
+        fn sync(&mut self) -> Result<(), CatalogError> {
+            Ok(())
+        }
+    }
+
+    /// Regression test: the transactions of two catalogs had the same numbers, and a thread one mailbox for both.
+    #[test]
+    fn a_thread_may_use_two_catalogs() {
+        let committers = [true, false].map(|result| Committer::concurrent([Always(result)]).unwrap());
+        let queued: Vec<Committed> =
+            (0..20).map(|number| committers[number % 2].commit(Box::new(|_| Ok(true)), 0)).collect();
+        let results: Vec<bool> = queued.into_iter().map(|committed| block_on(committed).is_ok()).collect();
+        assert_eq!(results, [true, false].repeat(10));
+        assert!(committers.iter().all(|committer| committer.stop().is_some()));
+    }
+
+    #[derive(Default)]
+    struct Wakes(AtomicU64);
+
+    impl std::task::Wake for Wakes {
+        fn wake(self: Arc<Wakes>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Regression test: each task looked at the results of all others.
+    #[test]
+    fn each_task_of_a_group_is_woken_once() {
+        let mailbox: Arc<Mailbox> = Arc::default();
+        let wakes: Vec<Arc<Wakes>> = (0..10).map(|_| Arc::default()).collect();
+        let mut tasks: Vec<Committed> =
+            (0..10).map(|id| Committed { id, mailbox: Arc::clone(&mailbox), done: false }).collect();
+        let poll = |tasks: &mut [Committed], number: usize| {
+            let waker = Waker::from(Arc::clone(&wakes[number]));
+            Pin::new(&mut tasks[number]).poll(&mut Context::from_waker(&waker)).is_ready()
+        };
+        assert!((0..10).all(|number| !poll(&mut tasks, number)));
+        let replies = (0..10).map(|id| Reply(id, Arc::clone(&mailbox))).collect();
+        deliver(replies, (0..10).map(|_| Ok(())).collect());
+        let woken = |number: &usize| wakes[*number].0.load(Ordering::Relaxed) == 1;
+        let first: Vec<usize> = (0..10).filter(woken).collect();
+        assert_eq!(first.len(), 1, "one task is woken from outside");
+        assert!(poll(&mut tasks, first[0]) && (0..10).all(|number| woken(&number)));
+        assert!((0..10).filter(|number| *number != first[0]).all(|number| poll(&mut tasks, number)));
+        assert!((0..10).all(|number| woken(&number)) && mailbox.lock().answers.is_empty());
     }
 }
