@@ -24,7 +24,7 @@ const QUIET_SLEEP_NS: u64 = 4 * MILLISECOND;
 const LATE_NS: u64 = PAUSE_NS / 2;
 
 /// Time after a late wake-up during which all sleeps are short, in nanoseconds.
-const ALERT_NS: u64 = 2 * SECOND;
+const ALERT_NS: u64 = SECOND;
 
 /// Time by which the kernel may postpone the end of a sleep to combine it with another wake-up, in nanoseconds. It
 /// makes the threads cheap and counts as overshoot.

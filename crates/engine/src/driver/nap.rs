@@ -14,7 +14,7 @@ use plimsoll_workload::OperationKind;
 use plimsoll_workload::schedule::plan::PhaseRun;
 
 /// Longest nap, in nanoseconds. A longer wait is rare enough for two wake-ups.
-const MAX_NAP_NS: u64 = 2 * MILLISECOND;
+const MAX_NAP_NS: u64 = 10 * MILLISECOND;
 
 /// Largest object, in bytes, whose response surely fits into the socket's buffer.
 const MAX_OBJECT: u64 = 16 * 1024;
