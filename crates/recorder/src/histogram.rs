@@ -1,15 +1,58 @@
 //! Latency histograms: 3 significant digits, whole microseconds, 1 us to 1 h (docs/method.md, "Percentiles").
 
+use std::cell::RefCell;
+
+use flate2::{Compress, Compression, FlushCompress, Status};
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 
-use super::sparse::{MAX_US, unpack};
+use super::sparse::{COMPRESSED, MAX_US, unpack};
 
-/// Creates an empty histogram. All histograms have the same range and precision.
-pub fn empty() -> Histogram<u64> {
+/// Highest values for which histograms have space, in microseconds, so that one of short latencies takes 40 KiB instead
+/// of 192 KiB. The last one is the end of the range.
+const ROOMS_US: [u64; 3] = [(1 << 14) - 1, (1 << 20) - 1, MAX_US];
+
+/// Creates an empty histogram with space for values up to `us`, at most an hour. All histograms have the same precision,
+/// and two with the same values have the same space.
+pub fn with_room(us: u64) -> Histogram<u64> {
+    let room = ROOMS_US.into_iter().find(|room| us <= *room).unwrap_or(MAX_US);
     // The crate accepts these constant bounds.
-    Histogram::new_with_bounds(1, MAX_US, 3)
+    Histogram::new_with_bounds(1, room, 3)
         .unwrap_or_else(|_| unreachable!("1 us to 1 h with 3 digits are valid bounds"))
+}
+
+/// Serializes histograms into memory that it keeps.
+struct Packer {
+    serializer: V2Serializer,
+    plain: Vec<u8>,
+    compress: Compress,
+}
+
+thread_local! {
+    static PACKER: RefCell<Packer> = RefCell::new(Packer {
+        serializer: V2Serializer::new(),
+        plain: Vec::new(),
+        compress: Compress::new(Compression::default(), true),
+    });
+}
+
+/// Position of the highest value of the range in a serialized histogram.
+const HIGHEST: std::ops::Range<usize> = 24..32;
+
+impl Packer {
+    /// Returns a histogram as compressed HdrHistogram V2, with the range of one up to an hour; `None` if the format
+    /// cannot represent it.
+    fn pack(&mut self, histogram: &Histogram<u64>) -> Option<Vec<u8>> {
+        self.plain.clear();
+        self.serializer.serialize(histogram, &mut self.plain).ok()?;
+        self.plain.get_mut(HIGHEST)?.copy_from_slice(&MAX_US.to_be_bytes());
+        self.compress.reset();
+        // zlib adds at most 11 bytes, and 5 for each 16 KiB.
+        let mut body = Vec::with_capacity(self.plain.len() + self.plain.len() / 1024 + 64);
+        let status = self.compress.compress_vec(&self.plain, &mut body, FlushCompress::Finish).ok()?;
+        let length = u32::try_from(body.len()).ok().filter(|_| status == Status::StreamEnd)?;
+        Some([&COMPRESSED.to_be_bytes(), &length.to_be_bytes(), body.as_slice()].concat())
+    }
 }
 
 /// Converts nanoseconds to whole microseconds, rounded to nearest and clamped to 1 us to 1 h.
@@ -31,8 +74,12 @@ impl Latencies {
     /// Records one latency in nanoseconds.
     #[inline]
     pub fn record(&mut self, ns: u64) {
-        let histogram = self.histogram.get_or_insert_with(|| Box::new(empty()));
-        histogram.saturating_record(micros(ns));
+        let us = micros(ns);
+        let histogram = match &mut self.histogram {
+            Some(own) if us <= own.high() => own,
+            other => grow(other, us),
+        };
+        histogram.saturating_record(us);
         self.min_ns = if histogram.len() == 1 { ns } else { self.min_ns.min(ns) };
         self.max_ns = self.max_ns.max(ns);
         self.sum_ns += u128::from(ns);
@@ -42,8 +89,11 @@ impl Latencies {
     pub fn merge(&mut self, other: &Latencies) {
         let Some(added) = &other.histogram else { return };
         self.min_ns = if self.is_empty() { other.min_ns } else { self.min_ns.min(other.min_ns) };
-        let own = self.histogram.get_or_insert_with(|| Box::new(empty()));
-        // All histograms have the bounds of `empty`, so adding cannot fail.
+        let own = match &mut self.histogram {
+            Some(own) if added.max() <= own.high() => own,
+            other => grow(other, added.max().min(MAX_US)),
+        };
+        // There is space for all values, so adding cannot fail.
         let result = own.add(added.as_ref());
         debug_assert!(result.is_ok());
         self.max_ns = self.max_ns.max(other.max_ns);
@@ -121,12 +171,9 @@ impl Latencies {
 
     /// Encodes the histogram as compressed HdrHistogram V2; empty if there are no values.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        if let Some(histogram) = &self.histogram {
-            // Writing to memory fails only for bounds that the format cannot represent.
-            let _ = V2DeflateSerializer::new().serialize(histogram, &mut out);
-        }
-        out
+        let packed =
+            self.histogram.as_ref().and_then(|own| PACKER.with_borrow_mut(|packer| packer.pack(own)));
+        packed.unwrap_or_default()
     }
 
     /// Returns the latencies in a histogram. Minimum, maximum and mean have the resolution of the buckets.
@@ -148,15 +195,27 @@ impl Latencies {
         let mut plain = Vec::new();
         unpack(bytes, &mut plain)?;
         let read: Histogram<u64> = Deserializer::new().deserialize(&mut plain.as_slice()).ok()?;
-        let mut histogram = empty();
+        let mut histogram = with_room(read.max());
         histogram.add(&read).ok()?;
         Some(Latencies::of(histogram))
     }
 }
 
+/// Replaces a histogram, if there is one, by one with space for values up to `us`, and returns it.
+#[cold]
+fn grow(own: &mut Option<Box<Histogram<u64>>>, us: u64) -> &mut Box<Histogram<u64>> {
+    let mut larger = with_room(us);
+    if let Some(own) = own {
+        let result = larger.add(own.as_ref());
+        debug_assert!(result.is_ok());
+    }
+    own.insert(Box::new(larger))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hdrhistogram::serialization::V2DeflateSerializer;
     use plimsoll_base::rng::Stream;
     use proptest::prelude::*;
 
@@ -185,6 +244,42 @@ mod tests {
         let back = Latencies::from_bytes(&latencies.to_bytes()).unwrap();
         assert_eq!(back.histogram(), latencies.histogram());
         assert!(Latencies::from_bytes(b"garbage").is_none());
+    }
+
+    #[test]
+    fn the_encoding_is_that_of_the_library_for_the_whole_range() {
+        for values in
+            [&[1_000][..], &[5_000_000, 16_383_499], &[16_383_500, 1], &[u64::MAX / 2, 2_000_000_000, 7]]
+        {
+            let mut latencies = Latencies::default();
+            let mut whole: Histogram<u64> = Histogram::new_with_bounds(1, MAX_US, 3).unwrap();
+            for ns in values {
+                latencies.record(*ns);
+                whole.record(micros(*ns)).unwrap();
+            }
+            let mut expected = Vec::new();
+            V2DeflateSerializer::new().serialize(&whole, &mut expected).unwrap();
+            assert_eq!(latencies.to_bytes(), expected, "{values:?}");
+            assert_eq!(latencies.histogram(), Some(&whole));
+        }
+    }
+
+    #[test]
+    fn the_space_of_a_histogram_depends_on_its_values_only() {
+        let room = |values: &[u64]| {
+            let mut latencies = Latencies::default();
+            values.iter().for_each(|ns| latencies.record(*ns));
+            latencies
+        };
+        let (short, long) = (room(&[1_000_000]), room(&[9_000_000_000]));
+        assert_eq!([&short, &long].map(|l| l.histogram().unwrap().high()), [ROOMS_US[0], MAX_US]);
+        let mut merged = short.clone();
+        merged.merge(&long);
+        let mut other = long.clone();
+        other.merge(&short);
+        assert_eq!([&merged, &other].map(|l| l.histogram().unwrap().high()), [MAX_US; 2]);
+        assert_eq!(merged.histogram(), other.histogram());
+        assert_eq!(merged.without(&long).to_bytes(), short.to_bytes());
     }
 
     proptest! {

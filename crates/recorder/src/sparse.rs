@@ -11,7 +11,7 @@ pub const MAX_US: u64 = 3_600_000_000;
 
 /// Cookie of HdrHistogram's compressed V2 encoding (HdrHistogram wire format; the high half of the low byte is
 /// the word size).
-const COMPRESSED: u32 = 0x1c84_9314;
+pub const COMPRESSED: u32 = 0x1c84_9314;
 /// Cookie of HdrHistogram's plain V2 encoding.
 const PLAIN: u32 = 0x1c84_9313;
 /// Length of the header before the counts, in bytes: cookie, length, offset, digits, lowest, highest, ratio.

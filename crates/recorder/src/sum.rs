@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::histogram::{Latencies, empty};
+use super::histogram::{Latencies, with_room};
 use super::sparse::{BUCKETS, each_bucket, edges_us};
 
 /// Sum of histograms.
@@ -51,7 +51,8 @@ impl HistogramSum {
 
     /// Returns the sum as latencies. Minimum, maximum and mean have the resolution of the buckets.
     pub fn latencies(&self) -> Latencies {
-        let mut histogram = empty();
+        let last = self.used.clone().rev().find(|bucket| self.counts[*bucket] > 0);
+        let mut histogram = with_room(last.map_or(1, |bucket| edges_us(bucket).0));
         for bucket in self.used.clone().filter(|bucket| self.counts[*bucket] > 0) {
             histogram.saturating_record_n(edges_us(bucket).0.max(1), self.counts[bucket]);
         }

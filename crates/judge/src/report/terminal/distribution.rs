@@ -96,7 +96,7 @@ mod tests {
         for values in
             [vec![5000; 400], (1..4000).collect::<Vec<u64>>(), (5000..5200).chain([90_000]).collect()]
         {
-            let mut histogram = plimsoll_recorder::histogram::empty();
+            let mut histogram = plimsoll_recorder::histogram::with_room(100_000);
             values.iter().for_each(|v| histogram.saturating_record(*v));
             for edges in [nice_edges(), narrow_edges(&histogram)] {
                 let total: u64 = counted(&histogram, &edges).iter().map(|b| b.2).sum();
