@@ -3,6 +3,8 @@
 mod body;
 mod pool;
 mod signing;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::pin::Pin;
