@@ -12,8 +12,8 @@ use super::sparse::{COMPRESSED, MAX_US, unpack};
 /// of 192 KiB. The last one is the end of the range.
 const ROOMS_US: [u64; 3] = [(1 << 14) - 1, (1 << 20) - 1, MAX_US];
 
-/// Creates an empty histogram with space for values up to `us`, at most an hour. All histograms have the same precision,
-/// and two with the same values have the same space.
+/// Creates an empty histogram with space for values up to `us`, at most an hour. All histograms have the same
+/// precision, and two with the same values have the same space.
 pub fn with_room(us: u64) -> Histogram<u64> {
     let room = ROOMS_US.into_iter().find(|room| us <= *room).unwrap_or(MAX_US);
     // The crate accepts these constant bounds.

@@ -51,7 +51,7 @@ fn check_signed(parts: &Parts, signed_headers: &str) -> Result<(), ApiError> {
     }
 }
 
-/// What a client says about its signature.
+/// The signature of a request, as its client describes it.
 pub struct Claim<'a> {
     /// Canonical query, without the signature.
     pub query: &'a str,

@@ -4,7 +4,7 @@ use crate::signing_key::KeyScope;
 
 /// A parsed credential, `ACCESS_KEY/DATE/REGION/SERVICE/aws4_request`.
 pub struct Scope<'a> {
-    /// Access key.
+    /// Access key of the client.
     pub access_key: &'a str,
     /// Date of the signing key in the format `yyyyMMdd`.
     pub date: &'a str,

@@ -1,4 +1,4 @@
-//! Idle connections.
+//! Idle connections, kept for later requests.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ const MOST_IDLE: usize = 256;
 pub struct Host {
     /// Name or address, without brackets.
     pub name: String,
-    /// Port.
+    /// Port of the server.
     pub port: u16,
     /// True for HTTPS.
     pub is_tls: bool,
@@ -46,7 +46,7 @@ impl Host {
 /// A connection, and the timer of its requests. The timer stays registered between them: a new one would wake up the
 /// thread.
 pub struct Link {
-    /// The connection.
+    /// Connection to the server.
     pub connection: HttpConnection,
     /// Timer of the request.
     pub timer: Pin<Box<Sleep>>,

@@ -43,7 +43,8 @@ impl std::fmt::Debug for Signing {
     }
 }
 
-/// Returns the query in its canonical form; `None` if it is malformed. The client of the backends writes a space as `+`.
+/// Returns the query in its canonical form; `None` if it is malformed. The client of the backends writes a space as
+/// `+`.
 fn canonical(uri: &Uri) -> Option<String> {
     let Some(query) = uri.query() else { return Some(String::new()) };
     let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
