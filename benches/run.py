@@ -5,8 +5,9 @@
     python3 benches/run.py --only get-1k --runs 3
 
 The cost of an operation is the user and system time of the whole process, including start and clean-up, divided by the
-number of measured operations. Ratios are medians over pairs of consecutive runs. Needs wrk and taskset.
-With PERFORMANCE=write, a bench without --only writes its tables into docs/performance.md.
+number of measured operations. Ratios are medians over pairs of consecutive runs. Needs wrk, nginx and taskset.
+With PERFORMANCE=write, it writes the tables of the sections that it measured as a whole into docs/performance.md, such as
+that of `--only server`.
 """
 import argparse
 import datetime
@@ -15,10 +16,12 @@ import hmac
 import json
 import os
 import re
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.parse
 import urllib.request
 
@@ -105,8 +108,12 @@ def measure(server, form, *options):
 
 
 def wrk(server, path, seconds):
-    """Runs wrk; returns its operations and its CPU time in seconds."""
-    url = presigned(server.url, "GET", path)
+    """Runs wrk with a GET of an object; returns its operations and its CPU time in seconds."""
+    return wrk_of(presigned(server.url, "GET", path), seconds)
+
+
+def wrk_of(url, seconds):
+    """Runs wrk with a URL; returns its operations and its CPU time in seconds."""
     text, cpu, _ = whole_process(["wrk", "-t1", "-c64", f"-d{seconds}s", url])
     assert "Non-2xx" not in text, text
     return int(re.search(r"(\d+) requests in", text)[1]), cpu
@@ -162,6 +169,67 @@ def server_cost(server, name, form, runs, seconds):
     row(name, 16, values, "us")
 
 
+class Nginx:
+    """nginx with a file of 1 KiB, one worker on the core of the server, and no access log."""
+
+    def __init__(self):
+        self.base = tempfile.TemporaryDirectory()
+        # The worker runs as another user.
+        os.chmod(self.base.name, 0o755)
+        with open(f"{self.base.name}/file", "wb") as file:
+            file.write(os.urandom(1024))
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        paths = "".join(f"{name}_temp_path {self.base.name}/{name};\n" for name in
+                        ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        with open(f"{self.base.name}/nginx.conf", "w") as file:
+            file.write(f"""daemon off; master_process off; pid {self.base.name}/pid; error_log {self.base.name}/errors;
+events {{ worker_connections 1024; }}
+http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; open_file_cache max=100; {paths}
+server {{ listen 127.0.0.1:{self.port}; root {self.base.name}; }} }}""")
+        self.process = subprocess.Popen(["taskset", "-c", SERVER_CORE, "nginx", "-c", f"{self.base.name}/nginx.conf"])
+        while self.process.poll() is None:
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                return
+            except OSError:
+                time.sleep(0.05)
+        sys.exit("nginx does not start")
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+        self.base.cleanup()
+
+
+def cpu_ns(process):
+    """Returns the CPU time of all threads of a process, in nanoseconds."""
+    tasks = f"/proc/{process.pid}/task"
+    return sum(int(open(f"{tasks}/{task}/schedstat").read().split()[0]) for task in os.listdir(tasks))
+
+
+def against_nginx(server, runs, seconds):
+    """Measures the CPU time of the server per GET of a presigned URL, and its ratio to that of nginx per GET of a file."""
+    server.request("PUT", f"/{BUCKET}/nginx", os.urandom(1024))
+    nginx = Nginx()
+    ratios, nginx_us = [], []
+    try:
+        for _ in range(runs):
+            took = []
+            for process, url in ((nginx.process, f"http://127.0.0.1:{nginx.port}/file"),
+                                 (server.process, presigned(server.url, "GET", f"/{BUCKET}/nginx"))):
+                before = cpu_ns(process)
+                operations, _ = wrk_of(url, seconds)
+                took.append((cpu_ns(process) - before) / 1000 / operations)
+            nginx_us.append(took[0])
+            ratios.append(took[1] / took[0])
+    finally:
+        nginx.stop()
+    row("nginx, CPU time per GET of a file of 1 KiB", None, nginx_us, "us")
+    row("server GET 1 KiB, presigned: ratio to nginx", 1.25, ratios)
+
+
 def memory(server, runs):
     """Measures the peak memory of short and long runs."""
     small = [measure(server, "get", "--operations", "100000", "--concurrency", "64")[2] for _ in range(runs)]
@@ -208,6 +276,7 @@ def main():
                                          "--objects", "64"),
     }, "server": {
         "server-get": lambda: server_cost(server, "server CPU time per GET of 1 KiB", "get", runs, seconds),
+        "server-nginx": lambda: against_nginx(server, runs, seconds),
         "server-put": lambda: server_cost(server, "server CPU time per PUT of 1 KiB", "put", runs, seconds),
     }, "schedule": {
         "schedule": lambda: schedule(server, runs),
@@ -219,10 +288,10 @@ def main():
     try:
         for section, benches in sections.items():
             rows.clear()
-            for name, bench in benches.items():
-                if arguments.only in name:
-                    bench()
-            if not arguments.only:
+            selected = [bench for name, bench in benches.items() if arguments.only in name]
+            for bench in selected:
+                bench()
+            if len(selected) == len(benches):
                 performance.write(section, performance.table(["figure", "median", "range", "limit"], rows))
     finally:
         server.stop()

@@ -90,8 +90,9 @@ fn request(method: &str, target: &str, lines: &str) -> Option<Parts> {
 /// Runs every check that the server makes before it reads the request body.
 fn head(parts: &Parts) {
     let credentials = Credentials::new("AKID", "a-secret-that-no-input-knows", None);
-    let _ = auth::access_key(parts);
-    let _ = auth::verify(parts, &credentials, 1_795_219_200);
+    let query = plimsoll_base::net::encode::parse_query(parts.uri.query().unwrap_or(""));
+    let _ = auth::access_key(parts, query.as_deref());
+    let _ = auth::verify(parts, query.as_deref(), &credentials, 1_795_219_200);
     if let Ok(route) = route::route(parts) {
         let _ = accepts::check(parts, &route, "owner", &Features::default());
     }

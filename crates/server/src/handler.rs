@@ -14,6 +14,7 @@ pub use hyper::body::Incoming;
 
 use super::Shared;
 use super::accounts::{Accounts, Rights};
+use super::auth::Pair;
 use super::body::{BodyReader, discard};
 use super::error::{ApiError, ErrorCode};
 use super::express::Session;
@@ -31,6 +32,7 @@ use super::timestamps::ConnectionTimestamps;
 use super::timing_log::{Entry, TAG_HEADER};
 use super::{accepts, accounts, auth, express, route};
 use plimsoll_base::clock::{now_ns, wall_now};
+use plimsoll_base::net::encode::parse_query;
 use plimsoll_s3::sign::EMPTY_SHA256;
 
 /// Component that answers the requests of all connections.
@@ -257,13 +259,11 @@ fn expects_continue(parts: &Parts) -> bool {
 
 /// Returns true if a request has no signature, and the service may allow it nevertheless. Browsers send preflight
 /// requests without the signature of the request that will follow.
-fn is_anonymous(parts: &Parts, features: &Features) -> bool {
+fn is_anonymous(parts: &Parts, query: Option<&[Pair]>, features: &Features) -> bool {
     if parts.method == Method::OPTIONS {
         return features.bucket_configuration;
     }
-    features.acls
-        && !parts.headers.contains_key(AUTHORIZATION)
-        && !auth::presigns(parts.uri.query().unwrap_or(""))
+    features.acls && !parts.headers.contains_key(AUTHORIZATION) && !auth::presigns(query)
 }
 
 async fn process<S: ObjectService>(
@@ -282,10 +282,11 @@ async fn process<S: ObjectService>(
     let mut session = None;
     let mut account = None;
     let mut client = String::new();
-    let payload = if is_anonymous(parts, &service.features()) {
+    let query = parse_query(parts.uri.query().unwrap_or(""));
+    let payload = if is_anonymous(parts, query.as_deref(), &service.features()) {
         auth::unsigned_payload(parts)?
     } else {
-        let key = auth::access_key(parts);
+        let key = auth::access_key(parts, query.as_deref());
         account = accounts.find(key.as_deref().unwrap_or(&accounts.owner));
         if account.is_none() {
             session = key.as_deref().and_then(|key| shared.sessions.find(key));
@@ -293,7 +294,7 @@ async fn process<S: ObjectService>(
         }
         let owner = account.ok_or_else(|| ApiError::new(ErrorCode::AccessDenied))?;
         let by = session.as_ref().map_or(&owner.credentials, |s| &s.credentials);
-        let payload = auth::verify(parts, by, now_s)?;
+        let payload = auth::verify(parts, query.as_deref(), by, now_s)?;
         client = key.unwrap_or_default();
         if !shared.observers.is_empty() {
             progress.access_key.borrow_mut().clone_from(&client);
@@ -303,7 +304,7 @@ async fn process<S: ObjectService>(
     stamps.registered.reads_body();
     let rights = account.map_or(accounts.anonymous(), |account| &account.rights);
     let result = async {
-        let route = permitted(service, &accounts, rights, &client, session.as_deref(), parts).await?;
+        let route = permitted(service, &accounts, rights, &client, session.as_deref(), parts, query).await?;
         progress.routed(shared, &route);
         let call = Call {
             shared,
@@ -342,12 +343,13 @@ async fn pass_on<F: Forward>(
         return Err(ApiError::with(ErrorCode::InvalidRequest, TWO_LENGTHS));
     }
     let accounts = shared.accounts();
-    let account = auth::access_key(parts).and_then(|key| accounts.find(&key).cloned());
+    let query = parse_query(parts.uri.query().unwrap_or(""));
+    let account = auth::access_key(parts, query.as_deref()).and_then(|key| accounts.find(&key).cloned());
     let account = account.ok_or_else(|| ApiError::new(ErrorCode::InvalidAccessKeyId))?;
-    let payload = auth::verify(parts, &account.credentials, wall_now().as_second())?;
+    let payload = auth::verify(parts, query.as_deref(), &account.credentials, wall_now().as_second())?;
     stamps.registered.reads_body();
     let result = async {
-        let route = route::route(parts)?;
+        let route = route::with_query(parts, query)?;
         if route::is_another(&route) {
             return Err(ApiError::with(ErrorCode::NotImplemented, "This operation is not passed on"));
         }
@@ -417,8 +419,9 @@ async fn permitted<S: ObjectService>(
     client: &str,
     session: Option<&Session>,
     parts: &mut Parts,
+    query: Option<Vec<Pair>>,
 ) -> Result<Route, ApiError> {
-    let route = route::route(parts)?;
+    let route = route::with_query(parts, query)?;
     let features = service.features();
     match session {
         Some(session) => session.allows(parts, &route)?,

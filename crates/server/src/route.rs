@@ -4,6 +4,7 @@ use http::Method;
 use http::header::HOST;
 use http::request::Parts;
 
+use super::auth::Pair;
 use super::error::{ApiError, ErrorCode};
 use super::names::AMZ_COPY_SOURCE;
 pub use super::operation::Operation;
@@ -97,9 +98,17 @@ const KEY_LIMIT: usize = 1024;
 /// the target, `InvalidURI` for invalid percent-encoding, `InvalidBucketName` for an empty bucket name, and
 /// `KeyTooLongError` for a key above the limit.
 pub fn route(parts: &Parts) -> Result<Route, ApiError> {
+    with_query(parts, parse_query(parts.uri.query().unwrap_or("")))
+}
+
+/// Does the same as [`route`] with the decoded query, or `None` if it is malformed.
+///
+/// # Errors
+/// Returns the same errors as [`route`].
+pub fn with_query(parts: &Parts, query: Option<Vec<Pair>>) -> Result<Route, ApiError> {
     let invalid = || ApiError::new(ErrorCode::InvalidURI);
     let path = decode(parts.uri.path(), false).ok_or_else(invalid)?;
-    let query = parse_query(parts.uri.query().unwrap_or("")).ok_or_else(invalid)?;
+    let query = query.ok_or_else(invalid)?;
     let path = path.strip_prefix('/').unwrap_or(&path);
     let (bucket, key) = match virtual_host(parts) {
         Some(bucket) => (bucket, path),

@@ -116,9 +116,12 @@ fn is_harmless(name: &str) -> bool {
         "X-Amz-SignedHeaders",
         "X-Amz-Signature",
     ];
-    SIGNED.contains(&name)
-        || is_hoisted(name)
-        || (name.starts_with("x-") && !name.to_ascii_lowercase().starts_with("x-amz-"))
+    SIGNED.contains(&name) || is_hoisted(name) || (name.starts_with("x-") && !begins_with_amz(name))
+}
+
+/// Returns true if a name begins with `x-amz-`, whatever the case of its letters.
+fn begins_with_amz(name: &str) -> bool {
+    name.as_bytes().get(..6).is_some_and(|start| start.eq_ignore_ascii_case(b"x-amz-"))
 }
 
 /// Returns true if a query parameter of a presigned URL represents a header: SDKs move `x-amz-*` headers into the
@@ -132,8 +135,7 @@ fn is_hoisted(name: &str) -> bool {
         "x-amz-signedheaders",
         "x-amz-signature",
     ];
-    let lower = name.to_ascii_lowercase();
-    lower.starts_with("x-amz-") && !SIGNATURE.contains(&lower.as_str())
+    begins_with_amz(name) && !SIGNATURE.iter().any(|own| own.eq_ignore_ascii_case(name))
 }
 
 /// Adds the headers that an SDK moved into the query to the headers of a verified request.

@@ -4,11 +4,10 @@ use http::request::Parts;
 
 use super::expected::Claim;
 use super::scope::{Scope, parse_date_time};
-use super::{SKEW_S, text};
+use super::{Pair, SKEW_S, text};
 use crate::error::{ApiError, ErrorCode};
 use crate::names::{AMZ_CONTENT_SHA256, AMZ_DATE};
 use crate::payload::Payload;
-use plimsoll_base::net::encode::parse_query;
 use plimsoll_s3::credentials::Credentials;
 use plimsoll_s3::sign::{ALGORITHM, canonical_query};
 
@@ -63,7 +62,7 @@ impl<'a> Components<'a> {
 pub fn verify(
     parts: &Parts,
     authorization: &str,
-    query: &str,
+    query: Option<&[Pair]>,
     credentials: &Credentials,
     now_s: i64,
 ) -> Result<Payload, ApiError> {
@@ -99,12 +98,8 @@ pub fn verify(
             "Missing required header for this request: x-amz-content-sha256",
         )
     })?;
-    let canonical_query = if query.is_empty() {
-        String::new()
-    } else {
-        canonical_query(&parse_query(query).ok_or_else(|| ApiError::new(ErrorCode::InvalidURI))?)
-    };
+    let query = canonical_query(query.ok_or_else(|| ApiError::new(ErrorCode::InvalidURI))?);
     let Components { signed_headers, signature, .. } = components;
-    let claim = Claim { query: &canonical_query, signed_headers, date_time, scope, signature, declared };
+    let claim = Claim { query: &query, signed_headers, date_time, scope, signature, declared };
     claim.verify(parts, credentials, &[declared])
 }

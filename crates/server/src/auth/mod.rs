@@ -18,10 +18,12 @@ use self::scope::Scope;
 use super::error::{ApiError, ErrorCode};
 use super::names::AMZ_CONTENT_SHA256;
 use super::payload::Payload;
-use plimsoll_base::net::encode::parse_query;
 use plimsoll_s3::chunked::ChunkSigner;
 use plimsoll_s3::credentials::Credentials;
 use plimsoll_s3::sign::UNSIGNED_PAYLOAD;
+
+/// Name and value of a query parameter, decoded.
+pub type Pair = (String, String);
 
 /// Maximum difference between the request time and the server's clock, in seconds (S3: 15 minutes).
 const SKEW_S: i64 = 15 * 60;
@@ -68,8 +70,9 @@ pub fn unsigned_payload(parts: &Parts) -> Result<Payload, ApiError> {
     }
 }
 
-/// Returns the access key that a request claims to be signed with; `None` if it has no well-formed credential.
-pub fn access_key(parts: &Parts) -> Option<String> {
+/// Returns the access key that a request claims to be signed with; `None` if it has no well-formed credential. `query`
+/// is its decoded query, or `None` if that is malformed.
+pub fn access_key(parts: &Parts, query: Option<&[Pair]>) -> Option<String> {
     let access_key = |credential: &str| Some(Scope::parse(credential.trim()).ok()?.access_key.to_string());
     match text(parts, &AUTHORIZATION) {
         Some(authorization) => {
@@ -77,19 +80,21 @@ pub fn access_key(parts: &Parts) -> Option<String> {
             let rest = usual.or_else(|| Some(authorization.split_once("Credential=")?.1))?;
             access_key(&rest[..memchr(b',', rest.as_bytes()).unwrap_or(rest.len())])
         }
-        None => {
-            let query = parse_query(parts.uri.query()?)?;
-            access_key(&query.iter().find(|(name, _)| name == "X-Amz-Credential")?.1)
-        }
+        None => access_key(&query?.iter().find(|(name, _)| name == "X-Amz-Credential")?.1),
     }
 }
 
-/// Verifies the signature of a request that arrived at `now_s` (Unix seconds).
+/// Verifies the signature of a request that arrived at `now_s` (Unix seconds). `query` is its decoded query, or `None`
+/// if that is malformed.
 ///
 /// # Errors
 /// Returns the S3 error for a missing, malformed, expired or wrong signature.
-pub fn verify(parts: &Parts, credentials: &Credentials, now_s: i64) -> Result<Payload, ApiError> {
-    let query = parts.uri.query().unwrap_or("");
+pub fn verify(
+    parts: &Parts,
+    query: Option<&[Pair]>,
+    credentials: &Credentials,
+    now_s: i64,
+) -> Result<Payload, ApiError> {
     let mut authorizations = parts.headers.get_all(AUTHORIZATION).iter();
     if authorizations.next().is_some() && (presigns(query) || authorizations.next().is_some()) {
         return Err(ApiError::with(
@@ -100,7 +105,9 @@ pub fn verify(parts: &Parts, credentials: &Credentials, now_s: i64) -> Result<Pa
     }
     match text(parts, &AUTHORIZATION) {
         Some(authorization) => header::verify(parts, authorization, query, credentials, now_s),
-        None if query.contains("X-Amz-") => presigned::verify(parts, query, credentials, now_s),
+        None if parts.uri.query().is_some_and(|query| query.contains("X-Amz-")) => {
+            presigned::verify(parts, query, credentials, now_s)
+        }
         None if presigns(query) => Err(ApiError::with(
             ErrorCode::AccessDenied,
             "URLs that are signed with signature version 2 are not accepted; sign them with version 4, in boto3 with \
@@ -112,8 +119,8 @@ pub fn verify(parts: &Parts, credentials: &Credentials, now_s: i64) -> Result<Pa
     }
 }
 
-/// Returns true if a query contains parameters of a version 4 or version 2 signature.
-pub fn presigns(query: &str) -> bool {
+/// Returns true if a decoded query contains parameters of a version 4 or version 2 signature; false if it is malformed.
+pub fn presigns(query: Option<&[Pair]>) -> bool {
     const NAMES: [&str; 6] = [
         "X-Amz-Algorithm",
         "X-Amz-Credential",
@@ -122,7 +129,6 @@ pub fn presigns(query: &str) -> bool {
         "AWSAccessKeyId",
         "Signature",
     ];
-    let pairs = if query.is_empty() { None } else { parse_query(query) };
-    pairs
-        .is_some_and(|pairs| pairs.iter().any(|(name, _)| NAMES.iter().any(|n| n.eq_ignore_ascii_case(name))))
+    let is_one = |name: &str| NAMES.iter().any(|known| known.eq_ignore_ascii_case(name));
+    query.is_some_and(|pairs| pairs.iter().any(|(name, _)| is_one(name)))
 }

@@ -4,11 +4,10 @@ use http::request::Parts;
 
 use super::expected::Claim;
 use super::scope::{Scope, parse_date_time};
-use super::{SKEW_S, text};
+use super::{Pair, SKEW_S, text};
 use crate::error::{ApiError, ErrorCode};
 use crate::names::AMZ_CONTENT_SHA256;
 use crate::payload::Payload;
-use plimsoll_base::net::encode::parse_query;
 use plimsoll_s3::credentials::Credentials;
 use plimsoll_s3::number::decimal;
 use plimsoll_s3::sign::{ALGORITHM, UNSIGNED_PAYLOAD, canonical_query};
@@ -41,11 +40,11 @@ fn expiry(text: &str) -> Result<i64, ApiError> {
 /// Returns the S3 error for a malformed, expired or wrong signature.
 pub fn verify(
     parts: &Parts,
-    query: &str,
+    query: Option<&[Pair]>,
     credentials: &Credentials,
     now_s: i64,
 ) -> Result<Payload, ApiError> {
-    let pairs = parse_query(query).ok_or_else(|| ApiError::new(ErrorCode::InvalidURI))?;
+    let pairs = query.ok_or_else(|| ApiError::new(ErrorCode::InvalidURI))?;
     let find = |name: &str| {
         let found = pairs.iter().find(|(n, v)| n == name && !v.is_empty()).map(|(_, v)| v.as_str());
         found.ok_or_else(|| {

@@ -156,14 +156,19 @@ impl Client {
         let addresses: Vec<_> =
             found.map_err(|error| HttpError::new(HttpErrorKind::Connect, error))?.collect();
         let target = ResolvedEndpoint { tls, addresses: addresses.into() };
-        let (first, mut last) = (self.pool.turn(), None);
-        for index in 0..target.addresses.len() {
-            match HttpConnection::open(&target, first + index, true).await {
-                Ok(connection) => return Ok(connection),
-                Err(error) => last = Some(error),
+        let (first, count) = (self.pool.turn(), target.addresses.len());
+        let mut last = failure(HttpErrorKind::Connect, "the host name has no address");
+        for index in 0..count {
+            // An address that does not answer leaves time for others.
+            let opening =
+                timeout(CONNECT / count.min(3) as u32, HttpConnection::open(&target, first + index, true));
+            match opening.await {
+                Ok(Ok(connection)) => return Ok(connection),
+                Ok(Err(error)) => last = connecting(error),
+                Err(_) => last = late("the connection"),
             }
         }
-        Err(last.map_or_else(|| failure(HttpErrorKind::Connect, "the host name has no address"), connecting))
+        Err(last)
     }
 
     /// Returns an open connection to a host.

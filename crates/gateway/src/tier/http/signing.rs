@@ -11,7 +11,7 @@ use object_store::aws::{AwsCredential, AwsCredentialProvider};
 use object_store::client::{HttpError, HttpErrorKind};
 use plimsoll_base::net::encode::{decode, hex};
 use plimsoll_s3::credentials::Credentials;
-use plimsoll_s3::endpoint::Endpoint;
+use plimsoll_s3::endpoint::{Endpoint, Style};
 use plimsoll_s3::sign::{EMPTY_SHA256, Signer, UNSIGNED_PAYLOAD, canonical_query};
 
 use super::failure;
@@ -27,9 +27,11 @@ struct OwnSigner {
     signer: Signer,
 }
 
-/// Signs the requests to one endpoint.
+/// Signs the requests to one bucket.
 pub struct Signing {
     authority: String,
+    /// Path of the bucket; `None` if it is part of the host.
+    bucket: Option<String>,
     region: String,
     covers_bodies: bool,
     source: OnceLock<AwsCredentialProvider>,
@@ -69,11 +71,12 @@ fn value(text: &str) -> Result<HeaderValue, HttpError> {
 }
 
 impl Signing {
-    /// Signs the requests to an endpoint, as soon as [`Signing::use_source`] has named the source of the keys. The
+    /// Signs the requests to a bucket, as soon as [`Signing::use_source`] has named the source of the keys. The
     /// signatures cover the bodies if `covers_bodies` is true.
     pub fn new(endpoint: &Endpoint, covers_bodies: bool) -> Signing {
         Signing {
             authority: endpoint.authority.clone(),
+            bucket: (endpoint.style == Style::Path).then(|| format!("/{}", endpoint.bucket)),
             region: endpoint.region.clone(),
             covers_bodies,
             source: OnceLock::new(),
@@ -102,13 +105,22 @@ impl Signing {
         Ok(OwnSigner { found, credentials, signer: Signer::new(&self.region, "s3") })
     }
 
-    /// Adds a signature to a request with this body. Requests to other servers, such as those for keys, have none.
+    /// Returns true if a request is one to the bucket. Those for keys may be to the same server.
+    fn is_own(&self, parts: &Parts) -> bool {
+        let host = parts.headers.get(HOST).map(HeaderValue::as_bytes);
+        let is_of_bucket = |bucket: &String| {
+            let rest = parts.uri.path().strip_prefix(bucket.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        host == Some(self.authority.as_bytes()) && self.bucket.as_ref().is_none_or(is_of_bucket)
+    }
+
+    /// Adds a signature to a request to the bucket with this body. Other requests, such as those for keys, have none.
     ///
     /// # Errors
     /// If there are no keys, or the request cannot be signed.
     pub async fn sign(&self, parts: &mut Parts, body: &[Bytes]) -> Result<(), HttpError> {
-        let is_own = parts.headers.get(HOST).is_some_and(|host| host.as_bytes() == self.authority.as_bytes());
-        if !is_own {
+        if !self.is_own(parts) {
             return Ok(());
         }
         let mut own = self.signer().await?;
@@ -142,7 +154,7 @@ impl Signing {
 mod tests {
     use super::*;
     use object_store::StaticCredentialProvider;
-    use plimsoll_s3::endpoint::Style;
+    use plimsoll_base::net::encode::parse_query;
 
     fn request(uri: &str, host: &str) -> Parts {
         let request = http::Request::get(uri).header(HOST, host).header("range", "bytes=0-9");
@@ -172,16 +184,28 @@ mod tests {
                 let mut parts = signed(uri, "127.0.0.1:9", body, covers).await;
                 // A server takes `+` in a query for a space only in its canonical form.
                 parts.uri = parts.uri.to_string().replace('+', "%20").parse().unwrap();
-                plimsoll_server::auth::verify(&parts, &keys, now_s).map_err(|e| e.code).unwrap();
+                let query = parse_query(parts.uri.query().unwrap_or(""));
+                plimsoll_server::auth::verify(&parts, query.as_deref(), &keys, now_s)
+                    .map_err(|e| e.code)
+                    .unwrap();
                 assert_eq!(parts.headers["x-amz-security-token"], "token");
             }
         }
     }
 
-    /// A service of credentials would otherwise learn a signature.
+    /// A service of keys would otherwise learn a signature, or wait for the keys that it is asked for.
     #[tokio::test]
-    async fn requests_to_other_servers_have_no_signature() {
-        let parts = signed("/latest/meta-data", "169.254.169.254", &[], true).await;
-        assert!(!parts.headers.contains_key(AUTHORIZATION) && !parts.headers.contains_key(TOKEN));
+    async fn requests_for_keys_have_no_signature() {
+        for (uri, host) in [
+            ("/latest/meta-data", "169.254.169.254"),
+            ("/?Action=AssumeRoleWithWebIdentity", "127.0.0.1:9"),
+            ("/bucket2/k", "127.0.0.1:9"),
+        ] {
+            let parts = signed(uri, host, &[], true).await;
+            assert!(
+                !parts.headers.contains_key(AUTHORIZATION) && !parts.headers.contains_key(TOKEN),
+                "{uri}"
+            );
+        }
     }
 }
