@@ -83,16 +83,27 @@ class Server:
         self.process.wait()
 
 
+# Starts a command and writes its exit code, CPU time and peak memory into a file. The peak of a process is at least that of
+# the process that started it, so this bench must not start it itself.
+STARTER = """import os, sys
+pid = os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ)
+_, status, usage = os.wait4(pid, 0)
+with open(sys.argv[1], "w") as file:
+    file.write(f"{os.waitstatus_to_exitcode(status)} {usage.ru_utime + usage.ru_stime} {usage.ru_maxrss}")
+"""
+
+
 def whole_process(command, env=None):
     """Runs a command; returns its output, its CPU time in seconds and its peak memory in MiB."""
-    with tempfile.TemporaryFile("w+") as out:
-        process = subprocess.Popen(["taskset", "-c", CLIENT_CORE] + command, env=env, stdout=out)
-        _, status, usage = os.wait4(process.pid, 0)
+    with tempfile.TemporaryFile("w+") as out, tempfile.NamedTemporaryFile("r") as usage:
+        starter = ["taskset", "-c", CLIENT_CORE, sys.executable, "-S", "-E", "-c", STARTER, usage.name]
+        subprocess.run(starter + command, env=env, stdout=out, check=True)
         out.seek(0)
         text = out.read()
-    if os.waitstatus_to_exitcode(status) != 0:
+        status, cpu_s, peak_kib = usage.read().split()
+    if status != "0":
         sys.exit(f"{' '.join(command)} failed:\n{text}")
-    return text, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+    return text, float(cpu_s), int(peak_kib) / 1024
 
 
 def measure(server, form, *options):
