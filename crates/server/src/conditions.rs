@@ -57,7 +57,7 @@ pub static OF_COPY_SOURCE: ConditionHeaders = ConditionHeaders {
     is_copy: true,
 };
 
-/// Checks the conditions of a read, or those of a copy's source.
+/// Checks the conditions of a read, or the conditions on the source of a copy.
 ///
 /// # Errors
 /// Returns `PreconditionFailed`, `NotModified` if the response to a read is 304, or `InvalidArgument` for an

@@ -30,7 +30,7 @@ pub static AMZ_ACL: HeaderName = HeaderName::from_static("x-amz-acl");
 pub static AMZ_STORAGE_CLASS: HeaderName = HeaderName::from_static("x-amz-storage-class");
 /// MD5 of the body.
 pub static CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
-/// With it an administrator asks for the place of an object; the response has the place.
+/// Question of an administrator for the place of an object and, in the response, the place.
 pub static WHERE: HeaderName = HeaderName::from_static("x-plimsoll-where");
 /// Size of a new object.
 pub static AMZ_OBJECT_SIZE: HeaderName = HeaderName::from_static("x-amz-object-size");

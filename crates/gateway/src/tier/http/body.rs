@@ -12,7 +12,7 @@ use super::pool::{Host, Link, Pool};
 use super::{broken, late};
 use crate::body::chunks::CHUNK;
 
-/// Length of a piece of a body, in bytes: that of a chunk with a checksum.
+/// Length of a piece of a body, in bytes: the length of a chunk with a checksum.
 const PIECE: usize = CHUNK;
 
 /// A connection with the rest of a body on it.
