@@ -188,6 +188,11 @@ def scale(quick):
         timed("report", f"{out}/hour/run-00", "--output", f"{out}/hour.html")
         size = Path(f"{out}/hour.html").stat().st_size / 1e6
         show("report of 1 run x 1 store x 3,600 s: size of the page", f"{size:.2f} MB", "3 MB")
+        if not quick:
+            subprocess.run([*generator, f"{out}/day", "1", "1", "86400", "1000"], check=True, cwd=ROOT)
+            took = [timed("report", f"{out}/day/run-00", "--output", f"{out}/day.html") for _ in range(3)]
+            show("report of 1 run x 1 store x 86,400 s: time", f"{statistics.median(t for t, _ in took):.2f} s", "2 s")
+            show("report of 1 run x 1 store x 86,400 s: peak memory", f"{max(m for _, m in took):.0f} MB")
         large = sorted(Path(f"{out}/large").iterdir())
         for command, arguments in (("show", large[:1]), ("compare", large)):
             took = [timed(command, *arguments) for _ in range(3)]

@@ -78,6 +78,8 @@ fn varint(bytes: &mut &[u8]) -> Option<i64> {
 thread_local! {
     /// Decompressor of this thread. A new one for each histogram would take more time than most histograms.
     static INFLATER: RefCell<Decompress> = RefCell::new(Decompress::new(true));
+    /// The last histogram that this thread decoded, whose memory is used again.
+    static DECODED: RefCell<Sparse> = RefCell::default();
 }
 
 /// Maximum length in bytes of a plain histogram with our bounds: at most nine bytes per bucket.
@@ -119,13 +121,13 @@ pub(super) fn unpack(bytes: &[u8], scratch: &mut Vec<u8>) -> Option<()> {
 
 /// Calls `visit` with each non-empty bucket of a serialized histogram and its count, in order. Returns `None` if the
 /// bytes are not a histogram, are damaged, or have other bounds.
-pub(super) fn each_bucket(
-    bytes: &[u8],
-    scratch: &mut Vec<u8>,
-    mut visit: impl FnMut(usize, u64),
-) -> Option<()> {
+pub(super) fn each_bucket(bytes: &[u8], scratch: &mut Vec<u8>, visit: impl FnMut(usize, u64)) -> Option<()> {
     unpack(bytes, scratch)?;
-    let mut counts = scratch.get(HEADER..)?;
+    each_unpacked(scratch.get(HEADER..)?, visit)
+}
+
+/// Calls `visit` with each non-empty bucket of the counts of a plain histogram; see [`each_bucket`].
+fn each_unpacked(mut counts: &[u8], mut visit: impl FnMut(usize, u64)) -> Option<()> {
     let mut at = 0usize;
     while !counts.is_empty() {
         match varint(&mut counts)? {
@@ -150,9 +152,21 @@ impl Sparse {
         if bytes.is_empty() {
             return Some(Sparse::default());
         }
-        let mut buckets = Vec::new();
-        each_bucket(bytes, scratch, |bucket, n| buckets.push((bucket as u16, u32::try_from(n).ok())))?;
-        buckets.into_iter().map(|(bucket, n)| Some((bucket, n?))).collect()
+        unpack(bytes, scratch)?;
+        let counts = scratch.get(HEADER..)?;
+        DECODED.with_borrow_mut(|Sparse { at, up_to }| {
+            at.clear();
+            up_to.clear();
+            let (mut sum, mut beyond) = (0_u32, false);
+            each_unpacked(counts, |bucket, n| {
+                beyond |= n > u64::from(u32::MAX);
+                sum = sum.saturating_add(n as u32);
+                at.push(bucket as u16);
+                up_to.push(sum);
+            })?;
+            // The copies have the exact length.
+            (!beyond).then(|| Sparse { at: at.clone(), up_to: up_to.clone() })
+        })
     }
 
     /// Iterates over the non-empty buckets: the number of the bucket and its count.

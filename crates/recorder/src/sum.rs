@@ -1,13 +1,13 @@
-//! Sums of serialized histograms, for readers that add millions of them: the counts go from the serialized form
-//! directly into one array, without a histogram for each.
+//! Sums of histograms, for readers that add millions of them: the counts go from the serialized or sparse form
+//! directly into one array, without a full histogram for each.
 
 use std::ops::Range;
 
 use super::histogram::{Latencies, with_room};
-use super::sparse::{BUCKETS, each_bucket, edges_us};
+use super::sparse::{BUCKETS, Sparse, each_bucket, edges_us};
 
 /// Sum of histograms.
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 pub struct HistogramSum {
     /// Count of each bucket; empty before the first value.
     counts: Vec<u64>,
@@ -28,6 +28,30 @@ impl HistogramSum {
             counts[bucket] = counts[bucket].saturating_add(n);
             *used = used.start.min(bucket)..used.end.max(bucket + 1);
         })
+    }
+
+    /// Adds a sparse histogram.
+    pub fn add_sparse(&mut self, histogram: &Sparse) {
+        let Some((first, last)) = histogram.ends() else { return };
+        self.allocate();
+        self.used = self.used.start.min(first.into())..self.used.end.max(usize::from(last) + 1);
+        for (bucket, n) in histogram.iter() {
+            let count = &mut self.counts[usize::from(bucket)];
+            *count = count.saturating_add(u64::from(n));
+        }
+    }
+
+    /// Iterates over the non-empty buckets in order: the number of the bucket and its count.
+    pub fn buckets(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.used.clone().map(|bucket| (bucket, self.counts[bucket])).filter(|(_, n)| *n > 0)
+    }
+
+    /// Removes all values, and keeps the memory.
+    pub fn clear(&mut self) {
+        if let Some(used) = self.counts.get_mut(self.used.clone()) {
+            used.fill(0);
+        }
+        self.used = Range { start: BUCKETS, end: 0 };
     }
 
     /// Allocates the counts. The system hands out zeroed memory, of which only the used part is touched.
@@ -53,8 +77,8 @@ impl HistogramSum {
     pub fn latencies(&self) -> Latencies {
         let last = self.used.clone().rev().find(|bucket| self.counts[*bucket] > 0);
         let mut histogram = with_room(last.map_or(1, |bucket| edges_us(bucket).0));
-        for bucket in self.used.clone().filter(|bucket| self.counts[*bucket] > 0) {
-            histogram.saturating_record_n(edges_us(bucket).0.max(1), self.counts[bucket]);
+        for (bucket, n) in self.buckets() {
+            histogram.saturating_record_n(edges_us(bucket).0.max(1), n);
         }
         Latencies::of(histogram)
     }
@@ -78,7 +102,16 @@ mod tests {
         let mut twice = HistogramSum::default();
         twice.add(&HistogramSum::default());
         twice.add(&sum);
-        for sum in [&sum, &twice] {
+        let mut sparse = HistogramSum::default();
+        sparse.add_sparse(&Sparse::from_bytes(&sum.latencies().to_bytes(), &mut scratch).unwrap());
+        let before: Vec<(usize, u64)> = sparse.buckets().collect();
+        assert_eq!(before.iter().map(|(_, n)| n).sum::<u64>(), merged.len());
+        sparse.clear();
+        assert_eq!(sparse.buckets().next(), None);
+        before.iter().for_each(|(bucket, n)| {
+            sparse.add_sparse(&[(*bucket as u16, *n as u32)].into_iter().collect());
+        });
+        for sum in [&sum, &twice, &sparse] {
             assert_eq!(sum.latencies().to_bytes(), merged.to_bytes());
             assert_eq!(sum.latencies().len(), merged.len());
         }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
+use std::sync::mpsc::sync_channel;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
@@ -43,6 +44,9 @@ const COLUMNS: [&str; 16] = [
 
 /// Upper bound for the seconds of a run (100 years). A later second indicates damage.
 const LAST_SECOND: u64 = 100 * 366 * 86_400;
+
+/// Maximum number of batches that are read before they are decoded.
+const BATCHES_AHEAD: usize = 64;
 
 /// Maximum number of seconds without a row in a block whose window is known (eleven days).
 const SILENT_IN_WINDOW: u64 = 1_000_000;
@@ -116,15 +120,30 @@ fn read(path: &Path, latencies: &[LatencyKind], rows: &mut Rows) -> io::Result<(
             ));
         }
     }
-    let mut scratch = Vec::new();
-    while let Some(batch) = from.next()? {
-        add(&batch, latencies, rows, &mut scratch)
-            .ok_or_else(|| {
-                invalid(path, "a column has an unexpected type; another version of Plimsoll wrote the file")
-            })?
-            .map_err(|problem| invalid(path, problem))?;
-    }
-    Ok(())
+    // One thread reads the file, while this one decodes the histograms.
+    std::thread::scope(|scope| {
+        let (sender, batches) = sync_channel(BATCHES_AHEAD);
+        scope.spawn(move || {
+            while let Some(batch) = from.next().transpose() {
+                let failed = batch.is_err();
+                if sender.send(batch).is_err() || failed {
+                    break;
+                }
+            }
+        });
+        let mut scratch = Vec::new();
+        for batch in batches {
+            add(&batch?, latencies, rows, &mut scratch)
+                .ok_or_else(|| {
+                    invalid(
+                        path,
+                        "a column has an unexpected type; another version of Plimsoll wrote the file",
+                    )
+                })?
+                .map_err(|problem| invalid(path, problem))?;
+        }
+        Ok(())
+    })
 }
 
 /// Adds the rows of a batch. Returns `None` if a column is missing or has an unexpected type, and a description of the

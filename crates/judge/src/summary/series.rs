@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_recorder::sparse::{BUCKETS, Sparse, edges_us};
+use plimsoll_recorder::sparse::{Sparse, edges_us};
+use plimsoll_recorder::sum::HistogramSum;
 use plimsoll_workload::OperationKind;
 use plimsoll_workload::schedule::Role;
 
@@ -134,14 +135,14 @@ impl Series {
 
     /// Returns one latency of the series, by second and in total.
     pub fn latency(&self, which: LatencyKind, of: Of) -> Latency<'_> {
-        let mut out = Latency { merged: vec![0; BUCKETS], ..Latency::default() };
+        let mut out = Latency::default();
         for second in &self.seconds {
             let histogram = match which {
                 LatencyKind::Service => &second.service,
                 LatencyKind::Response => &second.response,
                 LatencyKind::FirstByte => &second.first_byte,
             };
-            histogram.iter().for_each(|(b, n)| out.merged[usize::from(b)] += u64::from(n));
+            out.merged.add_sparse(histogram);
             let beyond = match of {
                 Of::All => second.operations.saturating_sub(histogram.len()),
                 Of::Answered if which == LatencyKind::Response => second.censored,
@@ -193,17 +194,16 @@ pub struct Latency<'a> {
     pub seconds: Vec<&'a Sparse>,
     /// Number of operations in each second that count as slower than any recorded value.
     pub beyond: Vec<u64>,
-    merged: Vec<u64>,
+    merged: HistogramSum,
     total: u64,
 }
 
 impl<'a> Latency<'a> {
     /// Creates a latency from one histogram per second, without operations beyond the recorded values.
     pub fn of(seconds: &'a [Sparse]) -> Latency<'a> {
-        let mut out =
-            Latency { merged: vec![0; BUCKETS], beyond: vec![0; seconds.len()], ..Latency::default() };
+        let mut out = Latency { beyond: vec![0; seconds.len()], ..Latency::default() };
         for histogram in seconds {
-            histogram.iter().for_each(|(b, n)| out.merged[usize::from(b)] += u64::from(n));
+            out.merged.add_sparse(histogram);
             out.total += histogram.len();
         }
         out.seconds = seconds.iter().collect();
@@ -232,15 +232,16 @@ impl<'a> Latency<'a> {
     pub fn bucket(&self, q: f64) -> Option<usize> {
         let rank = ((q * self.total as f64).ceil() as u64).max(1);
         let mut seen = 0;
-        self.merged.iter().position(|n| {
+        let reached = |(_, n): &(usize, u64)| {
             seen += n;
             seen >= rank
-        })
+        };
+        self.merged.buckets().find(reached).map(|(bucket, _)| bucket)
     }
 
     /// Returns the highest non-empty bucket.
     pub fn highest(&self) -> Option<usize> {
-        self.merged.iter().rposition(|n| *n > 0)
+        self.merged.buckets().last().map(|(bucket, _)| bucket)
     }
 
     /// Returns percentile `q` (0 to 1) in nanoseconds: the highest value of its bucket.

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use crate::summary::percentiles::samples_needed;
 use crate::summary::series::{Block, LatencyKind, Second, Series};
-use plimsoll_recorder::sparse::{BUCKETS, Sparse, edges_us};
+use plimsoll_recorder::sparse::{Sparse, edges_us};
+use plimsoll_recorder::sum::HistogramSum;
 use plimsoll_workload::schedule::Role;
 
 /// Maximum number of points of all curves of a kind together, so that a browser draws them without delay.
@@ -89,52 +90,24 @@ fn short(x: f64) -> f64 {
     (x * unit).round() / unit
 }
 
-/// Merges histograms, reusing the same memory.
-struct Merger {
-    counts: Vec<u64>,
-    merged: Vec<(u16, u64)>,
-}
-
-impl Merger {
-    fn new() -> Merger {
-        Merger { counts: vec![0; BUCKETS], merged: Vec::new() }
-    }
-
-    /// Returns the merged non-empty buckets of these histograms in order, and the number of values.
-    fn of<'a>(&mut self, histograms: impl Iterator<Item = &'a Sparse>) -> (&[(u16, u64)], u64) {
-        self.merged.clear();
-        let (mut low, mut high, mut total) = (BUCKETS, 0, 0);
-        for histogram in histograms {
-            for (bucket, n) in histogram.iter() {
-                self.counts[usize::from(bucket)] += u64::from(n);
-            }
-            if let Some((first, last)) = histogram.ends() {
-                (low, high) = (low.min(usize::from(first)), high.max(usize::from(last)));
-            }
-            total += histogram.len();
-        }
-        for bucket in low..=high {
-            let n = std::mem::take(&mut self.counts[bucket]);
-            if n > 0 {
-                self.merged.push((bucket as u16, n));
-            }
-        }
-        (&self.merged, total)
-    }
-}
-
 /// Returns percentile `q` of merged counts in milliseconds; `None` if there are too few.
-fn percentile(merged: &[(u16, u64)], total: u64, q: f64) -> Option<f64> {
+fn percentile(merged: &HistogramSum, total: u64, q: f64) -> Option<f64> {
     if total < samples_needed(q) {
         return None;
     }
     let rank = (q * total as f64).ceil() as u64;
     let mut seen = 0;
-    let bucket = merged.iter().find(|(_, n)| {
-        seen += *n;
+    let (bucket, _) = merged.buckets().find(|(_, n)| {
+        seen += n;
         seen >= rank
     })?;
-    Some(short(edges_us(usize::from(bucket.0)).1 as f64 / 1e3))
+    Some(short(edges_us(bucket).1 as f64 / 1e3))
+}
+
+/// Sets `merged` to the sum of the latencies of these seconds.
+fn merge(merged: &mut HistogramSum, seconds: &[&Second], clocked: LatencyKind) {
+    merged.clear();
+    seconds.iter().for_each(|second| merged.add_sparse(histogram(second, clocked)));
 }
 
 fn histogram(second: &Second, clocked: LatencyKind) -> &Sparse {
@@ -181,7 +154,7 @@ pub fn line(parts: &[&Series], subject: usize, of: usize) -> Line {
         ..Line::default()
     };
     let classes: BTreeSet<&String> = seconds.iter().flat_map(|s| s.errors.keys()).collect();
-    let mut merger = Merger::new();
+    let mut merged = HistogramSum::default();
     let moves = seconds.iter().any(|s| s.bytes > 0.0);
     for group in seconds.chunk_by(|a, b| a.second / bin_s == b.second / bin_s) {
         let at = group[0].second / bin_s * bin_s;
@@ -198,11 +171,12 @@ pub fn line(parts: &[&Series], subject: usize, of: usize) -> Line {
         let rate = |x: f64| (time > 0.0).then(|| short(x / time));
         out.per_s.push(rate(group.iter().map(|s| s.completed as f64).sum()));
         out.mb_per_s.push(rate(group.iter().map(|s| s.bytes).sum::<f64>() / 1e6).filter(|_| moves));
-        let (merged, total) = merger.of(group.iter().map(|s| histogram(s, clocked)));
+        merge(&mut merged, group, clocked);
+        let total = merged.buckets().map(|(_, n)| n).sum();
         for (curve, q) in
             [(&mut out.p50, 0.5), (&mut out.p90, 0.9), (&mut out.p99, 0.99), (&mut out.p99_9, 0.999)]
         {
-            curve.push(percentile(merged, total, q));
+            curve.push(percentile(&merged, total, q));
         }
         for class in &classes {
             let n = group.iter().filter_map(|s| s.errors.get(*class)).sum();
@@ -218,11 +192,13 @@ fn row(us: f64) -> u32 {
 }
 
 fn heat(seconds: &[&Second], clocked: LatencyKind, span: u64, cells: usize) -> Heatmap {
-    let mut merger = Merger::new();
-    let (all, _) = merger.of(seconds.iter().map(|s| histogram(s, clocked)));
-    let (Some((low, _)), Some((high, _))) = (all.first(), all.last()) else { return Heatmap::default() };
-    let row_of = |bucket: u16| row(edges_us(usize::from(bucket)).1 as f64);
-    let (lowest, highest) = (row_of(*low), row_of(*high));
+    let ends = seconds.iter().filter_map(|s| histogram(s, clocked).ends());
+    let Some((low, high)) = ends.reduce(|(a, b), (c, d)| (a.min(c), b.max(d))) else {
+        return Heatmap::default();
+    };
+    let row_of = |bucket: usize| row(edges_us(bucket).1 as f64);
+    let (lowest, highest) = (row_of(low.into()), row_of(high.into()));
+    let mut merged = HistogramSum::default();
     let rows = u64::from(highest - lowest + 1);
     let columns = (cells as u64 / rows).clamp(40, 240);
     let bin_s = span.div_ceil(columns).max(1);
@@ -233,8 +209,8 @@ fn heat(seconds: &[&Second], clocked: LatencyKind, span: u64, cells: usize) -> H
         let column = out.at_s.len() as u32;
         out.at_s.push(group[0].second / bin_s * bin_s);
         let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
-        let (found, _) = merger.of(group.iter().map(|s| histogram(s, clocked)));
-        found.iter().for_each(|(bucket, n)| *counts.entry(row_of(*bucket) - lowest).or_default() += n);
+        merge(&mut merged, group, clocked);
+        merged.buckets().for_each(|(bucket, n)| *counts.entry(row_of(bucket) - lowest).or_default() += n);
         out.cells.extend(counts.into_iter().map(|(row, n)| (column, row, n)));
     }
     out
