@@ -162,6 +162,8 @@ def capacity(quick):
 
 def timed(*arguments):
     """Runs a command; returns its wall time in seconds and its peak resident memory in MB."""
+    # Otherwise the disk still writes the runs that were just generated.
+    os.sync()
     began = time.perf_counter()
     process = subprocess.Popen([BINARY, *map(str, arguments)], stdout=subprocess.DEVNULL, env=ENVIRONMENT)
     _, status, usage = os.wait4(process.pid, 0)
