@@ -212,7 +212,7 @@ bench-logs:
 
 # Counts instructions and system calls of one request, and compares them with benches/counts.json. Needs valgrind.
 bench-counts:
-	cargo build --release -p plimsoll-bench --bin counts
+	cargo build --release -p plimsoll-bench --bin counts -p plimsoll-gateway --bin plimsoll-gateway
 	python3 benches/counts.py
 
 # Prices a million workloads at every provider, and compares the bills with a decimal library; 15 seconds.

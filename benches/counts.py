@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""Counts the instructions and system calls of one request, of the client and of the server, with callgrind.
+"""Counts the instructions and system calls of one request, of the client, the server and the gateway, with callgrind.
 
     make bench-counts                       # builds, then compares the counts with benches/counts.json
     COUNTS=write make bench-counts          # writes the counts there, after a change that is worth its cost
 
 Each count is the difference between a run of many requests and one of few, divided by the difference of their numbers,
 so that start and end do not count. Times do not enter, so the counts vary by less than 1%; a count that is too high is
-taken again, and the lowest of three counts. Clock reads are system calls here, because valgrind has no vDSO.
+taken again, and the lowest of three counts. Clock reads are system calls here, because valgrind has no vDSO. The gateway
+keeps 1 KiB in its catalog, and reads 64 KiB from a tier, which is another gateway. Two of its threads look for
+work at certain times, so its system calls are not counted, and its instructions vary by 2%.
 
 The counts depend on the compiler, libc, valgrind and the processor, which are committed with them. On another machine
 they are printed, and not compared. A count more than 3% above the committed one fails. Needs valgrind.
 """
+import functools
 import glob
 import json
 import os
@@ -22,36 +25,108 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROGRAM = os.path.join(ROOT, "target", "release", "counts")
+GATEWAY = os.path.join(ROOT, "target", "release", "plimsoll-gateway")
+CALLGRIND = ["valgrind", "--tool=callgrind", "--separate-threads=yes", "--collect-systime=yes"]
+ACCESS = {"PLIMSOLL_ACCESS_KEY": "counts", "PLIMSOLL_SECRET_KEY": "counts-secret",
+          "AWS_ACCESS_KEY_ID": "counts", "AWS_SECRET_ACCESS_KEY": "counts-secret"}
 COMMITTED = os.path.join(ROOT, "benches", "counts.json")
 FEW, MANY = 500, 2000
 TOLERANCE = 0.03
 
 
-def totals(kind, requests):
-    """Returns instructions and system calls of the client, which is thread 1, and of the server: all other threads."""
+def totals(out):
+    """Returns instructions and system calls of each thread that callgrind has written to a directory, by its number."""
+    found = {}
+    for path in glob.glob(f"{out}/counts-*"):
+        text = open(path).read()
+        events = re.search(r"^events: (.*)$", text, re.M)[1].split()
+        values = [int(n) for n in re.search(r"^(?:totals|summary): (.*)$", text, re.M)[1].split()]
+        of = dict(zip(events, values + [0] * (len(events) - len(values))))
+        thread = int(path.rsplit("-", 1)[1])
+        before = found.get(thread, (0, 0))
+        found[thread] = (before[0] + of["Ir"], before[1] + of["sysCount"])
+    return found
+
+
+def added(counts):
+    """Returns the sums of pairs."""
+    return tuple(map(sum, zip(*counts))) or (0, 0)
+
+
+def ask(kind, requests, size, *address):
+    """Returns the command of the client."""
+    return [PROGRAM, kind, str(requests), str(size), *address]
+
+
+def store(kind, requests):
+    """Counts the client, which is thread 1, and the server in memory: all other threads."""
     with tempfile.TemporaryDirectory() as out:
-        done = subprocess.run(["valgrind", "--tool=callgrind", "--separate-threads=yes", "--collect-systime=yes",
-                               f"--callgrind-out-file={out}/counts", PROGRAM, kind, str(requests)],
+        done = subprocess.run([*CALLGRIND, f"--callgrind-out-file={out}/counts", *ask(kind, requests, 1024)],
                               capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f"counts {kind} failed:\n{done.stdout}{done.stderr}")
-        found = {"client": (0, 0), "server": (0, 0)}
-        for path in glob.glob(f"{out}/counts-*"):
-            text = open(path).read()
-            events = re.search(r"^events: (.*)$", text, re.M)[1].split()
-            values = [int(n) for n in re.search(r"^(?:totals|summary): (.*)$", text, re.M)[1].split()]
-            values += [0] * (len(events) - len(values))
-            of = dict(zip(events, values))
-            side = "client" if int(path.rsplit("-", 1)[1]) == 1 else "server"
-            found[side] = (found[side][0] + of["Ir"], found[side][1] + of["sysCount"])
-        return found
+        threads = totals(out)
+        return {f"client {kind}": threads[1],
+                f"server {kind}": added(counts for thread, counts in threads.items() if thread != 1)}
+
+
+class Gateway:
+    """A gateway, with the words that begin its command line."""
+
+    def __init__(self, *settings, under=()):
+        self.process = subprocess.Popen([*under, GATEWAY, "run", *settings, "--listen", "127.0.0.1:0", "--threads", "1"],
+                                        env={**os.environ, **ACCESS}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"{' '.join(self.process.args)}:\n{self.process.stderr.read()}")
+        self.address = line.split()[-1].removeprefix("http://")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.communicate()
+
+
+TIERED = """
+[catalog]
+url = "dir:{out}/catalog"
+[tier.hot]
+url = "s3://counts?endpoint=http://{address}"
+[write]
+tier = "hot"
+inline = "4 KiB"
+[cache]
+memory = "0 B"
+"""
+
+
+def gateway(settings, name, kind, size, requests):
+    """Counts the instructions of all threads of a gateway, and nothing of its client."""
+    with tempfile.TemporaryDirectory() as out, Gateway("--data", f"{out}/tier") as tier:
+        subprocess.run(ask("put", 0, 1, tier.address), check=True, capture_output=True)
+        with open(f"{out}/gateway.toml", "w") as file:
+            file.write(TIERED.format(out=out, address=tier.address))
+        words = [word.format(out=out) for word in settings]
+        with Gateway(*words, under=[*CALLGRIND, f"--callgrind-out-file={out}/counts"]) as counted:
+            subprocess.run(ask(kind, requests, size, counted.address), check=True, capture_output=True)
+        return {name: added(totals(out).values())[:1]}
+
+
+KINDS = [
+    functools.partial(store, "get"),
+    functools.partial(store, "put"),
+    functools.partial(gateway, ["--data", "{out}/data"], "gateway get", "get", 1024),
+    functools.partial(gateway, ["--data", "{out}/data"], "gateway put", "put", 1024),
+    functools.partial(gateway, ["{out}/gateway.toml"], "gateway tier get", "get", 65536),
+]
 
 
 def per_request(kind):
-    """Returns the counts of one request: those of the client and those of the server."""
-    few, many = totals(kind, FEW), totals(kind, MANY)
-    added = lambda side: tuple((m - f) / (MANY - FEW) for m, f in zip(many[side], few[side]))
-    return {side: added(side) for side in ("client", "server")}
+    """Returns the counts of one request, by name."""
+    few, many = kind(FEW), kind(MANY)
+    return {name: tuple((m - f) / (MANY - FEW) for m, f in zip(many[name], few[name])) for name in many}
 
 
 def machine():
@@ -69,14 +144,15 @@ def machine():
 def measured(limits):
     """Returns all counts; those above their limits are taken again, and the lowest of three is returned."""
     found = {}
-    for kind in ("get", "put"):
+    for kind in KINDS:
         for _ in range(3):
-            for side, counts in per_request(kind).items():
-                name = f"{side} {kind}"
-                values = dict(zip(("instructions", "system calls"), (round(counts[0]), round(counts[1], 2))))
+            counted = per_request(kind)
+            for name, counts in counted.items():
+                values = {what: round(count, digits)
+                          for (what, digits), count in zip((("instructions", None), ("system calls", 2)), counts)}
                 found[name] = {what: min(value, found.get(name, values)[what]) for what, value in values.items()}
-            mine = [(name, what) for name in found if name.endswith(kind) for what in found[name]]
-            if limits and all(found[name][what] <= limits[name][what] * (1 + TOLERANCE) for name, what in mine):
+            if limits and all(found[name][what] <= limits[name][what] * (1 + TOLERANCE)
+                              for name in counted for what in found[name]):
                 break
     return found
 
@@ -94,7 +170,7 @@ def main():
     if not same:
         print(f"not compared: the committed counts are those of {known['machine']}, and this is {here}")
         for name, counts in found.items():
-            print(f"{name:12} " + ", ".join(f"{count:,.2f} {what}" for what, count in counts.items()))
+            print(f"{name:16} " + ", ".join(f"{count:,.2f} {what}" for what, count in counts.items()))
         return
     committed, failed = known["counts"], False
     for name, counts in found.items():
@@ -103,7 +179,7 @@ def main():
             change = count / limit - 1
             verdict = "OVER" if change > TOLERANCE else "less: COUNTS=write" if change < -TOLERANCE else "ok"
             failed |= change > TOLERANCE
-            print(f"{name:12} {what:13} {count:10,.2f}  committed {limit:10,.2f}  {change:+7.1%}  {verdict}")
+            print(f"{name:16} {what:13} {count:10,.2f}  committed {limit:10,.2f}  {change:+7.1%}  {verdict}")
     if failed:
         sys.exit("a request costs more than the committed counts allow")
 

@@ -1,10 +1,10 @@
 //! A fixed amount of work, whose instructions and system calls `benches/counts.py` counts with callgrind: requests of
-//! the S3 store, one after the other on one connection, against the server in memory.
+//! the S3 store, one after the other on one connection, against the server in memory or the server at an address.
 //!
-//!     counts get|put REQUESTS
+//!     counts get|put REQUESTS SIZE [ADDRESS]
 //!
-//! The client runs on the main thread and the server on other threads, so that callgrind counts them separately. The
-//! counts of one request are the difference between a run of many requests and a run of few.
+//! The client runs on the main thread and the server in memory on other threads, so that callgrind counts them
+//! separately. The counts of one request are the difference between a run of many requests and a run of few.
 
 #![allow(clippy::print_stdout, reason = "prints its results")]
 
@@ -21,14 +21,13 @@ use plimsoll_server::accounts::Accounts;
 use plimsoll_server::{Parts, ServerSettings, Shared};
 
 const KEY: &str = "counts/0000000042";
-const SIZE: usize = 1024;
 
 type Failed = Box<dyn std::error::Error>;
 
-/// Starts the server, and returns its port.
-fn serve(credentials: Credentials) -> Result<u16, Failed> {
+/// Starts the server in memory, and returns its address.
+fn serve(credentials: Credentials) -> Result<String, Failed> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
-    let port = listener.local_addr()?.port();
+    let address = listener.local_addr()?.to_string();
     let shared = Shared::new(Parts {
         settings: ServerSettings { threads: 1, ..ServerSettings::default() },
         accounts: Accounts::single(credentials),
@@ -41,7 +40,7 @@ fn serve(credentials: Credentials) -> Result<u16, Failed> {
         let (_sender, shutdown) = tokio::sync::watch::channel(false);
         plimsoll_server::memory::serve::serve(listener, &shared, None, &shutdown)
     });
-    Ok(port)
+    Ok(address)
 }
 
 async fn ask(connection: &mut dyn Connection, request: Request<'_>) -> Result<u64, Failed> {
@@ -50,23 +49,25 @@ async fn ask(connection: &mut dyn Connection, request: Request<'_>) -> Result<u6
 
 fn main() -> Result<(), Failed> {
     let arguments: Vec<String> = std::env::args().collect();
-    let [_, kind, requests] = arguments.as_slice() else {
-        return Err("usage: counts get|put REQUESTS".into());
+    let ([_, kind, requests, size] | [_, kind, requests, size, _]) = arguments.as_slice() else {
+        return Err("usage: counts get|put REQUESTS SIZE [ADDRESS]".into());
     };
-    let requests: u64 = requests.parse()?;
+    let (requests, size): (u64, usize) = (requests.parse()?, size.parse()?);
     let credentials = Credentials::new("counts", "counts-secret", None);
-    let port = serve(credentials.clone())?;
-    let text = format!("s3://counts?endpoint=http://127.0.0.1:{port}&provider=embedded");
+    let address = arguments.get(4).map_or_else(|| serve(credentials.clone()), |address| Ok(address.clone()))?;
+    let text = format!("s3://counts?endpoint=http://{address}&provider=embedded");
     let StoreUrl::S3(url) = plimsoll_s3::url::parse(&text, &|_| None)? else {
         return Err("not a URL of S3".into());
     };
     let source = CredentialSource::fixed(credentials);
     let store: Arc<dyn Store> = Arc::new(S3Store::open(*url, &text, Some(source), Route::default())?);
-    let body = || Body::Whole(Bytes::from_static(&[b'x'; SIZE]));
+    let content = Bytes::from(vec![b'x'; size]);
+    let body = || Body::Whole(content.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let bytes = runtime.block_on(async {
         let mut connection = store.connection(0);
-        ask(connection.as_mut(), Request::CreateBucket).await?;
+        // It exists after the first run against a server.
+        let _ = ask(connection.as_mut(), Request::CreateBucket).await;
         ask(connection.as_mut(), Request::Put { key: KEY, body: body() }).await?;
         let mut bytes = 0;
         for _ in 0..requests {
@@ -78,8 +79,8 @@ fn main() -> Result<(), Failed> {
         }
         Ok::<u64, Failed>(bytes)
     })?;
-    if bytes != requests * SIZE as u64 {
-        return Err(format!("{bytes} bytes instead of {requests} times {SIZE}").into());
+    if bytes != requests * size as u64 {
+        return Err(format!("{bytes} bytes instead of {requests} times {size}").into());
     }
     println!("{requests} requests, {bytes} bytes");
     Ok(())
