@@ -54,7 +54,8 @@ fn main() -> Result<(), Failed> {
     };
     let (requests, size): (u64, usize) = (requests.parse()?, size.parse()?);
     let credentials = Credentials::new("counts", "counts-secret", None);
-    let address = arguments.get(4).map_or_else(|| serve(credentials.clone()), |address| Ok(address.clone()))?;
+    let address =
+        arguments.get(4).map_or_else(|| serve(credentials.clone()), |address| Ok(address.clone()))?;
     let text = format!("s3://counts?endpoint=http://{address}&provider=embedded");
     let StoreUrl::S3(url) = plimsoll_s3::url::parse(&text, &|_| None)? else {
         return Err("not a URL of S3".into());
