@@ -1,5 +1,6 @@
 """Runs that are stopped: by Ctrl-C, SIGTERM, SIGHUP, or because their terminal is closed. Each ends and leaves nothing."""
 import fcntl
+import itertools
 import os
 import pty
 import select
@@ -35,6 +36,7 @@ MODES = {
     "fleet": ["fleet", "run", "{experiment}", "--on", "local:2"],
     "consistency, several nodes": ["run", "consistency", *LONG, "--on", "local:2"],
 }
+STARTS = itertools.count()
 SIGNALS = {"INT": signal.SIGINT, "TERM": signal.SIGTERM, "HUP": signal.SIGHUP}
 
 
@@ -84,8 +86,10 @@ def everything(s3, buckets):
     return found
 
 
-def start(server, mode, folder, bucket, **more):
+def start(server, mode, folder, **more):
     url, s3 = server
+    # Buckets of their own for each start, also if a test is repeated.
+    bucket = f"ends-{next(STARTS)}"
     buckets = [bucket, bucket + "-other"]
     for name in buckets:
         s3.create_bucket(Bucket=name)
@@ -109,8 +113,7 @@ def start(server, mode, folder, bucket, **more):
 @pytest.mark.parametrize("name", SIGNALS)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_signal_ends_a_run_and_restores_the_terminal(server, mode, name, tmp_path):
-    bucket = f"ends-{list(MODES).index(mode)}-{name.lower()}"
-    terminal, left = start(server, mode, tmp_path, bucket)
+    terminal, left = start(server, mode, tmp_path)
     if name == "INT" and "live" not in mode:
         os.write(terminal.master, b"\x03")
     else:
@@ -124,7 +127,7 @@ def test_a_signal_ends_a_run_and_restores_the_terminal(server, mode, name, tmp_p
 @pytest.mark.parametrize("mode", MODES)
 def test_a_closed_terminal_ends_a_run(server, mode, tmp_path):
     """Regression test: with `--live`, the process never ended, one thread was busy, and 200 objects stayed."""
-    terminal, left = start(server, mode, tmp_path, f"closed-{list(MODES).index(mode)}")
+    terminal, left = start(server, mode, tmp_path)
     terminal.close()
     terminal.run.wait(LIMIT_S)
     assert left() == [], terminal.text()
@@ -132,7 +135,7 @@ def test_a_closed_terminal_ends_a_run(server, mode, tmp_path):
 
 @pytest.mark.parametrize("mode", ["get", "get, live", "capacity, live"])
 def test_a_closed_terminal_ends_a_run_that_gets_no_signal(server, mode, tmp_path):
-    terminal, left = start(server, mode, tmp_path, f"eof-{list(MODES).index(mode)}", has_control=False)
+    terminal, left = start(server, mode, tmp_path, has_control=False)
     terminal.close()
     terminal.run.wait(LIMIT_S)
     assert left() == [], terminal.text()
