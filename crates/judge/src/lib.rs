@@ -7,6 +7,7 @@
 //! - [`history`]: runs over time.
 //! - [`advise`]: candidates for a workload.
 //! - [`report`]: reports for terminals, browsers and programs.
+//! - [`verify`]: the figures of a run, computed again from its logs.
 
 pub mod advise;
 pub mod explain;
@@ -15,3 +16,4 @@ pub mod import;
 pub mod report;
 pub mod run_dir;
 pub mod summary;
+pub mod verify;

@@ -1,4 +1,4 @@
-//! The run directory: `experiment.toml`, `environment.json`, `result.json`, `intervals.arrows`. It never
+//! The run directory: `experiment.toml`, `environment.json`, `result.json`, `intervals.arrows`, `SHA256SUMS`. It never
 //! contains secrets.
 
 use std::fs;
@@ -11,6 +11,7 @@ use super::json;
 use super::operations::OperationLog;
 use super::run::Run;
 use super::seconds::series_since;
+use super::sums;
 use super::write::write_whole;
 use crate::summary::estimates::confidence_intervals;
 use crate::summary::objective::Objective;
@@ -105,7 +106,7 @@ impl RunDirectory {
     }
 
     /// Finishes the logs, adds the confidence intervals and the judged objectives to `result`, and writes
-    /// `environment.json` and `result.json`.
+    /// `environment.json`, `result.json` and the checksums of all files.
     ///
     /// Returns the run, and the first error while writing a file since the run began.
     pub fn finish(self, mut result: RunResult, environment: Environment) -> (Run, Option<io::Error>) {
@@ -130,6 +131,7 @@ impl RunDirectory {
             result.objectives = judge(all.as_deref().unwrap_or(&series), &objectives);
         }
         check(write_whole(&path.join("result.json"), &json::to_string(&result)));
+        check(sums::write(&path));
         (Run { path, result, environment, experiment, series }, disk_error)
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::MAX_TEXT;
+use super::sums;
 use super::write::write_whole;
 use plimsoll_base::files::read_text;
 use plimsoll_base::machine::Machine;
@@ -87,13 +88,14 @@ pub struct StoreFacts {
     pub uncleaned: bool,
 }
 
-/// Writes `environment.json` into a run directory.
+/// Writes `environment.json` into a run directory, and its new checksum if the run has finished.
 ///
 /// # Errors
 /// Fails if the file cannot be written, for example because the disk is full.
 pub fn write_environment(path: &Path, environment: &Environment) -> io::Result<()> {
     let text = serde_json::to_string_pretty(environment).map_err(io::Error::other)?;
-    write_whole(&path.join("environment.json"), &(text + "\n"))
+    write_whole(&path.join("environment.json"), &(text + "\n"))?;
+    sums::renew(path, "environment.json")
 }
 
 /// Reads `environment.json` of a run directory.

@@ -248,6 +248,40 @@ fn merge_logs(logs: &[ShardLog], emit: impl Fn(u64, SecondSums) -> bool) -> io::
     }
 }
 
+/// The sums of all seconds of a log for one phase run and operation.
+pub struct LogTotal {
+    /// URL of the store as the user wrote it, without credentials.
+    pub store: String,
+    /// Name of the phase.
+    pub phase: String,
+    /// Repeat, from 0.
+    pub repeat: u32,
+    /// Block of interleaving, from 0.
+    pub block: u32,
+    /// Step of a ramp, from 0. `None` outside a ramp.
+    pub step: Option<u32>,
+    /// Name of the operation.
+    pub operation: String,
+    /// Counts, and the histograms of [`Latency::LOGGED`].
+    pub tally: Tally,
+}
+
+/// Adds up all seconds of the log of a run.
+///
+/// # Errors
+/// If the log cannot be read.
+pub fn log_totals(run: &Path) -> io::Result<Vec<LogTotal>> {
+    let log = ShardLog { run: run.to_path_buf(), shift_s: 0.0 };
+    let mut cursor = Cursor::open(&log)?;
+    let mut sums = SecondSums::new();
+    cursor.drain(u64::MAX, &mut sums)?;
+    let total = |(key, sums): (Key, Sums)| {
+        let (store, phase, _, repeat, block, step, operation) = key;
+        LogTotal { store, phase, repeat, block, step, operation, tally: sums.tally() }
+    };
+    Ok(sums.into_iter().map(total).collect())
+}
+
 /// Number of seconds that a thread may be ahead of the writer.
 const AHEAD: usize = 4;
 

@@ -2,7 +2,7 @@
 //!
 //! [`directory`] creates and finishes it, [`environment`] and [`json`] read and write `environment.json` and
 //! `result.json`, [`intervals`] and [`operations`] append to the Arrow logs, [`read`] and [`seconds`] read them,
-//! [`run`] represents a complete run in memory. Presentation is in `report`.
+//! [`sums`] lists the checksums of the files, [`run`] represents a complete run in memory. Presentation is in `report`.
 
 /// Maximum length of a text file of a run in bytes; results of sweeps with thousands of combinations are shorter.
 pub const MAX_TEXT: u64 = 64 << 20;
@@ -18,4 +18,5 @@ pub mod read;
 pub mod run;
 pub mod seconds;
 mod stream;
+pub mod sums;
 pub mod write;

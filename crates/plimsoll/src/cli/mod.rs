@@ -47,6 +47,7 @@ pub mod signals;
 pub mod sync;
 pub mod timeout;
 mod until;
+mod verify;
 pub mod ycsb;
 
 use exit::Exit;
@@ -86,6 +87,8 @@ enum Command {
     Compare(compare::Arguments),
     /// Check runs against objectives, such as 'get.p99 < 10ms'
     Check(check::Arguments),
+    /// Compute the figures of runs again from their logs, and compare every bit
+    Verify(verify::Arguments),
     /// List runs, and show the trend of a figure with its changes
     History(history::Arguments),
     /// Run an experiment on several nodes: with ssh, Slurm, Ray or Kubernetes
@@ -204,6 +207,7 @@ pub fn main() -> i32 {
         Command::Report(arguments) => report::report(&arguments),
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Check(arguments) => check::check(&arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
         Command::History(arguments) => history::history(&arguments),
         Command::Fleet(arguments) => fleet::fleet(&arguments),
         Command::Edge(arguments) => edge::edge(&arguments),

@@ -36,6 +36,7 @@ mod stores;
 mod sync;
 mod truth;
 mod uploads;
+mod verify;
 mod web;
 mod wire;
 mod ycsb;

@@ -1,0 +1,164 @@
+//! `plimsoll verify`: every change of a run is found, and no run is accused that nobody changed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use plimsoll_base::rng::Stream;
+use plimsoll_judge::run_dir::sums;
+use plimsoll_judge::verify::verify;
+
+use crate::support::made::Made;
+use crate::support::{Server, create_through_faults, data, plimsoll, scratch, text};
+
+/// Returns the exit code of `plimsoll`, and what it printed.
+fn output(arguments: &[&str]) -> (i32, String) {
+    let done = plimsoll(arguments).output().unwrap();
+    (done.status.code().unwrap_or(-1), text(&done.stdout) + &text(&done.stderr))
+}
+
+/// Returns the only run below a directory.
+fn only_run(out: &Path) -> PathBuf {
+    let runs: Vec<PathBuf> = fs::read_dir(out).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(runs.len(), 1, "{runs:?}");
+    runs[0].clone()
+}
+
+/// Phases with failures, retries, response times with censored operations, blocks, repeats, steps and groups of keys.
+const MANY: &str = "name = 'many'\nblock = '200ms'\nrewarm = '50ms'\nrepeats = 2\n\
+    [[phase]]\nname = 'objects'\nrole = 'prepare'\noperations = { put = 1 }\n\
+    objects = { count = 60, size = { lognormal = { median = '8 KiB', sigma = 1.0, max = '1 MiB' } } }\n\
+    [[phase]]\nname = 'mixed'\noperations = { get = 4, head = 2, put = 2, delete = 1, list = 1 }\nretries = 2\n\
+    objects = { from = 'objects', naming = { prefixes = 4 } }\nconcurrency = 4\nduration = '800ms'\n\
+    [[phase]]\nname = 'open'\noperations = { get = 1 }\nobjects = { from = 'objects' }\nrate = '500/s'\n\
+    arrival = 'poisson'\ntimeout = '100ms'\nduration = '500ms'\n\
+    [[phase]]\nname = 'steps'\noperations = { get = 1 }\nobjects = { from = 'objects', popularity = 'latest' }\n\
+    concurrency = { from = 1, step = 2, to = 5, every = '200ms', stop = 'never' }\n";
+
+#[test]
+fn runs_that_nobody_changed_are_verified() {
+    let server = Server::start("error=0.02,latency=lognormal(1ms;1.2),stall=250ms/700ms,seed=3", false);
+    create_through_faults(server.store("").as_ref());
+    let out = scratch("verify-runs");
+    let file = out.join("experiment.toml");
+    fs::write(&file, MANY).unwrap();
+    let url = format!("s3://bucket/some/prefix?endpoint={}", server.endpoint());
+    let objectives = ["--slo", "get.p99 < 10s", "--slo", "errors < 90%"];
+    let base = ["run", file.to_str().unwrap(), "--store", &url, "--json", "--out"];
+    let runs = out.join("runs");
+    let (code, shown) = output(&[&base[..], &[runs.to_str().unwrap()], &objectives].concat());
+    assert!(code == 0 || code == 1, "{shown}");
+    let run = only_run(&runs);
+    let found = verify(&run).unwrap();
+    assert_eq!(found.problems, [""; 0]);
+    assert!(found.figures > 500, "{found:?}");
+    let (code, shown) = output(&["verify", run.to_str().unwrap()]);
+    assert!(code == 0 && shown.contains(": verified: ") && shown.contains(&found.digest), "{shown}");
+    // Whatever is done with a run that does not change its figures.
+    output(&["clean", run.to_str().unwrap()]);
+    output(&["report", run.to_str().unwrap()]);
+    assert_eq!(verify(&run).unwrap().problems, [""; 0]);
+    fs::write(run.join("experiment.toml"), "seed = 7\n").unwrap();
+    let (code, shown) = output(&["verify", run.to_str().unwrap()]);
+    assert!(
+        code == 1 && shown.contains(": NOT verified: ") && shown.contains("experiment.toml does not match"),
+        "{shown}"
+    );
+    assert!(!shown.contains(": verified"), "{shown}");
+    assert_eq!(output(&["verify", out.join("none").to_str().unwrap()]).0, 2);
+    fs::remove_dir_all(out).unwrap();
+}
+
+/// Returns a small run that is verified.
+fn small(out: &Path, seconds: u64) -> PathBuf {
+    let made = Made { seconds, per_s: 40, failed: 1, ..Made::default() };
+    let run = made.write(out).unwrap();
+    let found = verify(&run).unwrap();
+    assert_eq!(found.problems, [""; 0]);
+    assert!(found.figures > 30 && found.files == 4, "{found:?}");
+    run
+}
+
+#[test]
+fn each_of_a_thousand_changed_bits_is_found() {
+    let out = scratch("verify-bits");
+    let run = small(&out, 6);
+    let names: Vec<&str> = sums::FILES.into_iter().chain([sums::NAME]).collect();
+    let whole: Vec<(&str, Vec<u8>)> =
+        names.into_iter().filter_map(|name| Some((name, fs::read(run.join(name)).ok()?))).collect();
+    assert_eq!(whole.len(), 5);
+    let draws = Stream::new(40, "verify");
+    for number in 0..1000 {
+        let (name, bytes) = &whole[draws.below(2 * number, whole.len() as u64) as usize];
+        let bit = draws.below(2 * number + 1, bytes.len() as u64 * 8) as usize;
+        let mut changed = bytes.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        fs::write(run.join(name), &changed).unwrap();
+        let found = verify(&run);
+        assert!(found.is_err() || !found.unwrap().problems.is_empty(), "bit {bit} of {name}");
+        fs::write(run.join(name), bytes).unwrap();
+    }
+    assert_eq!(verify(&run).unwrap().problems, [""; 0]);
+    fs::remove_dir_all(out).unwrap();
+}
+
+#[test]
+fn a_changed_figure_is_found_although_the_checksums_are_new() {
+    let out = scratch("verify-figures");
+    let run = small(&out, 60);
+    let file = run.join("result.json");
+    let text = fs::read_to_string(&file).unwrap();
+    let result: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let changes = [
+        ("/windows/0/operations", "contains 2401 operations"),
+        ("/windows/0/achieved_per_s", "windows[0].achieved_per_s"),
+        ("/windows/0/bytes", "windows[0].bytes"),
+        ("/windows/0/service_ms/p50", "p50 of get get is"),
+        ("/windows/0/service_ms/mean", "the mean of service"),
+        ("/windows/0/service_ms/max", "the maximum of service"),
+        ("/windows/0/first_byte_ms/p90", "windows[0].first_byte_ms.p90"),
+        ("/windows/0/errors/503 SlowDown", "windows[0].errors.503 SlowDown"),
+        ("/confidence/0/value", "confidence[0].value"),
+        ("/confidence/0/high", "confidence[0].high"),
+        ("/run/seed", "the seed"),
+    ];
+    for (pointer, named) in changes {
+        let mut changed = result.clone();
+        let value = changed.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}"));
+        *value = match value.as_u64() {
+            Some(n) => (n + 1).into(),
+            None => (value.as_f64().unwrap() * 1.5).into(),
+        };
+        fs::write(&file, serde_json::to_string_pretty(&changed).unwrap()).unwrap();
+        sums::write(&run).unwrap();
+        let found = verify(&run);
+        let problems = found.map_or_else(|e| vec![e.to_string()], |found| found.problems);
+        assert!(problems.iter().any(|problem| problem.contains(named)), "{pointer}: {problems:?}");
+        assert!(!problems.iter().any(|problem| problem.contains("SHA256SUMS")), "{problems:?}");
+    }
+    fs::remove_dir_all(out).unwrap();
+}
+
+#[test]
+fn merged_and_imported_runs_are_verified() {
+    let out = scratch("verify-merged");
+    let shards: Vec<PathBuf> = (1..=2)
+        .map(|number| {
+            let (id, shard) = (format!("run.{number}of2"), Some((number, 2)));
+            Made { id, shard, seconds: 6, failed: number, ..Made::default() }
+                .write(&out.join("shards"))
+                .unwrap()
+        })
+        .collect();
+    let shards: Vec<&str> = shards.iter().map(|path| path.to_str().unwrap()).collect();
+    let merged = out.join("merged");
+    let (code, shown) = output(&["merge", shards[0], shards[1], "--out", merged.to_str().unwrap()]);
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!(verify(&only_run(&merged)).unwrap().problems, [""; 0]);
+    let (log, imported) = (data("r2-bench/r2-c5n-9xlarge.parquet"), out.join("imported"));
+    let words = ["import", "r2-bench", log.to_str().unwrap(), "--out", imported.to_str().unwrap()];
+    let (code, shown) = output(&words);
+    assert_eq!(code, 0, "{shown}");
+    let found = verify(&only_run(&imported)).unwrap();
+    assert!(found.problems.is_empty() && found.files == 5, "{found:?}");
+    fs::remove_dir_all(out).unwrap();
+}
