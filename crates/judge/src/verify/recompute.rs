@@ -53,7 +53,8 @@ pub fn recompute(run: &Run, has_finished: bool) -> io::Result<Recomputed> {
         out.problems.extend(ends(window).map(|problem| format!("windows[{number}]: {problem}")));
         out.figures += from_histograms(window);
     }
-    if !run.result.confidence.is_empty() {
+    // Otherwise nobody would find that all of them were removed.
+    if has_finished || !run.result.confidence.is_empty() {
         out.result.confidence = confidence_intervals(&run.series);
         out.figures += count(&json!(out.result.confidence));
     }

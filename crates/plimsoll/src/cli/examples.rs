@@ -33,7 +33,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
     ("ycsb run", &["plimsoll ycsb run --store s3://bucket -P workloada --threads 16"]),
     ("ycsb clean", &["plimsoll ycsb clean --store s3://bucket -P workloada"]),
     ("show", &["plimsoll show latest --distribution"]),
-    ("verify", &["plimsoll verify latest", "plimsoll verify published/* --json"]),
+    ("verify", &["plimsoll verify latest", "plimsoll verify latest --json"]),
     (
         "report",
         &["plimsoll report latest~1 latest --output comparison.html", "plimsoll report --publish site"],

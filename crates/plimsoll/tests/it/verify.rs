@@ -135,6 +135,17 @@ fn a_changed_figure_is_found_although_the_checksums_are_new() {
         assert!(problems.iter().any(|problem| problem.contains(named)), "{pointer}: {problems:?}");
         assert!(!problems.iter().any(|problem| problem.contains("SHA256SUMS")), "{problems:?}");
     }
+    let without = |names: &[&str]| {
+        let mut changed = result.clone();
+        for name in names {
+            changed[name] = serde_json::json!([]);
+        }
+        fs::write(&file, changed.to_string()).unwrap();
+        sums::write(&run).unwrap();
+        verify(&run).unwrap().problems
+    };
+    assert_eq!(without(&[]), [""; 0]);
+    assert!(!without(&["confidence"]).is_empty() && !without(&["windows", "confidence"]).is_empty());
     fs::remove_dir_all(out).unwrap();
 }
 
