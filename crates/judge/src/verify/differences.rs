@@ -41,7 +41,7 @@ fn difference(path: &str, stated: &str, computed: &str) -> String {
     if stated.len() > SHOWN || computed.len() > SHOWN {
         return format!("{path} in result.json differs from the log");
     }
-    format!("{path} is {stated} in result.json, and {computed} by the log")
+    format!("{path} is {stated} in result.json, and {computed} if it is computed again")
 }
 
 /// Returns the number of values in a tree.
@@ -73,9 +73,9 @@ mod tests {
         assert_eq!(
             between(&stated, &computed),
             [
-                "windows[0].service_ms.p99 is 1.5 in result.json, and 1.5000000000000002 by the log",
-                "windows[1].operations is 8 in result.json, and 9 by the log",
-                "windows[1].service_ms.p99 is null in result.json, and 2.0 by the log",
+                "windows[0].service_ms.p99 is 1.5 in result.json, and 1.5000000000000002 if it is computed again",
+                "windows[1].operations is 8 in result.json, and 9 if it is computed again",
+                "windows[1].service_ms.p99 is null in result.json, and 2.0 if it is computed again",
             ]
         );
         assert_eq!(

@@ -31,7 +31,7 @@ pub struct Recomputed {
     pub problems: Vec<String>,
 }
 
-/// Computes the figures of a run again; those of the log only if the run has finished. A run that was killed has
+/// Computes the figures of a run again, and compares the log only if the run has finished: a run that was killed has
 /// written its log further than its result.
 ///
 /// # Errors
@@ -67,7 +67,7 @@ fn is_of(window: &Window, total: &LogTotal) -> bool {
     place == (&window.store, &window.phase, window.repeat, window.block, window.step, window.operation.name())
 }
 
-/// Replaces the counts and histograms of a window by those of the log. Returns their number.
+/// Replaces the counts and histograms of a window by those of the log. Returns the number of figures.
 fn counts(window: &mut Window, tally: &Tally) -> usize {
     window.operations = tally.operations;
     window.censored = tally.censored;
@@ -83,7 +83,7 @@ fn counts(window: &mut Window, tally: &Tally) -> usize {
     2 + window.errors.len() + Latency::LOGGED.len()
 }
 
-/// Replaces the rates and the bytes of a window by those of the log. Returns their number.
+/// Replaces the rates and the bytes of a window by those of the log. Returns the number of figures.
 fn rates(window: &mut Window, tally: &Tally) -> usize {
     let per_s = |count: f64| count / window.window_s;
     window.achieved_per_s = per_s(tally.completed as f64);
@@ -93,7 +93,7 @@ fn rates(window: &mut Window, tally: &Tally) -> usize {
     4
 }
 
-/// Replaces the percentiles of a window by those of its histograms. Returns their number.
+/// Replaces the percentiles of a window by those of its histograms. Returns the number of figures.
 fn from_histograms(window: &mut Window) -> usize {
     let stated = window.clone();
     set(window, &sums(&[&stated]), window.loop_ == LoopKind::Open);

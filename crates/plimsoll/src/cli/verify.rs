@@ -1,4 +1,4 @@
-//! `plimsoll verify`: computes the figures of runs again from their logs.
+//! `plimsoll verify`: computes the figures of runs again from their logs and histograms.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ fn as_text(run: &Path, found: &Verification) -> String {
     if count == 0 {
         let which = if found.partial { " as a partial run" } else { "" };
         return format!(
-            "{shown}: verified{which}: {} figures follow from the logs, and {} files match SHA256SUMS\n\
+            "{shown}: verified{which}: {} figures follow from logs and histograms, and {} files match SHA256SUMS\n\
              SHA-256 of SHA256SUMS, to publish with the figures: {}\n",
             found.figures, found.files, found.digest
         );
