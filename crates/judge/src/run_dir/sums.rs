@@ -41,7 +41,7 @@ fn line(run: &Path, name: &str) -> io::Result<String> {
     match open(&run.join(name)) {
         Ok(file) => Ok(format!("{}  {name}\n", hex(digest(file)?.as_ref()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        Err(error) => Err(error),
+        Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", run.join(name).display()))),
     }
 }
 
