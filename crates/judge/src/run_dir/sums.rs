@@ -87,7 +87,7 @@ pub struct Checked {
 /// If a file exists and cannot be read.
 pub fn check(run: &Path) -> io::Result<Checked> {
     let list = match read_text(&run.join(NAME), MAX_LIST) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound) => {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let problem =
                 format!("there is no {NAME}: the run did not finish, or an earlier version wrote it");
             return Ok(Checked { problems: vec![problem], ..Checked::default() });

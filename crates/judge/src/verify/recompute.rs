@@ -50,7 +50,7 @@ pub fn recompute(run: &Run, has_finished: bool) -> io::Result<Recomputed> {
         }
     }
     for (number, window) in out.result.windows.iter_mut().enumerate() {
-        out.problems.extend(ends(window).map(|problem| format!("windows[{number}]: {problem}")));
+        out.problems.extend(ends(window).into_iter().map(|problem| format!("windows[{number}]: {problem}")));
         out.figures += from_histograms(window);
     }
     // Otherwise nobody would find that all of them were removed.
@@ -67,7 +67,7 @@ fn is_of(window: &Window, total: &LogTotal) -> bool {
     place == (&window.store, &window.phase, window.repeat, window.block, window.step, window.operation.name())
 }
 
-/// Replaces the counts and histograms of a window by those of the log. Returns the number of figures.
+/// Sets the counts and histograms of a window to the sums of the log. Returns the number of figures.
 fn counts(window: &mut Window, tally: &Tally) -> usize {
     window.operations = tally.operations;
     window.censored = tally.censored;
@@ -83,7 +83,7 @@ fn counts(window: &mut Window, tally: &Tally) -> usize {
     2 + window.errors.len() + Latency::LOGGED.len()
 }
 
-/// Replaces the rates and the bytes of a window by those of the log. Returns the number of figures.
+/// Sets the rates and the bytes of a window to the sums of the log. Returns the number of figures.
 fn rates(window: &mut Window, tally: &Tally) -> usize {
     let per_s = |count: f64| count / window.window_s;
     window.achieved_per_s = per_s(tally.completed as f64);
@@ -93,7 +93,7 @@ fn rates(window: &mut Window, tally: &Tally) -> usize {
     4
 }
 
-/// Replaces the percentiles of a window by those of its histograms. Returns the number of figures.
+/// Sets the percentiles of a window to what its histograms say. Returns the number of figures.
 fn from_histograms(window: &mut Window) -> usize {
     let stated = window.clone();
     set(window, &sums(&[&stated]), window.loop_ == LoopKind::Open);
@@ -145,7 +145,7 @@ fn accept_ends(computed: &mut Percentiles, stated: &Percentiles) {
 }
 
 /// Returns each exact minimum, mean or maximum that does not fit the buckets of its histogram.
-fn ends(window: &Window) -> impl Iterator<Item = String> + use<> {
+fn ends(window: &Window) -> Vec<String> {
     let kinds = [
         (Latency::Service, &window.service_ms),
         (Latency::FirstByte, &window.first_byte_ms),
@@ -161,7 +161,7 @@ fn ends(window: &Window) -> impl Iterator<Item = String> + use<> {
         let name = misfit(&own, stated)?;
         Some(format!("the {name} of {} does not fit its histogram", kind.name()))
     };
-    kinds.into_iter().filter_map(problem).collect::<Vec<_>>().into_iter()
+    kinds.into_iter().filter_map(problem).collect()
 }
 
 /// Returns the name of the first value that lies outside the buckets.
