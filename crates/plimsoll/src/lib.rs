@@ -15,6 +15,7 @@
 
 pub mod calibrate;
 pub mod cli;
+pub mod durability;
 pub mod fleet;
 pub mod live_page;
 pub mod meter;

@@ -14,6 +14,13 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
             "plimsoll run experiment.toml --store NAME --max-cost 5",
         ],
     ),
+    (
+        "run durability",
+        &[
+            "plimsoll run durability --server minio --cuts 100",
+            "plimsoll run durability --server 'minio server {dir} --address {address}' --model posix",
+        ],
+    ),
     ("run consistency", &["plimsoll run consistency --store s3://bucket --duration 1m --clients 4"]),
     ("run contention", &["plimsoll run contention --store s3://bucket"]),
     (

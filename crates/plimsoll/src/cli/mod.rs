@@ -13,6 +13,8 @@ pub mod compare;
 mod consistency;
 mod contention;
 pub mod cost;
+#[cfg(target_os = "linux")]
+mod durability;
 mod edge;
 mod examples;
 pub mod exit;

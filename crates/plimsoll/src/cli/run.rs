@@ -7,6 +7,8 @@ use clap::{Args, Subcommand};
 use super::capacity::{CapacityArguments, MIN_WITHIN_NS};
 use super::consistency;
 use super::contention;
+#[cfg(target_os = "linux")]
+use super::durability;
 use super::exit::Exit;
 use super::out::{fit, say};
 use super::run_options::RunOptions;
@@ -77,6 +79,9 @@ enum Special {
     Consistency(Box<consistency::Arguments>),
     /// Measure compare-and-swap on one object by number of writers: throughput, latency, conflicts and fairness
     Contention(Box<contention::Arguments>),
+    /// Cut the power of a server on a simulated disk, and check whether it kept what it acknowledged
+    #[cfg(target_os = "linux")]
+    Durability(Box<durability::Arguments>),
     /// Time the transfer of a directory of generated files to and from a store, by Plimsoll and by other tools
     Sync(Box<sync::Arguments>),
 }
@@ -339,6 +344,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     match &arguments.special {
         Some(Special::Consistency(arguments)) => consistency::consistency(arguments),
         Some(Special::Contention(arguments)) => contention::contention(arguments),
+        #[cfg(target_os = "linux")]
+        Some(Special::Durability(arguments)) => durability::durability(arguments),
         Some(Special::Sync(arguments)) => sync::sync(arguments),
         None => run_through(&arguments.experiment, &Relays::default()),
     }

@@ -1,0 +1,1 @@
+//! What a power loss may take, case by case.

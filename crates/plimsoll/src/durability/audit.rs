@@ -1,0 +1,246 @@
+//! Reads everything after a cut, and compares it with what was acknowledged.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use super::content::{ContentId, bytes_of};
+use super::findings::{Broken, Violation};
+use super::history::{Event, Expected, OperationKind, State, expected};
+use super::pause::{Limit, pause};
+use super::work::Target;
+use plimsoll_base::clock::MILLISECOND;
+use plimsoll_engine::driver::background::{Background, Pages};
+use plimsoll_engine::store::{Body, Collect, Failure, Request};
+
+/// Time until a broken promise is looked at again.
+const SECOND_LOOK: Duration = Duration::from_secs(1);
+/// Time that a server has until all objects can be read.
+const READABLE_WITHIN: Duration = Duration::from_secs(15);
+
+/// What a store answers about a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// Content; `None` if the object does not exist, an error if reads fail.
+    pub content: Result<Option<Vec<u8>>, String>,
+    /// Size in the listing; `None` if the key is not listed.
+    pub listed: Option<u64>,
+    /// Tag; `None` if the object has none or does not exist, an error if reads of tags fail.
+    pub tag: Result<Option<u64>, String>,
+}
+
+/// Compares what a store answers with what is expected. Returns how the promise was broken, with the details.
+pub fn judge(expected: &Expected, seen: &Seen, seed: u64) -> Option<(Violation, String)> {
+    let is = |content: &Option<Vec<u8>>, id: Option<ContentId>| match (content, id) {
+        (Some(bytes), Some(id)) => bytes.len() as u64 == id.size && *bytes == bytes_of(seed, id),
+        (None, None) => true,
+        _ => false,
+    };
+    let content = match &seen.content {
+        Ok(content) => content,
+        Err(message) => return Some((Violation::Unreadable, message.clone())),
+    };
+    let matching: Vec<&State> = expected.states.iter().filter(|state| is(content, state.content)).collect();
+    if matching.is_empty() {
+        let Some(bytes) = content else { return Some((Violation::Lost, "GET: no such key".into())) };
+        let earlier = expected.earlier.iter().rev().find(|id| is(content, Some(**id)));
+        return Some(match (expected.states[0].content, earlier) {
+            (None, Some(_)) => (Violation::Back, "GET returns the deleted object".into()),
+            (Some(_), Some(_)) => (Violation::Old, "GET returns an earlier object".into()),
+            (due, None) => {
+                let due = due.map_or("no object".into(), |id| format!("{} bytes", id.size));
+                (
+                    Violation::Damaged,
+                    format!("GET returns {} bytes that nobody wrote, instead of {due}", bytes.len()),
+                )
+            }
+        });
+    }
+    match (content, seen.listed) {
+        (Some(_), None) => return Some((Violation::Listing, "GET returns it, but it is not listed".into())),
+        (None, Some(_)) => {
+            return Some((Violation::Listing, "it is listed, but GET finds no such key".into()));
+        }
+        (Some(bytes), Some(size)) if bytes.len() as u64 != size => {
+            let detail = format!("listed with {size} bytes; GET returns {}", bytes.len());
+            return Some((Violation::Listing, detail));
+        }
+        _ => {}
+    }
+    match &seen.tag {
+        Err(message) => Some((Violation::Unreadable, format!("tags: {message}"))),
+        Ok(tag) if matching.iter().any(|state| state.tag == *tag) => None,
+        Ok(None) => Some((Violation::Lost, "the object has no tag".into())),
+        Ok(Some(tag)) if expected.earlier_tags.contains(tag) => {
+            Some((Violation::Old, "the object has an earlier tag".into()))
+        }
+        Ok(Some(_)) => Some((Violation::Damaged, "the object has a tag that nobody set".into())),
+    }
+}
+
+/// Result of an audit.
+#[derive(Debug, Default)]
+pub struct Audit {
+    /// Broken promises; their cut is 0.
+    pub broken: Vec<Broken>,
+    /// Kinds of the operations whose effect was due.
+    pub due: Vec<OperationKind>,
+    /// Reason why the store accepts no write; `None` if it does.
+    pub not_writable: Option<String>,
+}
+
+/// Reads all keys of `events` and the listing. A broken promise counts only if it is still broken after
+/// [`SECOND_LOOK`], and an unreadable object only after [`READABLE_WITHIN`], because a server may answer before all of its
+/// parts have started. `cut_ns` is the time of the cut on the monotonic clock.
+pub async fn audit(target: &Target, events: &[Event], cut_ns: u64) -> Audit {
+    let limit = Limit::new(READABLE_WITHIN);
+    let mut keys: BTreeMap<&str, Expected> = BTreeMap::new();
+    for event in events {
+        let key = event.operation.key.as_str();
+        if !keys.contains_key(key) {
+            keys.insert(key, expected(events.iter().filter(|event| event.operation.key == key)));
+        }
+    }
+    keys.retain(|_, expected| expected.last.is_some());
+    let due = keys
+        .values()
+        .filter_map(|expected| expected.last.as_ref())
+        .map(|last| last.operation.kind())
+        .collect();
+    let mut broken = look(target, &keys, cut_ns).await;
+    while !broken.is_empty() {
+        pause(SECOND_LOOK).await;
+        keys.retain(|key, _| broken.iter().any(|broken| broken.key == *key));
+        broken = look(target, &keys, cut_ns).await;
+        let unreadable = broken.iter().any(|broken| broken.violation == Violation::Unreadable);
+        if !unreadable || limit.is_over() {
+            break;
+        }
+    }
+    let not_writable = write(target).await.err().map(|failure| failure.message);
+    Audit { broken, due, not_writable }
+}
+
+/// Writes an object, with retries.
+async fn write(target: &Target) -> Result<(), Failure> {
+    let mut background = Background::new(target.store.as_ref());
+    let key = target.key("after the cut");
+    let body = Body::Whole(bytes_of(target.seed, ContentId { operation: u64::MAX, size: 100 }));
+    background.send_until_answered(Request::Put { key: &key, body }).await.map(drop)
+}
+
+/// Reads keys and the listing once, and returns the broken promises.
+async fn look(target: &Target, keys: &BTreeMap<&str, Expected>, cut_ns: u64) -> Vec<Broken> {
+    let mut background = Background::new(target.store.as_ref());
+    let listed = list(&mut background, target).await;
+    let mut found = Vec::new();
+    for (key, expected) in keys {
+        let Some(last) = &expected.last else { continue };
+        let content = read(&mut background, target, key).await;
+        let has_tags = expected.states.iter().any(|state| state.tag.is_some());
+        let tag = match (&content, has_tags) {
+            (Ok(Some(_)), true) => tag(target, key).await,
+            _ => Ok(expected.states[0].tag),
+        };
+        let listed_size = listed.as_ref().ok().and_then(|listed| listed.get(&target.key(key)).copied());
+        let seen = Seen { content, listed: listed_size, tag };
+        let Some((violation, detail)) = judge(expected, &seen, target.seed) else { continue };
+        let detail = match (&listed, violation) {
+            (Err(message), Violation::Listing) => format!("the listing fails: {message}"),
+            _ => detail,
+        };
+        let age_ns = cut_ns.saturating_sub(last.acknowledged_ns.unwrap_or(cut_ns));
+        found.push(Broken {
+            cut: 0,
+            key: key.to_string(),
+            operation: last.operation.kind(),
+            violation,
+            age_ms: age_ns as f64 / MILLISECOND as f64,
+            detail,
+        });
+    }
+    found
+}
+
+async fn list(background: &mut Background, target: &Target) -> Result<HashMap<String, u64>, String> {
+    let mut all = HashMap::new();
+    let mut pages = Pages::new(target.space.root());
+    while let Some(page) = pages.next(background).await.map_err(|failure| failure.message)? {
+        all.extend(page.objects.into_iter().map(|object| (object.key, object.size)));
+    }
+    Ok(all)
+}
+
+/// Reads an object; `None` if it does not exist.
+async fn read(background: &mut Background, target: &Target, key: &str) -> Result<Option<Vec<u8>>, String> {
+    let key = target.key(key);
+    let mut content = Collect::default();
+    match background.send(Request::Get { key: &key, range: None }, &mut content).await {
+        Ok(_) => Ok(Some(content.0)),
+        Err(failure) if failure.status() == Some(404) => Ok(None),
+        Err(failure) => Err(format!("GET fails: {}", failure.message)),
+    }
+}
+
+async fn tag(target: &Target, key: &str) -> Result<Option<u64>, String> {
+    let (signed, key) = (target.signed.clone(), target.key(key));
+    let read = tokio::task::spawn_blocking(move || signed.tag(&key)).await;
+    read.unwrap_or_else(|_| Err("the request thread panicked".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(operation: u64, size: u64) -> ContentId {
+        ContentId { operation, size }
+    }
+
+    fn key(states: &[Option<ContentId>], earlier: &[ContentId]) -> Expected {
+        Expected {
+            states: states.iter().map(|content| State { content: *content, tag: None }).collect(),
+            earlier: earlier.to_vec(),
+            earlier_tags: Vec::new(),
+            last: None,
+        }
+    }
+
+    fn seen(content: Option<Vec<u8>>) -> Seen {
+        let listed = content.as_ref().map(|bytes| bytes.len() as u64);
+        Seen { content: Ok(content), listed, tag: Ok(None) }
+    }
+
+    fn found(expected: &Expected, seen: &Seen) -> Option<Violation> {
+        judge(expected, seen, 1).map(|(violation, _)| violation)
+    }
+
+    #[test]
+    fn each_violation_is_named() {
+        let (new, old) = (id(2, 100), id(1, 100));
+        let bytes = |id| Some(bytes_of(1, id).to_vec());
+        let written = key(&[Some(new)], &[old]);
+        assert_eq!(found(&written, &seen(bytes(new))), None);
+        assert_eq!(found(&written, &seen(None)), Some(Violation::Lost));
+        assert_eq!(found(&written, &seen(bytes(old))), Some(Violation::Old));
+        assert_eq!(
+            found(&written, &seen(bytes(new).map(|all| all[..50].to_vec()))),
+            Some(Violation::Damaged)
+        );
+        assert_eq!(found(&written, &Seen { listed: None, ..seen(bytes(new)) }), Some(Violation::Listing));
+        assert_eq!(found(&written, &Seen { listed: Some(7), ..seen(bytes(new)) }), Some(Violation::Listing));
+        let deleted = key(&[None], &[old]);
+        assert_eq!(found(&deleted, &seen(None)), None);
+        assert_eq!(found(&deleted, &seen(bytes(old))), Some(Violation::Back));
+        assert_eq!(found(&deleted, &Seen { listed: Some(100), ..seen(None) }), Some(Violation::Listing));
+        let error = Seen { content: Err("500".into()), ..seen(None) };
+        assert_eq!(found(&written, &error), Some(Violation::Unreadable));
+    }
+
+    #[test]
+    fn an_operation_without_an_answer_breaks_no_promise() {
+        let (new, old) = (id(2, 100), id(1, 100));
+        let open = key(&[Some(old), Some(new), None], &[]);
+        for content in [Some(new), Some(old), None] {
+            assert_eq!(found(&open, &seen(content.map(|id| bytes_of(1, id).to_vec()))), None);
+        }
+    }
+}

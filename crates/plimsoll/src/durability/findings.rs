@@ -1,0 +1,167 @@
+//! What a check found.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::history::OperationKind;
+
+/// A way to break a promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Violation {
+    /// The object does not exist.
+    Lost,
+    /// Other bytes than anybody wrote, or not all of them.
+    Damaged,
+    /// The state before an acknowledged operation.
+    Old,
+    /// A deleted object exists.
+    Back,
+    /// The store answers reads with errors.
+    Unreadable,
+    /// A listing contradicts reads.
+    Listing,
+}
+
+impl Violation {
+    /// All kinds.
+    pub const ALL: [Violation; 6] = [
+        Violation::Lost,
+        Violation::Damaged,
+        Violation::Old,
+        Violation::Back,
+        Violation::Unreadable,
+        Violation::Listing,
+    ];
+
+    /// Returns the heading of its column.
+    pub fn name(self) -> &'static str {
+        match self {
+            Violation::Lost => "lost",
+            Violation::Damaged => "damaged",
+            Violation::Old => "old",
+            Violation::Back => "back",
+            Violation::Unreadable => "unreadable",
+            Violation::Listing => "listing wrong",
+        }
+    }
+}
+
+/// A broken promise.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Broken {
+    /// Number of the cut, from 0.
+    pub cut: u64,
+    /// Key, without the prefix of the check.
+    pub key: String,
+    /// The last acknowledged operation on the key.
+    pub operation: OperationKind,
+    /// How the promise was broken.
+    pub violation: Violation,
+    /// Time between the acknowledgement and the cut, in milliseconds.
+    pub age_ms: f64,
+    /// The answer of the store.
+    pub detail: String,
+}
+
+/// The fewest operations that show a broken promise.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Proof {
+    /// Cut in which it was found.
+    pub cut: u64,
+    /// The broken promise, as the last repetition showed it.
+    pub broken: Broken,
+    /// The operations, in order; the power fails right after the last acknowledgement.
+    pub operations: Vec<String>,
+    /// Fate of what was not synced.
+    pub fate: String,
+    /// Changes of the disk that were not synced and got lost.
+    pub lost: Vec<String>,
+    /// Number of repetitions that showed it, and number of all.
+    pub repeated: (u32, u32),
+}
+
+/// Counts of one kind of operation.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct KindCounts {
+    /// Acknowledged operations.
+    pub acknowledged: u64,
+    /// Acknowledged operations that were the last on their key, whose effect was therefore due after the cut.
+    pub due: u64,
+    /// Broken promises.
+    pub broken: BTreeMap<Violation, u64>,
+}
+
+/// Result of a check.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Findings {
+    /// Name of the server.
+    pub server: String,
+    /// Its version; `None` if it is unknown.
+    pub version: Option<String>,
+    /// Rules of the disk; empty on a real machine.
+    pub model: String,
+    /// Fault of the disk; empty for none.
+    pub fault: String,
+    /// Seed of the check.
+    pub seed: u64,
+    /// Number of cuts.
+    pub cuts: u64,
+    /// Number of cuts in which the power failed again while the server started.
+    pub cuts_during_start: u64,
+    /// Acknowledged operations, including those that later ones replaced.
+    pub acknowledged: u64,
+    /// Operations without an acknowledgement; their effect is not judged.
+    pub unanswered: u64,
+    /// True if the store has tags.
+    pub tags: bool,
+    /// Counts by the kind of the operation.
+    pub kinds: BTreeMap<OperationKind, KindCounts>,
+    /// Broken promises; the first 1,000.
+    pub broken: Vec<Broken>,
+    /// Cuts after which the server did not start, with its last words.
+    pub not_starting: Vec<(u64, String)>,
+    /// Cuts after which the server started but accepted no write, with the reason.
+    pub not_writable: Vec<(u64, String)>,
+    /// Bits that were flipped, and objects that the store refused to serve because of that.
+    pub flipped: (u64, u64),
+    /// The shortest proofs, at most one for each kind of violation.
+    pub proofs: Vec<Proof>,
+    /// Duration in seconds.
+    pub duration_s: f64,
+}
+
+/// Greatest number of broken promises that findings list.
+const MAX_LISTED: usize = 1_000;
+
+impl Findings {
+    /// Adds a broken promise.
+    pub fn add(&mut self, broken: Broken) {
+        let counts = self.kinds.entry(broken.operation).or_default();
+        *counts.broken.entry(broken.violation).or_default() += 1;
+        if self.broken.len() < MAX_LISTED {
+            self.broken.push(broken);
+        }
+    }
+
+    /// Returns the number of broken promises of a kind.
+    pub fn count(&self, violation: Violation) -> u64 {
+        self.kinds.values().filter_map(|counts| counts.broken.get(&violation)).sum()
+    }
+
+    /// Returns the number of all broken promises, without servers that do not start.
+    pub fn broken_count(&self) -> u64 {
+        Violation::ALL.into_iter().map(|violation| self.count(violation)).sum()
+    }
+
+    /// Returns the number of acknowledged operations whose effect was due after a cut.
+    pub fn due(&self) -> u64 {
+        self.kinds.values().map(|counts| counts.due).sum()
+    }
+
+    /// Returns true if the server kept every promise, and always started.
+    pub fn is_durable(&self) -> bool {
+        self.broken_count() == 0 && self.not_starting.is_empty() && self.not_writable.is_empty()
+    }
+}

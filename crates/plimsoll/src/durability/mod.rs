@@ -1,0 +1,45 @@
+//! Checks whether an S3 server keeps what it acknowledged when the power fails.
+//!
+//! [`simulated`] runs the server on a disk of Plimsoll's own (`plimsoll_disk`), [`real`] on a machine that the user cuts
+//! off. Both use the same clients ([`work`]), the same expectations ([`history`]) and the same [`audit`].
+
+pub mod audit;
+pub mod content;
+pub mod findings;
+pub mod history;
+pub mod pause;
+pub mod plan;
+pub mod process;
+#[cfg(target_os = "linux")]
+pub mod proof;
+pub mod server;
+pub mod signed;
+#[cfg(target_os = "linux")]
+pub mod simulated;
+pub mod work;
+
+/// Error that ends a check.
+#[derive(Debug, thiserror::Error)]
+pub enum DurabilityError {
+    /// The server profile or command is invalid.
+    #[error("--server: {0}")]
+    Server(String),
+    /// The system does not allow what the check needs.
+    #[error("{0}")]
+    System(String),
+    /// The store did not answer as it must before any cut.
+    #[error("{0}")]
+    Store(String),
+}
+
+impl From<std::io::Error> for DurabilityError {
+    fn from(error: std::io::Error) -> DurabilityError {
+        DurabilityError::System(error.to_string())
+    }
+}
+
+impl From<crate::session::RunError> for DurabilityError {
+    fn from(error: crate::session::RunError) -> DurabilityError {
+        DurabilityError::Store(error.to_string())
+    }
+}

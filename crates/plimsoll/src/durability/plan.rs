@@ -1,0 +1,111 @@
+//! The operations of a cut, drawn from its seed.
+
+use std::collections::BTreeMap;
+
+use plimsoll_base::rng::Stream;
+
+use super::content::ContentId;
+use super::history::{Action, Operation, State};
+
+/// Smallest part that S3 accepts before the last one, in bytes.
+const PART: u64 = 5 << 20;
+
+/// A client's operations, one after the other.
+pub struct ClientPlan {
+    stream: Stream,
+    client: u64,
+    /// Number of operations so far.
+    drawn: u64,
+    /// Number of keys so far.
+    keys: u64,
+    /// States of the keys that are known.
+    states: BTreeMap<String, State>,
+    /// True if the store has tags.
+    tags: bool,
+}
+
+impl ClientPlan {
+    /// Returns the plan of client `client`. `tags` is true if the store has tags.
+    pub fn new(seed: u64, client: u64, tags: bool) -> ClientPlan {
+        let stream = Stream::new(seed, &format!("client {client}"));
+        ClientPlan { stream, client, drawn: 0, keys: 0, states: BTreeMap::new(), tags }
+    }
+
+    /// Draws the next operation. Its number is unique among 64 clients.
+    pub fn draw(&mut self) -> Operation {
+        let at = self.drawn * 8;
+        self.drawn += 1;
+        let id = self.drawn * 64 + self.client;
+        let below = |offset: u64, n: u64| self.stream.below(at + offset, n);
+        let size = match below(0, 20) {
+            0..10 => 8 + below(1, 4 << 10),
+            10..16 => below(1, 64 << 10),
+            16..19 => below(1, 300 << 10),
+            _ => below(1, 2 << 20),
+        };
+        let existing: Vec<&String> =
+            self.states.iter().filter(|(_, state)| state.content.is_some()).map(|(key, _)| key).collect();
+        let of_existing =
+            |offset| existing.get(below(offset, existing.len().max(1) as u64) as usize).copied();
+        let (key, action) = match (below(2, 100), of_existing(3)) {
+            (50..65, Some(key)) => (Some(key.clone()), Action::Put(size)),
+            (65..78, Some(key)) => (Some(key.clone()), Action::Delete),
+            (78..84, Some(key)) if self.tags => (Some(key.clone()), Action::Tag),
+            (84..92, Some(source)) if self.states[source].tag.is_none() => {
+                let content = self.states[source].content.unwrap_or(ContentId { operation: 0, size: 0 });
+                let target =
+                    if below(4, 2) == 0 { None } else { of_existing(5).filter(|to| *to != source).cloned() };
+                (target, Action::Copy(source.clone(), content))
+            }
+            (92..98, _) => (None, Action::Multipart(vec![size.max(1)])),
+            (98.., _) => (None, Action::Multipart(vec![PART, size.max(1)])),
+            _ => (None, Action::Put(size)),
+        };
+        let key = key.unwrap_or_else(|| self.new_key());
+        let existed = self.states.get(&key).is_some_and(|state| state.content.is_some());
+        Operation { id, key, action, existed }
+    }
+
+    fn new_key(&mut self) -> String {
+        self.keys += 1;
+        // A third of the keys lie in directories, and some need escapes.
+        match self.keys % 6 {
+            0 => format!("c{}/d/e{}/key {}", self.client, self.keys % 4, self.keys),
+            1 => format!("c{}/ä+{}", self.client, self.keys),
+            _ => format!("c{}/k{}", self.client, self.keys),
+        }
+    }
+
+    /// Notes the answer to an operation. Without an acknowledgement, its key is not used again.
+    pub fn answered(&mut self, operation: &Operation, is_acknowledged: bool) {
+        if is_acknowledged {
+            let before = self.states.get(&operation.key).copied().unwrap_or_default();
+            self.states.insert(operation.key.clone(), operation.applied(before));
+        } else {
+            self.states.remove(&operation.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_draws_the_same_operations_of_all_kinds() {
+        let drawn = || {
+            let mut plan = ClientPlan::new(7, 1, true);
+            let next = |_| {
+                let operation = plan.draw();
+                plan.answered(&operation, true);
+                operation
+            };
+            (0..400).map(next).collect::<Vec<_>>()
+        };
+        assert_eq!(drawn(), drawn());
+        let mut kinds: Vec<_> = drawn().iter().map(Operation::kind).collect();
+        kinds.sort();
+        kinds.dedup();
+        assert_eq!(kinds, super::super::history::OperationKind::ALL);
+    }
+}

@@ -1,0 +1,175 @@
+//! The server as a child process: it ends with all of its descendants, and with Plimsoll.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process};
+
+use super::DurabilityError;
+use super::pause::{Limit, block_for};
+use super::server::{Placeholders, ServerProfile};
+
+/// Time that a server has to end after SIGTERM.
+const GRACE: Duration = Duration::from_secs(20);
+/// Interval between two looks at a process that is ending.
+const LOOK: Duration = Duration::from_millis(2);
+/// Number of bytes of the server's output that an error message may have.
+const OUTPUT: u64 = 2_000;
+
+/// A running server. It is killed when this value is dropped.
+pub struct ServerProcess {
+    child: Child,
+    output: File,
+}
+
+/// Lets orphaned descendants of the server become children of this process, so that they can be killed.
+pub fn adopt_orphans() {
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+}
+
+#[allow(unsafe_code)]
+fn shell(
+    line: &str,
+    profile: &ServerProfile,
+    values: &Placeholders,
+    output: &File,
+) -> std::io::Result<Command> {
+    let mut command = Command::new("sh");
+    command.args(["-c", &values.fill(line)]).stdin(Stdio::null());
+    command.stdout(output.try_clone()?).stderr(output.try_clone()?);
+    command.envs(profile.env.iter().map(|(name, value)| (name, values.fill(value))));
+    // Ctrl-C on the terminal must reach only Plimsoll, which ends the server.
+    command.process_group(0);
+    #[cfg(target_os = "linux")]
+    // SAFETY: between fork and exec, the closure only makes one system call.
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(std::io::Error::from)
+        });
+    }
+    Ok(command)
+}
+
+impl ServerProcess {
+    /// Starts a server. Its output goes to the file `log`.
+    ///
+    /// # Errors
+    /// [`DurabilityError::System`] if the shell cannot be started.
+    pub fn start(
+        profile: &ServerProfile,
+        values: &Placeholders,
+        log: &Path,
+    ) -> Result<ServerProcess, DurabilityError> {
+        let output = File::options().create(true).truncate(true).read(true).write(true).open(log)?;
+        let child = shell(&profile.command, profile, values, &output)?.spawn()?;
+        Ok(ServerProcess { child, output })
+    }
+
+    /// Returns the exit status if the server ended by itself.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Returns the last line of the server's output; empty if it wrote nothing.
+    pub fn last_output(&mut self) -> String {
+        last_line(&mut self.output)
+    }
+
+    /// Asks the server to end, and kills it if it does not.
+    pub fn stop(mut self) {
+        if let Some(group) = Pid::from_raw(self.child.id() as i32) {
+            let _ = rustix::process::kill_process_group(group, Signal::TERM);
+        }
+        let limit = Limit::new(GRACE);
+        while self.ended().is_none() && !limit.is_over() {
+            block_for(LOOK);
+        }
+    }
+
+    /// Kills the server with all its descendants, as a power loss does, and waits until none is left.
+    pub fn kill(&mut self) {
+        let limit = Limit::new(GRACE);
+        while !limit.is_over() {
+            let found = descendants();
+            for pid in &found {
+                let _ = kill_process(*pid, Signal::KILL);
+            }
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+            while let Ok(Some(_)) = rustix::process::waitpid(None, WaitOptions::NOHANG) {}
+            if found.is_empty() {
+                return;
+            }
+            block_for(LOOK);
+        }
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn last_line(output: &mut File) -> String {
+    let from = output.metadata().map_or(0, |of| of.len()).saturating_sub(OUTPUT);
+    let mut bytes = Vec::new();
+    let _ = output.seek(SeekFrom::Start(from)).and_then(|_| output.take(OUTPUT).read_to_end(&mut bytes));
+    let text = String::from_utf8_lossy(&bytes);
+    text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_string()
+}
+
+/// Runs the setup command of a profile to its end.
+///
+/// # Errors
+/// [`DurabilityError::Server`] if it fails.
+pub fn set_up(profile: &ServerProfile, values: &Placeholders, log: &Path) -> Result<(), DurabilityError> {
+    if profile.setup.is_empty() {
+        return Ok(());
+    }
+    let mut output = File::options().create(true).truncate(true).read(true).write(true).open(log)?;
+    let status = shell(&profile.setup, profile, values, &output)?.status()?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(DurabilityError::Server(format!("setup failed ({status}): {}", last_line(&mut output)))),
+    }
+}
+
+/// Returns the first line that the version command of a profile prints; `None` if there is none.
+pub fn version(profile: &ServerProfile) -> Option<String> {
+    if profile.version.is_empty() {
+        return None;
+    }
+    let output = Command::new("sh").args(["-c", &profile.version]).stdin(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().find(|line| !line.trim().is_empty()).map(|line| line.trim().to_string())
+}
+
+/// Returns the processes that descend from this one and still run.
+fn descendants() -> Vec<Pid> {
+    let mut children: Vec<(i32, i32)> = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        // The name in parentheses may contain spaces. After it: the state and the parent.
+        let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
+        let mut fields = rest.split(' ');
+        let (state, parent) = (fields.next(), fields.next().and_then(|parent| parent.parse().ok()));
+        if let (Some(parent), false) = (parent, matches!(state, Some("Z" | "X"))) {
+            children.push((parent, pid));
+        }
+    }
+    let mut found = Vec::new();
+    let mut left = vec![std::process::id() as i32];
+    while let Some(parent) = left.pop() {
+        let next = children.iter().filter(|(of, _)| *of == parent).map(|(_, pid)| *pid);
+        let next: Vec<i32> = next.filter(|pid| !found.contains(pid)).collect();
+        found.extend(&next);
+        left.extend(next);
+    }
+    found.into_iter().filter_map(Pid::from_raw).collect()
+}

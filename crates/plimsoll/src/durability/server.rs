@@ -1,0 +1,153 @@
+//! Servers that Plimsoll can start: profiles, and commands of the user.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::DurabilityError;
+use plimsoll_base::rng::entropy;
+
+/// Built-in profiles, by name.
+const PROFILES: [(&str, &str); 5] = [
+    ("minio", include_str!("servers/minio.toml")),
+    ("plimsoll-gateway", include_str!("servers/plimsoll-gateway.toml")),
+    ("rclone", include_str!("servers/rclone.toml")),
+    ("seaweedfs", include_str!("servers/seaweedfs.toml")),
+    ("versitygw", include_str!("servers/versitygw.toml")),
+];
+
+/// Greatest number of ports of a server, besides that of S3.
+const MORE_PORTS: usize = 9;
+
+/// How a server is started.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerProfile {
+    /// Name for people.
+    pub title: String,
+    /// Shell command that starts the server in the foreground.
+    pub command: String,
+    /// Shell command that prepares an empty disk; empty for none.
+    #[serde(default)]
+    pub setup: String,
+    /// Shell command that prints the version; empty for none.
+    #[serde(default)]
+    pub version: String,
+    /// Environment variables of both.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+}
+
+/// Returns the profile with this name, or a profile of a command, which must contain `{dir}` and an address.
+///
+/// # Errors
+/// [`DurabilityError::Server`] if there is no such profile, or the command lacks a placeholder.
+pub fn profile(written: &str) -> Result<ServerProfile, DurabilityError> {
+    if let Some((_, text)) = PROFILES.iter().find(|(name, _)| *name == written) {
+        return toml::from_str(text).map_err(|e| DurabilityError::Server(e.to_string()));
+    }
+    let has_port = ["{address}", "{port}"].iter().any(|word| written.contains(word));
+    if !written.contains("{dir}") || !has_port {
+        let names: Vec<&str> = PROFILES.iter().map(|(name, _)| *name).collect();
+        return Err(DurabilityError::Server(format!(
+            "'{written}' is neither a profile ({}) nor a command with {{dir}} and {{address}} (or {{port}}), such as \
+             'minio server {{dir}} --address {{address}}'",
+            names.join(", ")
+        )));
+    }
+    let names = [
+        ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+        ("MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD"),
+        ("ROOT_ACCESS_KEY", "ROOT_SECRET_KEY"),
+        ("PLIMSOLL_ACCESS_KEY", "PLIMSOLL_SECRET_KEY"),
+    ];
+    let both =
+        |(access, secret): (&str, &str)| [(access, "{access_key}"), (secret, "{secret_key}")].map(owned);
+    let env = names.into_iter().flat_map(both).collect();
+    let title = written.split_whitespace().next().unwrap_or(written).to_string();
+    let title =
+        Path::new(&title).file_name().map_or(title.clone(), |name| name.to_string_lossy().into_owned());
+    Ok(ServerProfile { title, command: written.into(), setup: String::new(), version: String::new(), env })
+}
+
+fn owned((name, value): (&str, &str)) -> (String, String) {
+    (name.to_string(), value.to_string())
+}
+
+/// Values of the placeholders of a profile.
+#[derive(Debug, Clone)]
+pub struct Placeholders(Vec<(String, String)>);
+
+/// Address and credentials of a server.
+#[derive(Debug, Clone)]
+pub struct Access {
+    /// Port on 127.0.0.1.
+    pub port: u16,
+    /// Access key.
+    pub access_key: String,
+    /// Secret key.
+    pub secret_key: String,
+}
+
+impl Access {
+    /// Chooses free ports and new credentials; returns them with the placeholders for a disk in `dir`.
+    ///
+    /// # Errors
+    /// [`DurabilityError::System`] if there is no free port.
+    pub fn choose(dir: &Path) -> Result<(Access, Placeholders), DurabilityError> {
+        // All ports are open at the same time, so they differ.
+        let listeners = (0..=MORE_PORTS).map(|_| TcpListener::bind("127.0.0.1:0"));
+        let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
+        let ports = listeners.iter().map(|listener| Ok(listener.local_addr()?.port()));
+        let ports = ports.collect::<std::io::Result<Vec<u16>>>()?;
+        let access = Access {
+            port: ports[0],
+            access_key: format!("plimsoll{:08x}", entropy() as u32),
+            secret_key: format!("{:016x}{:016x}", entropy(), entropy()),
+        };
+        let mut values = vec![
+            ("{dir}".to_string(), dir.display().to_string()),
+            ("{address}".into(), format!("127.0.0.1:{}", access.port)),
+            ("{port}".into(), access.port.to_string()),
+            ("{access_key}".into(), access.access_key.clone()),
+            ("{secret_key}".into(), access.secret_key.clone()),
+        ];
+        values.extend(
+            ports[1..].iter().enumerate().map(|(i, port)| (format!("{{port{}}}", i + 1), port.to_string())),
+        );
+        Ok((access, Placeholders(values)))
+    }
+}
+
+impl Placeholders {
+    /// Replaces the placeholders in a text.
+    pub fn fill(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_string(), |text, (name, value)| text.replace(name, value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_profiles_are_valid() {
+        for (name, _) in PROFILES {
+            let profile = profile(name).unwrap();
+            let (access, values) = Access::choose(Path::new("/disk")).unwrap();
+            let text = format!("{}{:?}", values.fill(&profile.command), profile.env);
+            assert!(text.contains("/disk") && text.contains(&access.port.to_string()), "{name}: {text}");
+            assert!(text.contains("_key}") || text.contains(&access.secret_key), "{name}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_command_without_a_directory_is_refused() {
+        for written in ["minioo", "minio server --address {address}", "minio server {dir}"] {
+            assert!(profile(written).is_err(), "{written}");
+        }
+        assert_eq!(profile("/opt/bin/s3d {dir} {port}").unwrap().title, "s3d");
+    }
+}

@@ -1,0 +1,560 @@
+//! A server on a simulated disk: each cut begins with the same disk, so that it can be repeated by its seed.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::DurabilityError;
+use super::audit::{Audit, audit};
+use super::findings::Findings;
+use super::history::{Action, Event, Operation};
+use super::pause::{Limit, block_for, pause};
+use super::process::{self, ServerProcess};
+use super::server::{Access, Placeholders, ServerProfile};
+use super::signed::SignedClient;
+use super::work::{Power, Target, replay, work};
+use crate::session::open::{Named, open_as};
+use crate::session::runtime::block_on;
+use plimsoll_base::clock::now_ns;
+use plimsoll_disk::draws::Draws;
+use plimsoll_disk::mount::{Mounted, SharedDisk, use_private_mounts};
+use plimsoll_disk::rules::Fate;
+use plimsoll_disk::{Disk, Faults, Model};
+use plimsoll_engine::driver::Control;
+use plimsoll_engine::driver::background::Background;
+use plimsoll_engine::store::ownership::{KeySpace, RunId};
+use plimsoll_engine::store::{Ignore, Request, Store};
+use plimsoll_s3::credentials::{CredentialSource, Credentials};
+use plimsoll_s3::url::StoreUrl;
+
+/// Bucket of the check.
+const BUCKET: &str = "plimsoll-durability";
+/// Interval between two attempts to reach a server that starts.
+const KNOCK: Duration = Duration::from_millis(10);
+
+/// A fault that the disk shows in each cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// One sync fails with an input/output error.
+    Eio,
+    /// The disk is full from a certain moment on.
+    Enospc,
+    /// Each sync takes time.
+    SlowSync,
+    /// One bit of the files flips while the server is stopped.
+    BitFlip,
+}
+
+/// Settings of a check.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Rules of the disk.
+    pub model: Model,
+    /// Number of cuts.
+    pub cuts: u64,
+    /// The only cut to execute; `None` for all.
+    pub only: Option<u64>,
+    /// Acknowledged operations before each cut, at most.
+    pub operations: u64,
+    /// Number of clients.
+    pub clients: u64,
+    /// Seed.
+    pub seed: u64,
+    /// Fault of the disk; `None` for none.
+    pub fault: Option<Fault>,
+    /// Capacity of the disk in bytes.
+    pub capacity: u64,
+    /// Syncs of paths that contain this text do nothing; empty for none.
+    pub ignored_syncs: String,
+    /// Time that the server has to start.
+    pub start_limit: Duration,
+}
+
+/// A server with a prepared disk.
+pub struct Simulation {
+    /// How the server is started.
+    pub profile: ServerProfile,
+    /// Settings.
+    pub settings: Settings,
+    values: Placeholders,
+    folder: Folder,
+    /// Disk with a bucket, after a clean shutdown.
+    prepared: Disk,
+    target: Target,
+}
+
+/// A temporary directory that is removed with this value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Folder, DurabilityError> {
+        let path = std::env::temp_dir().join(format!("plimsoll-durability-{}", RunId::generate()));
+        std::fs::create_dir_all(path.join("disk"))?;
+        Ok(Folder(path))
+    }
+
+    fn disk(&self) -> PathBuf {
+        self.0.join("disk")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.0.join("server.log")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Only what this value created: never the content of a disk that is still mounted.
+        let _ = std::fs::remove_file(self.log());
+        let _ = std::fs::remove_dir(self.disk());
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// Power of a simulated machine: it fails at an acknowledgement, or a few steps of the disk later.
+struct Switch<'a> {
+    disk: &'a SharedDisk,
+    /// Number of the acknowledgement.
+    at: u64,
+    /// Number of the disk's steps after it; 0 for none.
+    steps: u64,
+    /// Time at which the power failed.
+    failed_ns: Mutex<Option<u64>>,
+}
+
+impl Power for Switch<'_> {
+    fn acknowledged(&self, count: u64) {
+        if count != self.at {
+            return;
+        }
+        let mut failed = self.failed_ns.lock().unwrap_or_else(PoisonError::into_inner);
+        *failed = Some(now_ns());
+        if self.steps == 0 {
+            self.disk.fail_power();
+        } else {
+            let mut disk = self.disk.lock();
+            let step = disk.steps() + self.steps;
+            disk.fail_power_at(step);
+        }
+    }
+
+    fn is_off(&self) -> bool {
+        !self.disk.lock().has_power()
+    }
+}
+
+/// State of a machine after a cut.
+pub struct Cut {
+    /// What the clients did.
+    pub events: Vec<Event>,
+    /// Time of the cut.
+    pub cut_ns: u64,
+    /// True if the power failed again while the server started.
+    pub again: bool,
+    /// Fate of what was not synced.
+    pub fate: Fate,
+    /// Changes that got lost.
+    pub lost: Vec<String>,
+    /// Result of the audit; an error with the server's last words if it did not start.
+    pub audit: Result<Audit, String>,
+    /// Place of a flipped bit; `None` if none was.
+    pub flipped: Option<String>,
+}
+
+/// Choice of the moment and the consequences of a cut.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    /// Number of the acknowledgement.
+    pub at: u64,
+    /// Steps of the disk after it.
+    pub steps: u64,
+    /// Fate of what is not synced.
+    pub fate: Fate,
+    /// Seed of the power loss.
+    pub seed: u64,
+    /// Steps of the disk during the next start after which the power fails again; `None` if it does not.
+    pub again: Option<u64>,
+}
+
+impl Moment {
+    /// Draws the moment of a cut.
+    pub fn draw(seed: u64, operations: u64, has_fault: bool) -> Moment {
+        let mut draws = Draws::new(seed, "moment");
+        let at = 1 + draws.below(operations);
+        let steps = if draws.chance(50) { 0 } else { 1 + draws.below(60) };
+        let again = (!has_fault && draws.chance(25)).then(|| 1 + draws.below(40));
+        // A fault must be survived with all that was acknowledged in spite of it.
+        Moment {
+            at: if has_fault { operations } else { at },
+            steps,
+            fate: Fate::draw(&mut draws),
+            seed,
+            again,
+        }
+    }
+}
+
+/// Work of the clients before a cut.
+#[derive(Clone, Copy)]
+pub enum Load<'a> {
+    /// Concurrent clients with this seed.
+    Clients(u64),
+    /// These operations, one after the other.
+    Operations(&'a [Operation]),
+}
+
+fn store_at(access: &Access) -> Result<(Arc<dyn Store>, SignedClient), DurabilityError> {
+    let url = format!("s3://{BUCKET}?endpoint=http://127.0.0.1:{}&region=us-east-1", access.port);
+    let credentials = Credentials::new(&access.access_key, &access.secret_key, None);
+    let source = CredentialSource::fixed(credentials.clone());
+    let opened = open_as(&url, &Named::new(), None, Some(source))?;
+    match opened.url {
+        Some(StoreUrl::S3(s3)) => Ok((opened.store, SignedClient::new(*s3, credentials))),
+        _ => Err(DurabilityError::System("the address of the server is no S3 URL".into())),
+    }
+}
+
+impl Simulation {
+    /// Prepares a disk: starts the server once, creates a bucket, and stops it.
+    ///
+    /// # Errors
+    /// [`DurabilityError::System`] if the system does not allow mounts, [`DurabilityError::Server`] if the server does
+    /// not start or the bucket cannot be created.
+    pub fn prepare(profile: ServerProfile, settings: Settings) -> Result<Simulation, DurabilityError> {
+        use_private_mounts();
+        process::adopt_orphans();
+        let folder = Folder::new()?;
+        let (access, values) = Access::choose(&folder.disk())?;
+        plimsoll_base::redaction::register_secret(&access.secret_key);
+        let (store, signed) = store_at(&access)?;
+        // The bucket is new, so its keys may be the same in every check: a server may place objects by them.
+        let id = RunId::at(jiff::Timestamp::UNIX_EPOCH, settings.seed);
+        let (seed, space) = (settings.seed, KeySpace::of_run("", &id));
+        let target = Target { store, signed, space, tags: false, seed };
+        let prepared = Disk::new(settings.model, settings.capacity);
+        let mut simulation = Simulation { profile, settings, values, folder, prepared, target };
+        let mounted = simulation.mount(simulation.prepared.clone())?;
+        process::set_up(&simulation.profile, &simulation.values, &simulation.folder.log())?;
+        let mut server = simulation.start()?;
+        simulation.wait_for(&mut server, None).map_err(DurabilityError::Server)?;
+        block_on(simulation.create_bucket())??;
+        simulation.target.tags = simulation.has_tags()?;
+        server.stop();
+        simulation.prepared =
+            mounted.unmount().map_err(|e| DurabilityError::System(e.to_string()))?.shut_down();
+        Ok(simulation)
+    }
+
+    /// Returns true if the store has tags.
+    pub fn tags(&self) -> bool {
+        self.target.tags
+    }
+
+    fn mount(&self, disk: Disk) -> Result<Mounted, DurabilityError> {
+        Mounted::new(SharedDisk::new(disk), &self.folder.disk())
+            .map_err(|e| DurabilityError::System(e.to_string()))
+    }
+
+    fn start(&self) -> Result<ServerProcess, DurabilityError> {
+        ServerProcess::start(&self.profile, &self.values, &self.folder.log())
+    }
+
+    /// Waits until the server answers requests for the bucket, or the power fails. Returns the server's last words if it
+    /// ends or does not answer in time.
+    fn wait_for(&self, server: &mut ServerProcess, disk: Option<&SharedDisk>) -> Result<(), String> {
+        let limit = Limit::new(self.settings.start_limit);
+        loop {
+            if let Some(status) = server.ended() {
+                return Err(format!("the server ended ({status}): {}", server.last_output()));
+            }
+            if disk.is_some_and(|disk| !disk.lock().has_power()) {
+                return Ok(());
+            }
+            match block_on(self.knock()) {
+                Ok(true) => return Ok(()),
+                _ if limit.is_over() => {
+                    let limit = self.settings.start_limit.as_secs_f64();
+                    return Err(format!(
+                        "the server does not answer within {limit} s: {}",
+                        server.last_output()
+                    ));
+                }
+                _ => block_for(KNOCK),
+            }
+        }
+    }
+
+    /// Returns true if the server answers, with success or a missing bucket.
+    async fn knock(&self) -> bool {
+        let mut background =
+            Background::new(self.target.store.as_ref()).with_max_timeout(Duration::from_secs(2));
+        match background.send(Request::CheckBucket, &mut Ignore).await {
+            Ok(_) => true,
+            Err(failure) => failure.status() == Some(404),
+        }
+    }
+
+    async fn create_bucket(&self) -> Result<(), DurabilityError> {
+        let limit = Limit::new(self.settings.start_limit);
+        loop {
+            let mut background = Background::new(self.target.store.as_ref());
+            match background.send(Request::CreateBucket, &mut Ignore).await {
+                Ok(_) => return Ok(()),
+                // A server may answer before all of its parts have started.
+                Err(failure) if failure.status().is_none_or(|s| s >= 500) && !limit.is_over() => {
+                    pause(KNOCK).await
+                }
+                Err(failure) => {
+                    return Err(DurabilityError::Server(format!(
+                        "the bucket cannot be created: {}",
+                        failure.message
+                    )));
+                }
+            }
+        }
+    }
+
+    /// Returns true if the store keeps tags, and checks that it accepts a write.
+    fn has_tags(&self) -> Result<bool, DurabilityError> {
+        let operation = |id, action| Operation { id, key: "tags".into(), action, existed: id > 0 };
+        let target = &self.target;
+        let operations = [operation(0, Action::Put(8)), operation(1, Action::Tag)];
+        let events = block_on(replay(target, &operations, &Always))?;
+        if events.first().is_none_or(|event| event.acknowledged_ns.is_none()) {
+            return Err(DurabilityError::Server("the server accepts no PUT; check its output".into()));
+        }
+        // A server without tags may take them for another object.
+        let audit = block_on(audit(target, &events, now_ns()))?;
+        Ok(audit.broken.is_empty() && target.signed.tag(&target.key("tags")) == Ok(Some(1)))
+    }
+
+    /// Executes one cut.
+    ///
+    /// # Errors
+    /// [`DurabilityError::System`] if the disk cannot be mounted, [`DurabilityError::Server`] if the server does not
+    /// start on the prepared disk.
+    pub fn cut(&self, load: Load<'_>, moment: Moment) -> Result<Cut, DurabilityError> {
+        let faults = self.faults(moment.seed);
+        let mounted = self.mount(self.prepared.clone().with_faults(faults))?;
+        let mut server = self.start()?;
+        self.wait_for(&mut server, None).map_err(DurabilityError::Server)?;
+        let power =
+            Switch { disk: mounted.disk(), at: moment.at, steps: moment.steps, failed_ns: Mutex::new(None) };
+        let events = self.work(load, &power, server, moment)?;
+        let failed_ns = *power.failed_ns.lock().unwrap_or_else(PoisonError::into_inner);
+        let cut_ns = failed_ns.unwrap_or_else(now_ns);
+        let disk = mounted.unmount().map_err(|e| DurabilityError::System(e.to_string()))?;
+        let mut flipped = None;
+        let (mut disk, mut lost) = match self.settings.fault {
+            Some(Fault::BitFlip) => {
+                let mut disk = disk.shut_down();
+                flipped =
+                    disk.flip_a_bit(moment.seed, &|_| true).map(|(path, at)| format!("{path}, byte {at}"));
+                (disk, Vec::new())
+            }
+            _ => disk.after_power_loss(moment.fate, moment.seed),
+        };
+        if let Some(steps) = moment.again {
+            let (after, also) = self.fail_during_start(disk, steps, moment)?;
+            disk = after;
+            lost.extend(also);
+        }
+        let audit = self.audit(disk, &events, cut_ns)?;
+        Ok(Cut { events, cut_ns, again: moment.again.is_some(), fate: moment.fate, lost, audit, flipped })
+    }
+
+    /// Lets the clients work until the power fails, and ends the server.
+    fn work(
+        &self,
+        load: Load<'_>,
+        power: &Switch<'_>,
+        server: ServerProcess,
+        moment: Moment,
+    ) -> Result<Vec<Event>, DurabilityError> {
+        let stops_cleanly = self.settings.fault == Some(Fault::BitFlip);
+        let server = Mutex::new(Some(server));
+        let take = || server.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let is_done = AtomicBool::new(false);
+        let events = std::thread::scope(|scope| {
+            // When the power fails, the server ends, and with it all requests that are not answered yet.
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Acquire) {
+                    if power.disk.wait_for_failure(Duration::from_millis(50)) {
+                        drop(take());
+                        return;
+                    }
+                }
+            });
+            let most = if stops_cleanly { moment.at } else { u64::MAX };
+            let events = block_on(async {
+                match load {
+                    Load::Clients(seed) => work(&self.target, seed, self.settings.clients, most, power).await,
+                    Load::Operations(operations) => replay(&self.target, operations, power).await,
+                }
+            });
+            is_done.store(true, Ordering::Release);
+            events
+        });
+        match take() {
+            Some(server) if stops_cleanly => server.stop(),
+            // The clients gave up, or the last operation had no answer: the power fails now.
+            Some(server) => {
+                power.disk.fail_power();
+                drop(server);
+            }
+            None => {}
+        }
+        Ok(events?)
+    }
+
+    /// Fails the power again while the server starts.
+    fn fail_during_start(
+        &self,
+        disk: Disk,
+        steps: u64,
+        moment: Moment,
+    ) -> Result<(Disk, Vec<String>), DurabilityError> {
+        let mut disk = disk;
+        disk.fail_power_at(steps);
+        let mounted = self.mount(disk)?;
+        let mut server = self.start()?;
+        // A server that needs fewer steps has started, and loses its power then.
+        let _ = self.wait_for(&mut server, Some(mounted.disk()));
+        mounted.disk().fail_power();
+        drop(server);
+        let disk = mounted.unmount().map_err(|e| DurabilityError::System(e.to_string()))?;
+        Ok(disk.after_power_loss(moment.fate, moment.seed ^ 1))
+    }
+
+    /// Starts the server again and reads everything.
+    fn audit(
+        &self,
+        disk: Disk,
+        events: &[Event],
+        cut_ns: u64,
+    ) -> Result<Result<Audit, String>, DurabilityError> {
+        let mounted = self.mount(disk)?;
+        let mut server = self.start()?;
+        let started = self.wait_for(&mut server, None);
+        let audited = match started {
+            Ok(()) => Ok(block_on(audit(&self.target, events, cut_ns))?),
+            Err(words) => Err(words),
+        };
+        drop(server);
+        mounted.unmount().map_err(|e| DurabilityError::System(e.to_string()))?;
+        Ok(audited)
+    }
+
+    fn faults(&self, seed: u64) -> Faults {
+        let mut draws = Draws::new(seed, "faults");
+        let within = |draws: &mut Draws| draws.below(self.settings.operations * 2);
+        let mut faults = Faults { ignored_syncs: self.settings.ignored_syncs.clone(), ..Faults::default() };
+        match self.settings.fault {
+            Some(Fault::Eio) => faults.failing_sync = Some(within(&mut draws)),
+            Some(Fault::Enospc) => faults.full_after = Some(within(&mut draws)),
+            Some(Fault::SlowSync) => faults.sync_takes = Duration::from_millis(5 + draws.below(100)),
+            Some(Fault::BitFlip) | None => {}
+        }
+        faults
+    }
+
+    /// Executes all cuts. `progress` receives the number of finished cuts and the findings so far. Ctrl-C ends the check
+    /// after the current cut. Returns the findings, and the cuts with broken promises, for the proofs.
+    ///
+    /// # Errors
+    /// As [`Simulation::cut`].
+    pub fn run(
+        &self,
+        control: &Control,
+        mut progress: impl FnMut(u64, &Findings),
+    ) -> Result<(Findings, Vec<(u64, Cut)>), DurabilityError> {
+        let settings = &self.settings;
+        let mut findings = Findings {
+            server: self.profile.title.clone(),
+            version: process::version(&self.profile),
+            model: settings.model.name().into(),
+            seed: settings.seed,
+            tags: self.target.tags,
+            ..Findings::default()
+        };
+        let mut broken = Vec::new();
+        let numbers = match settings.only {
+            Some(number) => number..number + 1,
+            None => 0..settings.cuts,
+        };
+        for number in numbers {
+            if control.stopped_at().is_some() {
+                break;
+            }
+            let seed = cut_seed(settings.seed, number);
+            let moment = Moment::draw(seed, settings.operations, settings.fault.is_some());
+            let cut = self.cut(Load::Clients(seed), moment)?;
+            findings.cuts += 1;
+            if tally(&mut findings, number, &cut, settings.fault) {
+                broken.push((number, cut));
+            }
+            progress(findings.cuts, &findings);
+        }
+        Ok((findings, broken))
+    }
+}
+
+/// Returns the seed of a cut.
+pub fn cut_seed(seed: u64, number: u64) -> u64 {
+    plimsoll_base::rng::mix(seed ^ plimsoll_base::rng::mix(number))
+}
+
+/// Adds a cut to the findings. Returns true if a promise was broken.
+fn tally(findings: &mut Findings, number: u64, cut: &Cut, fault: Option<Fault>) -> bool {
+    use super::findings::Violation;
+    findings.cuts_during_start += u64::from(cut.again);
+    findings.flipped.0 += u64::from(cut.flipped.is_some());
+    for event in &cut.events {
+        match event.acknowledged_ns {
+            Some(_) => {
+                findings.acknowledged += 1;
+                findings.kinds.entry(event.operation.kind()).or_default().acknowledged += 1;
+            }
+            None => findings.unanswered += 1,
+        }
+    }
+    let audit = match &cut.audit {
+        Ok(audit) => audit,
+        Err(words) => {
+            // A server may refuse a damaged disk.
+            if fault != Some(Fault::BitFlip) {
+                findings.not_starting.push((number, words.clone()));
+            }
+            return false;
+        }
+    };
+    for kind in &audit.due {
+        findings.kinds.entry(*kind).or_default().due += 1;
+    }
+    let mut is_broken = false;
+    for broken in &audit.broken {
+        // A decaying medium may cost an object, but the store must not serve wrong bytes.
+        if fault == Some(Fault::BitFlip) && !matches!(broken.violation, Violation::Damaged) {
+            findings.flipped.1 += 1;
+            continue;
+        }
+        is_broken = true;
+        findings.add(super::findings::Broken { cut: number, ..broken.clone() });
+    }
+    if let Some(reason) = audit.not_writable.as_ref().filter(|_| fault != Some(Fault::BitFlip)) {
+        findings.not_writable.push((number, reason.clone()));
+    }
+    is_broken
+}
+
+/// Power that does not fail.
+struct Always;
+
+impl Power for Always {
+    fn acknowledged(&self, _: u64) {}
+
+    fn is_off(&self) -> bool {
+        false
+    }
+}
