@@ -116,10 +116,12 @@ impl Disk {
         self
     }
 
-    /// Returns the disk with faults.
-    pub fn with_faults(mut self, faults: Faults) -> Disk {
-        self.faults = faults;
-        self
+    /// Gives the disk faults, whose numbers of syncs and allocations begin now.
+    pub fn set_faults(&mut self, faults: Faults) {
+        let (syncs, allocations) = (self.syncs, self.allocations);
+        let failing_sync = faults.failing_sync.map(|count| count + syncs);
+        let full_after = faults.full_after.map(|count| count + allocations);
+        self.faults = Faults { failing_sync, full_after, ..faults };
     }
 
     /// Returns the duration of a sync.
@@ -455,8 +457,15 @@ impl Disk {
     }
 
     fn ignores_sync(&self, ino: Ino) -> bool {
-        let ignored = &self.faults.ignored_syncs;
-        !ignored.is_empty() && self.path(ino).is_some_and(|path| path.contains(ignored.as_str()))
+        let ignored = self.faults.ignored_syncs.as_str();
+        if ignored.is_empty() {
+            return false;
+        }
+        let is_directory = self.now.entries(ino).is_some();
+        self.path(ino).is_some_and(|path| match ignored.ends_with('/') {
+            true => is_directory && format!("/{path}/").ends_with(&format!("/{ignored}")),
+            false => path.contains(ignored),
+        })
     }
 
     /// Notes that an inode was opened.

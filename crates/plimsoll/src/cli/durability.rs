@@ -87,7 +87,8 @@ pub struct Arguments {
     /// Fault that the disk shows in each cut
     #[arg(long, value_enum)]
     fault: Option<FaultName>,
-    /// Let syncs of paths that contain this text do nothing, to see whether the check finds the loss
+    /// Let syncs of paths that contain this text do nothing, to see whether the check finds the loss. With a slash at its
+    /// end: syncs of directories whose path ends with it
     #[arg(long, value_name = "TEXT", default_value = "")]
     ignore_syncs: String,
     /// Size of the disk, which is in memory
@@ -217,7 +218,7 @@ fn answer(findings: &Findings) -> String {
     match (parts.is_empty(), findings.due(), findings.flipped.0) {
         (false, ..) => format!("{server} {}", parts.join("; it ")),
         (true, 0, _) => format!("inconclusive: {server} acknowledged nothing in {cuts}"),
-        (true, _, 0) => format!("{server} kept all {due} in {cuts}"),
+        (true, _, 0) => format!("{server} kept all {due} whose effect was due after {cuts}"),
         (true, _, bits) => format!(
             "{server} served no wrong byte after {}: it refused or lost {} of {due}",
             counted(bits, "flipped bit"),
@@ -313,6 +314,13 @@ fn notes(findings: &Findings, server: &str) -> Vec<String> {
         notes.push(format!(
             "The same cut again: plimsoll run durability --server '{server}' --model {} --seed {} --only {}",
             findings.model, findings.seed, first.cut
+        ));
+    }
+    if findings.is_durable() && findings.cuts > 3 {
+        // The rule of three, as in the answer of `run consistency`.
+        let percent = 300.0 / findings.cuts as f64;
+        notes.push(format!(
+            "A server that breaks a promise in {percent:.1}% of such cuts would have been found, with 95% confidence."
         ));
     }
     if findings.unanswered > 0 {

@@ -6,24 +6,33 @@ use std::time::Duration;
 use super::content::{ContentId, bytes_of};
 use super::findings::{Broken, Violation};
 use super::history::{Event, Expected, OperationKind, State, expected};
-use super::pause::{Limit, pause};
+use super::pause::pause;
 use super::work::Target;
 use plimsoll_base::clock::MILLISECOND;
 use plimsoll_engine::driver::background::{Background, Pages};
 use plimsoll_engine::store::{Body, Collect, Failure, Request};
 
 /// Time until a broken promise is looked at again.
-const SECOND_LOOK: Duration = Duration::from_secs(1);
-/// Time that a server has until all objects can be read.
-const READABLE_WITHIN: Duration = Duration::from_secs(15);
+const SECOND_LOOK: Duration = Duration::from_millis(300);
+
+/// Entry of a key in a listing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listed {
+    /// The listing could not be read.
+    Unknown,
+    /// The key is not listed.
+    Missing,
+    /// The key is listed with this size in bytes.
+    Size(u64),
+}
 
 /// What a store answers about a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// Content; `None` if the object does not exist, an error if reads fail.
     pub content: Result<Option<Vec<u8>>, String>,
-    /// Size in the listing; `None` if the key is not listed.
-    pub listed: Option<u64>,
+    /// Entry in the listing.
+    pub listed: Listed,
     /// Tag; `None` if the object has none or does not exist, an error if reads of tags fail.
     pub tag: Result<Option<u64>, String>,
 }
@@ -56,11 +65,13 @@ pub fn judge(expected: &Expected, seen: &Seen, seed: u64) -> Option<(Violation, 
         });
     }
     match (content, seen.listed) {
-        (Some(_), None) => return Some((Violation::Listing, "GET returns it, but it is not listed".into())),
-        (None, Some(_)) => {
+        (Some(_), Listed::Missing) => {
+            return Some((Violation::Listing, "GET returns it, but it is not listed".into()));
+        }
+        (None, Listed::Size(_)) => {
             return Some((Violation::Listing, "it is listed, but GET finds no such key".into()));
         }
-        (Some(bytes), Some(size)) if bytes.len() as u64 != size => {
+        (Some(bytes), Listed::Size(size)) if bytes.len() as u64 != size => {
             let detail = format!("listed with {size} bytes; GET returns {}", bytes.len());
             return Some((Violation::Listing, detail));
         }
@@ -73,7 +84,9 @@ pub fn judge(expected: &Expected, seen: &Seen, seed: u64) -> Option<(Violation, 
         Ok(Some(tag)) if expected.earlier_tags.contains(tag) => {
             Some((Violation::Old, "the object has an earlier tag".into()))
         }
-        Ok(Some(_)) => Some((Violation::Damaged, "the object has a tag that nobody set".into())),
+        Ok(Some(tag)) => {
+            Some((Violation::Damaged, format!("the object has the tag {tag}, which nobody set")))
+        }
     }
 }
 
@@ -89,10 +102,9 @@ pub struct Audit {
 }
 
 /// Reads all keys of `events` and the listing. A broken promise counts only if it is still broken after
-/// [`SECOND_LOOK`], and an unreadable object only after [`READABLE_WITHIN`], because a server may answer before all of its
-/// parts have started. `cut_ns` is the time of the cut on the monotonic clock.
+/// [`SECOND_LOOK`], because a server may answer before all of its parts have started. `cut_ns` is the time of the cut on
+/// the monotonic clock.
 pub async fn audit(target: &Target, events: &[Event], cut_ns: u64) -> Audit {
-    let limit = Limit::new(READABLE_WITHIN);
     let mut keys: BTreeMap<&str, Expected> = BTreeMap::new();
     for event in events {
         let key = event.operation.key.as_str();
@@ -107,14 +119,10 @@ pub async fn audit(target: &Target, events: &[Event], cut_ns: u64) -> Audit {
         .map(|last| last.operation.kind())
         .collect();
     let mut broken = look(target, &keys, cut_ns).await;
-    while !broken.is_empty() {
+    if !broken.is_empty() {
         pause(SECOND_LOOK).await;
         keys.retain(|key, _| broken.iter().any(|broken| broken.key == *key));
         broken = look(target, &keys, cut_ns).await;
-        let unreadable = broken.iter().any(|broken| broken.violation == Violation::Unreadable);
-        if !unreadable || limit.is_over() {
-            break;
-        }
     }
     let not_writable = write(target).await.err().map(|failure| failure.message);
     Audit { broken, due, not_writable }
@@ -132,6 +140,7 @@ async fn write(target: &Target) -> Result<(), Failure> {
 async fn look(target: &Target, keys: &BTreeMap<&str, Expected>, cut_ns: u64) -> Vec<Broken> {
     let mut background = Background::new(target.store.as_ref());
     let listed = list(&mut background, target).await;
+    let mut failed_listing = listed.as_ref().err().cloned();
     let mut found = Vec::new();
     for (key, expected) in keys {
         let Some(last) = &expected.last else { continue };
@@ -139,15 +148,17 @@ async fn look(target: &Target, keys: &BTreeMap<&str, Expected>, cut_ns: u64) -> 
         let has_tags = expected.states.iter().any(|state| state.tag.is_some());
         let tag = match (&content, has_tags) {
             (Ok(Some(_)), true) => tag(target, key).await,
-            _ => Ok(expected.states[0].tag),
+            _ => Ok(None),
         };
-        let listed_size = listed.as_ref().ok().and_then(|listed| listed.get(&target.key(key)).copied());
-        let seen = Seen { content, listed: listed_size, tag };
-        let Some((violation, detail)) = judge(expected, &seen, target.seed) else { continue };
-        let detail = match (&listed, violation) {
-            (Err(message), Violation::Listing) => format!("the listing fails: {message}"),
-            _ => detail,
+        let entry = match &listed {
+            Ok(listed) => listed.get(&target.key(key)).map_or(Listed::Missing, |size| Listed::Size(*size)),
+            Err(_) => Listed::Unknown,
         };
+        let seen = Seen { content, listed: entry, tag };
+        let fails = |message: String| (Violation::Listing, format!("the listing fails: {message}"));
+        // A listing that fails is one broken promise, not one for each key.
+        let failed = || failed_listing.take().map(fails);
+        let Some((violation, detail)) = judge(expected, &seen, target.seed).or_else(failed) else { continue };
         let age_ns = cut_ns.saturating_sub(last.acknowledged_ns.unwrap_or(cut_ns));
         found.push(Broken {
             cut: 0,
@@ -156,6 +167,7 @@ async fn look(target: &Target, keys: &BTreeMap<&str, Expected>, cut_ns: u64) -> 
             violation,
             age_ms: age_ns as f64 / MILLISECOND as f64,
             detail,
+            history: expected.history.clone(),
         });
     }
     found
@@ -200,12 +212,13 @@ mod tests {
             states: states.iter().map(|content| State { content: *content, tag: None }).collect(),
             earlier: earlier.to_vec(),
             earlier_tags: Vec::new(),
+            history: Vec::new(),
             last: None,
         }
     }
 
     fn seen(content: Option<Vec<u8>>) -> Seen {
-        let listed = content.as_ref().map(|bytes| bytes.len() as u64);
+        let listed = content.as_ref().map_or(Listed::Missing, |bytes| Listed::Size(bytes.len() as u64));
         Seen { content: Ok(content), listed, tag: Ok(None) }
     }
 
@@ -225,12 +238,21 @@ mod tests {
             found(&written, &seen(bytes(new).map(|all| all[..50].to_vec()))),
             Some(Violation::Damaged)
         );
-        assert_eq!(found(&written, &Seen { listed: None, ..seen(bytes(new)) }), Some(Violation::Listing));
-        assert_eq!(found(&written, &Seen { listed: Some(7), ..seen(bytes(new)) }), Some(Violation::Listing));
+        assert_eq!(
+            found(&written, &Seen { listed: Listed::Missing, ..seen(bytes(new)) }),
+            Some(Violation::Listing)
+        );
+        assert_eq!(
+            found(&written, &Seen { listed: Listed::Size(7), ..seen(bytes(new)) }),
+            Some(Violation::Listing)
+        );
         let deleted = key(&[None], &[old]);
         assert_eq!(found(&deleted, &seen(None)), None);
         assert_eq!(found(&deleted, &seen(bytes(old))), Some(Violation::Back));
-        assert_eq!(found(&deleted, &Seen { listed: Some(100), ..seen(None) }), Some(Violation::Listing));
+        assert_eq!(
+            found(&deleted, &Seen { listed: Listed::Size(100), ..seen(None) }),
+            Some(Violation::Listing)
+        );
         let error = Seen { content: Err("500".into()), ..seen(None) };
         assert_eq!(found(&written, &error), Some(Violation::Unreadable));
     }
@@ -242,5 +264,13 @@ mod tests {
         for content in [Some(new), Some(old), None] {
             assert_eq!(found(&open, &seen(content.map(|id| bytes_of(1, id).to_vec()))), None);
         }
+    }
+
+    /// Regression: a delete without an answer that took effect was taken for a wrong tag.
+    #[test]
+    fn a_missing_object_has_no_tag() {
+        let states = vec![State { content: Some(id(1, 8)), tag: Some(5) }, State::default()];
+        let expected = Expected { states, ..key(&[], &[]) };
+        assert_eq!(found(&expected, &seen(None)), None);
     }
 }

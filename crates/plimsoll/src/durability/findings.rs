@@ -63,6 +63,8 @@ pub struct Broken {
     pub age_ms: f64,
     /// The answer of the store.
     pub detail: String,
+    /// The operations on the key, in order, with their answers.
+    pub history: Vec<String>,
 }
 
 /// The fewest operations that show a broken promise.

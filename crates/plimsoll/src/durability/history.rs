@@ -99,6 +99,22 @@ impl Operation {
     }
 }
 
+impl std::fmt::Display for Operation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Operation { id, key, .. } = self;
+        match &self.action {
+            Action::Put(size) => write!(f, "PUT {key} ({size} bytes)"),
+            Action::Multipart(parts) => {
+                let sizes: Vec<String> = parts.iter().map(u64::to_string).collect();
+                write!(f, "multipart upload of {key} (parts of {} bytes)", sizes.join(" and "))
+            }
+            Action::Copy(from, _) => write!(f, "copy of {from} to {key}"),
+            Action::Delete => write!(f, "DELETE {key}"),
+            Action::Tag => write!(f, "PUT tag {id} of {key}"),
+        }
+    }
+}
+
 /// State of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct State {
@@ -128,6 +144,8 @@ pub struct Expected {
     pub earlier: Vec<ContentId>,
     /// Tags that the key had before.
     pub earlier_tags: Vec<u64>,
+    /// The operations in order, with their answers.
+    pub history: Vec<String>,
     /// The last acknowledged operation; `None` if none was.
     pub last: Option<Event>,
 }
@@ -138,11 +156,15 @@ pub fn expected<'a>(events: impl IntoIterator<Item = &'a Event>) -> Expected {
         states: vec![State::default()],
         earlier: Vec::new(),
         earlier_tags: Vec::new(),
+        history: Vec::new(),
         last: None,
     };
     for event in events {
         let before = found.states.last().copied().unwrap_or_default();
         let after = event.operation.applied(before);
+        let answer =
+            if event.acknowledged_ns.is_some() { "acknowledged" } else { "no answer before the cut" };
+        found.history.push(format!("{}: {answer}", event.operation));
         if event.acknowledged_ns.is_some() {
             found.earlier.extend(found.states.iter().filter_map(|state| state.content));
             found.earlier_tags.extend(found.states.iter().filter_map(|state| state.tag));

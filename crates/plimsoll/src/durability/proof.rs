@@ -14,21 +14,6 @@ const REPEATS: u32 = 3;
 /// Greatest number of lost changes that a proof lists.
 const MAX_LOST: usize = 12;
 
-/// Describes an operation.
-fn describe(operation: &Operation) -> String {
-    let key = &operation.key;
-    match &operation.action {
-        Action::Put(size) => format!("PUT {key} ({size} bytes)"),
-        Action::Multipart(parts) => {
-            let sizes: Vec<String> = parts.iter().map(u64::to_string).collect();
-            format!("multipart upload of {key} (parts of {} bytes)", sizes.join(", "))
-        }
-        Action::Copy(from, _) => format!("copy {from} to {key}"),
-        Action::Delete => format!("DELETE {key}"),
-        Action::Tag => format!("PUT tags of {key}"),
-    }
-}
-
 /// Returns the acknowledged operations on `key` before the cut, with those on the sources of its copies.
 fn history_of(events: &[Event], key: &str) -> Vec<Operation> {
     let mut keys = vec![key.to_string()];
@@ -148,7 +133,7 @@ fn prove_one(
         return Ok(Some(Proof {
             cut: number,
             broken: Broken { cut: number, ..broken },
-            operations: operations.iter().map(describe).collect(),
+            operations: operations.iter().map(Operation::to_string).collect(),
             fate: describe_fate(fate).into(),
             lost: last.lost.into_iter().take(MAX_LOST).collect(),
             repeated: (times, REPEATS),

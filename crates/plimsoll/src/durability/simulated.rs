@@ -30,6 +30,10 @@ use plimsoll_s3::url::StoreUrl;
 
 /// Bucket of the check.
 const BUCKET: &str = "plimsoll-durability";
+/// Key of an object that every disk has.
+const KNOWN_KEY: &str = "known";
+/// Time that a server has to serve the known object, once it answers.
+const SERVES_WITHIN: Duration = Duration::from_secs(15);
 /// Interval between two attempts to reach a server that starts.
 const KNOCK: Duration = Duration::from_millis(10);
 
@@ -81,6 +85,8 @@ pub struct Simulation {
     folder: Folder,
     /// Disk with a bucket, after a clean shutdown.
     prepared: Disk,
+    /// True once the disk has the known object.
+    has_known_object: bool,
     target: Target,
 }
 
@@ -233,13 +239,15 @@ impl Simulation {
         let (seed, space) = (settings.seed, KeySpace::of_run("", &id));
         let target = Target { store, signed, space, tags: false, seed };
         let prepared = Disk::new(settings.model, settings.capacity);
-        let mut simulation = Simulation { profile, settings, values, folder, prepared, target };
+        let mut simulation =
+            Simulation { profile, settings, values, folder, prepared, has_known_object: false, target };
         let mounted = simulation.mount(simulation.prepared.clone())?;
         process::set_up(&simulation.profile, &simulation.values, &simulation.folder.log())?;
         let mut server = simulation.start()?;
         simulation.wait_for(&mut server, None).map_err(DurabilityError::Server)?;
         block_on(simulation.create_bucket())??;
         simulation.target.tags = simulation.has_tags()?;
+        simulation.has_known_object = true;
         server.stop();
         simulation.prepared =
             mounted.unmount().map_err(|e| DurabilityError::System(e.to_string()))?.shut_down();
@@ -272,7 +280,10 @@ impl Simulation {
                 return Ok(());
             }
             match block_on(self.knock()) {
-                Ok(true) => return Ok(()),
+                Ok(true) => {
+                    let _ = block_on(self.wait_for_known_object(disk));
+                    return Ok(());
+                }
                 _ if limit.is_over() => {
                     let limit = self.settings.start_limit.as_secs_f64();
                     return Err(format!(
@@ -292,6 +303,21 @@ impl Simulation {
         match background.send(Request::CheckBucket, &mut Ignore).await {
             Ok(_) => true,
             Err(failure) => failure.status() == Some(404),
+        }
+    }
+
+    /// Waits until the server serves the object that every disk has, because a server may answer before all of its parts
+    /// have started. Gives up after a time, when that object may be lost.
+    async fn wait_for_known_object(&self, disk: Option<&SharedDisk>) {
+        let (limit, key) = (Limit::new(SERVES_WITHIN), self.target.key(KNOWN_KEY));
+        let has_power = || disk.is_none_or(|disk| disk.lock().has_power());
+        while self.has_known_object && !limit.is_over() && has_power() {
+            let mut background =
+                Background::new(self.target.store.as_ref()).with_max_timeout(Duration::from_secs(2));
+            if background.send(Request::Get { key: &key, range: None }, &mut Ignore).await.is_ok() {
+                return;
+            }
+            pause(KNOCK).await;
         }
     }
 
@@ -317,7 +343,7 @@ impl Simulation {
 
     /// Returns true if the store keeps tags, and checks that it accepts a write.
     fn has_tags(&self) -> Result<bool, DurabilityError> {
-        let operation = |id, action| Operation { id, key: "tags".into(), action, existed: id > 0 };
+        let operation = |id, action| Operation { id, key: KNOWN_KEY.into(), action, existed: id > 0 };
         let target = &self.target;
         let operations = [operation(0, Action::Put(8)), operation(1, Action::Tag)];
         let events = block_on(replay(target, &operations, &Always))?;
@@ -326,7 +352,7 @@ impl Simulation {
         }
         // A server without tags may take them for another object.
         let audit = block_on(audit(target, &events, now_ns()))?;
-        Ok(audit.broken.is_empty() && target.signed.tag(&target.key("tags")) == Ok(Some(1)))
+        Ok(audit.broken.is_empty() && target.signed.tag(&target.key(KNOWN_KEY)) == Ok(Some(1)))
     }
 
     /// Executes one cut.
@@ -335,10 +361,10 @@ impl Simulation {
     /// [`DurabilityError::System`] if the disk cannot be mounted, [`DurabilityError::Server`] if the server does not
     /// start on the prepared disk.
     pub fn cut(&self, load: Load<'_>, moment: Moment) -> Result<Cut, DurabilityError> {
-        let faults = self.faults(moment.seed);
-        let mounted = self.mount(self.prepared.clone().with_faults(faults))?;
+        let mounted = self.mount(self.prepared.clone())?;
         let mut server = self.start()?;
         self.wait_for(&mut server, None).map_err(DurabilityError::Server)?;
+        mounted.disk().lock().set_faults(self.faults(moment.seed));
         let power =
             Switch { disk: mounted.disk(), at: moment.at, steps: moment.steps, failed_ns: Mutex::new(None) };
         let events = self.work(load, &power, server, moment)?;

@@ -1,0 +1,177 @@
+"""`plimsoll run durability`: finds what servers lose when the power fails, and accuses no server that loses nothing."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from support import GATEWAY, PLIMSOLL
+
+SERVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "unsafe_server.py")
+
+pytestmark = pytest.mark.skipif(
+    "PLIMSOLL_REQUIRE_MOUNTS" not in os.environ and (os.geteuid() != 0 or not os.path.exists("/dev/fuse")),
+    reason="this system does not allow mounts")
+
+
+def command(*modes):
+    return f"exec {sys.executable} {SERVER} {{dir}} {{port}} {' '.join(modes)}"
+
+
+def check(server, *arguments, cuts=8, operations=40, clients=2):
+    """Returns the exit code and the findings."""
+    line = [PLIMSOLL, "run", "durability", "--server", server, "--cuts", cuts, "--operations", operations,
+            "--clients", clients, "--json", *arguments]
+    done = subprocess.run([str(part) for part in line], capture_output=True, text=True)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def broken(findings):
+    """Returns the numbers of broken promises by their kind."""
+    counts = {}
+    for kind in findings["kinds"].values():
+        for name, count in kind["broken"].items():
+            counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+@pytest.mark.parametrize("model", ["ext4", "posix"])
+def test_a_server_that_syncs_everything_is_not_accused(model):
+    code, findings = check(command("safe"), "--model", model)
+    assert (code, broken(findings)) == (0, {}), findings["headline"]
+    assert findings["acknowledged"] > 50 and not findings["not_starting"] and not findings["proofs"]
+
+
+def test_a_server_without_syncs_loses_and_is_proven():
+    code, findings = check(command("no-sync"))
+    assert code == 1 and broken(findings)["lost"] > 10, findings["headline"]
+    proof = next(proof for proof in findings["proofs"] if proof["broken"]["violation"] == "lost")
+    assert proof["repeated"] == [3, 3] and len(proof["operations"]) == 1, proof
+    assert any("rename of object-" in line for line in proof["lost"]), proof["lost"]
+
+
+@pytest.mark.parametrize("model", ["ext4", "posix"])
+def test_a_missing_sync_of_the_directory_is_found(model):
+    code, findings = check(command("no-directory-sync"), "--model", model, "--no-proof", cuts=12)
+    assert code == 1 and broken(findings), findings["headline"]
+
+
+def test_an_overwrite_in_place_is_found():
+    """A cut in the middle of it leaves neither the old nor the new object."""
+    code, findings = check(command("in-place", "no-checksum"), "--no-proof", cuts=30, operations=20, clients=1)
+    assert code == 1 and "damaged" in broken(findings), findings["headline"]
+
+
+def test_a_deleted_object_that_returns_is_found():
+    code, findings = check(command("forgets-deletes"), "--no-proof", cuts=3)
+    assert code == 1 and set(broken(findings)) == {"back"}, findings["headline"]
+
+
+def test_a_wrong_listing_is_found():
+    code, findings = check(command("lies-in-listings"), "--no-proof", cuts=2)
+    assert code == 1 and set(broken(findings)) == {"listing"}, findings["headline"]
+
+
+def test_a_server_that_does_not_start_is_found():
+    code, findings = check(command("journal"), "--no-proof", cuts=6, operations=10)
+    assert code == 1 and findings["not_starting"], findings["headline"]
+    assert "JSONDecodeError" in findings["not_starting"][0][1]
+
+
+def test_an_error_of_a_sync_must_not_be_acknowledged():
+    arguments = ["--fault", "eio", "--no-proof"]
+    code, findings = check(command("ignores-errors"), *arguments, cuts=12)
+    assert code == 1 and broken(findings), findings["headline"]
+    code, findings = check(command("safe"), *arguments)
+    assert (code, broken(findings)) == (0, {}), findings["headline"]
+
+
+@pytest.mark.parametrize("fault", ["enospc", "slow-sync"])
+def test_a_full_and_a_slow_disk_accuse_nobody(fault):
+    code, findings = check(command("safe"), "--fault", fault, "--no-proof", cuts=3, operations=20)
+    assert (code, broken(findings)) == (0, {}), findings["headline"]
+
+
+def test_a_flipped_bit_must_not_be_served():
+    arguments = ["--fault", "bit-flip", "--no-proof"]
+    code, findings = check(command("no-checksum"), *arguments)
+    assert code == 1 and set(broken(findings)) == {"damaged"}, findings["headline"]
+    code, findings = check(command("safe"), *arguments)
+    assert (code, broken(findings)) == (0, {}) and findings["flipped"][1] > 0, findings["headline"]
+
+
+def test_the_same_seed_finds_the_same_again():
+    first = check(command("no-sync"), "--no-proof", cuts=6, clients=1)[1]["broken"][0]["cut"]
+    found = [check(command("no-sync"), "--no-proof", "--only", first, clients=1)[1] for _ in range(2)]
+    keys = [[(one["key"], one["violation"], one["operation"]) for one in findings["broken"]] for findings in found]
+    assert keys[0] == keys[1] and keys[0]
+
+
+def test_the_gateway_loses_nothing():
+    for model in ["ext4", "posix"]:
+        server = f"exec {GATEWAY} run --data {{dir}} --listen {{address}}"
+        code, findings = check(server, "--model", model, clients=4)
+        assert (code, broken(findings)) == (0, {}), findings["headline"]
+        assert findings["tags"]
+
+
+def test_wrong_servers_are_explained():
+    def error(server):
+        done = subprocess.run([PLIMSOLL, "run", "durability", "--server", server, "--start-limit", "20s"],
+                              capture_output=True, text=True)
+        assert done.returncode == 2 and not done.stdout, (done.returncode, done.stderr)
+        return done.stderr
+
+    assert "neither a profile" in error("miniio")
+    assert "command with {dir}" in error("minio server {dir}")
+    assert "no such thing" in error("echo no such thing {dir} {port}; exit 3")
+    assert "not-a-program" in error("not-a-program {dir} {port}")
+
+
+def processes(word):
+    """Returns the processes whose command line contains a word."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if word.encode() in file.read():
+                    found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_after_an_interruption(how, tmp_path):
+    """Neither a process, nor a mount, nor a file, whatever ends Plimsoll; a daemon of the server ends too."""
+    server = str(tmp_path / f"server-{how}.py")
+    shutil.copy(SERVER, server)
+    # The kernel ends the server with Plimsoll, but not its descendants.
+    mode = "safe" if how == signal.SIGKILL else "daemon"
+    started = f"exec {sys.executable} {server} {{dir}} {{port}} {mode}"
+    line = [PLIMSOLL, "run", "durability", "--server", started, "--cuts", "500"]
+    check_process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                     env={**os.environ, "TMPDIR": str(tmp_path)})
+    while len(processes(server)) < (2 if how == signal.SIGKILL else 3):
+        assert check_process.poll() is None, check_process.communicate()
+    check_process.send_signal(how)
+    output, errors = check_process.communicate()
+    assert check_process.returncode == {signal.SIGKILL: -9}.get(how, 130), errors
+    left = 0
+    while processes(server):
+        # A killed process needs a moment to disappear.
+        left += 1
+        assert left < 1_000, processes(server)
+        time.sleep(0.01)
+    with open("/proc/mounts") as mounts:
+        assert str(tmp_path) not in mounts.read()
+    folders = [name for name in os.listdir(tmp_path) if name.startswith("plimsoll")]
+    if how == signal.SIGKILL:
+        assert all(not os.listdir(tmp_path / name / "disk") for name in folders)
+    else:
+        assert not folders and "cut" in output
