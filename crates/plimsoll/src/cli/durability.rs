@@ -1,5 +1,6 @@
 //! `plimsoll run durability`: checks whether a server keeps what it acknowledged when the power fails.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,20 +8,31 @@ use clap::{Args, ValueEnum};
 
 use super::cost::form::FormArguments;
 use super::exit::Exit;
-use super::out;
-use super::signals;
-use crate::durability::DurabilityError;
+use super::record::Record;
+use super::{out, signals, timeout};
 use crate::durability::findings::{Findings, Proof, Violation};
 use crate::durability::history::OperationKind;
 use crate::durability::proof::prove;
 use crate::durability::server::profile;
+use crate::durability::signed::SignedClient;
 use crate::durability::simulated::{Fault, Settings, Simulation};
+use crate::durability::work::Target;
+use crate::durability::{DurabilityError, real};
+use crate::session::lifecycle::{reach, require_writes};
+use crate::session::open;
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::units::{format_count, parse_duration, parse_size};
 use plimsoll_disk::Model;
 use plimsoll_document::{Document, Table};
 use plimsoll_engine::driver::Control;
+use plimsoll_engine::store::ownership::{KeySpace, RunId};
+use plimsoll_s3::url::StoreUrl;
 use plimsoll_workload::experiment::spec::DEFAULT_SEED;
+
+/// Number of cuts of a simulated machine.
+const DEFAULT_CUTS: u64 = 40;
+/// Deadline of a request to a real machine.
+const TIMEOUT: &str = "10s";
 
 /// Rules of the disk.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -64,14 +76,24 @@ impl FaultName {
 pub struct Arguments {
     /// Server to check: minio, plimsoll-gateway, rclone, seaweedfs, versitygw, or a shell command that starts it, with
     /// {dir} and {address} (or {port}, {port1} to {port9}, {access_key}, {secret_key})
-    #[arg(long, value_name = "SERVER")]
-    server: String,
+    #[arg(long, value_name = "SERVER", required_unless_present = "store")]
+    server: Option<String>,
+    /// Store on a real machine to check instead of a server: a URL or a name from plimsoll.toml
+    #[arg(long, value_name = "STORE", requires = "cut",
+        conflicts_with_all = ["server", "model", "until_broken", "only", "fault", "ignore_syncs", "disk_size", "no_proof"])]
+    store: Option<String>,
+    /// Shell command that cuts the power of that machine. Acknowledgements after its end do not count
+    #[arg(long, value_name = "COMMAND", requires = "store")]
+    cut: Option<String>,
     /// Rules of the disk
     #[arg(long, value_enum, default_value = "ext4")]
     model: ModelName,
-    /// Number of power cuts
-    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    cuts: u64,
+    /// Number of power cuts [default: 40, with --store 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    cuts: Option<u64>,
+    /// End the check after the first broken promise
+    #[arg(long)]
+    until_broken: bool,
     /// Execute only this cut, counted from 0
     #[arg(long, value_name = "N")]
     only: Option<u64>,
@@ -94,12 +116,21 @@ pub struct Arguments {
     /// Size of the disk, which is in memory
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     disk_size: String,
-    /// Time that the server has to start
+    /// Time that the server has to start, or the store to answer again
     #[arg(long, value_name = "TIME", default_value = "60s")]
     start_limit: String,
     /// Do not search for the shortest proof of each kind of loss
     #[arg(long)]
     no_proof: bool,
+    /// Deadline of each request to a real machine [default: 10s]
+    #[arg(long, value_name = "TIME", requires = "store")]
+    timeout: Option<String>,
+    /// PEM file of certificate authorities to trust instead of the system's
+    #[arg(long, value_name = "FILE", requires = "store")]
+    ca_bundle: Option<PathBuf>,
+    /// Directory for the list of created objects; the list is deleted after a successful clean-up
+    #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
+    out: PathBuf,
     #[command(flatten)]
     form: FormArguments,
 }
@@ -126,7 +157,8 @@ impl Arguments {
                 ModelName::Ext4 => Model::Ext4,
                 ModelName::Posix => Model::Posix,
             },
-            cuts: self.cuts,
+            cuts: self.cuts.unwrap_or(DEFAULT_CUTS),
+            until_broken: self.until_broken,
             only: self.only,
             operations: self.operations,
             clients: self.clients,
@@ -139,49 +171,112 @@ impl Arguments {
     }
 }
 
+/// Notes the progress of a check every 10 s.
+struct Progress {
+    began_ns: u64,
+    noted_s: u64,
+}
+
+impl Progress {
+    fn new() -> Progress {
+        Progress { began_ns: now_ns(), noted_s: 0 }
+    }
+
+    fn note(&mut self, findings: &Findings) {
+        let elapsed_s = (now_ns() - self.began_ns) / SECOND;
+        if elapsed_s >= self.noted_s + 10 {
+            self.noted_s = elapsed_s;
+            out::progress(format_args!(
+                "{elapsed_s} s: {}, {}, {}",
+                counted(findings.cuts, "cut"),
+                counted(findings.acknowledged, "acknowledged operation"),
+                counted(findings.broken_count(), "broken promise")
+            ));
+        }
+    }
+}
+
 /// Cuts the power of a server again and again, and prints what it lost.
 ///
 /// # Errors
 /// Exit code 1 if a promise was broken, 2 for invalid input, 3 if the system does not allow the check, 130 after Ctrl-C.
 pub fn durability(arguments: &Arguments) -> Result<(), Exit> {
-    let (profile, settings) = (profile(&arguments.server)?, arguments.settings()?);
     arguments.form.check()?;
+    let began_ns = now_ns();
+    let (mut findings, stopped, finished) = match (&arguments.server, &arguments.store) {
+        (Some(server), _) => {
+            let (findings, stopped) = simulated(arguments, server)?;
+            (findings, stopped, Ok(()))
+        }
+        (None, Some(store)) => on_machine(arguments, store)?,
+        (None, None) => return Err(Exit::input("give --server, or --store with --cut")),
+    };
+    findings.fault = arguments.fault.map_or(String::new(), FaultName::name);
+    findings.duration_s = (now_ns() - began_ns) as f64 / SECOND as f64;
+    arguments.form.print(&document(&findings, arguments), &findings)?;
+    if !findings.is_durable() {
+        return Err(Exit::check(answer(&findings)));
+    }
+    finished?;
+    match stopped {
+        true => Err(Exit::interrupted("interrupted; the answer is about the cuts so far")),
+        false => Ok(()),
+    }
+}
+
+/// Checks a server on a simulated disk. Returns the findings, and true if Ctrl-C ended the check.
+fn simulated(arguments: &Arguments, server: &str) -> Result<(Findings, bool), Exit> {
+    let (profile, settings) = (profile(server)?, arguments.settings()?);
     let control = Arc::new(Control::default());
     signals::listen(Arc::clone(&control));
     // The mounts belong to one thread, which also starts the server.
     let work = || -> Result<Findings, Exit> {
-        let began_ns = now_ns();
         let simulation = Simulation::prepare(profile, settings)?;
-        let mut noted_s = 0;
-        let (mut findings, broken) = simulation.run(&control, |cuts, findings| {
-            let elapsed_s = (now_ns() - began_ns) / SECOND;
-            if elapsed_s >= noted_s + 10 {
-                noted_s = elapsed_s;
-                out::progress(format_args!(
-                    "{elapsed_s} s: {cuts} cuts, {} acknowledged operations, {} broken promises",
-                    format_count(findings.acknowledged),
-                    format_count(findings.broken_count())
-                ));
-            }
-        })?;
+        let mut progress = Progress::new();
+        let (mut findings, broken) = simulation.run(&control, |findings| progress.note(findings))?;
         if !arguments.no_proof {
             prove(&simulation, &broken, &control, &mut findings)?;
         }
-        findings.fault = arguments.fault.map_or(String::new(), FaultName::name);
-        findings.duration_s = (now_ns() - began_ns) as f64 / SECOND as f64;
         Ok(findings)
     };
     let findings = std::thread::scope(|scope| scope.spawn(work).join());
     let findings = findings.map_err(|_| Exit::defect("the check panicked"))??;
-    let document = document(&findings, &arguments.server);
-    arguments.form.print(&document, &findings)?;
-    if !findings.is_durable() {
-        return Err(Exit::check(answer(&findings)));
-    }
-    match control.stopped_at() {
-        Some(_) => Err(Exit::interrupted("interrupted; the answer is about the cuts so far")),
-        None => Ok(()),
-    }
+    Ok((findings, control.stopped_at().is_some()))
+}
+
+/// Checks a store on a real machine. Returns the findings, true if Ctrl-C ended the check, and the result of the clean-up.
+fn on_machine(arguments: &Arguments, store: &str) -> Result<(Findings, bool, Result<(), Exit>), Exit> {
+    timeout::apply(Some(arguments.timeout.as_deref().unwrap_or(TIMEOUT)))?;
+    let settings = arguments.settings()?;
+    let opened = open::open(store, arguments.ca_bundle.as_deref())?;
+    require_writes(std::slice::from_ref(&opened))?;
+    let (Some(StoreUrl::S3(url)), Some(source)) = (&opened.url, &opened.credentials) else {
+        return Err(Exit::input(format!("--store {store}: use an s3:// URL with credentials")));
+    };
+    let id = RunId::generate();
+    let target = Target {
+        store: Arc::clone(&opened.store),
+        signed: SignedClient::new((**url).clone(), (*source.current()).clone()),
+        space: KeySpace::of_run(opened.store.prefix(), &id),
+        folder: String::new(),
+        tags: false,
+        seed: settings.seed,
+    };
+    let reached = reach(std::slice::from_ref(&opened), &id, false)?;
+    let record = Record::create(&arguments.out, &id, reached)?;
+    let control = Arc::clone(record.control());
+    let settings = real::Settings {
+        command: arguments.cut.clone().unwrap_or_default(),
+        cuts: arguments.cuts.unwrap_or(1),
+        operations: settings.operations,
+        clients: settings.clients,
+        seed: settings.seed,
+        start_limit: settings.start_limit,
+    };
+    let mut progress = Progress::new();
+    let ran = real::run(&target, &settings, &opened.written, &control, |findings| progress.note(findings));
+    let finished = record.finish();
+    Ok((ran?, control.stopped_at().is_some(), finished))
 }
 
 /// Formats a number with a noun.
@@ -233,11 +328,11 @@ fn age(ms: f64) -> String {
 }
 
 /// Returns the answer with its tables.
-fn document(findings: &Findings, server: &str) -> Document {
-    let disk = if findings.fault.is_empty() {
-        format!("simulated disk with the rules of {}", findings.model)
-    } else {
-        format!("simulated disk with the rules of {}, fault {}", findings.model, findings.fault)
+fn document(findings: &Findings, arguments: &Arguments) -> Document {
+    let disk = match (findings.model.as_str(), findings.fault.as_str()) {
+        ("", _) => format!("cut by '{}'", arguments.cut.as_deref().unwrap_or_default()),
+        (model, "") => format!("simulated disk with the rules of {model}"),
+        (model, fault) => format!("simulated disk with the rules of {model}, fault {fault}"),
     };
     let version = findings.version.as_ref().map_or(String::new(), |version| format!(" ({version})"));
     let mut tables = vec![kinds(findings)];
@@ -259,7 +354,7 @@ fn document(findings: &Findings, server: &str) -> Document {
         answer: answer(findings) + ".",
         figures: kinds(findings),
         tables,
-        notes: notes(findings, server),
+        notes: notes(findings, arguments.server.as_deref()),
         ..Document::default()
     }
 }
@@ -302,7 +397,7 @@ fn proof(proof: &Proof) -> Table {
     table
 }
 
-fn notes(findings: &Findings, server: &str) -> Vec<String> {
+fn notes(findings: &Findings, server: Option<&str>) -> Vec<String> {
     let mut notes = Vec::new();
     if findings.cuts_during_start > 0 {
         notes.push(format!(
@@ -310,7 +405,7 @@ fn notes(findings: &Findings, server: &str) -> Vec<String> {
             counted(findings.cuts_during_start, "cut")
         ));
     }
-    if let Some(first) = findings.broken.first() {
+    if let (Some(first), Some(server)) = (findings.broken.first(), server) {
         notes.push(format!(
             "The same cut again: plimsoll run durability --server '{server}' --model {} --seed {} --only {}",
             findings.model, findings.seed, first.cut
@@ -331,6 +426,9 @@ fn notes(findings: &Findings, server: &str) -> Vec<String> {
     }
     if !findings.tags {
         notes.push("The server keeps no tags, so these are not checked.".into());
+    }
+    if server.is_none() {
+        return notes;
     }
     notes.push(
         "Simulated: what the file system may lose. Not simulated: caches and firmware of controllers. A sync or syncfs of \

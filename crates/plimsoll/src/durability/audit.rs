@@ -175,7 +175,8 @@ async fn look(target: &Target, keys: &BTreeMap<&str, Expected>, cut_ns: u64) -> 
 
 async fn list(background: &mut Background, target: &Target) -> Result<HashMap<String, u64>, String> {
     let mut all = HashMap::new();
-    let mut pages = Pages::new(target.space.root());
+    let prefix = target.key("");
+    let mut pages = Pages::new(&prefix);
     while let Some(page) = pages.next(background).await.map_err(|failure| failure.message)? {
         all.extend(page.objects.into_iter().map(|object| (object.key, object.size)));
     }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::history::OperationKind;
+use super::audit::Audit;
+use super::history::{Event, OperationKind};
 
 /// A way to break a promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -122,7 +123,7 @@ pub struct Findings {
     pub kinds: BTreeMap<OperationKind, KindCounts>,
     /// Broken promises; the first 1,000.
     pub broken: Vec<Broken>,
-    /// Cuts after which the server did not start, with its last words.
+    /// Cuts after which the server did not start, or did not answer again, with its last words.
     pub not_starting: Vec<(u64, String)>,
     /// Cuts after which the server started but accepted no write, with the reason.
     pub not_writable: Vec<(u64, String)>,
@@ -145,6 +146,51 @@ impl Findings {
         if self.broken.len() < MAX_LISTED {
             self.broken.push(broken);
         }
+    }
+
+    /// Adds a cut: its events, and the audit or the last words of a server that did not start. With `tolerant`, an object
+    /// may be missing or unreadable, because a bit of it flipped. Returns true if a promise was broken.
+    pub fn add_cut(
+        &mut self,
+        number: u64,
+        events: &[Event],
+        audit: &Result<Audit, String>,
+        tolerant: bool,
+    ) -> bool {
+        for event in events {
+            match event.acknowledged_ns {
+                Some(_) => {
+                    self.acknowledged += 1;
+                    self.kinds.entry(event.operation.kind()).or_default().acknowledged += 1;
+                }
+                None => self.unanswered += 1,
+            }
+        }
+        let audit = match audit {
+            Ok(audit) => audit,
+            Err(words) => {
+                // A server may refuse a damaged disk.
+                if !tolerant {
+                    self.not_starting.push((number, words.clone()));
+                }
+                return false;
+            }
+        };
+        for kind in &audit.due {
+            self.kinds.entry(*kind).or_default().due += 1;
+        }
+        let before = self.broken_count();
+        for broken in &audit.broken {
+            if tolerant && broken.violation != Violation::Damaged {
+                self.flipped.1 += 1;
+            } else {
+                self.add(Broken { cut: number, ..broken.clone() });
+            }
+        }
+        if let Some(reason) = audit.not_writable.as_ref().filter(|_| !tolerant) {
+            self.not_writable.push((number, reason.clone()));
+        }
+        self.broken_count() > before
     }
 
     /// Returns the number of broken promises of a kind.

@@ -7,11 +7,14 @@ pub mod audit;
 pub mod content;
 pub mod findings;
 pub mod history;
+#[cfg(target_os = "linux")]
+pub mod moment;
 pub mod pause;
 pub mod plan;
 pub mod process;
 #[cfg(target_os = "linux")]
 pub mod proof;
+pub mod real;
 pub mod server;
 pub mod signed;
 #[cfg(target_os = "linux")]
@@ -30,6 +33,11 @@ pub enum DurabilityError {
     /// The store did not answer as it must before any cut.
     #[error("{0}")]
     Store(String),
+}
+
+/// Returns the seed of a cut.
+pub fn cut_seed(seed: u64, number: u64) -> u64 {
+    plimsoll_base::rng::mix(seed ^ plimsoll_base::rng::mix(number))
 }
 
 impl From<std::io::Error> for DurabilityError {

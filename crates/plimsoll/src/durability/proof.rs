@@ -3,7 +3,8 @@
 use super::DurabilityError;
 use super::findings::{Broken, Findings, Proof, Violation};
 use super::history::{Action, Event, Operation};
-use super::simulated::{Cut, Load, Moment, Simulation};
+use super::moment::{Load, Moment};
+use super::simulated::{Cut, Simulation};
 use plimsoll_disk::rules::Fate;
 use plimsoll_engine::driver::Control;
 
@@ -116,7 +117,7 @@ fn prove_one(
     cut: &Cut,
     broken: &Broken,
 ) -> Result<Option<Proof>, DurabilityError> {
-    let seed = super::simulated::cut_seed(simulation.settings.seed, number);
+    let seed = super::cut_seed(simulation.settings.seed, number);
     let mut search = Search { simulation, key: &broken.key, violation: broken.violation, seed, left: BUDGET };
     let operations = history_of(&cut.events, &broken.key);
     for fate in [Fate::Nothing, Fate::NamesOnly, cut.fate] {

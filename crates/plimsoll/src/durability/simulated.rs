@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use super::DurabilityError;
 use super::audit::{Audit, audit};
+use super::cut_seed;
 use super::findings::Findings;
-use super::history::{Action, Event, Operation};
+use super::history::Event;
+use super::moment::{Load, Moment};
 use super::pause::{Limit, block_for, pause};
 use super::process::{self, ServerProcess};
 use super::server::{Access, Placeholders, ServerProfile};
@@ -57,6 +59,8 @@ pub struct Settings {
     pub model: Model,
     /// Number of cuts.
     pub cuts: u64,
+    /// True to end the check after the first broken promise.
+    pub until_broken: bool,
     /// The only cut to execute; `None` for all.
     pub only: Option<u64>,
     /// Acknowledged operations before each cut, at most.
@@ -160,54 +164,12 @@ pub struct Cut {
     pub again: bool,
     /// Fate of what was not synced.
     pub fate: Fate,
-    /// Changes that got lost.
+    /// Changes that got lost, if the cut was a replay.
     pub lost: Vec<String>,
     /// Result of the audit; an error with the server's last words if it did not start.
     pub audit: Result<Audit, String>,
     /// Place of a flipped bit; `None` if none was.
     pub flipped: Option<String>,
-}
-
-/// Choice of the moment and the consequences of a cut.
-#[derive(Debug, Clone, Copy)]
-pub struct Moment {
-    /// Number of the acknowledgement.
-    pub at: u64,
-    /// Steps of the disk after it.
-    pub steps: u64,
-    /// Fate of what is not synced.
-    pub fate: Fate,
-    /// Seed of the power loss.
-    pub seed: u64,
-    /// Steps of the disk during the next start after which the power fails again; `None` if it does not.
-    pub again: Option<u64>,
-}
-
-impl Moment {
-    /// Draws the moment of a cut.
-    pub fn draw(seed: u64, operations: u64, has_fault: bool) -> Moment {
-        let mut draws = Draws::new(seed, "moment");
-        let at = 1 + draws.below(operations);
-        let steps = if draws.chance(50) { 0 } else { 1 + draws.below(60) };
-        let again = (!has_fault && draws.chance(25)).then(|| 1 + draws.below(40));
-        // A fault must be survived with all that was acknowledged in spite of it.
-        Moment {
-            at: if has_fault { operations } else { at },
-            steps,
-            fate: Fate::draw(&mut draws),
-            seed,
-            again,
-        }
-    }
-}
-
-/// Work of the clients before a cut.
-#[derive(Clone, Copy)]
-pub enum Load<'a> {
-    /// Concurrent clients with this seed.
-    Clients(u64),
-    /// These operations, one after the other.
-    Operations(&'a [Operation]),
 }
 
 fn store_at(access: &Access) -> Result<(Arc<dyn Store>, SignedClient), DurabilityError> {
@@ -237,7 +199,7 @@ impl Simulation {
         // The bucket is new, so its keys may be the same in every check: a server may place objects by them.
         let id = RunId::at(jiff::Timestamp::UNIX_EPOCH, settings.seed);
         let (seed, space) = (settings.seed, KeySpace::of_run("", &id));
-        let target = Target { store, signed, space, tags: false, seed };
+        let target = Target { store, signed, space, folder: String::new(), tags: false, seed };
         let prepared = Disk::new(settings.model, settings.capacity);
         let mut simulation =
             Simulation { profile, settings, values, folder, prepared, has_known_object: false, target };
@@ -246,7 +208,7 @@ impl Simulation {
         let mut server = simulation.start()?;
         simulation.wait_for(&mut server, None).map_err(DurabilityError::Server)?;
         block_on(simulation.create_bucket())??;
-        simulation.target.tags = simulation.has_tags()?;
+        simulation.target.tags = block_on(simulation.target.has_tags(KNOWN_KEY))??;
         simulation.has_known_object = true;
         server.stop();
         simulation.prepared =
@@ -314,10 +276,11 @@ impl Simulation {
         while self.has_known_object && !limit.is_over() && has_power() {
             let mut background =
                 Background::new(self.target.store.as_ref()).with_max_timeout(Duration::from_secs(2));
-            if background.send(Request::Get { key: &key, range: None }, &mut Ignore).await.is_ok() {
-                return;
+            match background.send(Request::Get { key: &key, range: None }, &mut Ignore).await {
+                Err(failure) if failure.status() != Some(404) => pause(KNOCK).await,
+                // The object is there, or lost.
+                _ => return,
             }
-            pause(KNOCK).await;
         }
     }
 
@@ -341,20 +304,6 @@ impl Simulation {
         }
     }
 
-    /// Returns true if the store keeps tags, and checks that it accepts a write.
-    fn has_tags(&self) -> Result<bool, DurabilityError> {
-        let operation = |id, action| Operation { id, key: KNOWN_KEY.into(), action, existed: id > 0 };
-        let target = &self.target;
-        let operations = [operation(0, Action::Put(8)), operation(1, Action::Tag)];
-        let events = block_on(replay(target, &operations, &Always))?;
-        if events.first().is_none_or(|event| event.acknowledged_ns.is_none()) {
-            return Err(DurabilityError::Server("the server accepts no PUT; check its output".into()));
-        }
-        // A server without tags may take them for another object.
-        let audit = block_on(audit(target, &events, now_ns()))?;
-        Ok(audit.broken.is_empty() && target.signed.tag(&target.key(KNOWN_KEY)) == Ok(Some(1)))
-    }
-
     /// Executes one cut.
     ///
     /// # Errors
@@ -372,19 +321,21 @@ impl Simulation {
         let cut_ns = failed_ns.unwrap_or_else(now_ns);
         let disk = mounted.unmount().map_err(|e| DurabilityError::System(e.to_string()))?;
         let mut flipped = None;
-        let (mut disk, mut lost) = match self.settings.fault {
+        let is_replay = matches!(load, Load::Operations(_));
+        let (mut disk, lost) = match self.settings.fault {
             Some(Fault::BitFlip) => {
                 let mut disk = disk.shut_down();
                 flipped =
                     disk.flip_a_bit(moment.seed, &|_| true).map(|(path, at)| format!("{path}, byte {at}"));
                 (disk, Vec::new())
             }
-            _ => disk.after_power_loss(moment.fate, moment.seed),
+            _ => {
+                let (after, lost) = disk.after_power_loss(moment.fate, moment.seed);
+                (after, if is_replay { disk.describe_all(&lost) } else { Vec::new() })
+            }
         };
         if let Some(steps) = moment.again {
-            let (after, also) = self.fail_during_start(disk, steps, moment)?;
-            disk = after;
-            lost.extend(also);
+            disk = self.fail_during_start(disk, steps, moment)?;
         }
         let audit = self.audit(disk, &events, cut_ns)?;
         Ok(Cut { events, cut_ns, again: moment.again.is_some(), fate: moment.fate, lost, audit, flipped })
@@ -435,12 +386,7 @@ impl Simulation {
     }
 
     /// Fails the power again while the server starts.
-    fn fail_during_start(
-        &self,
-        disk: Disk,
-        steps: u64,
-        moment: Moment,
-    ) -> Result<(Disk, Vec<String>), DurabilityError> {
+    fn fail_during_start(&self, disk: Disk, steps: u64, moment: Moment) -> Result<Disk, DurabilityError> {
         let mut disk = disk;
         disk.fail_power_at(steps);
         let mounted = self.mount(disk)?;
@@ -450,7 +396,7 @@ impl Simulation {
         mounted.disk().fail_power();
         drop(server);
         let disk = mounted.unmount().map_err(|e| DurabilityError::System(e.to_string()))?;
-        Ok(disk.after_power_loss(moment.fate, moment.seed ^ 1))
+        Ok(disk.after_power_loss(moment.fate, moment.seed ^ 1).0)
     }
 
     /// Starts the server again and reads everything.
@@ -485,7 +431,7 @@ impl Simulation {
         faults
     }
 
-    /// Executes all cuts. `progress` receives the number of finished cuts and the findings so far. Ctrl-C ends the check
+    /// Executes all cuts. `progress` receives the findings after each of them. Ctrl-C ends the check
     /// after the current cut. Returns the findings, and the cuts with broken promises, for the proofs.
     ///
     /// # Errors
@@ -493,7 +439,7 @@ impl Simulation {
     pub fn run(
         &self,
         control: &Control,
-        mut progress: impl FnMut(u64, &Findings),
+        mut progress: impl FnMut(&Findings),
     ) -> Result<(Findings, Vec<(u64, Cut)>), DurabilityError> {
         let settings = &self.settings;
         let mut findings = Findings {
@@ -510,77 +456,21 @@ impl Simulation {
             None => 0..settings.cuts,
         };
         for number in numbers {
-            if control.stopped_at().is_some() {
+            if control.stopped_at().is_some() || (settings.until_broken && !findings.is_durable()) {
                 break;
             }
             let seed = cut_seed(settings.seed, number);
             let moment = Moment::draw(seed, settings.operations, settings.fault.is_some());
             let cut = self.cut(Load::Clients(seed), moment)?;
             findings.cuts += 1;
-            if tally(&mut findings, number, &cut, settings.fault) {
+            findings.cuts_during_start += u64::from(cut.again);
+            findings.flipped.0 += u64::from(cut.flipped.is_some());
+            let tolerant = settings.fault == Some(Fault::BitFlip);
+            if findings.add_cut(number, &cut.events, &cut.audit, tolerant) {
                 broken.push((number, cut));
             }
-            progress(findings.cuts, &findings);
+            progress(&findings);
         }
         Ok((findings, broken))
-    }
-}
-
-/// Returns the seed of a cut.
-pub fn cut_seed(seed: u64, number: u64) -> u64 {
-    plimsoll_base::rng::mix(seed ^ plimsoll_base::rng::mix(number))
-}
-
-/// Adds a cut to the findings. Returns true if a promise was broken.
-fn tally(findings: &mut Findings, number: u64, cut: &Cut, fault: Option<Fault>) -> bool {
-    use super::findings::Violation;
-    findings.cuts_during_start += u64::from(cut.again);
-    findings.flipped.0 += u64::from(cut.flipped.is_some());
-    for event in &cut.events {
-        match event.acknowledged_ns {
-            Some(_) => {
-                findings.acknowledged += 1;
-                findings.kinds.entry(event.operation.kind()).or_default().acknowledged += 1;
-            }
-            None => findings.unanswered += 1,
-        }
-    }
-    let audit = match &cut.audit {
-        Ok(audit) => audit,
-        Err(words) => {
-            // A server may refuse a damaged disk.
-            if fault != Some(Fault::BitFlip) {
-                findings.not_starting.push((number, words.clone()));
-            }
-            return false;
-        }
-    };
-    for kind in &audit.due {
-        findings.kinds.entry(*kind).or_default().due += 1;
-    }
-    let mut is_broken = false;
-    for broken in &audit.broken {
-        // A decaying medium may cost an object, but the store must not serve wrong bytes.
-        if fault == Some(Fault::BitFlip) && !matches!(broken.violation, Violation::Damaged) {
-            findings.flipped.1 += 1;
-            continue;
-        }
-        is_broken = true;
-        findings.add(super::findings::Broken { cut: number, ..broken.clone() });
-    }
-    if let Some(reason) = audit.not_writable.as_ref().filter(|_| fault != Some(Fault::BitFlip)) {
-        findings.not_writable.push((number, reason.clone()));
-    }
-    is_broken
-}
-
-/// Power that does not fail.
-struct Always;
-
-impl Power for Always {
-    fn acknowledged(&self, _: u64) {}
-
-    fn is_off(&self) -> bool {
-        false
     }
 }

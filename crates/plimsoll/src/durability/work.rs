@@ -25,6 +25,8 @@ pub struct Target {
     pub signed: SignedClient,
     /// Key space of the check.
     pub space: KeySpace,
+    /// Prefix of its keys in the key space; empty, or ending in `/`.
+    pub folder: String,
     /// True if the store has tags.
     pub tags: bool,
     /// Seed of the contents.
@@ -34,7 +36,7 @@ pub struct Target {
 impl Target {
     /// Returns the complete key.
     pub fn key(&self, key: &str) -> String {
-        format!("{}{key}", self.space.root())
+        format!("{}{}{key}", self.space.root(), self.folder)
     }
 
     /// Executes an operation. Returns true if the store acknowledged it.
@@ -98,6 +100,17 @@ pub trait Power {
 
     /// Returns true if the power has failed, so that later acknowledgements do not count.
     fn is_off(&self) -> bool;
+}
+
+/// Power that does not fail.
+pub struct Always;
+
+impl Power for Always {
+    fn acknowledged(&self, _: u64) {}
+
+    fn is_off(&self) -> bool {
+        false
+    }
 }
 
 /// Lets clients work until the power fails, all of them give up, or `most` operations are acknowledged. Returns the

@@ -1,162 +1,35 @@
-//! Attaches a disk to a directory by FUSE.
-//!
-//! The kernel passes each `write` on at once, because the mount does not use its write-back cache. Stores to mapped
-//! memory arrive with `msync`, or when the kernel writes them back. `sync`, `syncfs` and `sync_file_range` do not reach
-//! a file system in user space: on this disk, they make nothing durable.
+//! The operations of a disk as the kernel requests them.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BackgroundSession, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, KernelConfig, LockOwner, MountOption, OpenFlags, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, Session, SessionACL, TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig,
+    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
+    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 
-use crate::change::{Attributes, NewKind};
-use crate::disk::{Disk, MAX_EXTENDED, Replace, now_ns};
-use crate::tree::{Inode, Kind};
+use super::attributes::{answer, attributes, error, file_type, nanoseconds, new_attributes};
+use super::shared::SharedDisk;
+use crate::change::NewKind;
+use crate::disk::{MAX_EXTENDED, Replace, now_ns};
+use crate::tree::Kind;
 
 /// Time for which the kernel may keep what it knows. Nothing else changes the disk.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 /// Greatest size of one write, in bytes.
 const MAX_WRITE: u32 = 1 << 20;
 
-/// A disk that several threads use.
-#[derive(Debug, Clone)]
-pub struct SharedDisk(Arc<(Mutex<Disk>, Condvar)>);
-
-impl SharedDisk {
-    /// Shares a disk.
-    pub fn new(disk: Disk) -> SharedDisk {
-        SharedDisk(Arc::new((Mutex::new(disk), Condvar::new())))
-    }
-
-    /// Locks the disk.
-    pub fn lock(&self) -> MutexGuard<'_, Disk> {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Turns the power off.
-    pub fn fail_power(&self) {
-        self.lock().fail_power();
-        self.0.1.notify_all();
-    }
-
-    /// Waits until the power fails, at most for `limit`. Returns true if it failed.
-    pub fn wait_for_failure(&self, limit: Duration) -> bool {
-        let waited = self.0.1.wait_timeout_while(self.lock(), limit, |disk| disk.has_power());
-        waited.map(|(disk, _)| !disk.has_power()).unwrap_or(true)
-    }
-}
-
-/// Error of a mount.
-#[derive(Debug, thiserror::Error)]
-pub enum MountError {
-    /// The kernel or its permissions do not allow a mount.
-    #[error(
-        "cannot mount a file system in {0}: {1}; run as root, or install fusermount3 (package fuse3) and allow \
-         access to /dev/fuse"
-    )]
-    Mount(PathBuf, io::Error),
-    /// The mount could not be removed.
-    #[error("cannot unmount {0}: {1}")]
-    Unmount(PathBuf, io::Error),
-}
-
-/// A mounted disk. It is unmounted when this value is dropped.
-#[derive(Debug)]
-pub struct Mounted {
-    disk: SharedDisk,
-    path: PathBuf,
-    session: Option<BackgroundSession>,
-}
-
-/// Gives the calling thread mounts of its own, so that they end with the process, whatever ends it. Returns false without
-/// the permission.
-#[allow(unsafe_code)]
-pub fn use_private_mounts() -> bool {
-    use rustix::thread::{UnshareFlags, unshare_unsafe};
-    // SAFETY: the mounts and the working directory become those of this thread; no file descriptor changes its meaning.
-    let unshared = unsafe { unshare_unsafe(UnshareFlags::NEWNS) };
-    unshared.is_ok() && mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).is_ok()
-}
-
-impl Mounted {
-    /// Mounts a disk in an empty directory.
-    ///
-    /// # Errors
-    /// [`MountError::Mount`] if the system does not allow it.
-    pub fn new(disk: SharedDisk, path: &Path) -> Result<Mounted, MountError> {
-        let mut config = Config::default();
-        config.mount_options = vec![
-            MountOption::FSName("plimsoll".into()),
-            MountOption::DefaultPermissions,
-            MountOption::NoAtime,
-            MountOption::NoSuid,
-            MountOption::NoDev,
-        ];
-        // A server may run as another user.
-        if rustix::process::geteuid().is_root() {
-            config.acl = SessionACL::All;
-        }
-        let session = Session::new(FileSystem::new(disk.clone()), path, &config).and_then(Session::spawn);
-        let session = session.map_err(|e| MountError::Mount(path.to_path_buf(), e))?;
-        Ok(Mounted { disk, path: path.to_path_buf(), session: Some(session) })
-    }
-
-    /// Returns the disk.
-    pub fn disk(&self) -> &SharedDisk {
-        &self.disk
-    }
-
-    /// Unmounts the disk and returns its state.
-    ///
-    /// # Errors
-    /// [`MountError::Unmount`] if the kernel refuses.
-    pub fn unmount(mut self) -> Result<Disk, MountError> {
-        self.detach()?;
-        Ok(self.disk.lock().clone())
-    }
-
-    fn detach(&mut self) -> Result<(), MountError> {
-        let Some(session) = self.session.take() else { return Ok(()) };
-        // A process that is about to end may still have a file open, so the mount is only detached.
-        let detached = match unmount(&self.path, UnmountFlags::DETACH) {
-            Err(rustix::io::Errno::PERM) => {
-                let mut command = Command::new("fusermount3");
-                command.args(["-u", "-z"]).arg(&self.path).stdin(Stdio::null()).stderr(Stdio::null());
-                command.status().and_then(|status| match status.success() {
-                    true => Ok(()),
-                    false => Err(io::Error::other("fusermount3 failed")),
-                })
-            }
-            other => other.map_err(io::Error::from),
-        };
-        drop(session);
-        detached.map_err(|e| MountError::Unmount(self.path.clone(), e))
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = self.detach();
-    }
-}
-
 /// Entries of a directory, with their inodes.
 type Entries = Vec<(OsString, u64)>;
 
 /// The disk as FUSE sees it.
-struct FileSystem {
+pub struct FileSystem {
     disk: SharedDisk,
     /// Entries of the open directories by their handles, as they were when the program began to read them: a removal
     /// meanwhile must not make it miss another entry.
@@ -164,88 +37,9 @@ struct FileSystem {
     next_handle: AtomicU64,
 }
 
-fn error(errno: rustix::io::Errno) -> Errno {
-    Errno::from_i32(errno.raw_os_error())
-}
-
-fn time(ns: i64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_nanos(ns.max(0) as u64)
-}
-
-fn nanoseconds(time: TimeOrNow) -> i64 {
-    match time {
-        TimeOrNow::Now => now_ns(),
-        TimeOrNow::SpecificTime(at) => {
-            at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
-        }
-    }
-}
-
-fn file_type(inode: &Inode) -> FileType {
-    match inode.kind {
-        Kind::File(_) => FileType::RegularFile,
-        Kind::Directory(_) => FileType::Directory,
-        Kind::Symlink(_) => FileType::Symlink,
-        Kind::Special(of, _) => match rustix::fs::FileType::from_raw_mode(of) {
-            rustix::fs::FileType::Socket => FileType::Socket,
-            rustix::fs::FileType::CharacterDevice => FileType::CharDevice,
-            rustix::fs::FileType::BlockDevice => FileType::BlockDevice,
-            _ => FileType::NamedPipe,
-        },
-    }
-}
-
-fn attributes(disk: &Disk, ino: u64) -> Result<FileAttr, rustix::io::Errno> {
-    let inode = disk.inode(ino)?;
-    let size = match &inode.kind {
-        Kind::File(content) => content.size(),
-        Kind::Symlink(target) => target.len() as u64,
-        _ => 4096,
-    };
-    let rdev = if let Kind::Special(_, device) = inode.kind { device } else { 0 };
-    let of = &inode.attributes;
-    Ok(FileAttr {
-        ino: INodeNo(ino),
-        size,
-        blocks: disk.blocks(ino),
-        atime: time(of.atime_ns),
-        mtime: time(of.mtime_ns),
-        ctime: time(of.ctime_ns),
-        crtime: UNIX_EPOCH,
-        kind: file_type(inode),
-        perm: (of.mode & 0o7777) as u16,
-        nlink: inode.links,
-        uid: of.uid,
-        gid: of.gid,
-        rdev,
-        blksize: 4096,
-        flags: 0,
-    })
-}
-
-/// Returns the attributes of a new inode.
-fn new_attributes(request: &Request, mode: u32) -> Attributes {
-    let now = now_ns();
-    Attributes {
-        mode: mode & 0o7777,
-        uid: request.uid(),
-        gid: request.gid(),
-        atime_ns: now,
-        mtime_ns: now,
-        ctime_ns: now,
-        ..Attributes::default()
-    }
-}
-
-fn answer(reply: ReplyEmpty, result: Result<(), rustix::io::Errno>) {
-    match result {
-        Ok(()) => reply.ok(),
-        Err(errno) => reply.error(error(errno)),
-    }
-}
-
 impl FileSystem {
-    fn new(disk: SharedDisk) -> FileSystem {
+    /// Returns the file system of a disk.
+    pub fn new(disk: SharedDisk) -> FileSystem {
         FileSystem { disk, listings: Mutex::default(), next_handle: AtomicU64::new(1) }
     }
 
@@ -268,14 +62,7 @@ impl FileSystem {
             Err(errno) => reply.error(error(errno)),
         }
         drop(disk);
-        self.notice();
-    }
-
-    /// Wakes those that wait for the power to fail.
-    fn notice(&self) {
-        if !self.disk.lock().has_power() {
-            self.disk.0.1.notify_all();
-        }
+        self.disk.notice();
     }
 
     fn sync(&self, ino: u64, data_only: bool, reply: ReplyEmpty) {
@@ -300,7 +87,7 @@ impl FileSystem {
             }
         }
         drop(disk);
-        self.notice();
+        self.disk.notice();
     }
 
     fn open(&self, ino: INodeNo, reply: ReplyOpen) {
@@ -372,7 +159,7 @@ impl Filesystem for FileSystem {
             Err(errno) => reply.error(error(errno)),
         }
         drop(disk);
-        self.notice();
+        self.disk.notice();
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
@@ -420,13 +207,13 @@ impl Filesystem for FileSystem {
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let result = self.disk.lock().unlink(parent.0, name, false);
         answer(reply, result);
-        self.notice();
+        self.disk.notice();
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let result = self.disk.lock().unlink(parent.0, name, true);
         answer(reply, result);
-        self.notice();
+        self.disk.notice();
     }
 
     fn rename(
@@ -447,7 +234,7 @@ impl Filesystem for FileSystem {
         };
         let result = self.disk.lock().rename((parent.0, name), (to.0, new_name), replace);
         answer(reply, result);
-        self.notice();
+        self.disk.notice();
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -457,7 +244,7 @@ impl Filesystem for FileSystem {
             Err(errno) => reply.error(error(errno)),
         }
         drop(disk);
-        self.notice();
+        self.disk.notice();
     }
 
     fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -490,7 +277,7 @@ impl Filesystem for FileSystem {
             Err(errno) => reply.error(error(errno)),
         }
         drop(disk);
-        self.notice();
+        self.disk.notice();
     }
 
     fn read(
@@ -529,7 +316,7 @@ impl Filesystem for FileSystem {
             Ok(()) => reply.written(data.len() as u32),
             Err(errno) => reply.error(error(errno)),
         }
-        self.notice();
+        self.disk.notice();
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
@@ -622,7 +409,7 @@ impl Filesystem for FileSystem {
         });
         answer(reply, set);
         drop(disk);
-        self.notice();
+        self.disk.notice();
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
@@ -663,7 +450,7 @@ impl Filesystem for FileSystem {
             Err(errno) => reply.error(error(errno)),
         }
         drop(disk);
-        self.notice();
+        self.disk.notice();
     }
 
     fn fallocate(
@@ -692,7 +479,7 @@ impl Filesystem for FileSystem {
         };
         answer(reply, done);
         drop(disk);
-        self.notice();
+        self.disk.notice();
     }
 
     fn lseek(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {

@@ -1,5 +1,9 @@
 //! The operations of a disk: what programs see, what is durable, and what a power loss leaves.
 
+mod describe;
+mod faulty;
+mod sync;
+
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
@@ -102,31 +106,13 @@ impl Disk {
         self.holding(tree)
     }
 
-    /// Returns the disk after a power loss, and what it lost. The same seed leaves the same disk.
-    pub fn after_power_loss(&self, fate: Fate, seed: u64) -> (Disk, Vec<String>) {
+    /// Returns the disk after a power loss, and the positions of the pending changes that it lost, completely or in part.
+    /// The same seed leaves the same disk. [`Disk::describe_all`] describes what was lost.
+    pub fn after_power_loss(&self, fate: Fate, seed: u64) -> (Disk, Vec<usize>) {
         let mut draws = Draws::new(seed, "power loss");
         let rules = self.model.rules();
         let (tree, lost) = rules.after_power_loss(&self.durable, &self.pending, fate, &mut draws);
-        (self.holding(tree), self.describe_all(&lost))
-    }
-
-    /// Returns the disk with other rules.
-    pub fn with_model(mut self, model: Model) -> Disk {
-        self.model = model;
-        self
-    }
-
-    /// Gives the disk faults, whose numbers of syncs and allocations begin now.
-    pub fn set_faults(&mut self, faults: Faults) {
-        let (syncs, allocations) = (self.syncs, self.allocations);
-        let failing_sync = faults.failing_sync.map(|count| count + syncs);
-        let full_after = faults.full_after.map(|count| count + allocations);
-        self.faults = Faults { failing_sync, full_after, ..faults };
-    }
-
-    /// Returns the duration of a sync.
-    pub fn sync_takes(&self) -> std::time::Duration {
-        self.faults.sync_takes
+        (self.holding(tree), lost)
     }
 
     /// Turns the power off before the next step whose number is `step`, counted from the creation of the disk.
@@ -154,36 +140,9 @@ impl Disk {
         &self.now
     }
 
-    /// Returns the tree that is durable.
-    pub fn durable(&self) -> &Tree {
-        &self.durable
-    }
-
     /// Returns the capacity and the used space in bytes.
     pub fn space(&self) -> (u64, u64) {
         (self.capacity, self.used.min(self.capacity))
-    }
-
-    /// Flips one bit in the data of a file, as a decaying medium does. `within` selects the files by their path. Returns
-    /// the path and the offset; `None` if no file has data.
-    pub fn flip_a_bit(&mut self, seed: u64, within: &dyn Fn(&str) -> bool) -> Option<(String, u64)> {
-        let mut draws = Draws::new(seed, "flip");
-        let files = self.now.paths().into_iter().filter_map(|(path, ino)| {
-            let size = self.now.content(ino)?.size();
-            (size > 0 && within(&path)).then_some((path, ino, size))
-        });
-        let files: Vec<_> = files.collect();
-        let total: u64 = files.iter().map(|(_, _, size)| size).sum();
-        let mut at = draws.below(total);
-        let (path, ino, _) = files.into_iter().find(|(_, _, size)| {
-            let is_here = at < *size;
-            at -= if is_here { 0 } else { *size };
-            is_here
-        })?;
-        let bit = draws.below(8) as u32;
-        self.now.flip(ino, at, bit);
-        self.durable.flip(ino, at, bit);
-        Some((path, at))
     }
 
     /// Begins a step that changes something.
@@ -422,52 +381,6 @@ impl Disk {
         Ok(())
     }
 
-    /// Syncs an inode; with `data_only` as `fdatasync` does.
-    ///
-    /// # Errors
-    /// EIO if the sync fails or the power is off.
-    pub fn sync(&mut self, ino: Ino, data_only: bool) -> Result<(), Errno> {
-        self.begin_sync(ino)?;
-        self.end_sync(ino, data_only, self.pending.len());
-        Ok(())
-    }
-
-    /// Begins a sync, and returns the number of changes that it may make durable.
-    ///
-    /// # Errors
-    /// EIO if the sync fails or the power is off.
-    pub fn begin_sync(&mut self, ino: Ino) -> Result<usize, Errno> {
-        self.step()?;
-        self.syncs += 1;
-        if self.faults.failing_sync.is_some_and(|count| self.syncs == count + 1) {
-            self.pending.retain(|change| !(change.is_data() && change.inode() == Some(ino)));
-            return Err(Errno::IO);
-        }
-        Ok(self.pending.len())
-    }
-
-    /// Ends a sync of the first `count` pending changes.
-    pub fn end_sync(&mut self, ino: Ino, data_only: bool, count: usize) {
-        if !self.has_power || self.ignores_sync(ino) {
-            return;
-        }
-        let later = self.pending.split_off(count.min(self.pending.len()));
-        self.model.rules().sync(&mut self.pending, &mut self.durable, ino, data_only);
-        self.pending.extend(later);
-    }
-
-    fn ignores_sync(&self, ino: Ino) -> bool {
-        let ignored = self.faults.ignored_syncs.as_str();
-        if ignored.is_empty() {
-            return false;
-        }
-        let is_directory = self.now.entries(ino).is_some();
-        self.path(ino).is_some_and(|path| match ignored.ends_with('/') {
-            true => is_directory && format!("/{path}/").ends_with(&format!("/{ignored}")),
-            false => path.contains(ignored),
-        })
-    }
-
     /// Notes that an inode was opened.
     pub fn opened(&mut self, ino: Ino) {
         *self.open.entry(ino).or_insert(0) += 1;
@@ -492,81 +405,6 @@ impl Disk {
             let freed = self.now.content(ino).map_or(0, |content| content.allocated());
             self.used = self.used.saturating_sub(freed);
             self.now.remove_orphan(ino);
-        }
-    }
-
-    /// Returns a path of an inode; `None` if no entry points to it. The path of the root is empty.
-    fn path(&self, ino: Ino) -> Option<String> {
-        if ino == crate::tree::ROOT {
-            return Some(String::new());
-        }
-        self.now.paths().into_iter().find(|(_, of)| *of == ino).map(|(path, _)| path)
-    }
-
-    fn entry_path(&self, entry: &Entry) -> String {
-        let directory = self.path(entry.parent).unwrap_or_else(|| "(removed)".into());
-        let name = entry.name.to_string_lossy();
-        if directory.is_empty() { name.into_owned() } else { format!("{directory}/{name}") }
-    }
-
-    /// Describes the pending changes at these positions: a new file by its name, and consecutive writes together.
-    fn describe_all(&self, positions: &[usize]) -> Vec<String> {
-        let mut lines: Vec<String> = Vec::new();
-        let mut writes: Option<(Ino, Range<u64>)> = None;
-        for change in positions.iter().map(|position| &self.pending[*position]) {
-            match (change, &mut writes) {
-                (Change::New { .. }, _) => continue,
-                (Change::Write { ino, offset, data, .. }, Some((of, range)))
-                    if ino == of && *offset == range.end =>
-                {
-                    range.end += data.len() as u64;
-                    lines.pop();
-                }
-                (Change::Write { ino, offset, data, .. }, _) => {
-                    writes = Some((*ino, *offset..offset + data.len() as u64));
-                }
-                _ => writes = None,
-            }
-            lines.push(match &writes {
-                Some((ino, range)) => {
-                    format!("bytes {}..{} of {}", range.start, range.end, self.name_of(*ino))
-                }
-                None => self.describe(change),
-            });
-        }
-        lines
-    }
-
-    /// Returns a path of an inode, or the one that it had at first.
-    fn name_of(&self, ino: Ino) -> String {
-        let created = || {
-            self.pending.iter().find_map(|other| match other {
-                Change::Link { entry, ino: of } if *of == ino => Some(self.entry_path(entry)),
-                _ => None,
-            })
-        };
-        self.path(ino).or_else(created).unwrap_or_else(|| "a removed file".into())
-    }
-
-    /// Describes a change with its paths.
-    fn describe(&self, change: &Change) -> String {
-        let of = |ino: &Ino| self.name_of(*ino);
-        match change {
-            Change::New { ino, .. } => format!("new {}", of(ino)),
-            Change::Link { entry, .. } => format!("name {}", self.entry_path(entry)),
-            Change::Unlink { entry, .. } => format!("removal of {}", self.entry_path(entry)),
-            Change::Rename { from, to, .. } => {
-                format!("rename of {} to {}", self.entry_path(from), self.entry_path(to))
-            }
-            Change::Set { ino, .. } => format!("attributes of {}", of(ino)),
-            Change::Resize { ino, size } => format!("size {size} of {}", of(ino)),
-            Change::Allocate { ino, range } => {
-                format!("allocation of {}..{} of {}", range.start, range.end, of(ino))
-            }
-            Change::Punch { ino, range } => format!("hole {}..{} of {}", range.start, range.end, of(ino)),
-            Change::Write { ino, offset, data, .. } => {
-                format!("bytes {}..{} of {}", offset, offset + data.len() as u64, of(ino))
-            }
         }
     }
 

@@ -1,0 +1,83 @@
+//! Describes changes of a disk with their paths.
+
+use std::ops::Range;
+
+use super::Disk;
+use crate::change::{Change, Entry, Ino};
+
+impl Disk {
+    /// Returns a path of an inode; `None` if no entry points to it. The path of the root is empty.
+    pub(super) fn path(&self, ino: Ino) -> Option<String> {
+        if ino == crate::tree::ROOT {
+            return Some(String::new());
+        }
+        self.now.paths().into_iter().find(|(_, of)| *of == ino).map(|(path, _)| path)
+    }
+
+    fn entry_path(&self, entry: &Entry) -> String {
+        let directory = self.path(entry.parent).unwrap_or_else(|| "(removed)".into());
+        let name = entry.name.to_string_lossy();
+        if directory.is_empty() { name.into_owned() } else { format!("{directory}/{name}") }
+    }
+
+    /// Describes the pending changes at these positions: a new file by its name, and consecutive writes together.
+    pub fn describe_all(&self, positions: &[usize]) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        let mut writes: Option<(Ino, Range<u64>)> = None;
+        for change in positions.iter().map(|position| &self.pending[*position]) {
+            match (change, &mut writes) {
+                (Change::New { .. }, _) => continue,
+                (Change::Write { ino, offset, data, .. }, Some((of, range)))
+                    if ino == of && *offset == range.end =>
+                {
+                    range.end += data.len() as u64;
+                    lines.pop();
+                }
+                (Change::Write { ino, offset, data, .. }, _) => {
+                    writes = Some((*ino, *offset..offset + data.len() as u64));
+                }
+                _ => writes = None,
+            }
+            lines.push(match &writes {
+                Some((ino, range)) => {
+                    format!("bytes {}..{} of {}", range.start, range.end, self.name_of(*ino))
+                }
+                None => self.describe(change),
+            });
+        }
+        lines
+    }
+
+    /// Returns a path of an inode, or the one that it had at first.
+    fn name_of(&self, ino: Ino) -> String {
+        let created = || {
+            self.pending.iter().find_map(|other| match other {
+                Change::Link { entry, ino: of } if *of == ino => Some(self.entry_path(entry)),
+                _ => None,
+            })
+        };
+        self.path(ino).or_else(created).unwrap_or_else(|| "a removed file".into())
+    }
+
+    /// Describes a change with its paths.
+    fn describe(&self, change: &Change) -> String {
+        let of = |ino: &Ino| self.name_of(*ino);
+        match change {
+            Change::New { ino, .. } => format!("new {}", of(ino)),
+            Change::Link { entry, .. } => format!("name {}", self.entry_path(entry)),
+            Change::Unlink { entry, .. } => format!("removal of {}", self.entry_path(entry)),
+            Change::Rename { from, to, .. } => {
+                format!("rename of {} to {}", self.entry_path(from), self.entry_path(to))
+            }
+            Change::Set { ino, .. } => format!("attributes of {}", of(ino)),
+            Change::Resize { ino, size } => format!("size {size} of {}", of(ino)),
+            Change::Allocate { ino, range } => {
+                format!("allocation of {}..{} of {}", range.start, range.end, of(ino))
+            }
+            Change::Punch { ino, range } => format!("hole {}..{} of {}", range.start, range.end, of(ino)),
+            Change::Write { ino, offset, data, .. } => {
+                format!("bytes {}..{} of {}", offset, offset + data.len() as u64, of(ino))
+            }
+        }
+    }
+}
