@@ -11,11 +11,11 @@ pub type Ino = u64;
 /// Attributes of an inode that programs set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Attributes {
-    /// Permission bits.
+    /// Permission bits of the mode.
     pub mode: u32,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group id of the owner.
     pub gid: u32,
     /// Time of the last access, in nanoseconds since the Unix epoch.
     pub atime_ns: i64,
@@ -23,16 +23,16 @@ pub struct Attributes {
     pub mtime_ns: i64,
     /// Time of the last change of the inode, in nanoseconds since the Unix epoch.
     pub ctime_ns: i64,
-    /// Extended attributes.
+    /// Extended attributes by name.
     pub extended: BTreeMap<OsString, Vec<u8>>,
 }
 
 /// Kind of an inode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NewKind {
-    /// A regular file.
+    /// A regular file without content.
     File,
-    /// A directory.
+    /// A directory without entries.
     Directory,
     /// A symbolic link to a path.
     Symlink(OsString),
@@ -43,7 +43,7 @@ pub enum NewKind {
 /// Name of an entry in a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Entry {
-    /// Directory.
+    /// Directory of the entry.
     pub parent: Ino,
     /// Name in it.
     pub name: OsString,
@@ -56,30 +56,30 @@ pub enum Change {
     New {
         /// Number of the inode.
         ino: Ino,
-        /// Its kind.
+        /// Kind of the inode.
         kind: NewKind,
-        /// Its attributes.
+        /// Attributes of the inode.
         attributes: Attributes,
     },
     /// A new entry for an inode.
     Link {
-        /// The entry.
+        /// Entry that changes.
         entry: Entry,
         /// Inode to which it points.
         ino: Ino,
     },
     /// An entry was removed.
     Unlink {
-        /// The entry.
+        /// Entry that changes.
         entry: Entry,
         /// Inode to which it pointed.
         ino: Ino,
     },
     /// An entry got another name, and replaced the inode that had it.
     Rename {
-        /// Old entry.
+        /// Entry before the rename.
         from: Entry,
-        /// New entry.
+        /// Entry after the rename.
         to: Entry,
         /// Inode that moved.
         ino: Ino,
@@ -88,41 +88,41 @@ pub enum Change {
         /// True if both entries keep existing and changed places.
         exchange: bool,
     },
-    /// Other attributes.
+    /// Attributes were replaced.
     Set {
-        /// The inode.
+        /// Inode that changes.
         ino: Ino,
         /// All of its attributes.
         attributes: Attributes,
     },
     /// Another size, without data.
     Resize {
-        /// The inode.
+        /// Inode that changes.
         ino: Ino,
         /// New size in bytes.
         size: u64,
     },
     /// Pages were allocated.
     Allocate {
-        /// The inode.
+        /// Inode that changes.
         ino: Ino,
         /// Bytes of the pages.
         range: Range<u64>,
     },
     /// A hole was made.
     Punch {
-        /// The inode.
+        /// Inode that changes.
         ino: Ino,
         /// Bytes of the hole.
         range: Range<u64>,
     },
-    /// Data.
+    /// A write of data.
     Write {
-        /// The inode.
+        /// Inode that changes.
         ino: Ino,
         /// Offset of the first byte.
         offset: u64,
-        /// The bytes.
+        /// Bytes of the write.
         data: Arc<[u8]>,
         /// True if the write extended the file or filled a hole, so that the inode changes with it.
         allocates: bool,

@@ -13,7 +13,7 @@ pub struct Faults {
     pub full_after: Option<u64>,
     /// Duration of each sync; what it syncs is durable at its end.
     pub sync_takes: Duration,
-    /// Syncs of files and directories whose path contains this text succeed and do nothing; empty for none. With a slash
-    /// at its end, those of directories whose path ends with it.
+    /// Syncs of files and directories whose path contains this text succeed and do nothing; empty for none. With a
+    /// slash at its end, those of directories whose path ends with it.
     pub ignored_syncs: String,
 }

@@ -26,9 +26,9 @@ pub enum Kind {
 /// A file, a directory or another node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inode {
-    /// Its content.
+    /// Content by its kind.
     pub kind: Kind,
-    /// Its attributes.
+    /// Attributes of the inode.
     pub attributes: Attributes,
     /// Number of entries that point to it.
     pub links: u32,
@@ -169,7 +169,8 @@ impl Tree {
         }
     }
 
-    /// Removes all that no path leads to, as a check of the file system does after a power loss, and counts links again.
+    /// Removes all that no path leads to, as a check of the file system does after a power loss, and counts links
+    /// again.
     pub fn collect(&mut self) {
         let (mut links, mut seen) = (HashMap::from([(ROOT, 1)]), HashSet::from([ROOT]));
         let mut directories = vec![ROOT];

@@ -18,8 +18,8 @@ impl Disk {
         self.faults.sync_takes
     }
 
-    /// Flips one bit in the data of a file, as a decaying medium does. `within` selects the files by their path. Returns
-    /// the path and the offset; `None` if no file has data.
+    /// Flips one bit in the data of a file, as a decaying medium does. `within` selects the files by their path.
+    /// Returns the path and the offset; `None` if no file has data.
     pub fn flip_a_bit(&mut self, seed: u64, within: &dyn Fn(&str) -> bool) -> Option<(String, u64)> {
         let mut draws = Draws::new(seed, "flip");
         let files = self.now.paths().into_iter().filter_map(|(path, ino)| {

@@ -26,7 +26,7 @@ pub const MAX_EXTENDED: usize = 65_536;
 /// Greatest size of a file in bytes, as on ext4 with blocks of 4 KiB.
 pub const MAX_FILE: u64 = 16 << 40;
 
-/// A disk.
+/// A disk in memory.
 #[derive(Debug, Clone)]
 pub struct Disk {
     model: Model,
@@ -106,8 +106,8 @@ impl Disk {
         self.holding(tree)
     }
 
-    /// Returns the disk after a power loss, and the positions of the pending changes that it lost, completely or in part.
-    /// The same seed leaves the same disk. [`Disk::describe_all`] describes what was lost.
+    /// Returns the disk after a power loss, and the positions of the pending changes that it lost, completely or in
+    /// part. The same seed leaves the same disk. [`Disk::describe_all`] describes what was lost.
     pub fn after_power_loss(&self, fate: Fate, seed: u64) -> (Disk, Vec<usize>) {
         let mut draws = Draws::new(seed, "power loss");
         let rules = self.model.rules();
@@ -246,11 +246,11 @@ impl Disk {
     ///
     /// # Errors
     /// The errors of `renameat2`.
-    pub fn rename(&mut self, from: (Ino, &OsStr), to: (Ino, &OsStr), replace: Replace) -> Result<(), Errno> {
-        let ino = self.lookup(from.0, from.1)?;
-        let replaced = match self.free_entry(to.0, to.1) {
+    pub fn rename(&mut self, from: &Entry, to: &Entry, replace: Replace) -> Result<(), Errno> {
+        let ino = self.lookup(from.parent, &from.name)?;
+        let replaced = match self.free_entry(to.parent, &to.name) {
             Ok(_) => None,
-            Err(Errno::EXIST) => Some(self.lookup(to.0, to.1)?),
+            Err(Errno::EXIST) => Some(self.lookup(to.parent, &to.name)?),
             Err(error) => return Err(error),
         };
         let is_directory = |ino: Ino| self.now.entries(ino).is_some();
@@ -270,9 +270,8 @@ impl Disk {
             _ => {}
         }
         self.step()?;
-        let entry = |(parent, name): (Ino, &OsStr)| Entry { parent, name: name.into() };
         let exchange = replace == Replace::Exchange;
-        self.record(Change::Rename { from: entry(from), to: entry(to), ino, replaced, exchange });
+        self.record(Change::Rename { from: from.clone(), to: to.clone(), ino, replaced, exchange });
         if let Some(old) = replaced.filter(|_| !exchange) {
             self.remove_orphan(old);
         }

@@ -16,7 +16,7 @@ use fuser::{
 
 use super::attributes::{answer, attributes, error, file_type, nanoseconds, new_attributes};
 use super::shared::SharedDisk;
-use crate::change::NewKind;
+use crate::change::{Entry, NewKind};
 use crate::disk::{MAX_EXTENDED, Replace, now_ns};
 use crate::tree::Kind;
 
@@ -50,13 +50,14 @@ impl FileSystem {
     fn new_entry(
         &self,
         request: &Request,
-        at: (INodeNo, &OsStr),
+        parent: INodeNo,
+        name: &OsStr,
         kind: NewKind,
         mode: u32,
         reply: ReplyEntry,
     ) {
         let mut disk = self.disk.lock();
-        let created = disk.create(at.0.0, at.1, kind, new_attributes(request, mode));
+        let created = disk.create(parent.0, name, kind, new_attributes(request, mode));
         match created.and_then(|ino| attributes(&disk, ino)) {
             Ok(attributes) => reply.entry(&FOREVER, &attributes, Generation(0)),
             Err(errno) => reply.error(error(errno)),
@@ -184,7 +185,7 @@ impl Filesystem for FileSystem {
             rustix::fs::FileType::RegularFile => NewKind::File,
             _ => NewKind::Special(mode & !0o7777, rdev),
         };
-        self.new_entry(request, (parent, name), kind, mode & !umask, reply);
+        self.new_entry(request, parent, name, kind, mode & !umask, reply);
     }
 
     fn mkdir(
@@ -196,12 +197,12 @@ impl Filesystem for FileSystem {
         umask: u32,
         reply: ReplyEntry,
     ) {
-        self.new_entry(request, (parent, name), NewKind::Directory, mode & !umask, reply);
+        self.new_entry(request, parent, name, NewKind::Directory, mode & !umask, reply);
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let kind = NewKind::Symlink(target.as_os_str().into());
-        self.new_entry(request, (parent, name), kind, 0o777, reply);
+        self.new_entry(request, parent, name, kind, 0o777, reply);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -232,7 +233,10 @@ impl Filesystem for FileSystem {
             flags if flags.is_empty() => Replace::Yes,
             _ => return reply.error(Errno::EINVAL),
         };
-        let result = self.disk.lock().rename((parent.0, name), (to.0, new_name), replace);
+        let result = {
+            let entry = |directory: INodeNo, name: &OsStr| Entry { parent: directory.0, name: name.into() };
+            self.disk.lock().rename(&entry(parent, name), &entry(to, new_name), replace)
+        };
         answer(reply, result);
         self.disk.notice();
     }

@@ -41,8 +41,8 @@ pub struct Mounted {
     session: Option<BackgroundSession>,
 }
 
-/// Gives the calling thread mounts of its own, so that they end with the process, whatever ends it. Returns false without
-/// the permission.
+/// Gives the calling thread mounts of its own, so that they end with the process, whatever ends it. Returns false
+/// without the permission.
 #[allow(unsafe_code)]
 pub fn use_private_mounts() -> bool {
     use rustix::thread::{UnshareFlags, unshare_unsafe};

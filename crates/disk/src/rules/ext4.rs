@@ -1,12 +1,13 @@
-//! What ext4 promises with its default options: `data=ordered`, `delalloc`, `auto_da_alloc`, barriers.
+//! Promises of ext4 with its default options: `data=ordered`, `delalloc`, `auto_da_alloc`, barriers.
 //!
 //! - All metadata passes through one journal, in order: a power loss leaves a prefix of it (kernel documentation,
 //!   `filesystems/ext4/journal.rst`).
 //! - `fsync` commits the journal if the inode has changes in it, which makes all earlier metadata durable, the entry of
 //!   a new file included. Metadata after the last change of the inode is not promised: the journal may have been
-//!   committed in between, by its timer or another process, and then this sync commits nothing. `fdatasync` commits it for a new inode, another size and new blocks, not for a rename, a link,
-//!   times or extended attributes (`ext4_fsync_journal` with `i_sync_tid` and `i_datasync_tid`, `fs/ext4/fsync.c`). An
-//!   overwrite changes only the times, which `lazytime` keeps out of the journal, so it does not count.
+//!   committed in between, by its timer or another process, and then this sync commits nothing. `fdatasync` commits it
+//!   for a new inode, another size and new blocks, not for a rename, a link, times or extended attributes
+//!   (`ext4_fsync_journal` with `i_sync_tid` and `i_datasync_tid`, `fs/ext4/fsync.c`). An overwrite changes only the
+//!   times, which `lazytime` keeps out of the journal, so it does not count.
 //! - New blocks are allocated when data is written back, and `data=ordered` writes the data before the transaction
 //!   that makes them part of the file: after a power loss, a new file may be empty or end early, but it never has
 //!   foreign bytes (kernel documentation, `admin-guide/ext4.rst`).
@@ -17,7 +18,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::torn::{apply_part, apply_sectors, pages};
+use super::torn::DataWrite;
 use super::{Fate, Rules};
 use crate::change::{Change, Ino, without};
 use crate::content::PAGE;
@@ -171,9 +172,9 @@ impl Loss<'_> {
     /// Applies the part of a write that is on the disk. Returns true if that is all of it.
     fn data(&mut self, change: &Change, in_journal: bool) -> bool {
         let Change::Write { ino, offset, data, at_ns, .. } = change else { return true };
-        let (ino, write) = (*ino, (*ino, *offset, data.as_ref(), *at_ns));
+        let (ino, write) = (*ino, DataWrite { ino: *ino, offset: *offset, data, at_ns: *at_ns });
         let mut all = true;
-        for part in pages(*offset, data) {
+        for part in write.pages() {
             let is_allocated = self
                 .tree
                 .content(ino)
@@ -182,7 +183,7 @@ impl Loss<'_> {
                 true => self.rewrite(write, part, in_journal),
                 false if !in_journal || self.ends(ino) => false,
                 false => {
-                    apply_part(&mut self.tree, write, part);
+                    write.apply_part(&mut self.tree, part);
                     true
                 }
             };
@@ -203,15 +204,10 @@ impl Loss<'_> {
         ends
     }
 
-    /// Applies a rewrite of allocated bytes in one page, as far as it is on the disk. Later rewrites of a page are on the
-    /// disk only if the earlier ones are.
-    fn rewrite(
-        &mut self,
-        write: (Ino, u64, &[u8], i64),
-        part: std::ops::Range<u64>,
-        in_journal: bool,
-    ) -> bool {
-        let ino = write.0;
+    /// Applies a rewrite of allocated bytes in one page, as far as it is on the disk. Later rewrites of a page are on
+    /// the disk only if the earlier ones are.
+    fn rewrite(&mut self, write: DataWrite<'_>, part: std::ops::Range<u64>, in_journal: bool) -> bool {
+        let ino = write.ino;
         let page = (ino, part.start / PAGE);
         let stale = self.pages.get(&page).copied().unwrap_or(false);
         let freed = !in_journal && self.freed.contains(&ino);
@@ -223,9 +219,9 @@ impl Loss<'_> {
         if stale || freed || !keep {
             let torn = self.fate == Fate::Some && !stale && !freed && self.draws.chance(50);
             self.pages.insert(page, true);
-            return torn && apply_sectors(&mut self.tree, write, part, self.draws);
+            return torn && write.apply_sectors(&mut self.tree, part, self.draws);
         }
-        apply_part(&mut self.tree, write, part);
+        write.apply_part(&mut self.tree, part);
         true
     }
 }

@@ -1,4 +1,4 @@
-//! What POSIX promises, and nothing more.
+//! Promises of POSIX, and nothing more.
 //!
 //! - `fsync` of a file keeps its data and attributes, `fdatasync` its data and size (POSIX.1-2024, `fsync` and
 //!   `fdatasync`). Neither keeps its name: for that, a program syncs the directory (fsync(2): "an explicit fsync() on a
@@ -8,7 +8,7 @@
 //! - A rename is atomic: after a power loss an entry has its old inode or its new one. POSIX requires this of running
 //!   programs only; no server is prepared for a file system without it.
 
-use super::torn::{apply_part, apply_sectors, pages};
+use super::torn::DataWrite;
 use super::{Fate, Rules};
 use crate::change::{Change, Ino};
 use crate::draws::Draws;
@@ -54,7 +54,7 @@ impl Rules for Posix {
                 (Change::Write { .. }, Fate::NamesOnly) => false,
                 (_, Fate::NamesOnly) => true,
                 (Change::Write { ino, offset, data, at_ns, .. }, Fate::Some) => {
-                    let write = (*ino, *offset, data.as_ref(), *at_ns);
+                    let write = DataWrite { ino: *ino, offset: *offset, data, at_ns: *at_ns };
                     if !some_of(&mut tree, write, draws) {
                         lost.push(position);
                     }
@@ -92,15 +92,15 @@ fn settle(left: &mut Vec<Change>, durable: &mut Tree, change: &Change) {
 }
 
 /// Applies a random part of a write. Returns true if that is all of it.
-fn some_of(tree: &mut Tree, write: (Ino, u64, &[u8], i64), draws: &mut Draws) -> bool {
+fn some_of(tree: &mut Tree, write: DataWrite<'_>, draws: &mut Draws) -> bool {
     let mut all = true;
-    for part in pages(write.1, write.2) {
+    for part in write.pages() {
         all &= match draws.below(10) {
             0..6 => {
-                apply_part(tree, write, part);
+                write.apply_part(tree, part);
                 true
             }
-            6..8 => apply_sectors(tree, write, part, draws),
+            6..8 => write.apply_sectors(tree, part, draws),
             _ => false,
         };
     }

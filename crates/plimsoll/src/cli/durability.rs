@@ -109,8 +109,8 @@ pub struct Arguments {
     /// Fault that the disk shows in each cut
     #[arg(long, value_enum)]
     fault: Option<FaultName>,
-    /// Let syncs of paths that contain this text do nothing, to see whether the check finds the loss. With a slash at its
-    /// end: syncs of directories whose path ends with it
+    /// Let syncs of paths that contain this text do nothing, to see whether the check finds the loss. With a slash at
+    /// its end: syncs of directories whose path ends with it
     #[arg(long, value_name = "TEXT", default_value = "")]
     ignore_syncs: String,
     /// Size of the disk, which is in memory
@@ -199,7 +199,8 @@ impl Progress {
 /// Cuts the power of a server again and again, and prints what it lost.
 ///
 /// # Errors
-/// Exit code 1 if a promise was broken, 2 for invalid input, 3 if the system does not allow the check, 130 after Ctrl-C.
+/// Exit code 1 if a promise was broken, 2 for invalid input, 3 if the system does not allow the check, 130 after
+/// Ctrl-C.
 pub fn durability(arguments: &Arguments) -> Result<(), Exit> {
     arguments.form.check()?;
     let began_ns = now_ns();
@@ -244,7 +245,8 @@ fn simulated(arguments: &Arguments, server: &str) -> Result<(Findings, bool), Ex
     Ok((findings, control.stopped_at().is_some()))
 }
 
-/// Checks a store on a real machine. Returns the findings, true if Ctrl-C ended the check, and the result of the clean-up.
+/// Checks a store on a real machine. Returns the findings, true if Ctrl-C ended the check, and the result of the
+/// clean-up.
 fn on_machine(arguments: &Arguments, store: &str) -> Result<(Findings, bool, Result<(), Exit>), Exit> {
     timeout::apply(Some(arguments.timeout.as_deref().unwrap_or(TIMEOUT)))?;
     let settings = arguments.settings()?;

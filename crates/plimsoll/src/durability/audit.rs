@@ -26,7 +26,7 @@ pub enum Listed {
     Size(u64),
 }
 
-/// What a store answers about a key.
+/// Answers of a store about a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// Content; `None` if the object does not exist, an error if reads fail.
@@ -102,8 +102,8 @@ pub struct Audit {
 }
 
 /// Reads all keys of `events` and the listing. A broken promise counts only if it is still broken after
-/// [`SECOND_LOOK`], because a server may answer before all of its parts have started. `cut_ns` is the time of the cut on
-/// the monotonic clock.
+/// [`SECOND_LOOK`], because a server may answer before all of its parts have started. `cut_ns` is the time of the cut
+/// on the monotonic clock.
 pub async fn audit(target: &Target, events: &[Event], cut_ns: u64) -> Audit {
     let mut keys: BTreeMap<&str, Expected> = BTreeMap::new();
     for event in events {

@@ -1,4 +1,4 @@
-//! What a check found.
+//! Findings of a check.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// All kinds.
+    /// All kinds of violations.
     pub const ALL: [Violation; 6] = [
         Violation::Lost,
         Violation::Damaged,
@@ -58,7 +58,7 @@ pub struct Broken {
     pub key: String,
     /// The last acknowledged operation on the key.
     pub operation: OperationKind,
-    /// How the promise was broken.
+    /// Way in which the promise was broken.
     pub violation: Violation,
     /// Time between the acknowledgement and the cut, in milliseconds.
     pub age_ms: f64,
@@ -88,11 +88,11 @@ pub struct Proof {
 /// Counts of one kind of operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct KindCounts {
-    /// Acknowledged operations.
+    /// Number of acknowledged operations.
     pub acknowledged: u64,
     /// Acknowledged operations that were the last on their key, whose effect was therefore due after the cut.
     pub due: u64,
-    /// Broken promises.
+    /// Numbers of broken promises.
     pub broken: BTreeMap<Violation, u64>,
 }
 
@@ -148,8 +148,8 @@ impl Findings {
         }
     }
 
-    /// Adds a cut: its events, and the audit or the last words of a server that did not start. With `tolerant`, an object
-    /// may be missing or unreadable, because a bit of it flipped. Returns true if a promise was broken.
+    /// Adds a cut: its events, and the audit or the last words of a server that did not start. With `tolerant`, an
+    /// object may be missing or unreadable, because a bit of it flipped. Returns true if a promise was broken.
     pub fn add_cut(
         &mut self,
         number: u64,

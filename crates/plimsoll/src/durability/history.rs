@@ -1,4 +1,4 @@
-//! What clients did, and the states that each key may have afterwards.
+//! Operations of clients, and the states that each key may have after them.
 
 use super::content::ContentId;
 
@@ -27,16 +27,16 @@ pub enum OperationKind {
     Overwrite,
     /// A multipart upload.
     Multipart,
-    /// A copy.
+    /// A copy of an object.
     Copy,
-    /// A delete.
+    /// Removal of an object.
     Delete,
     /// A change of tags.
     Tag,
 }
 
 impl OperationKind {
-    /// All kinds.
+    /// All kinds of operations.
     pub const ALL: [OperationKind; 6] = [
         OperationKind::Put,
         OperationKind::Overwrite,
@@ -66,7 +66,7 @@ pub struct Operation {
     pub id: u64,
     /// Key on which it works, without the prefix of the check.
     pub key: String,
-    /// What it does.
+    /// Effect of the operation.
     pub action: Action,
     /// True if the key had an object.
     pub existed: bool,
@@ -127,7 +127,7 @@ pub struct State {
 /// An operation with its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// The operation.
+    /// Operation with its number.
     pub operation: Operation,
     /// Time of the acknowledgement on the monotonic clock, in nanoseconds; `None` if there was none, so that the
     /// operation may or may not have had its effect.

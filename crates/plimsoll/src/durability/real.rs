@@ -31,7 +31,7 @@ pub struct Settings {
     pub operations: u64,
     /// Number of clients.
     pub clients: u64,
-    /// Seed.
+    /// Seed of the operations and the cuts.
     pub seed: u64,
     /// Time that the store has to answer again.
     pub start_limit: Duration,

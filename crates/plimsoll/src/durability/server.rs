@@ -21,7 +21,7 @@ const PROFILES: [(&str, &str); 5] = [
 /// Greatest number of ports of a server, besides that of S3.
 const MORE_PORTS: usize = 9;
 
-/// How a server is started.
+/// Commands that start a server.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerProfile {
@@ -63,17 +63,16 @@ pub fn profile(written: &str) -> Result<ServerProfile, DurabilityError> {
         ("ROOT_ACCESS_KEY", "ROOT_SECRET_KEY"),
         ("PLIMSOLL_ACCESS_KEY", "PLIMSOLL_SECRET_KEY"),
     ];
-    let both =
-        |(access, secret): (&str, &str)| [(access, "{access_key}"), (secret, "{secret_key}")].map(owned);
-    let env = names.into_iter().flat_map(both).collect();
-    let title = written.split_whitespace().next().unwrap_or(written).to_string();
-    let title =
-        Path::new(&title).file_name().map_or(title.clone(), |name| name.to_string_lossy().into_owned());
+    let mut env = BTreeMap::new();
+    for (access, secret) in names {
+        env.insert(access.to_string(), "{access_key}".to_string());
+        env.insert(secret.to_string(), "{secret_key}".to_string());
+    }
+    // The name of the program: not `exec`, and no assignment of a variable.
+    let program = written.split_whitespace().find(|word| *word != "exec" && !word.contains('='));
+    let title = program.and_then(|program| Path::new(program).file_name());
+    let title = title.map_or_else(|| "the server".into(), |name| name.to_string_lossy().into_owned());
     Ok(ServerProfile { title, command: written.into(), setup: String::new(), version: String::new(), env })
-}
-
-fn owned((name, value): (&str, &str)) -> (String, String) {
-    (name.to_string(), value.to_string())
 }
 
 /// Values of the placeholders of a profile.
@@ -85,9 +84,9 @@ pub struct Placeholders(Vec<(String, String)>);
 pub struct Access {
     /// Port on 127.0.0.1.
     pub port: u16,
-    /// Access key.
+    /// Access key of the server.
     pub access_key: String,
-    /// Secret key.
+    /// Secret key of the server.
     pub secret_key: String,
 }
 
@@ -148,6 +147,6 @@ mod tests {
         for written in ["minioo", "minio server --address {address}", "minio server {dir}"] {
             assert!(profile(written).is_err(), "{written}");
         }
-        assert_eq!(profile("/opt/bin/s3d {dir} {port}").unwrap().title, "s3d");
+        assert_eq!(profile("A=1 exec /opt/bin/s3d {dir} {port}").unwrap().title, "s3d");
     }
 }

@@ -67,7 +67,7 @@ pub struct Settings {
     pub operations: u64,
     /// Number of clients.
     pub clients: u64,
-    /// Seed.
+    /// Seed of the operations and the cuts.
     pub seed: u64,
     /// Fault of the disk; `None` for none.
     pub fault: Option<Fault>,
@@ -81,9 +81,9 @@ pub struct Settings {
 
 /// A server with a prepared disk.
 pub struct Simulation {
-    /// How the server is started.
+    /// Commands that start the server.
     pub profile: ServerProfile,
-    /// Settings.
+    /// Settings of the check.
     pub settings: Settings,
     values: Placeholders,
     folder: Folder,
@@ -156,7 +156,7 @@ impl Power for Switch<'_> {
 
 /// State of a machine after a cut.
 pub struct Cut {
-    /// What the clients did.
+    /// Operations of the clients with their answers.
     pub events: Vec<Event>,
     /// Time of the cut.
     pub cut_ns: u64,
@@ -230,8 +230,8 @@ impl Simulation {
         ServerProcess::start(&self.profile, &self.values, &self.folder.log())
     }
 
-    /// Waits until the server answers requests for the bucket, or the power fails. Returns the server's last words if it
-    /// ends or does not answer in time.
+    /// Waits until the server answers requests for the bucket, or the power fails. Returns the server's last words if
+    /// it ends or does not answer in time.
     fn wait_for(&self, server: &mut ServerProcess, disk: Option<&SharedDisk>) -> Result<(), String> {
         let limit = Limit::new(self.settings.start_limit);
         loop {
@@ -268,8 +268,8 @@ impl Simulation {
         }
     }
 
-    /// Waits until the server serves the object that every disk has, because a server may answer before all of its parts
-    /// have started. Gives up after a time, when that object may be lost.
+    /// Waits until the server serves the object that every disk has, because a server may answer before all of its
+    /// parts have started. Gives up after a time, when that object may be lost.
     async fn wait_for_known_object(&self, disk: Option<&SharedDisk>) {
         let (limit, key) = (Limit::new(SERVES_WITHIN), self.target.key(KNOWN_KEY));
         let has_power = || disk.is_none_or(|disk| disk.lock().has_power());

@@ -19,7 +19,7 @@ const GIVE_UP: u32 = 3;
 /// A store under check.
 #[derive(Clone)]
 pub struct Target {
-    /// The store.
+    /// Store that is checked.
     pub store: Arc<dyn Store>,
     /// Client for tags and copies.
     pub signed: SignedClient,
