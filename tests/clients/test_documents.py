@@ -21,6 +21,7 @@ NEEDS = {
     "plimsoll fleet run": "nodes: test_fleet.py",
     "plimsoll fleet manifest --nodes 8 --image registry.example.com/plimsoll:0.1.0 --secret aws-keys |": "a cluster",
     "plimsoll edge": "a relay: edge/",
+    "plimsoll run durability": "mounts, and a server: test_durability.py",
     "plimsoll calibrate": "minutes: make bench",
     "plimsoll serve": "a server does not end: every other test",
     "plimsoll gateway run": "a server does not end: test_gateway.py",

@@ -1,15 +1,18 @@
 """`plimsoll run durability`: finds what servers lose when the power fails, and accuses no server that loses nothing."""
+import contextlib
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 
+import boto3
 import pytest
 
-from support import GATEWAY, PLIMSOLL
+from support import ACCESS, GATEWAY, PLIMSOLL, SECRET, Server, environment
 
 SERVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "unsafe_server.py")
 
@@ -131,6 +134,60 @@ def test_wrong_servers_are_explained():
     assert "command with {dir}" in error("minio server {dir}")
     assert "no such thing" in error("echo no such thing {dir} {port}; exit 3")
     assert "not-a-program" in error("not-a-program {dir} {port}")
+
+
+MACHINE = """
+import os, signal, socket, subprocess, sys, time
+folder, port, lost = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+os.kill(int(open(folder + "/pid").read()), signal.SIGKILL)
+objects = sorted(name for name in os.listdir(folder + "/data") if name.startswith("object-"))
+for name in objects[:lost]:
+    os.unlink(f"{folder}/data/{name}")
+server = subprocess.Popen([sys.executable, SERVER, folder + "/data", str(port)], start_new_session=True,
+                          stderr=subprocess.DEVNULL)
+open(folder + "/pid", "w").write(str(server.pid))
+""".replace("SERVER", repr(SERVER))
+
+
+@pytest.mark.parametrize("lost", [0, 3])
+def test_a_real_machine_is_cut_by_the_users_command(lost, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "cut.py").write_text(MACHINE)
+    server = subprocess.Popen([sys.executable, SERVER, str(tmp_path / "data"), str(port)], start_new_session=True,
+                              stderr=subprocess.DEVNULL)
+    (tmp_path / "pid").write_text(str(server.pid))
+    try:
+        while True:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+        line = [PLIMSOLL, "run", "durability", "--store", f"s3://bucket?endpoint=http://127.0.0.1:{port}&provider=generic",
+                "--cut", f"{sys.executable} {tmp_path}/cut.py {tmp_path} {port} {lost}", "--cuts", "2",
+                "--operations", "60", "--json", "--out", str(tmp_path / "runs")]
+        done = subprocess.run(line, capture_output=True, text=True, env=environment())
+        findings = json.loads(done.stdout)
+        assert findings["cuts"] == 2 and findings["model"] == "", done.stderr
+        if lost:
+            assert done.returncode == 1 and broken(findings)["lost"] >= 1, findings["headline"]
+        else:
+            assert (done.returncode, broken(findings)) == (0, {}), done.stderr
+        left = [name for name in os.listdir(tmp_path / "data") if not name.endswith(".tmp")]
+        assert not left, "not cleaned up"
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+        server.wait()
+
+
+def test_a_cut_that_fails_is_an_error(tmp_path):
+    with Server() as server:
+        line = [PLIMSOLL, "run", "durability", "--store", f"s3://bucket?endpoint={server.url}", "--cut", "exit 4",
+                "--operations", "5", "--out", str(tmp_path / "runs")]
+        boto3.client("s3", endpoint_url=server.url, aws_access_key_id=ACCESS, aws_secret_access_key=SECRET,
+                     region_name="us-east-1").create_bucket(Bucket="bucket")
+        done = subprocess.run(line, capture_output=True, text=True, env=environment())
+        assert done.returncode == 3 and "--cut: the command failed" in done.stderr, done.stderr
 
 
 def processes(word):

@@ -4,6 +4,7 @@ Modes: no-sync, no-directory-sync, in-place, ignores-errors, no-checksum, forget
 in place and without which the server does not start), lies-in-listings, daemon (a child serves, in a session of its own).
 """
 import hashlib
+import html
 import http.server
 import itertools
 import json
@@ -121,6 +122,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         etag = {"ETag": '"%s"' % hashlib.md5(body).hexdigest()}
         if "tagging" in query:
             self.answer(501)
+        elif "delete" in query:
+            for found in re.findall("<Key>(.*?)</Key>", body.decode()):
+                delete(html.unescape(found))
+            self.answer(200, b"<DeleteResult/>")
+        elif "versions" in query:
+            self.answer(200, b"<ListVersionsResult><IsTruncated>false</IsTruncated></ListVersionsResult>")
+        elif "uploads" in query and self.command == "GET":
+            self.answer(200, b"<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>"
+                             b"</ListMultipartUploadsResult>")
         elif not key:
             self.answer(200, self.listing(query) if self.command == "GET" else b"")
         elif self.command == "POST" and "uploads" in query:

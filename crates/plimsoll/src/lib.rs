@@ -15,6 +15,7 @@
 
 pub mod calibrate;
 pub mod cli;
+#[cfg(target_os = "linux")]
 pub mod durability;
 pub mod fleet;
 pub mod live_page;

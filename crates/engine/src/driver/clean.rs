@@ -34,7 +34,7 @@ pub struct CleanupCounts {
 const MAX_FOREIGN: u64 = 1_000_000;
 
 /// Folders of the objects that checks of a store create.
-const CHECKS: [&str; 2] = ["probe/", "consistency/"];
+const CHECKS: [&str; 3] = ["probe/", "consistency/", "durability/"];
 
 /// A rule that identifies keys that the run created.
 #[derive(Debug, Clone)]

@@ -260,7 +260,7 @@ fn on_machine(arguments: &Arguments, store: &str) -> Result<(Findings, bool, Res
         store: Arc::clone(&opened.store),
         signed: SignedClient::new((**url).clone(), (*source.current()).clone()),
         space: KeySpace::of_run(opened.store.prefix(), &id),
-        folder: String::new(),
+        folder: "durability/".into(),
         tags: false,
         seed: settings.seed,
     };

@@ -7,17 +7,14 @@ pub mod audit;
 pub mod content;
 pub mod findings;
 pub mod history;
-#[cfg(target_os = "linux")]
 pub mod moment;
 pub mod pause;
 pub mod plan;
 pub mod process;
-#[cfg(target_os = "linux")]
 pub mod proof;
 pub mod real;
 pub mod server;
 pub mod signed;
-#[cfg(target_os = "linux")]
 pub mod simulated;
 pub mod work;
 

@@ -44,7 +44,6 @@ fn shell(
     command.envs(profile.env.iter().map(|(name, value)| (name, values.fill(value))));
     // Ctrl-C on the terminal must reach only Plimsoll, which ends the server.
     command.process_group(0);
-    #[cfg(target_os = "linux")]
     // SAFETY: between fork and exec, the closure only makes one system call.
     unsafe {
         command.pre_exec(|| {

@@ -143,7 +143,8 @@ pub fn run(
             break;
         }
         let seed = super::cut_seed(settings.seed, number);
-        let target = Target { tags, folder: format!("cut{number}/"), seed, ..target.clone() };
+        let target =
+            Target { tags, folder: format!("{}cut{number}/", target.folder), seed, ..target.clone() };
         let at = 1 + Stream::new(seed, "moment").below(0, settings.operations);
         let cutter = Cutter { command: &settings.command, at, state: Mutex::default() };
         let events = block_on(work(&target, seed, settings.clients, u64::MAX, &cutter))?;
