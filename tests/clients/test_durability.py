@@ -34,11 +34,11 @@ def check(server, *arguments, cuts=8, operations=40, clients=2):
     return done.returncode, json.loads(done.stdout)
 
 
-def broken(findings):
-    """Returns the numbers of broken promises by their kind."""
+def violations(findings):
+    """Returns the numbers of violations by their kind."""
     counts = {}
     for kind in findings["kinds"].values():
-        for name, count in kind["broken"].items():
+        for name, count in kind["violations"].items():
             counts[name] = counts.get(name, 0) + count
     return counts
 
@@ -46,14 +46,14 @@ def broken(findings):
 @pytest.mark.parametrize("model", ["ext4", "posix"])
 def test_a_server_that_syncs_everything_is_not_accused(model):
     code, findings = check(command("safe"), "--model", model)
-    assert (code, broken(findings)) == (0, {}), findings["headline"]
+    assert (code, violations(findings)) == (0, {}), findings["headline"]
     assert findings["acknowledged"] > 50 and not findings["not_starting"] and not findings["proofs"]
 
 
 def test_a_server_without_syncs_loses_and_is_proven():
     code, findings = check(command("no-sync"))
-    assert code == 1 and broken(findings)["lost"] > 10, findings["headline"]
-    proof = next(proof for proof in findings["proofs"] if proof["broken"]["violation"] == "lost")
+    assert code == 1 and violations(findings)["lost"] > 10, findings["headline"]
+    proof = next(proof for proof in findings["proofs"] if proof["violation"]["kind"] == "lost")
     assert proof["repeated"] == [3, 3] and len(proof["operations"]) == 1, proof
     assert any("rename of object-" in line for line in proof["lost"]), proof["lost"]
 
@@ -61,23 +61,23 @@ def test_a_server_without_syncs_loses_and_is_proven():
 @pytest.mark.parametrize("model", ["ext4", "posix"])
 def test_a_missing_sync_of_the_directory_is_found(model):
     code, findings = check(command("no-directory-sync"), "--model", model, "--no-proof", cuts=12)
-    assert code == 1 and broken(findings), findings["headline"]
+    assert code == 1 and violations(findings), findings["headline"]
 
 
 def test_an_overwrite_in_place_is_found():
     """A cut in the middle of it leaves neither the old nor the new object."""
     code, findings = check(command("in-place", "no-checksum"), "--no-proof", cuts=30, operations=20, clients=1)
-    assert code == 1 and "damaged" in broken(findings), findings["headline"]
+    assert code == 1 and "damaged" in violations(findings), findings["headline"]
 
 
 def test_a_deleted_object_that_returns_is_found():
     code, findings = check(command("forgets-deletes"), "--no-proof", cuts=3)
-    assert code == 1 and set(broken(findings)) == {"back"}, findings["headline"]
+    assert code == 1 and set(violations(findings)) == {"back"}, findings["headline"]
 
 
 def test_a_wrong_listing_is_found():
     code, findings = check(command("lies-in-listings"), "--no-proof", cuts=2)
-    assert code == 1 and set(broken(findings)) == {"listing"}, findings["headline"]
+    assert code == 1 and set(violations(findings)) == {"listing"}, findings["headline"]
 
 
 def test_a_server_that_does_not_start_is_found():
@@ -89,29 +89,29 @@ def test_a_server_that_does_not_start_is_found():
 def test_an_error_of_a_sync_must_not_be_acknowledged():
     arguments = ["--fault", "eio", "--no-proof"]
     code, findings = check(command("ignores-errors"), *arguments, cuts=12)
-    assert code == 1 and broken(findings), findings["headline"]
+    assert code == 1 and violations(findings), findings["headline"]
     code, findings = check(command("safe"), *arguments)
-    assert (code, broken(findings)) == (0, {}), findings["headline"]
+    assert (code, violations(findings)) == (0, {}), findings["headline"]
 
 
 @pytest.mark.parametrize("fault", ["enospc", "slow-sync"])
 def test_a_full_and_a_slow_disk_accuse_nobody(fault):
     code, findings = check(command("safe"), "--fault", fault, "--no-proof", cuts=3, operations=20)
-    assert (code, broken(findings)) == (0, {}), findings["headline"]
+    assert (code, violations(findings)) == (0, {}), findings["headline"]
 
 
 def test_a_flipped_bit_must_not_be_served():
     arguments = ["--fault", "bit-flip", "--no-proof"]
     code, findings = check(command("no-checksum"), *arguments)
-    assert code == 1 and set(broken(findings)) == {"damaged"}, findings["headline"]
+    assert code == 1 and set(violations(findings)) == {"damaged"}, findings["headline"]
     code, findings = check(command("safe"), *arguments)
-    assert (code, broken(findings)) == (0, {}) and findings["flipped"][1] > 0, findings["headline"]
+    assert (code, violations(findings)) == (0, {}) and findings["flipped"][1] > 0, findings["headline"]
 
 
 def test_the_same_seed_finds_the_same_again():
-    first = check(command("no-sync"), "--no-proof", cuts=6, clients=1)[1]["broken"][0]["cut"]
+    first = check(command("no-sync"), "--no-proof", cuts=6, clients=1)[1]["violations"][0]["cut"]
     found = [check(command("no-sync"), "--no-proof", "--only", first, clients=1)[1] for _ in range(2)]
-    keys = [[(one["key"], one["violation"], one["operation"]) for one in findings["broken"]] for findings in found]
+    keys = [[(one["key"], one["kind"], one["operation"]) for one in findings["violations"]] for findings in found]
     assert keys[0] == keys[1] and keys[0]
 
 
@@ -119,7 +119,7 @@ def test_the_gateway_loses_nothing():
     for model in ["ext4", "posix"]:
         server = f"exec {GATEWAY} run --data {{dir}} --listen {{address}}"
         code, findings = check(server, "--model", model, clients=4)
-        assert (code, broken(findings)) == (0, {}), findings["headline"]
+        assert (code, violations(findings)) == (0, {}), findings["headline"]
         assert findings["tags"]
 
 
@@ -170,9 +170,9 @@ def test_a_real_machine_is_cut_by_the_users_command(lost, tmp_path):
         findings = json.loads(done.stdout)
         assert findings["cuts"] == 2 and findings["model"] == "", done.stderr
         if lost:
-            assert done.returncode == 1 and broken(findings)["lost"] >= 1, findings["headline"]
+            assert done.returncode == 1 and violations(findings)["lost"] >= 1, findings["headline"]
         else:
-            assert (done.returncode, broken(findings)) == (0, {}), done.stderr
+            assert (done.returncode, violations(findings)) == (0, {}), done.stderr
         left = [name for name in os.listdir(tmp_path / "data") if not name.endswith(".tmp")]
         assert not left, "not cleaned up"
     finally:

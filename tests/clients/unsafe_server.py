@@ -1,7 +1,7 @@
 """An S3 server for tests that keeps objects in files, and omits what its MODE names: `unsafe_server.py DIR PORT MODE...`.
 
 Modes: no-sync, no-directory-sync, in-place, ignores-errors, no-checksum, forgets-deletes, journal (a file that is rewritten
-in place and without which the server does not start), lies-in-listings, daemon (a child serves, in a session of its own).
+in place and without which the server does not start), lies-in-listings, daemon (a child serves, in another session).
 """
 import hashlib
 import html

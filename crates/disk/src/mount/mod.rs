@@ -41,7 +41,7 @@ pub struct Mounted {
     session: Option<BackgroundSession>,
 }
 
-/// Gives the calling thread mounts of its own, so that they end with the process, whatever ends it. Returns false
+/// Gives the calling thread private mounts, so that they end with the process, whatever ends it. Returns false
 /// without the permission.
 #[allow(unsafe_code)]
 pub fn use_private_mounts() -> bool {

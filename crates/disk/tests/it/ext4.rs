@@ -224,9 +224,10 @@ fn each_case_has_the_result_of_a_real_ext4() {
 
 /// Returns true if two states are equal, apart from files of which one has zeros instead of its bytes.
 ///
-/// The documentation promises that a rename over a file writes the data back before the journal commits the rename. ext4
-/// of Linux 6.18 starts the writes, but does not wait for them (`dioread_nolock`, the default): if the power fails at once,
-/// the file has its size and zeros. The rules follow the documentation, so that nobody is accused who relies on it.
+/// The documentation promises that a rename over a file writes the data back before the journal commits the rename.
+/// ext4 of Linux 6.18 starts the writes, but does not wait for them (`dioread_nolock`, the default): if the power fails
+/// at once, the file has its size and zeros. The rules follow the documentation, so that nobody is accused who relies
+/// on it.
 fn is_equal_apart_from_zeros(expected: &Listing, found: &Listing) -> bool {
     let is_zeros = |content: &Option<Vec<u8>>| content.iter().flatten().all(|byte| *byte == 0);
     let is_equal = |expected: &Option<Vec<u8>>, found: &Option<Vec<u8>>| {

@@ -10,7 +10,7 @@ use super::cost::form::FormArguments;
 use super::exit::Exit;
 use super::record::Record;
 use super::{out, signals, timeout};
-use crate::durability::findings::{Findings, Proof, Violation};
+use crate::durability::findings::{Findings, Proof, ViolationKind};
 use crate::durability::history::OperationKind;
 use crate::durability::proof::prove;
 use crate::durability::server::profile;
@@ -80,7 +80,7 @@ pub struct Arguments {
     server: Option<String>,
     /// Store on a real machine to check instead of a server: a URL or a name from plimsoll.toml
     #[arg(long, value_name = "STORE", requires = "cut",
-        conflicts_with_all = ["server", "model", "until_broken", "only", "fault", "ignore_syncs", "disk_size", "no_proof"])]
+        conflicts_with_all = ["server", "model", "until_violation", "only", "fault", "ignore_syncs", "disk_size", "no_proof"])]
     store: Option<String>,
     /// Shell command that cuts the power of that machine. Acknowledgements after its end do not count
     #[arg(long, value_name = "COMMAND", requires = "store")]
@@ -91,16 +91,16 @@ pub struct Arguments {
     /// Number of power cuts [default: 40, with --store 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     cuts: Option<u64>,
-    /// End the check after the first broken promise
+    /// End the check after the first violation
     #[arg(long)]
-    until_broken: bool,
+    until_violation: bool,
     /// Execute only this cut, counted from 0
     #[arg(long, value_name = "N")]
     only: Option<u64>,
     /// Acknowledged operations before a cut, at most
     #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     operations: u64,
-    /// Number of clients, each with keys of its own
+    /// Number of clients; they share no keys
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=64))]
     clients: u64,
     /// Seed of the operations and the cuts
@@ -158,7 +158,7 @@ impl Arguments {
                 ModelName::Posix => Model::Posix,
             },
             cuts: self.cuts.unwrap_or(DEFAULT_CUTS),
-            until_broken: self.until_broken,
+            until_violation: self.until_violation,
             only: self.only,
             operations: self.operations,
             clients: self.clients,
@@ -190,7 +190,7 @@ impl Progress {
                 "{elapsed_s} s: {}, {}, {}",
                 counted(findings.cuts, "cut"),
                 counted(findings.acknowledged, "acknowledged operation"),
-                counted(findings.broken_count(), "broken promise")
+                counted(findings.violation_count(), "violation")
             ));
         }
     }
@@ -199,7 +199,7 @@ impl Progress {
 /// Cuts the power of a server again and again, and prints what it lost.
 ///
 /// # Errors
-/// Exit code 1 if a promise was broken, 2 for invalid input, 3 if the system does not allow the check, 130 after
+/// Exit code 1 if a violation was found, 2 for invalid input, 3 if the system does not allow the check, 130 after
 /// Ctrl-C.
 pub fn durability(arguments: &Arguments) -> Result<(), Exit> {
     arguments.form.check()?;
@@ -234,9 +234,9 @@ fn simulated(arguments: &Arguments, server: &str) -> Result<(Findings, bool), Ex
     let work = || -> Result<Findings, Exit> {
         let simulation = Simulation::prepare(profile, settings)?;
         let mut progress = Progress::new();
-        let (mut findings, broken) = simulation.run(&control, |findings| progress.note(findings))?;
+        let (mut findings, violated) = simulation.run(&control, |findings| progress.note(findings))?;
         if !arguments.no_proof {
-            prove(&simulation, &broken, &control, &mut findings)?;
+            prove(&simulation, &violated, &control, &mut findings)?;
         }
         Ok(findings)
     };
@@ -289,17 +289,16 @@ fn counted(count: u64, noun: &str) -> String {
 /// Returns the answer in a sentence.
 fn answer(findings: &Findings) -> String {
     let (server, cuts) = (&findings.server, counted(findings.cuts, "cut"));
-    let (broken, due) = (findings.broken_count(), counted(findings.due(), "acknowledged operation"));
+    let (count, due) = (findings.violation_count(), counted(findings.due(), "acknowledged operation"));
     let mut parts = Vec::new();
-    if broken > 0 {
-        let kinds = Violation::ALL.into_iter().filter(|violation| findings.count(*violation) > 0);
-        let kinds: Vec<String> = kinds
-            .map(|violation| format!("{} {}", format_count(findings.count(violation)), violation.name()))
-            .collect();
-        let oldest_ms = findings.broken.iter().map(|broken| broken.age_ms).fold(0.0, f64::max);
+    if count > 0 {
+        let kinds = ViolationKind::ALL.into_iter().filter(|kind| findings.count(*kind) > 0);
+        let kinds: Vec<String> =
+            kinds.map(|kind| format!("{} {}", format_count(findings.count(kind)), kind.name())).collect();
+        let oldest_ms = findings.violations.iter().map(|violation| violation.age_ms).fold(0.0, f64::max);
         parts.push(format!(
-            "broke its promise for {} of {due} in {cuts} ({}); the oldest was acknowledged {} before the cut",
-            format_count(broken),
+            "did not keep {} of {due} in {cuts} ({}); the oldest was acknowledged {} before the cut",
+            format_count(count),
             kinds.join(", "),
             age(oldest_ms)
         ));
@@ -362,28 +361,27 @@ fn document(findings: &Findings, arguments: &Arguments) -> Document {
 }
 
 fn kinds(findings: &Findings) -> Table {
-    let names: Vec<String> =
-        Violation::ALL.iter().map(|violation| format!("{}#", violation.name())).collect();
+    let names: Vec<String> = ViolationKind::ALL.iter().map(|kind| format!("{}#", kind.name())).collect();
     let mut columns = vec!["operation", "acknowledged#", "due after a cut#"];
     columns.extend(names.iter().map(String::as_str));
     let mut table = Table::new("", &columns);
     for kind in OperationKind::ALL {
         let Some(counts) = findings.kinds.get(&kind) else { continue };
-        let broken =
-            Violation::ALL.iter().map(|violation| counts.broken.get(violation).copied().unwrap_or(0));
-        let numbers = [counts.acknowledged, counts.due].into_iter().chain(broken).map(format_count);
+        let violations =
+            ViolationKind::ALL.iter().map(|kind| counts.violations.get(kind).copied().unwrap_or(0));
+        let numbers = [counts.acknowledged, counts.due].into_iter().chain(violations).map(format_count);
         table.row(std::iter::once(kind.name().to_string()).chain(numbers).collect::<Vec<_>>());
     }
     table
 }
 
 fn proof(proof: &Proof) -> Table {
-    let broken = &proof.broken;
+    let violation = &proof.violation;
     let head = format!(
         "Proof: {} ({}), key {}, shown in {} of {} repetitions",
-        broken.violation.name(),
-        broken.detail,
-        broken.key,
+        violation.kind.name(),
+        violation.detail,
+        violation.key,
         proof.repeated.0,
         proof.repeated.1
     );
@@ -391,11 +389,12 @@ fn proof(proof: &Proof) -> Table {
     for (number, operation) in (1..).zip(&proof.operations) {
         table.row([number.to_string(), format!("{operation}: acknowledged")]);
     }
-    table.row(["cut".to_string(), format!("the power fails {} later; {}", age(broken.age_ms), proof.fate)]);
+    table
+        .row(["cut".to_string(), format!("the power fails {} later; {}", age(violation.age_ms), proof.fate)]);
     for lost in &proof.lost {
         table.row(["not synced".to_string(), lost.clone()]);
     }
-    table.row(["after".to_string(), broken.detail.clone()]);
+    table.row(["after".to_string(), violation.detail.clone()]);
     table
 }
 
@@ -407,7 +406,7 @@ fn notes(findings: &Findings, server: Option<&str>) -> Vec<String> {
             counted(findings.cuts_during_start, "cut")
         ));
     }
-    if let (Some(first), Some(server)) = (findings.broken.first(), server) {
+    if let (Some(first), Some(server)) = (findings.violations.first(), server) {
         notes.push(format!(
             "The same cut again: plimsoll run durability --server '{server}' --model {} --seed {} --only {}",
             findings.model, findings.seed, first.cut
@@ -417,7 +416,7 @@ fn notes(findings: &Findings, server: Option<&str>) -> Vec<String> {
         // The rule of three, as in the answer of `run consistency`.
         let percent = 300.0 / findings.cuts as f64;
         notes.push(format!(
-            "A server that breaks a promise in {percent:.1}% of such cuts would have been found, with 95% confidence."
+            "A server with violations in {percent:.1}% of such cuts would have been found, with 95% confidence."
         ));
     }
     if findings.unanswered > 0 {

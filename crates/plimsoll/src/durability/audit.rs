@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use super::content::{ContentId, bytes_of};
-use super::findings::{Broken, Violation};
+use super::findings::{Violation, ViolationKind};
 use super::history::{Event, Expected, OperationKind, State, expected};
 use super::pause::pause;
 use super::work::Target;
@@ -12,7 +12,7 @@ use plimsoll_base::clock::MILLISECOND;
 use plimsoll_engine::driver::background::{Background, Pages};
 use plimsoll_engine::store::{Body, Collect, Failure, Request};
 
-/// Time until a broken promise is looked at again.
+/// Time until a violation is looked at again.
 const SECOND_LOOK: Duration = Duration::from_millis(300);
 
 /// Entry of a key in a listing.
@@ -37,8 +37,9 @@ pub struct Seen {
     pub tag: Result<Option<u64>, String>,
 }
 
-/// Compares what a store answers with what is expected. Returns how the promise was broken, with the details.
-pub fn judge(expected: &Expected, seen: &Seen, seed: u64) -> Option<(Violation, String)> {
+/// Compares what a store answers with what is expected. Returns the kind of the violation with its details; `None` if
+/// there is none.
+pub fn judge(expected: &Expected, seen: &Seen, seed: u64) -> Option<(ViolationKind, String)> {
     let is = |content: &Option<Vec<u8>>, id: Option<ContentId>| match (content, id) {
         (Some(bytes), Some(id)) => bytes.len() as u64 == id.size && *bytes == bytes_of(seed, id),
         (None, None) => true,
@@ -46,19 +47,19 @@ pub fn judge(expected: &Expected, seen: &Seen, seed: u64) -> Option<(Violation, 
     };
     let content = match &seen.content {
         Ok(content) => content,
-        Err(message) => return Some((Violation::Unreadable, message.clone())),
+        Err(message) => return Some((ViolationKind::Unreadable, message.clone())),
     };
     let matching: Vec<&State> = expected.states.iter().filter(|state| is(content, state.content)).collect();
     if matching.is_empty() {
-        let Some(bytes) = content else { return Some((Violation::Lost, "GET: no such key".into())) };
+        let Some(bytes) = content else { return Some((ViolationKind::Lost, "GET: no such key".into())) };
         let earlier = expected.earlier.iter().rev().find(|id| is(content, Some(**id)));
         return Some(match (expected.states[0].content, earlier) {
-            (None, Some(_)) => (Violation::Back, "GET returns the deleted object".into()),
-            (Some(_), Some(_)) => (Violation::Old, "GET returns an earlier object".into()),
+            (None, Some(_)) => (ViolationKind::Back, "GET returns the deleted object".into()),
+            (Some(_), Some(_)) => (ViolationKind::Old, "GET returns an earlier object".into()),
             (due, None) => {
                 let due = due.map_or("no object".into(), |id| format!("{} bytes", id.size));
                 (
-                    Violation::Damaged,
+                    ViolationKind::Damaged,
                     format!("GET returns {} bytes that nobody wrote, instead of {due}", bytes.len()),
                 )
             }
@@ -66,26 +67,26 @@ pub fn judge(expected: &Expected, seen: &Seen, seed: u64) -> Option<(Violation, 
     }
     match (content, seen.listed) {
         (Some(_), Listed::Missing) => {
-            return Some((Violation::Listing, "GET returns it, but it is not listed".into()));
+            return Some((ViolationKind::Listing, "GET returns it, but it is not listed".into()));
         }
         (None, Listed::Size(_)) => {
-            return Some((Violation::Listing, "it is listed, but GET finds no such key".into()));
+            return Some((ViolationKind::Listing, "it is listed, but GET finds no such key".into()));
         }
         (Some(bytes), Listed::Size(size)) if bytes.len() as u64 != size => {
             let detail = format!("listed with {size} bytes; GET returns {}", bytes.len());
-            return Some((Violation::Listing, detail));
+            return Some((ViolationKind::Listing, detail));
         }
         _ => {}
     }
     match &seen.tag {
-        Err(message) => Some((Violation::Unreadable, format!("tags: {message}"))),
+        Err(message) => Some((ViolationKind::Unreadable, format!("tags: {message}"))),
         Ok(tag) if matching.iter().any(|state| state.tag == *tag) => None,
-        Ok(None) => Some((Violation::Lost, "the object has no tag".into())),
+        Ok(None) => Some((ViolationKind::Lost, "the object has no tag".into())),
         Ok(Some(tag)) if expected.earlier_tags.contains(tag) => {
-            Some((Violation::Old, "the object has an earlier tag".into()))
+            Some((ViolationKind::Old, "the object has an earlier tag".into()))
         }
         Ok(Some(tag)) => {
-            Some((Violation::Damaged, format!("the object has the tag {tag}, which nobody set")))
+            Some((ViolationKind::Damaged, format!("the object has the tag {tag}, which nobody set")))
         }
     }
 }
@@ -93,15 +94,15 @@ pub fn judge(expected: &Expected, seen: &Seen, seed: u64) -> Option<(Violation, 
 /// Result of an audit.
 #[derive(Debug, Default)]
 pub struct Audit {
-    /// Broken promises; their cut is 0.
-    pub broken: Vec<Broken>,
+    /// Violation promises; their cut is 0.
+    pub violations: Vec<Violation>,
     /// Kinds of the operations whose effect was due.
     pub due: Vec<OperationKind>,
     /// Reason why the store accepts no write; `None` if it does.
     pub not_writable: Option<String>,
 }
 
-/// Reads all keys of `events` and the listing. A broken promise counts only if it is still broken after
+/// Reads all keys of `events` and the listing. A violation counts only if it still exists after
 /// [`SECOND_LOOK`], because a server may answer before all of its parts have started. `cut_ns` is the time of the cut
 /// on the monotonic clock.
 pub async fn audit(target: &Target, events: &[Event], cut_ns: u64) -> Audit {
@@ -118,14 +119,14 @@ pub async fn audit(target: &Target, events: &[Event], cut_ns: u64) -> Audit {
         .filter_map(|expected| expected.last.as_ref())
         .map(|last| last.operation.kind())
         .collect();
-    let mut broken = look(target, &keys, cut_ns).await;
-    if !broken.is_empty() {
+    let mut violations = look(target, &keys, cut_ns).await;
+    if !violations.is_empty() {
         pause(SECOND_LOOK).await;
-        keys.retain(|key, _| broken.iter().any(|broken| broken.key == *key));
-        broken = look(target, &keys, cut_ns).await;
+        keys.retain(|key, _| violations.iter().any(|violation| violation.key == *key));
+        violations = look(target, &keys, cut_ns).await;
     }
     let not_writable = write(target).await.err().map(|failure| failure.message);
-    Audit { broken, due, not_writable }
+    Audit { violations, due, not_writable }
 }
 
 /// Writes an object, with retries.
@@ -136,8 +137,8 @@ async fn write(target: &Target) -> Result<(), Failure> {
     background.send_until_answered(Request::Put { key: &key, body }).await.map(drop)
 }
 
-/// Reads keys and the listing once, and returns the broken promises.
-async fn look(target: &Target, keys: &BTreeMap<&str, Expected>, cut_ns: u64) -> Vec<Broken> {
+/// Reads keys and the listing once, and returns the violations.
+async fn look(target: &Target, keys: &BTreeMap<&str, Expected>, cut_ns: u64) -> Vec<Violation> {
     let mut background = Background::new(target.store.as_ref());
     let listed = list(&mut background, target).await;
     let mut failed_listing = listed.as_ref().err().cloned();
@@ -155,16 +156,16 @@ async fn look(target: &Target, keys: &BTreeMap<&str, Expected>, cut_ns: u64) -> 
             Err(_) => Listed::Unknown,
         };
         let seen = Seen { content, listed: entry, tag };
-        let fails = |message: String| (Violation::Listing, format!("the listing fails: {message}"));
-        // A listing that fails is one broken promise, not one for each key.
+        let fails = |message: String| (ViolationKind::Listing, format!("the listing fails: {message}"));
+        // A listing that fails is one violation, not one for each key.
         let failed = || failed_listing.take().map(fails);
-        let Some((violation, detail)) = judge(expected, &seen, target.seed).or_else(failed) else { continue };
+        let Some((kind, detail)) = judge(expected, &seen, target.seed).or_else(failed) else { continue };
         let age_ns = cut_ns.saturating_sub(last.acknowledged_ns.unwrap_or(cut_ns));
-        found.push(Broken {
+        found.push(Violation {
             cut: 0,
             key: key.to_string(),
             operation: last.operation.kind(),
-            violation,
+            kind,
             age_ms: age_ns as f64 / MILLISECOND as f64,
             detail,
             history: expected.history.clone(),
@@ -223,8 +224,8 @@ mod tests {
         Seen { content: Ok(content), listed, tag: Ok(None) }
     }
 
-    fn found(expected: &Expected, seen: &Seen) -> Option<Violation> {
-        judge(expected, seen, 1).map(|(violation, _)| violation)
+    fn found(expected: &Expected, seen: &Seen) -> Option<ViolationKind> {
+        judge(expected, seen, 1).map(|(kind, _)| kind)
     }
 
     #[test]
@@ -233,29 +234,29 @@ mod tests {
         let bytes = |id| Some(bytes_of(1, id).to_vec());
         let written = key(&[Some(new)], &[old]);
         assert_eq!(found(&written, &seen(bytes(new))), None);
-        assert_eq!(found(&written, &seen(None)), Some(Violation::Lost));
-        assert_eq!(found(&written, &seen(bytes(old))), Some(Violation::Old));
+        assert_eq!(found(&written, &seen(None)), Some(ViolationKind::Lost));
+        assert_eq!(found(&written, &seen(bytes(old))), Some(ViolationKind::Old));
         assert_eq!(
             found(&written, &seen(bytes(new).map(|all| all[..50].to_vec()))),
-            Some(Violation::Damaged)
+            Some(ViolationKind::Damaged)
         );
         assert_eq!(
             found(&written, &Seen { listed: Listed::Missing, ..seen(bytes(new)) }),
-            Some(Violation::Listing)
+            Some(ViolationKind::Listing)
         );
         assert_eq!(
             found(&written, &Seen { listed: Listed::Size(7), ..seen(bytes(new)) }),
-            Some(Violation::Listing)
+            Some(ViolationKind::Listing)
         );
         let deleted = key(&[None], &[old]);
         assert_eq!(found(&deleted, &seen(None)), None);
-        assert_eq!(found(&deleted, &seen(bytes(old))), Some(Violation::Back));
+        assert_eq!(found(&deleted, &seen(bytes(old))), Some(ViolationKind::Back));
         assert_eq!(
             found(&deleted, &Seen { listed: Listed::Size(100), ..seen(None) }),
-            Some(Violation::Listing)
+            Some(ViolationKind::Listing)
         );
         let error = Seen { content: Err("500".into()), ..seen(None) };
-        assert_eq!(found(&written, &error), Some(Violation::Unreadable));
+        assert_eq!(found(&written, &error), Some(ViolationKind::Unreadable));
     }
 
     #[test]

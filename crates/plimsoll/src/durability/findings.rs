@@ -10,7 +10,7 @@ use super::history::{Event, OperationKind};
 /// A way to break a promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Violation {
+pub enum ViolationKind {
     /// The object does not exist.
     Lost,
     /// Other bytes than anybody wrote, or not all of them.
@@ -25,41 +25,41 @@ pub enum Violation {
     Listing,
 }
 
-impl Violation {
+impl ViolationKind {
     /// All kinds of violations.
-    pub const ALL: [Violation; 6] = [
-        Violation::Lost,
-        Violation::Damaged,
-        Violation::Old,
-        Violation::Back,
-        Violation::Unreadable,
-        Violation::Listing,
+    pub const ALL: [ViolationKind; 6] = [
+        ViolationKind::Lost,
+        ViolationKind::Damaged,
+        ViolationKind::Old,
+        ViolationKind::Back,
+        ViolationKind::Unreadable,
+        ViolationKind::Listing,
     ];
 
     /// Returns the heading of its column.
     pub fn name(self) -> &'static str {
         match self {
-            Violation::Lost => "lost",
-            Violation::Damaged => "damaged",
-            Violation::Old => "old",
-            Violation::Back => "back",
-            Violation::Unreadable => "unreadable",
-            Violation::Listing => "listing wrong",
+            ViolationKind::Lost => "lost",
+            ViolationKind::Damaged => "damaged",
+            ViolationKind::Old => "old",
+            ViolationKind::Back => "back",
+            ViolationKind::Unreadable => "unreadable",
+            ViolationKind::Listing => "listing wrong",
         }
     }
 }
 
-/// A broken promise.
+/// A violation of the durability of one key.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Broken {
+pub struct Violation {
     /// Number of the cut, from 0.
     pub cut: u64,
     /// Key, without the prefix of the check.
     pub key: String,
     /// The last acknowledged operation on the key.
     pub operation: OperationKind,
-    /// Way in which the promise was broken.
-    pub violation: Violation,
+    /// Kind of the violation.
+    pub kind: ViolationKind,
     /// Time between the acknowledgement and the cut, in milliseconds.
     pub age_ms: f64,
     /// The answer of the store.
@@ -68,13 +68,13 @@ pub struct Broken {
     pub history: Vec<String>,
 }
 
-/// The fewest operations that show a broken promise.
+/// The fewest operations that show a violation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Proof {
     /// Cut in which it was found.
     pub cut: u64,
-    /// The broken promise, as the last repetition showed it.
-    pub broken: Broken,
+    /// The violation, as the last repetition showed it.
+    pub violation: Violation,
     /// The operations, in order; the power fails right after the last acknowledgement.
     pub operations: Vec<String>,
     /// Fate of what was not synced.
@@ -92,8 +92,8 @@ pub struct KindCounts {
     pub acknowledged: u64,
     /// Acknowledged operations that were the last on their key, whose effect was therefore due after the cut.
     pub due: u64,
-    /// Numbers of broken promises.
-    pub broken: BTreeMap<Violation, u64>,
+    /// Numbers of violations.
+    pub violations: BTreeMap<ViolationKind, u64>,
 }
 
 /// Result of a check.
@@ -121,8 +121,8 @@ pub struct Findings {
     pub tags: bool,
     /// Counts by the kind of the operation.
     pub kinds: BTreeMap<OperationKind, KindCounts>,
-    /// Broken promises; the first 1,000.
-    pub broken: Vec<Broken>,
+    /// Violation promises; the first 1,000.
+    pub violations: Vec<Violation>,
     /// Cuts after which the server did not start, or did not answer again, with its last words.
     pub not_starting: Vec<(u64, String)>,
     /// Cuts after which the server started but accepted no write, with the reason.
@@ -135,21 +135,21 @@ pub struct Findings {
     pub duration_s: f64,
 }
 
-/// Greatest number of broken promises that findings list.
+/// Greatest number of violations that findings list.
 const MAX_LISTED: usize = 1_000;
 
 impl Findings {
-    /// Adds a broken promise.
-    pub fn add(&mut self, broken: Broken) {
-        let counts = self.kinds.entry(broken.operation).or_default();
-        *counts.broken.entry(broken.violation).or_default() += 1;
-        if self.broken.len() < MAX_LISTED {
-            self.broken.push(broken);
+    /// Adds a violation.
+    pub fn add(&mut self, violation: Violation) {
+        let counts = self.kinds.entry(violation.operation).or_default();
+        *counts.violations.entry(violation.kind).or_default() += 1;
+        if self.violations.len() < MAX_LISTED {
+            self.violations.push(violation);
         }
     }
 
     /// Adds a cut: its events, and the audit or the last words of a server that did not start. With `tolerant`, an
-    /// object may be missing or unreadable, because a bit of it flipped. Returns true if a promise was broken.
+    /// object may be missing or unreadable, because a bit of it flipped. Returns true if there was a violation.
     pub fn add_cut(
         &mut self,
         number: u64,
@@ -179,28 +179,28 @@ impl Findings {
         for kind in &audit.due {
             self.kinds.entry(*kind).or_default().due += 1;
         }
-        let before = self.broken_count();
-        for broken in &audit.broken {
-            if tolerant && broken.violation != Violation::Damaged {
+        let before = self.violation_count();
+        for violation in &audit.violations {
+            if tolerant && violation.kind != ViolationKind::Damaged {
                 self.flipped.1 += 1;
             } else {
-                self.add(Broken { cut: number, ..broken.clone() });
+                self.add(Violation { cut: number, ..violation.clone() });
             }
         }
         if let Some(reason) = audit.not_writable.as_ref().filter(|_| !tolerant) {
             self.not_writable.push((number, reason.clone()));
         }
-        self.broken_count() > before
+        self.violation_count() > before
     }
 
-    /// Returns the number of broken promises of a kind.
-    pub fn count(&self, violation: Violation) -> u64 {
-        self.kinds.values().filter_map(|counts| counts.broken.get(&violation)).sum()
+    /// Returns the number of violations of a kind.
+    pub fn count(&self, kind: ViolationKind) -> u64 {
+        self.kinds.values().filter_map(|counts| counts.violations.get(&kind)).sum()
     }
 
-    /// Returns the number of all broken promises, without servers that do not start.
-    pub fn broken_count(&self) -> u64 {
-        Violation::ALL.into_iter().map(|violation| self.count(violation)).sum()
+    /// Returns the number of all violations, without servers that do not start.
+    pub fn violation_count(&self) -> u64 {
+        ViolationKind::ALL.into_iter().map(|kind| self.count(kind)).sum()
     }
 
     /// Returns the number of acknowledged operations whose effect was due after a cut.
@@ -210,6 +210,6 @@ impl Findings {
 
     /// Returns true if the server kept every promise, and always started.
     pub fn is_durable(&self) -> bool {
-        self.broken_count() == 0 && self.not_starting.is_empty() && self.not_writable.is_empty()
+        self.violation_count() == 0 && self.not_starting.is_empty() && self.not_writable.is_empty()
     }
 }

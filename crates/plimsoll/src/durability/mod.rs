@@ -1,7 +1,7 @@
 //! Checks whether an S3 server keeps what it acknowledged when the power fails.
 //!
-//! [`simulated`] runs the server on a disk of Plimsoll's own (`plimsoll_disk`), [`real`] on a machine that the user
-//! cuts off. Both use the same clients ([`work`]), the same expectations ([`history`]) and the same [`audit`].
+//! [`simulated`] runs the server on a simulated disk (`plimsoll_disk`), [`real`] on a machine that a command of the
+//! user cuts off. Both use the same clients ([`work`]), the same expectations ([`history`]) and the same [`audit`].
 
 pub mod audit;
 pub mod content;

@@ -1,7 +1,7 @@
-//! The fewest operations that show a broken promise.
+//! The fewest operations that show a violation.
 
 use super::DurabilityError;
-use super::findings::{Broken, Findings, Proof, Violation};
+use super::findings::{Findings, Proof, Violation, ViolationKind};
 use super::history::{Action, Event, Operation};
 use super::moment::{Load, Moment};
 use super::simulated::{Cut, Simulation};
@@ -12,7 +12,7 @@ use plimsoll_engine::driver::Control;
 const BUDGET: u32 = 40;
 /// Number of repetitions of a proof.
 const REPEATS: u32 = 3;
-/// Greatest number of lost changes that a proof lists.
+/// Number of lost changes that a proof lists, the last ones.
 const MAX_LOST: usize = 12;
 
 /// Returns the acknowledged operations on `key` before the cut, with those on the sources of its copies.
@@ -36,36 +36,36 @@ fn history_of(events: &[Event], key: &str) -> Vec<Operation> {
     found
 }
 
-/// A search for the shortest proof of one broken promise.
+/// A search for the shortest proof of one violation.
 struct Search<'a> {
     simulation: &'a Simulation,
     key: &'a str,
-    violation: Violation,
+    kind: ViolationKind,
     seed: u64,
     left: u32,
 }
 
 impl Search<'_> {
-    /// Executes operations and cuts the power right after the last one. Returns the cut if it shows the broken promise.
+    /// Executes operations and cuts the power right after the last one. Returns the cut if it shows the violation.
     fn show(
         &mut self,
         operations: &[Operation],
         fate: Fate,
-    ) -> Result<Option<(Cut, Broken)>, DurabilityError> {
+    ) -> Result<Option<(Cut, Violation)>, DurabilityError> {
         self.left = self.left.saturating_sub(1);
         let moment = Moment { at: operations.len() as u64, steps: 0, fate, seed: self.seed, again: None };
         let cut = self.simulation.cut(Load::Operations(operations), moment)?;
         let shown = cut.audit.as_ref().ok().and_then(|audit| {
             audit
-                .broken
+                .violations
                 .iter()
-                .find(|broken| broken.key == self.key && broken.violation == self.violation)
+                .find(|violation| violation.key == self.key && violation.kind == self.kind)
                 .cloned()
         });
-        Ok(shown.map(|broken| (cut, broken)))
+        Ok(shown.map(|violation| (cut, violation)))
     }
 
-    /// Removes operations as long as the rest shows the broken promise.
+    /// Removes operations as long as the rest shows the violation.
     fn shorten(
         &mut self,
         mut operations: Vec<Operation>,
@@ -84,7 +84,7 @@ impl Search<'_> {
     }
 }
 
-/// Finds the shortest proof for the first broken promise of each kind, and adds it to the findings.
+/// Finds the shortest proof for the first violation of each kind, and adds it to the findings.
 ///
 /// # Errors
 /// As [`Simulation::cut`].
@@ -94,15 +94,17 @@ pub fn prove(
     control: &Control,
     findings: &mut Findings,
 ) -> Result<(), DurabilityError> {
-    for violation in Violation::ALL {
-        let examples = findings.broken.iter().filter(|broken| broken.violation == violation);
-        let examples: Vec<Broken> = examples.take(3).cloned().collect();
-        for broken in examples {
+    for kind in ViolationKind::ALL {
+        let examples = findings.violations.iter().filter(|violation| violation.kind == kind);
+        let examples: Vec<Violation> = examples.take(3).cloned().collect();
+        for violation in examples {
             if control.stopped_at().is_some() {
                 return Ok(());
             }
-            let Some((number, cut)) = cuts.iter().find(|(number, _)| *number == broken.cut) else { continue };
-            if let Some(proof) = prove_one(simulation, *number, cut, &broken)? {
+            let Some((number, cut)) = cuts.iter().find(|(number, _)| *number == violation.cut) else {
+                continue;
+            };
+            if let Some(proof) = prove_one(simulation, *number, cut, &violation)? {
                 findings.proofs.push(proof);
                 break;
             }
@@ -115,11 +117,11 @@ fn prove_one(
     simulation: &Simulation,
     number: u64,
     cut: &Cut,
-    broken: &Broken,
+    violation: &Violation,
 ) -> Result<Option<Proof>, DurabilityError> {
     let seed = super::cut_seed(simulation.settings.seed, number);
-    let mut search = Search { simulation, key: &broken.key, violation: broken.violation, seed, left: BUDGET };
-    let operations = history_of(&cut.events, &broken.key);
+    let mut search = Search { simulation, key: &violation.key, kind: violation.kind, seed, left: BUDGET };
+    let operations = history_of(&cut.events, &violation.key);
     for fate in [Fate::Nothing, Fate::NamesOnly, cut.fate] {
         if search.show(&operations, fate)?.is_none() {
             continue;
@@ -130,13 +132,13 @@ fn prove_one(
             shown.extend(search.show(&operations, fate)?);
         }
         let times = shown.len() as u32;
-        let Some((last, broken)) = shown.pop() else { continue };
+        let Some((mut last, violation)) = shown.pop() else { continue };
         return Ok(Some(Proof {
             cut: number,
-            broken: Broken { cut: number, ..broken },
+            violation: Violation { cut: number, ..violation },
             operations: operations.iter().map(Operation::to_string).collect(),
             fate: describe_fate(fate).into(),
-            lost: last.lost.into_iter().take(MAX_LOST).collect(),
+            lost: last.lost.split_off(last.lost.len().saturating_sub(MAX_LOST)),
             repeated: (times, REPEATS),
         }));
     }

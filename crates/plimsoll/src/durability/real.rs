@@ -121,7 +121,7 @@ impl Target {
         }
         // A server without tags may take them for another object.
         let audit = audit(self, &events, now_ns()).await;
-        Ok(audit.broken.is_empty() && self.signed.tag(&self.key(key)) == Ok(Some(1)))
+        Ok(audit.violations.is_empty() && self.signed.tag(&self.key(key)) == Ok(Some(1)))
     }
 }
 

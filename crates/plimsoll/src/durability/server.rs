@@ -18,7 +18,7 @@ const PROFILES: [(&str, &str); 5] = [
     ("versitygw", include_str!("servers/versitygw.toml")),
 ];
 
-/// Greatest number of ports of a server, besides that of S3.
+/// Greatest number of additional ports of a server.
 const MORE_PORTS: usize = 9;
 
 /// Commands that start a server.

@@ -59,8 +59,8 @@ pub struct Settings {
     pub model: Model,
     /// Number of cuts.
     pub cuts: u64,
-    /// True to end the check after the first broken promise.
-    pub until_broken: bool,
+    /// True to end the check after the first violation.
+    pub until_violation: bool,
     /// The only cut to execute; `None` for all.
     pub only: Option<u64>,
     /// Acknowledged operations before each cut, at most.
@@ -314,8 +314,9 @@ impl Simulation {
         let mut server = self.start()?;
         self.wait_for(&mut server, None).map_err(DurabilityError::Server)?;
         mounted.disk().lock().set_faults(self.faults(moment.seed));
-        let power =
-            Switch { disk: mounted.disk(), at: moment.at, steps: moment.steps, failed_ns: Mutex::new(None) };
+        // Before a bit flips, the server is stopped: the power does not fail.
+        let at = if self.settings.fault == Some(Fault::BitFlip) { u64::MAX } else { moment.at };
+        let power = Switch { disk: mounted.disk(), at, steps: moment.steps, failed_ns: Mutex::new(None) };
         let events = self.work(load, &power, server, moment)?;
         let failed_ns = *power.failed_ns.lock().unwrap_or_else(PoisonError::into_inner);
         let cut_ns = failed_ns.unwrap_or_else(now_ns);
@@ -432,7 +433,7 @@ impl Simulation {
     }
 
     /// Executes all cuts. `progress` receives the findings after each of them. Ctrl-C ends the check
-    /// after the current cut. Returns the findings, and the cuts with broken promises, for the proofs.
+    /// after the current cut. Returns the findings, and the cuts with violations, for the proofs.
     ///
     /// # Errors
     /// As [`Simulation::cut`].
@@ -450,13 +451,13 @@ impl Simulation {
             tags: self.target.tags,
             ..Findings::default()
         };
-        let mut broken = Vec::new();
+        let mut violated = Vec::new();
         let numbers = match settings.only {
             Some(number) => number..number + 1,
             None => 0..settings.cuts,
         };
         for number in numbers {
-            if control.stopped_at().is_some() || (settings.until_broken && !findings.is_durable()) {
+            if control.stopped_at().is_some() || (settings.until_violation && !findings.is_durable()) {
                 break;
             }
             let seed = cut_seed(settings.seed, number);
@@ -467,10 +468,10 @@ impl Simulation {
             findings.flipped.0 += u64::from(cut.flipped.is_some());
             let tolerant = settings.fault == Some(Fault::BitFlip);
             if findings.add_cut(number, &cut.events, &cut.audit, tolerant) {
-                broken.push((number, cut));
+                violated.push((number, cut));
             }
             progress(&findings);
         }
-        Ok((findings, broken))
+        Ok((findings, violated))
     }
 }

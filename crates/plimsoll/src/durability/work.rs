@@ -68,7 +68,7 @@ impl Target {
     }
 }
 
-/// Runs a request that blocks beside the other clients.
+/// Runs a blocking request while the other clients continue.
 async fn blocking(work: impl FnOnce() -> Result<bool, String> + Send + 'static) -> bool {
     matches!(tokio::task::spawn_blocking(work).await, Ok(Ok(true)))
 }
