@@ -123,6 +123,12 @@ def test_the_gateway_loses_nothing():
         assert findings["tags"]
 
 
+def test_a_server_that_hangs_ends_the_work_not_the_check():
+    code, findings = check(command("hangs"), "--no-proof", "--timeout", "1s", cuts=2, operations=100)
+    assert (code, violations(findings)) == (0, {}), findings["headline"]
+    assert findings["unanswered"] >= 2
+
+
 def test_wrong_servers_are_explained():
     def error(server):
         done = subprocess.run([PLIMSOLL, "run", "durability", "--server", server, "--start-limit", "20s"],

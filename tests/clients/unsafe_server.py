@@ -1,7 +1,8 @@
 """An S3 server for tests that keeps objects in files, and omits what its MODE names: `unsafe_server.py DIR PORT MODE...`.
 
 Modes: no-sync, no-directory-sync, in-place, ignores-errors, no-checksum, forgets-deletes, journal (a file that is rewritten
-in place and without which the server does not start), lies-in-listings, daemon (a child serves, in another session).
+in place and without which the server does not start), lies-in-listings, hangs (it stops answering), daemon (a child
+serves, in another session).
 """
 import hashlib
 import html
@@ -16,7 +17,7 @@ import urllib.parse
 
 FOLDER, PORT, MODES = sys.argv[1], int(sys.argv[2]), set(sys.argv[3:])
 KNOWN = {"no-sync", "no-directory-sync", "in-place", "ignores-errors", "no-checksum", "forgets-deletes", "journal",
-         "lies-in-listings", "daemon", "safe"}
+         "lies-in-listings", "hangs", "daemon", "safe"}
 assert MODES <= KNOWN, MODES - KNOWN
 LOCK = threading.Lock()
 UPLOADS, NUMBERS, DELETED = {}, itertools.count(), set()
@@ -44,6 +45,8 @@ def path_of(key):
 
 def put(key, content):
     """Writes an object: its checksum, then its content."""
+    if "hangs" in MODES and next(NUMBERS) == 20:
+        threading.Event().wait()
     path = path_of(key)
     DELETED.discard(path)
     temporary = path if "in-place" in MODES else f"{path}.tmp"

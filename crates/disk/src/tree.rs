@@ -42,7 +42,9 @@ pub struct Tree {
 
 impl Default for Tree {
     fn default() -> Tree {
-        let attributes = Attributes { mode: 0o755, ..Attributes::default() };
+        // The root belongs to the user who mounts it.
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let attributes = Attributes { mode: 0o755, uid, gid, ..Attributes::default() };
         let root = Inode { kind: Kind::Directory(BTreeMap::new()), attributes, links: 1 };
         Tree { inodes: HashMap::from([(ROOT, Arc::new(root))]) }
     }

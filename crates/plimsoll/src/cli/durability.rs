@@ -31,7 +31,7 @@ use plimsoll_workload::experiment::spec::DEFAULT_SEED;
 
 /// Number of cuts of a simulated machine.
 const DEFAULT_CUTS: u64 = 40;
-/// Deadline of a request to a real machine.
+/// Deadline of a request.
 const TIMEOUT: &str = "10s";
 
 /// Rules of the disk.
@@ -122,8 +122,8 @@ pub struct Arguments {
     /// Do not search for the shortest proof of each kind of loss
     #[arg(long)]
     no_proof: bool,
-    /// Deadline of each request to a real machine [default: 10s]
-    #[arg(long, value_name = "TIME", requires = "store")]
+    /// Deadline of each request [default: 10s]
+    #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
     /// PEM file of certificate authorities to trust instead of the system's
     #[arg(long, value_name = "FILE", requires = "store")]
@@ -203,6 +203,7 @@ impl Progress {
 /// Ctrl-C.
 pub fn durability(arguments: &Arguments) -> Result<(), Exit> {
     arguments.form.check()?;
+    timeout::apply(Some(arguments.timeout.as_deref().unwrap_or(TIMEOUT)))?;
     let began_ns = now_ns();
     let (mut findings, stopped, finished) = match (&arguments.server, &arguments.store) {
         (Some(server), _) => {
@@ -248,7 +249,6 @@ fn simulated(arguments: &Arguments, server: &str) -> Result<(Findings, bool), Ex
 /// Checks a store on a real machine. Returns the findings, true if Ctrl-C ended the check, and the result of the
 /// clean-up.
 fn on_machine(arguments: &Arguments, store: &str) -> Result<(Findings, bool, Result<(), Exit>), Exit> {
-    timeout::apply(Some(arguments.timeout.as_deref().unwrap_or(TIMEOUT)))?;
     let settings = arguments.settings()?;
     let opened = open::open(store, arguments.ca_bundle.as_deref())?;
     require_writes(std::slice::from_ref(&opened))?;

@@ -100,7 +100,10 @@ struct Folder(PathBuf);
 impl Folder {
     fn new() -> Result<Folder, DurabilityError> {
         let path = std::env::temp_dir().join(format!("plimsoll-durability-{}", RunId::generate()));
-        std::fs::create_dir_all(path.join("disk"))?;
+        let created = std::fs::create_dir(&path).and_then(|()| std::fs::create_dir(path.join("disk")));
+        created.map_err(|e| {
+            DurabilityError::System(format!("{}: {e}; set TMPDIR to another directory", path.display()))
+        })?;
         Ok(Folder(path))
     }
 
@@ -208,7 +211,8 @@ impl Simulation {
         let mut server = simulation.start()?;
         simulation.wait_for(&mut server, None).map_err(DurabilityError::Server)?;
         block_on(simulation.create_bucket())??;
-        simulation.target.tags = block_on(simulation.target.has_tags(KNOWN_KEY))??;
+        simulation.target.tags = block_on(simulation.target.has_tags(KNOWN_KEY))?
+            .map_err(|e| DurabilityError::Server(format!("{e}; its last words: {}", server.last_output())))?;
         simulation.has_known_object = true;
         server.stop();
         simulation.prepared =

@@ -7,9 +7,11 @@ use futures_util::future::join_all;
 
 use super::content::{ContentId, bytes_of};
 use super::history::{Action, Event, Operation};
+use super::pause::pause;
 use super::plan::ClientPlan;
 use super::signed::SignedClient;
 use plimsoll_base::clock::now_ns;
+use plimsoll_base::net::client_limits;
 use plimsoll_engine::store::ownership::KeySpace;
 use plimsoll_engine::store::{Body, Connection, Ignore, PartTag, Request, Store};
 
@@ -39,8 +41,17 @@ impl Target {
         format!("{}{}{key}", self.space.root(), self.folder)
     }
 
-    /// Executes an operation. Returns true if the store acknowledged it.
+    /// Executes an operation. Returns true if the store acknowledged it before the deadline of requests.
     pub async fn execute(&self, connection: &mut dyn Connection, operation: &Operation) -> bool {
+        tokio::select! {
+            biased;
+            done = self.request(connection, operation) => done,
+            // A machine without power does not even close its connections.
+            () = pause(client_limits::timeout()) => false,
+        }
+    }
+
+    async fn request(&self, connection: &mut dyn Connection, operation: &Operation) -> bool {
         let key = self.key(&operation.key);
         let content = |size| bytes_of(self.seed, ContentId { operation: operation.id, size });
         match &operation.action {
