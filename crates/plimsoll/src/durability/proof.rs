@@ -43,15 +43,20 @@ struct Search<'a> {
     kind: ViolationKind,
     seed: u64,
     left: u32,
+    control: &'a Control,
 }
 
 impl Search<'_> {
-    /// Executes operations and cuts the power right after the last one. Returns the cut if it shows the violation.
+    /// Executes operations and cuts the power right after the last one. Returns the cut if it shows the violation;
+    /// after Ctrl-C, executes nothing.
     fn show(
         &mut self,
         operations: &[Operation],
         fate: Fate,
     ) -> Result<Option<(Cut, Violation)>, DurabilityError> {
+        if self.control.stopped_at().is_some() {
+            return Ok(None);
+        }
         self.left = self.left.saturating_sub(1);
         let moment = Moment { at: operations.len() as u64, steps: 0, fate, seed: self.seed, again: None };
         let cut = self.simulation.cut(Load::Operations(operations), moment)?;
@@ -104,7 +109,7 @@ pub fn prove(
             let Some((number, cut)) = cuts.iter().find(|(number, _)| *number == violation.cut) else {
                 continue;
             };
-            if let Some(proof) = prove_one(simulation, *number, cut, &violation)? {
+            if let Some(proof) = prove_one(simulation, *number, cut, &violation, control)? {
                 findings.proofs.push(proof);
                 break;
             }
@@ -118,9 +123,11 @@ fn prove_one(
     number: u64,
     cut: &Cut,
     violation: &Violation,
+    control: &Control,
 ) -> Result<Option<Proof>, DurabilityError> {
     let seed = super::cut_seed(simulation.settings.seed, number);
-    let mut search = Search { simulation, key: &violation.key, kind: violation.kind, seed, left: BUDGET };
+    let mut search =
+        Search { simulation, key: &violation.key, kind: violation.kind, seed, left: BUDGET, control };
     let operations = history_of(&cut.events, &violation.key);
     for fate in [Fate::Nothing, Fate::NamesOnly, cut.fate] {
         if search.show(&operations, fate)?.is_none() {
