@@ -1,6 +1,6 @@
 //! A file system in memory that knows which changes a power loss may take.
 //!
-//! A [`Disk`] has two trees: the one that programs see, and the one that is durable. Between them are the changes that
+//! A [`Disk`] has two trees: the tree that programs see, and the durable tree. Between them are the changes that
 //! nobody has synced. [`rules`] decide which of them a sync makes durable, and which trees a power loss may leave.
 //! [`mount`] attaches a disk to a directory, so that unchanged programs run on it.
 //!

@@ -48,7 +48,7 @@ impl Disk {
         lines
     }
 
-    /// Returns a path of an inode, or the one that it had at first.
+    /// Returns a path of an inode; without an entry, the path of its first pending entry.
     fn name_of(&self, ino: Ino) -> String {
         let created = || {
             self.pending.iter().find_map(|other| match other {

@@ -278,7 +278,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Sets attributes.
+    /// Changes the attributes of an inode.
     ///
     /// # Errors
     /// ENOENT if the inode does not exist, EIO without power.
@@ -323,7 +323,7 @@ impl Disk {
         Ok(true)
     }
 
-    /// Writes data.
+    /// Writes data to a file at an offset; with `synchronous`, also syncs the data.
     ///
     /// # Errors
     /// The errors of `pwrite`.

@@ -44,10 +44,16 @@ fn shell(
     command.envs(profile.env.iter().map(|(name, value)| (name, values.fill(value))));
     // Ctrl-C on the terminal must reach only Plimsoll, which ends the server.
     command.process_group(0);
-    // SAFETY: between fork and exec, the closure only makes one system call.
+    let parent = rustix::process::getpid();
+    // SAFETY: between fork and exec, the closure only makes system calls.
     unsafe {
-        command.pre_exec(|| {
-            rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(std::io::Error::from)
+        command.pre_exec(move || {
+            rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+            // The signal comes only if the parent ends from now on.
+            match rustix::process::getppid() == Some(parent) {
+                true => Ok(()),
+                false => Err(rustix::io::Errno::SRCH.into()),
+            }
         });
     }
     Ok(command)

@@ -220,11 +220,6 @@ impl Simulation {
         Ok(simulation)
     }
 
-    /// Returns true if the store has tags.
-    pub fn tags(&self) -> bool {
-        self.target.tags
-    }
-
     fn mount(&self, disk: Disk) -> Result<Mounted, DurabilityError> {
         Mounted::new(SharedDisk::new(disk), &self.folder.disk())
             .map_err(|e| DurabilityError::System(e.to_string()))
