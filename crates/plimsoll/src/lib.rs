@@ -17,6 +17,7 @@ pub mod calibrate;
 pub mod cli;
 #[cfg(target_os = "linux")]
 pub mod durability;
+pub mod fitness;
 pub mod fleet;
 pub mod live_page;
 pub mod meter;

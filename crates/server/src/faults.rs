@@ -7,12 +7,13 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
-use http::Request;
+use http::{Request, StatusCode};
 use hyper::body::Incoming;
 
 use super::Shared;
 use super::error::{ApiError, ErrorCode};
 use super::handler::{Exchange, Handler};
+use super::header_case::LowerCase;
 use super::inject::{Fault, Injector};
 use super::response::{ResponseBody, ServerResponse};
 use super::service::ObjectService;
@@ -48,8 +49,12 @@ impl<S: ObjectService> Handler for Faulty<S> {
         match fault {
             Fault::Truncate => answer = answer.map(truncated),
             Fault::Corrupt(at) => answer = answer.map(|body| corrupted(body, at)),
+            Fault::WrongRange if answer.status() == StatusCode::PARTIAL_CONTENT => answer = answer.map(late),
+            Fault::LowercaseHeaders => {
+                answer.extensions_mut().insert(LowerCase);
+            }
             Fault::Reset => stamps.break_connection(),
-            Fault::None | Fault::SlowDown => {}
+            Fault::None | Fault::SlowDown | Fault::WrongRange => {}
         }
         if let Some(plan) = plan {
             wait_until(plan.answer_at_ns).await?;
@@ -110,6 +115,20 @@ fn truncated(body: ResponseBody) -> ResponseBody {
         Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into())))
     });
     ResponseBody::of_stream(Box::pin(half.chain(abort)), size)
+}
+
+/// Moves the bytes of a body by one position: the first is left out, and a zero added at the end.
+fn late(body: ResponseBody) -> ResponseBody {
+    let size = body.size();
+    if size == 0 {
+        return body;
+    }
+    let pieces = placed(body).map(|piece| {
+        let (at, piece) = piece?;
+        Ok(if at == 0 { piece.slice(1..) } else { piece })
+    });
+    let end = stream::iter([Ok(Bytes::from_static(&[0]))]);
+    ResponseBody::of_stream(Box::pin(pieces.chain(end)), size)
 }
 
 /// Changes the byte of a body at offset `at` modulo its length.

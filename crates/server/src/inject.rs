@@ -41,8 +41,16 @@ pub struct Spec {
     pub corrupt: f64,
     /// Age in nanoseconds of the state that reads and listings return; 0 for the current state.
     pub stale_ns: u64,
+    /// Age in nanoseconds of the state that listings return; 0 for the current state.
+    pub stale_list_ns: u64,
     /// Share of conditional writes that are acknowledged but not stored.
     pub lost_conditional: f64,
+    /// Share of overwrites during which reads return parts of both contents for a few milliseconds.
+    pub torn: f64,
+    /// Share of reads of a range that return the bytes from the next position on.
+    pub wrong_range: f64,
+    /// Share of responses whose header names are in lower case.
+    pub lowercase_headers: f64,
     /// Seed of all random draws.
     pub seed: u64,
 }
@@ -57,7 +65,8 @@ pub enum InjectError {
     #[error(
         "--inject '{0}': unknown fault; use latency=5ms, latency=lognormal(5ms;0.8), stall=1s/10s, \
          slow=100ms@20s+10s, drift=2x/60s, capacity=200/s, rate=200/s, error=0.01, reset=0.01, truncate=0.01, \
-         corrupt=0.01, stale=50ms, lost-conditional=0.01 or seed=1"
+         corrupt=0.01, stale=50ms, stale-list=50ms, lost-conditional=0.01, torn-overwrite=0.1, wrong-range=0.01, \
+         lowercase-headers=1 or seed=1"
     )]
     Unknown(String),
     /// The value of a fault is invalid.
@@ -124,6 +133,10 @@ impl Spec {
                 "truncate" => spec.truncate = share("truncate")?,
                 "corrupt" => spec.corrupt = share("corrupt")?,
                 "stale" => spec.stale_ns = parse_duration(value)?,
+                "stale-list" => spec.stale_list_ns = parse_duration(value)?,
+                "torn-overwrite" => spec.torn = share("torn-overwrite")?,
+                "wrong-range" => spec.wrong_range = share("wrong-range")?,
+                "lowercase-headers" => spec.lowercase_headers = share("lowercase-headers")?,
                 "lost-conditional" => spec.lost_conditional = share("lost-conditional")?,
                 "seed" => {
                     spec.seed = value.parse().map_err(|_| wrong("seed", "a whole number, such as seed=1"))?
@@ -162,6 +175,10 @@ pub enum Fault {
     Truncate,
     /// One byte of the response body is changed: the one at this offset modulo the length.
     Corrupt(u64),
+    /// The body of a range begins one byte late.
+    WrongRange,
+    /// The names of the response's headers are in lower case.
+    LowercaseHeaders,
 }
 
 /// Injected delay and fault of one request.
@@ -260,6 +277,8 @@ impl Injector {
             (spec.reset, Fault::Reset),
             (spec.truncate, Fault::Truncate),
             (spec.corrupt, Fault::Corrupt(self.faults.at(2 * number + 1))),
+            (spec.wrong_range, Fault::WrongRange),
+            (spec.lowercase_headers, Fault::LowercaseHeaders),
         ] {
             edge += share;
             if draw < edge {

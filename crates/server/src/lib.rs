@@ -36,6 +36,7 @@ pub mod form;
 pub mod forward;
 pub mod handler;
 mod head_scan;
+mod header_case;
 pub mod incoming;
 pub mod inject;
 pub mod limits;
@@ -60,6 +61,7 @@ pub mod timing_log;
 use accounts::Accounts;
 use connections::{Candidates, Connections, Registration, TICK_NS, Timeouts};
 use handler::{Handler, Plain};
+use header_case::HeaderCase;
 use limits::{MAX_DOCUMENTS, MAX_HEAD_BYTES, MAX_UNSENT_BYTES};
 use observer::RequestObserver;
 use plimsoll_base::clock::{SECOND, Timer, now_ns};
@@ -138,6 +140,8 @@ pub struct Shared {
     pub observers: Vec<Arc<dyn RequestObserver>>,
     tls: RwLock<Option<TlsAcceptor>>,
     requests: AtomicU64,
+    /// Letters of header names; `None` for lower case, which is valid too.
+    header_case: Option<HeaderCase>,
 }
 
 impl Shared {
@@ -154,6 +158,7 @@ impl Shared {
             timing_log: parts.timing_log,
             observers: parts.observers,
             requests: AtomicU64::new(0),
+            header_case: HeaderCase::new().ok(),
         })
     }
 
@@ -386,7 +391,10 @@ async fn connection<H: Handler>(
         None => Stamped::plain(stream, Rc::clone(&stamps)),
     };
     let service = service_fn(|request| async {
-        let answer = handler.handle(shared, &stamps, request).await?;
+        let mut answer = handler.handle(shared, &stamps, request).await?;
+        if let Some(names) = &shared.header_case {
+            names.apply(&mut answer);
+        }
         Ok::<_, io::Error>(answer.map(|body| body.gated(&stamps.gate)))
     });
     let serving = http1::Builder::new()

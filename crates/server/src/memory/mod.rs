@@ -90,6 +90,11 @@ impl MemoryService {
         self.anomalies.as_ref().map(|anomalies| anomalies.stale_ns).filter(|stale_ns| *stale_ns > 0)
     }
 
+    /// Returns the staleness of listings in nanoseconds, at least that of reads; `None` if they are not stale.
+    fn stale_list_ns(&self) -> Option<u64> {
+        self.anomalies.as_ref().map(|anomalies| anomalies.stale_list_ns).filter(|stale_ns| *stale_ns > 0)
+    }
+
     /// Stores an object if the conditions hold. One lock covers the check and the write, so that one of two concurrent
     /// conditional writers fails.
     fn store(
@@ -107,9 +112,10 @@ impl MemoryService {
         }
         // Release the lock before the old content is freed.
         let old = objects.insert(key.to_string(), Arc::new(object));
-        if let Some(stale_ns) = self.stale_ns() {
+        if let Some(stale_ns) = self.stale_list_ns() {
             bucket.past().record(key, old.clone(), stale_ns);
         }
+
         drop(objects);
         drop(old);
         Ok(())
@@ -145,6 +151,9 @@ impl ObjectService for MemoryService {
     }
 
     async fn open(&self, bucket: &Handle, key: &str, _: Option<&str>) -> Result<Stored, ApiError> {
+        if let Some(mixed) = self.anomalies.as_ref().and_then(|anomalies| anomalies.mixed(key)) {
+            return Ok(Stored(mixed));
+        }
         let Some(stale_ns) = self.stale_ns() else { return bucket.0.object(key).map(Stored) };
         let current = bucket.0.objects().get(key).cloned();
         let object = bucket.0.past().object(key, current, stale_ns);
@@ -176,6 +185,12 @@ impl ObjectService for MemoryService {
         object.info.checksum =
             digests.checksum.map(|(algorithm, value)| StoredChecksum { algorithm, value, full_object: true });
         let info = object.info.clone();
+        if let Some(anomalies) = self.anomalies.as_ref().filter(|anomalies| anomalies.tears_write()) {
+            let old = bucket.objects().get(key).cloned();
+            if let Some(mixed) = old.and_then(|old| object.mixed_with(&old, &self.memory, key)) {
+                anomalies.tear(key, mixed).await.map_err(|_| ApiError::new(ErrorCode::InternalError))?;
+            }
+        }
         self.store(bucket, key, object, &new.conditions)?;
         Ok(info)
     }
@@ -190,7 +205,7 @@ impl ObjectService for MemoryService {
         let mut objects = bucket.0.objects_mut()?;
         conditions.check(objects.get(key).map(|o| (existing(&o.info), o.info.size)))?;
         let old = objects.remove(key);
-        if let Some(stale_ns) = self.stale_ns() {
+        if let Some(stale_ns) = self.stale_list_ns() {
             bucket.0.past().record(key, old.clone(), stale_ns);
         }
         drop(objects);
@@ -209,7 +224,7 @@ impl ObjectService for MemoryService {
     }
 
     async fn list(&self, bucket: &Handle, query: &ListQuery<'_>) -> Result<ListPage, ApiError> {
-        listing::list(&bucket.0, query, self.stale_ns())
+        listing::list(&bucket.0, query, self.stale_list_ns())
     }
 
     async fn create_upload(

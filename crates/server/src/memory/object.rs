@@ -78,6 +78,16 @@ impl Object {
         Ok(Object { pieces, info, _overhead: overhead })
     }
 
+    /// Returns an object with the first half of this content and the second of an older one, as far as it reaches;
+    /// `None` beyond the memory limit.
+    pub fn mixed_with(&self, old: &Object, memory: &Arc<Memory>, key: &str) -> Option<Object> {
+        let (size, half) = (self.info.size, self.info.size / 2);
+        let mut pieces = self.slice(0, half);
+        pieces.extend(old.slice(half, size));
+        pieces.extend(self.slice(old.info.size.max(half), size));
+        Object::new(memory, key, pieces, self.info.etag(), self.info.headers.clone()).ok()
+    }
+
     /// Returns the bytes from `start` to `end` (exclusive), in pieces.
     pub fn slice(&self, start: u64, end: u64) -> Vec<Bytes> {
         let mut out = Vec::new();

@@ -61,22 +61,35 @@ impl FormArguments {
         self.format == Format::Html
     }
 
+    /// Returns the format of the output.
+    pub fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
+
     /// Prints the document, or `value` with the head of the document if the format is JSON.
     ///
     /// # Errors
     /// Exit code 2 if the page cannot be rendered or the output cannot be written.
     pub fn print(&self, document: &Document, value: &impl Serialize) -> Result<(), Exit> {
-        let text = match if self.json { Format::Json } else { self.format } {
+        let text = match self.format() {
             Format::Table => document.terminal(),
             Format::Json => super::json(&document.headed(value)),
             Format::Csv => document.csv(),
             Format::Markdown => document.markdown(),
             Format::Html => document.html().map_err(|e| Exit::input(format!("--format html: {e}")))?,
         };
+        self.write(&text)
+    }
+
+    /// Writes text to the destination.
+    ///
+    /// # Errors
+    /// Exit code 2 if the output cannot be written.
+    pub fn write(&self, text: &str) -> Result<(), Exit> {
         match &self.output {
-            Some(path) => std::fs::write(path, &*outgoing(&text))
+            Some(path) => std::fs::write(path, &*outgoing(text))
                 .map_err(|e| Exit::input(format!("--output {}: {e}; choose another file", path.display()))),
-            None => say(&text),
+            None => say(text),
         }
     }
 }

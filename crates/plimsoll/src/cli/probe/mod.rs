@@ -1,11 +1,15 @@
-//! `plimsoll probe STORE...`: tests which features stores support by sending requests to them.
+//! `plimsoll probe STORE...`: tests which features stores support by sending requests to them, or with `--for` whether
+//! they fit applications.
 //!
 //! Each check writes below its own prefix and deletes what it wrote. A check that fails for a reason other
 //! than the tested one reports that reason.
 
+mod fitness;
+
 use clap::Args;
 use serde::Serialize;
 
+use super::cost::form::{FormArguments, Format};
 use super::exit::Exit;
 use super::out::{progress, say};
 use super::record::Record;
@@ -16,7 +20,7 @@ use crate::session::lifecycle::reach;
 use crate::session::open;
 use crate::session::runtime::block_on;
 use plimsoll_base::units::short_names;
-use plimsoll_document::{Table, terminal};
+use plimsoll_document::{Document, Table};
 use plimsoll_engine::driver::background::Background;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
 use plimsoll_s3::url::web::redacted as redacted_url;
@@ -27,11 +31,19 @@ pub struct Arguments {
     /// Stores to test: URLs, NAME=URL, or names from plimsoll.toml. Several stores are the columns of one table
     #[arg(required = true, value_name = "STORE")]
     stores: Vec<String>,
-    /// Print JSON instead of the table
-    #[arg(long)]
-    json: bool,
+    /// Check whether the stores fit applications, separated by commas: all, a TOML file with requirements, delta,
+    /// docker-registry, elasticsearch, fluent-bit, iceberg, kopia, litestream, loki, nix, opentofu, restic, s3-api,
+    /// slatedb, terraform, thanos or velero
+    #[arg(long = "for", value_name = "APPLICATION", value_delimiter = ',')]
+    applications: Vec<String>,
+    /// Repetitions of each check of concurrent requests [default: as many as fit into 10 s, from 20 to 300]
+    #[arg(long, value_name = "N", requires = "applications", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    rounds: Option<u64>,
+    /// Also execute the checks that transfer gigabytes (54 GiB for s3-api)
+    #[arg(long, requires = "applications")]
+    large: bool,
     /// Print the AWS policy with the rights that Plimsoll needs for this store, without contacting it
-    #[arg(long, conflicts_with_all = ["json", "create_bucket"])]
+    #[arg(long, conflicts_with_all = ["json", "format", "output", "create_bucket", "applications"])]
     policy: bool,
     /// Create the bucket if it does not exist (it is not deleted afterwards)
     #[arg(long)]
@@ -44,6 +56,8 @@ pub struct Arguments {
     out: std::path::PathBuf,
     #[command(flatten)]
     timeout: TimeoutArgument,
+    #[command(flatten)]
+    form: FormArguments,
 }
 
 /// Findings of one store.
@@ -67,6 +81,10 @@ pub fn probe(arguments: &Arguments) -> Result<(), Exit> {
         });
         return policies.collect::<Result<Vec<_>, _>>()?.iter().try_for_each(|text| say(text));
     }
+    arguments.form.check()?;
+    if !arguments.applications.is_empty() {
+        return fitness::fitness(arguments);
+    }
     let mut probed = Vec::new();
     for store in &arguments.stores {
         if arguments.stores.len() > 1 {
@@ -74,12 +92,32 @@ pub fn probe(arguments: &Arguments) -> Result<(), Exit> {
         }
         probed.push(probe_store(arguments, store)?);
     }
-    let json = |value: &dyn Fn() -> serde_json::Result<String>| value().map_err(Exit::store);
-    match &probed[..] {
-        [one] if arguments.json => say(&(json(&|| serde_json::to_string_pretty(&one.findings))? + "\n")),
-        several if arguments.json => say(&(json(&|| serde_json::to_string_pretty(several))? + "\n")),
-        [one] => say(&format!("{}\n{}\n", one.store, table(&one.findings))),
-        several => say(&format!("{}\n", comparison(several))),
+    let json = |value: serde_json::Result<String>| value.map(|text| text + "\n").map_err(Exit::store);
+    match (&probed[..], arguments.form.format()) {
+        ([one], Format::Json) => arguments.form.write(&json(serde_json::to_string_pretty(&one.findings))?),
+        (several, Format::Json) => arguments.form.write(&json(serde_json::to_string_pretty(several))?),
+        (several, _) => arguments.form.print(&document(several), &several),
+    }
+}
+
+/// Returns the findings as tables.
+fn document(probed: &[Probed]) -> Document {
+    let what: Vec<String> = probed.iter().map(|one| one.store.clone()).collect();
+    let title = "Features of the store".into();
+    match probed {
+        [one] => Document {
+            title,
+            what,
+            figures: table(&one.findings),
+            tables: vec![table(&one.findings)],
+            ..Document::default()
+        },
+        several => {
+            let (answers, details) = comparison(several);
+            let figures = answers.clone();
+            let tables = [answers, details].into_iter().filter(|table| !table.rows.is_empty()).collect();
+            Document { title: "Features of stores".into(), what, figures, tables, ..Document::default() }
+        }
     }
 }
 
@@ -105,21 +143,24 @@ fn probe_store(arguments: &Arguments, store: &str) -> Result<Probed, Exit> {
     Ok(Probed { store: opened.written, findings: findings.0 })
 }
 
-fn table(findings: &[Finding]) -> String {
-    let mut table = Table::new("", &["", "", ""]);
+fn table(findings: &[Finding]) -> Table {
+    let mut table = Table::new("", &["check", "answer", "detail"]);
     for finding in findings {
         table.row([&finding.check, &finding.answer, &finding.detail]);
     }
-    terminal::plain(&table)
+    table
 }
 
 /// Returns the answers of several stores as one table, a column for each, and the details of answers that differ.
-fn comparison(probed: &[Probed]) -> String {
+fn comparison(probed: &[Probed]) -> (Table, Table) {
     let stores: Vec<&str> = probed.iter().map(|one| one.store.as_str()).collect();
     let names = short_names(&stores);
     let mut columns = vec!["check"];
     columns.extend(names.iter().map(String::as_str));
-    let (mut table, mut details) = (Table::new("", &columns), Table::new("", &["", "", "", ""]));
+    let (mut table, mut details) = (
+        Table::new("", &columns),
+        Table::new("Answers that differ", &["check", "store", "answer", "detail"]),
+    );
     let mut checks: Vec<&str> = Vec::new();
     for finding in probed.iter().flat_map(|one| &one.findings) {
         if !checks.contains(&finding.check.as_str()) {
@@ -138,9 +179,5 @@ fn comparison(probed: &[Probed]) -> String {
             }
         }
     }
-    let mut out = terminal::plain(&table);
-    if !details.rows.is_empty() {
-        out += &format!("\n\n{}", terminal::plain(&details));
-    }
-    out
+    (table, details)
 }
