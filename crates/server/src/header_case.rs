@@ -1,8 +1,8 @@
 //! Letters of header names in answers, as S3 writes them.
 //!
-//! Header names do not depend on the case of letters (RFC 9110, 5.1), but some clients look for `ETag` literally, such as
-//! Fluent Bit. hyper writes names in lower case, unless an answer has an extension with the original names, which only
-//! hyper can create. [`HeaderCase::new`] lets hyper read an answer with these names, and keeps the extension.
+//! Header names do not depend on the case of letters (RFC 9110, 5.1), but some clients look for `ETag` literally, such
+//! as Fluent Bit. hyper writes names in lower case, unless an answer has an extension with the original names, which
+//! only hyper can create. [`HeaderCase::new`] lets hyper read an answer with these names, and keeps the extension.
 
 use std::io;
 

@@ -77,7 +77,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
     ("export", &["plimsoll export plimsoll-runs/RUN --format parquet"]),
     ("import", &["plimsoll import warp warp-results.csv.zst"]),
     ("clean", &["plimsoll clean plimsoll-runs/RUN"]),
-    ("probe", &["plimsoll probe s3://bucket"]),
+    ("probe", &["plimsoll probe s3://bucket", "plimsoll probe s3://bucket --for opentofu,restic"]),
     ("bucket", &["plimsoll bucket create s3://bucket", "plimsoll bucket delete s3://bucket"]),
     ("bucket create", &["plimsoll bucket create s3://bucket-{random}"]),
     ("bucket delete", &["plimsoll bucket delete s3://bucket --force"]),

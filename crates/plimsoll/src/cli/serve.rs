@@ -69,9 +69,9 @@ pub struct Arguments {
     /// Faults to inject, separated by commas: latency=5ms, latency=lognormal(5ms;0.8), stall=1s/10s,
     /// slow=100ms@20s+10s, drift=2x/60s, capacity=200/s, rate=200/s, error=0.01, reset=0.01, truncate=0.01,
     /// corrupt=0.01, stale=50ms (reads and listings return old states), stale-list=50ms (only listings),
-    /// lost-conditional=0.01 (conditional writes that are acknowledged but not stored), torn-overwrite=0.1 (reads during
-    /// overwrites return parts of both contents), wrong-range=0.01 (ranges begin one byte late), lowercase-headers=1
-    /// (header names in lower case), seed=1
+    /// lost-conditional=0.01 (conditional writes that are acknowledged but not stored), torn-overwrite=0.1 (reads
+    /// during overwrites return parts of both contents), wrong-range=0.01 (ranges begin one byte late),
+    /// lowercase-headers=1 (header names in lower case), seed=1
     #[arg(long, value_name = "FAULTS")]
     inject: Option<String>,
     /// Write the arrival and completion times of each request to this file, as CSV

@@ -74,7 +74,7 @@ struct ApplicationSpec {
     requirement: Vec<Requirement>,
 }
 
-/// An application.
+/// An application with its requirements.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Application {
     /// Name by which it is selected.

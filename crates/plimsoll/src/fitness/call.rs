@@ -30,7 +30,7 @@ pub enum Framing {
 /// A request. Requests that delete something are built with the proof that Plimsoll owns the key.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// HTTP method.
+    /// HTTP method of the request.
     pub method: &'static str,
     /// Key of the object; empty for the bucket.
     pub key: String,
@@ -146,7 +146,7 @@ impl Call {
 /// An answer to a request.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
-    /// HTTP status.
+    /// HTTP status of the answer.
     pub status: u16,
     /// Headers with their names as the store wrote them.
     pub headers: Vec<(String, String)>,

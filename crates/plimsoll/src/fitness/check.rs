@@ -119,9 +119,11 @@ checks! {
     CannedAcl, "canned-acl", writes::canned_acl;
     /// Tags of a PUT are stored.
     Tags, "tags", writes::tags;
-    /// CopyObject works.
+    /// CopyObject copies content.
     Copy, "copy", writes::copy;
-    /// Multipart uploads work, with concurrent parts.
+    /// CopyObject copies metadata.
+    CopyMetadata, "copy-metadata", writes::copy_metadata;
+    /// Parts may be uploaded at the same time and out of order.
     Multipart, "multipart", multipart::multipart;
     /// Parts may have different sizes.
     UnequalParts, "unequal-parts", multipart::unequal_parts;
@@ -129,15 +131,15 @@ checks! {
     EmptyPart, "empty-part", multipart::empty_part;
     /// Part numbers reach 10,000.
     PartNumbers, "part-numbers", multipart::part_numbers;
-    /// UploadPartCopy works.
+    /// UploadPartCopy copies ranges of an object into parts.
     CopyPart, "copy-part", multipart::copy_part;
-    /// ListParts works.
+    /// ListParts shows the parts of an upload.
     ListParts, "list-parts", uploads::list_parts;
     /// ListMultipartUploads shows the uploads of a key.
     ListUploads, "list-uploads", uploads::list_uploads;
     /// ListMultipartUploads shows the uploads below a prefix.
     ListUploadsPrefix, "list-uploads-prefix", uploads::list_uploads_prefix;
-    /// AbortMultipartUpload works.
+    /// An upload that was aborted cannot be completed.
     Abort, "abort", uploads::abort;
     /// An upload may have 10,000 parts of 5 MiB.
     ManyParts, "many-parts", uploads::many_parts;
@@ -155,7 +157,7 @@ checks! {
     ListDelimiter, "list-delimiter", listings::list_delimiter;
     /// A listing begins after a key.
     ListStartAfter, "list-start-after", listings::list_start_after;
-    /// Version 1 of the listing works.
+    /// ListObjects, version 1, lists with markers.
     ListV1, "list-v1", listings::list_v1;
     /// Keys with special characters are kept.
     SpecialKeys, "special-keys", listings::special_keys;
@@ -165,21 +167,23 @@ checks! {
     LongKeys, "long-keys", listings::long_keys;
     /// A DELETE of a missing key succeeds.
     DeleteMissing, "delete-missing", deletes::delete_missing;
-    /// DeleteObjects works.
+    /// DeleteObjects deletes several keys, also missing ones.
     DeleteMany, "delete-many", deletes::delete_many;
-    /// HeadBucket answers.
+    /// HeadBucket answers for the bucket.
     HeadBucket, "head-bucket", bucket::head_bucket;
-    /// GetBucketLocation answers.
+    /// GetBucketLocation answers for the bucket.
     BucketLocation, "bucket-location", bucket::bucket_location;
     /// Versions can be kept.
     Versioning, "versioning", bucket::versioning;
     /// The bucket has object lock.
     ObjectLock, "object-lock", bucket::object_lock;
+    /// Presigned URLs expire.
+    PresignedExpiry, "presigned-expiry", bucket::presigned_expiry;
     /// Presigned URLs read.
     PresignedGet, "presigned-get", bucket::presigned_get;
     /// Presigned URLs write.
     PresignedPut, "presigned-put", bucket::presigned_put;
-    /// Names of headers are written as S3 writes them.
+    /// The header `ETag` is written with these letters.
     HeaderCase, "header-case", bucket::header_case;
 }
 

@@ -30,7 +30,7 @@ use plimsoll_s3::url::s3::S3Url;
 /// Attempts of a request that is sent again after failures that may be temporary.
 const MAX_ATTEMPTS: u32 = 5;
 /// Largest body of an answer, in bytes.
-const MAX_BODY: usize = 64 << 20;
+const MAX_BODY: usize = 32 << 20;
 /// Lifetime of presigned URLs, in seconds.
 pub const PRESIGNED_S: u32 = 900;
 /// Exchanges that are remembered.
@@ -68,6 +68,8 @@ pub struct Client {
     trace: RefCell<Vec<Exchange>>,
     began_ns: RefCell<Option<u64>>,
     prefix: RefCell<String>,
+    /// Reason why no further requests are sent; `None` while they are.
+    gave_up: RefCell<Option<String>>,
 }
 
 impl Client {
@@ -86,6 +88,7 @@ impl Client {
             trace: RefCell::default(),
             began_ns: RefCell::default(),
             prefix: RefCell::default(),
+            gave_up: RefCell::default(),
         })
     }
 
@@ -117,10 +120,14 @@ impl Client {
     /// it, sends it again after failures that may be temporary.
     ///
     /// # Errors
-    /// [`Problem::Inconclusive`] if there is no answer, or none but 429, 502, 503 or 504.
+    /// [`Problem::Inconclusive`] if there is no answer, or none but 429, 502, 503 or 504. After a timeout, a store that
+    /// cannot be reached or an endless answer, no further requests are sent.
     pub async fn send(&self, index: usize, call: Call) -> Result<Answer, Problem> {
+        if let Some(reason) = &*self.gave_up.borrow() {
+            return Err(Problem::Inconclusive(format!("not executed, because earlier {reason}")));
+        }
         let attempts = if call.retry == Retry::Never { 1 } else { MAX_ATTEMPTS };
-        let (mut last, mut sent) = (String::new(), 0);
+        let (mut last, mut sent, mut is_dead) = (String::new(), 0, false);
         while sent < attempts {
             if sent > 0 {
                 pause(sent).await;
@@ -131,11 +138,15 @@ impl Client {
                 // An internal error that repeats is the store's answer to this request.
                 Ok(answer) if answer.status == 500 && sent == MAX_ATTEMPTS => return Ok(answer),
                 Ok(answer) => {
-                    last = answer.outcome();
+                    is_dead = false;
+                    last = format!("was answered {}", answer.outcome());
                     call.retry == Retry::Temporary || matches!(answer.status, 429 | 503)
                 }
                 Err(failure) => {
-                    last = format!("{}: {}", failure.class, failure.message);
+                    last = format!("had no answer ({}: {})", failure.class, failure.message);
+                    let classes =
+                        [ErrorClass::Timeout, ErrorClass::Connect, ErrorClass::Tls, ErrorClass::Corrupt];
+                    is_dead = classes.contains(&failure.class);
                     call.retry == Retry::Temporary && failure.class != ErrorClass::Timeout
                 }
             };
@@ -143,8 +154,11 @@ impl Client {
                 break;
             }
         }
-        let again = if sent > 1 { format!(" {sent} times") } else { String::new() };
-        let text = format!("{} {} had no answer{again}: {last}", call.method, self.short(&call.key));
+        let again = if sent > 1 { format!(", {sent} times") } else { String::new() };
+        let text = format!("{} {} {last}{again}", call.method, self.short(&call.key));
+        if is_dead {
+            *self.gave_up.borrow_mut() = Some(text.clone());
+        }
         Err(Problem::Inconclusive(text))
     }
 
@@ -159,7 +173,7 @@ impl Client {
             let text = format!("no answer within {} s (--timeout)", deadline.as_secs_f64());
             Err(Failure::new(ErrorClass::Timeout, text, Timings::default()))
         });
-        self.remember(index, call, (began, now_ns()), &result);
+        self.remember(index, call, began, &result);
         if let Some(place) = self.slots.borrow_mut().get_mut(index) {
             *place = Some(slot);
         }
@@ -319,13 +333,8 @@ impl Client {
         if short.is_empty() { "the bucket".into() } else { format!("{short:?}") }
     }
 
-    fn remember(
-        &self,
-        client: usize,
-        call: &Call,
-        (start, end): (u64, u64),
-        result: &Result<Answer, Failure>,
-    ) {
+    fn remember(&self, client: usize, call: &Call, start: u64, result: &Result<Answer, Failure>) {
+        let end = now_ns();
         let began = *self.began_ns.borrow_mut().get_or_insert(start);
         let mut trace = self.trace.borrow_mut();
         if trace.len() >= MAX_EXCHANGES {

@@ -288,9 +288,9 @@ impl Scene<'_> {
         index: usize,
         key: &str,
         upload: &str,
-        part: (u64, Call),
+        number: u64,
+        call: Call,
     ) -> Result<Part, Problem> {
-        let (number, call) = part;
         let call = Call { key: key.to_string(), ..call };
         let call = call.query("partNumber", number.to_string()).query("uploadId", upload);
         Ok((number, self.expect(index, call).await?.etag().to_string()))

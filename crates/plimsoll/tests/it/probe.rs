@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::support::{Server, plimsoll, scratch, text};
+use plimsoll::fitness::application::names;
 
 fn probe(store: &str) -> BTreeMap<String, String> {
     let run = plimsoll(&["probe", store, "--json", "--create-bucket"]).output().unwrap();
@@ -87,4 +88,24 @@ fn directories_and_memory_can_be_probed() {
     assert_eq!(probe("memory:")["ranges"], "yes");
     let refused = plimsoll(&["probe", "s3://b"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn the_help_names_every_application() {
+    let help = text(&plimsoll(&["probe", "--help"]).output().unwrap().stdout);
+    let start = help.find("--for <APPLICATION>").unwrap();
+    let described = help[start..].split("--rounds").next().unwrap();
+    for name in names() {
+        let is_named = described.split([',', ' ', '\n']).any(|word| word == name);
+        assert!(is_named, "{name}: {described}");
+    }
+}
+
+#[test]
+fn fitness_of_directory_buckets_is_refused() {
+    let store = "s3://data--use1-az4--x-s3?endpoint=http://127.0.0.1:1";
+    let mut command = plimsoll(&["probe", store, "--for", "nix"]);
+    let refused = command.env("AWS_ACCESS_KEY_ID", "a").env("AWS_SECRET_ACCESS_KEY", "b").output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("directory buckets"));
 }

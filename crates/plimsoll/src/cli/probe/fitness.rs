@@ -138,6 +138,9 @@ fn answer(store: &str, verdict: &Verdict) -> String {
     }
 }
 
+/// Most verdicts that the answer names.
+const MAX_NAMED: usize = 16;
+
 /// Returns the verdicts about several stores or applications in a sentence.
 fn summary(judged: &[Judged]) -> String {
     let all: Vec<(&str, &Verdict)> = judged
@@ -159,8 +162,10 @@ fn summary(judged: &[Judged]) -> String {
         [one] => format!("{} fits {fit} of {} applications", one.store, all.len()),
         _ => format!("{fit} of {} pairs of a store and an application fit", all.len()),
     };
-    let part = |word: &str, list: &[String]| {
-        if list.is_empty() { String::new() } else { format!("; {word} for {}", list.join(", ")) }
+    let part = |word: &str, list: &[String]| match list.len() {
+        0 => String::new(),
+        1..=MAX_NAMED => format!("; {word} for {}", list.join(", ")),
+        count => format!("; {word} for {count}, listed below"),
     };
     format!("{subject}{}{}", part("unfit", &unfit), part("inconclusive", &unknown))
 }
@@ -189,7 +194,7 @@ fn document(judged: &[Judged], applications: &[Application]) -> Document {
     }
 }
 
-/// What the verdict does not cover.
+/// Note about what was checked, and what was not.
 const LIMITS: &str = "Checked: the requests that the application sends. Not checked: its speed on the store, durability \
 (plimsoll run durability), and rights of other credentials.";
 

@@ -174,7 +174,7 @@ pub async fn create_once_multipart(scene: &Scene<'_>) -> Checked {
         let mut completions = Vec::new();
         for content in &contents {
             let upload = scene.begin_upload(&key).await?;
-            let part = scene.part(0, &key, &upload, (1, Call::put("", content.clone()))).await?;
+            let part = scene.part(0, &key, &upload, 1, Call::put("", content.clone())).await?;
             completions.push(Scene::completion(&key, &upload, &[part]).header("if-none-match", "*"));
         }
         let third = completions[0].clone();

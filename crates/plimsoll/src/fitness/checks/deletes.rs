@@ -1,4 +1,4 @@
-//! Deletes.
+//! Deletes of one object or several.
 
 use super::super::call::Call;
 use super::super::problem::{Checked, Problem, require};

@@ -22,7 +22,7 @@ async fn upload(scene: &Scene<'_>, key: &str, content: &[u8], sizes: &[usize]) -
         from += size;
     }
     let sent = parts.iter().rev().enumerate().map(|(index, (number, data))| {
-        scene.part(index % 4, key, &id, (*number, Call::put("", data.to_vec())))
+        scene.part(index % 4, key, &id, *number, Call::put("", data.to_vec()))
     });
     let mut parts = join_all(sent).await.into_iter().collect::<Result<Vec<Part>, _>>()?;
     parts.sort_unstable();
@@ -51,8 +51,8 @@ pub async fn part_numbers(scene: &Scene<'_>) -> Checked {
     let (first, last) = (pattern(MIN_PART), b"the end".to_vec());
     let id = scene.begin_upload(&key).await?;
     let parts = [
-        scene.part(0, &key, &id, (7, Call::put("", first.clone()))).await?,
-        scene.part(0, &key, &id, (10_000, Call::put("", last.clone()))).await?,
+        scene.part(0, &key, &id, 7, Call::put("", first.clone())).await?,
+        scene.part(0, &key, &id, 10_000, Call::put("", last.clone())).await?,
     ];
     scene.complete(&key, &id, &parts).await?;
     scene.reads(1, &key, &[first, last].concat(), "after the completion").await?;
@@ -68,7 +68,7 @@ pub async fn multipart_visibility(scene: &Scene<'_>) -> Checked {
         }
         let id = scene.begin_upload(&key).await?;
         let content = format!("the new content of {name}");
-        let part = scene.part(0, &key, &id, (1, Call::put("", content.clone()))).await?;
+        let part = scene.part(0, &key, &id, 1, Call::put("", content.clone())).await?;
         let page = scene.page(1, Call::list(&key)).await?;
         match before {
             Some(old) => scene.reads(1, &key, old.as_bytes(), "before the completion").await.map(|_| ())?,

@@ -188,7 +188,7 @@ pub async fn etag_stable(scene: &Scene<'_>) -> Checked {
         for (name, tag) in others {
             // Some stores list the tag without its quotes.
             require(tag.trim_matches('"') == put.trim_matches('"'), || {
-                format!("the ETag of {name} is {tag}, that of the PUT {put}")
+                format!("the ETag of {name} is '{tag}', that of the PUT '{put}'")
             })?;
         }
         require(!seen.contains(&put), || format!("two contents have the same ETag {put}"))?;
