@@ -10,6 +10,7 @@
 //! - [`verify`]: the figures of a run, computed again from its logs.
 
 pub mod advise;
+pub mod audit;
 pub mod explain;
 pub mod history;
 pub mod import;

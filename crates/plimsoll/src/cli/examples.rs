@@ -42,6 +42,14 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
     ("show", &["plimsoll show latest --distribution"]),
     ("verify", &["plimsoll verify latest", "plimsoll verify latest --json"]),
     (
+        "audit",
+        &[
+            "plimsoll audit latest --inconclusive pass",
+            "plimsoll audit express-vs-r2",
+            "plimsoll audit --rules",
+        ],
+    ),
+    (
         "report",
         &["plimsoll report latest~1 latest --output comparison.html", "plimsoll report --publish site"],
     ),

@@ -12,7 +12,7 @@ const NAMES: usize = 11;
 /// Headings and the commands below each.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Measure", &["run", "ycsb", "replay", "fit", "fleet", "edge", "probe", "calibrate"]),
-    ("Judge", &["show", "report", "compare", "check", "verify", "history"]),
+    ("Judge", &["show", "report", "compare", "check", "verify", "audit", "history"]),
     ("Price", &["cost", "meter", "advise", "published"]),
     ("Store", &["gateway", "serve", "bucket", "clean"]),
     ("Tools", &["list", "merge", "import", "export"]),

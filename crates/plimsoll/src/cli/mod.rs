@@ -4,7 +4,8 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub mod advise;
-pub mod bucket;
+pub mod audit;
+mod bucket;
 pub mod calibrate;
 mod capacity;
 pub mod check;
@@ -91,6 +92,8 @@ enum Command {
     Check(check::Arguments),
     /// Compute the figures of runs again from their logs, and compare every bit
     Verify(verify::Arguments),
+    /// Judge runs, and results of other tools, by rules for trustworthy figures
+    Audit(audit::Arguments),
     /// List runs, and show the trend of a figure with its changes
     History(history::Arguments),
     /// Run an experiment on several nodes: with ssh, Slurm, Ray or Kubernetes
@@ -210,6 +213,7 @@ pub fn main() -> i32 {
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Check(arguments) => check::check(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
+        Command::Audit(arguments) => audit::run(&arguments),
         Command::History(arguments) => history::history(&arguments),
         Command::Fleet(arguments) => fleet::fleet(&arguments),
         Command::Edge(arguments) => edge::edge(&arguments),

@@ -4,6 +4,7 @@
 
 mod support;
 
+mod audit;
 mod budget;
 mod cli;
 mod consistency;
