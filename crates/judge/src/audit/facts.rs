@@ -45,6 +45,8 @@ pub struct Measurement {
     pub interval: Option<Interval>,
     /// Measured time in seconds.
     pub measured_s: Option<f64>,
+    /// Seconds that an interval would need; `None` if there is one, or this is not known.
+    pub needed_s: Option<f64>,
     /// Operations of the measured time, successful or not.
     pub operations: Option<u64>,
     /// Operations that failed.

@@ -66,8 +66,8 @@ fn of_results(results: &[&RunResult]) -> Facts {
     let stores = first.stores().len().max(1) as u64;
     let imported = first.run.imported.as_ref();
     let subject = match results {
-        [one] => one.run.name(),
-        several => format!("{} and {} repeats", first.run.name(), several.len() - 1),
+        [one] => one.run.id.clone(),
+        several => format!("{}, with {} more of its experiment,", first.run.id, several.len() - 1),
     };
     Facts {
         subject,
@@ -102,6 +102,7 @@ fn measurement(results: &[&RunResult], windows: &[(usize, &Window)]) -> Measurem
     });
     let interval = figures
         .and_then(|figure| Some(Interval { value: figure.value?, low: figure.low?, high: figure.high? }));
+    let needed_s = figures.and_then(|figure| figure.duration_needed_s);
     let limited = windows.iter().find_map(|(_, window)| window.client_limited.clone());
     let is_imported = results[windows[0].0].run.imported.is_some();
     let missed = windows.iter().find(|(_, window)| window.saturated);
@@ -113,6 +114,7 @@ fn measurement(results: &[&RunResult], windows: &[(usize, &Window)]) -> Measurem
         values: values(windows, &times, open_loop),
         interval,
         measured_s: Some(measured_s),
+        needed_s,
         operations: Some(operations),
         failed: Some(sum(&|window| window.errors.values().sum())),
         open_loop: Some(open_loop),

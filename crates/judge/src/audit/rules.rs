@@ -194,7 +194,11 @@ fn authentic(facts: &Facts) -> Judged {
 fn length(facts: &Facts) -> Judged {
     each(facts, "each primary interval is within 5%", |one| {
         let Some(interval) = one.interval else {
-            let measured = one.measured_s.map_or(String::new(), |s| format!(" ({s:.0} s)"));
+            let measured = match (one.measured_s, one.needed_s) {
+                (Some(s), Some(needed)) => format!(" after {s:.0} s; it needs about {needed:.0} s"),
+                (Some(s), None) => format!(" after {s:.0} s"),
+                (None, _) => String::new(),
+            };
             return Some((Outcome::NotShown, format!("{} has no confidence interval{measured}", one.figure)));
         };
         let half = interval.half_width();
@@ -248,7 +252,10 @@ fn cache(facts: &Facts) -> Judged {
     let (declared, bytes, memory) =
         (facts.cache.as_deref(), facts.working_set_bytes, facts.server_memory_bytes);
     match (declared, bytes, memory) {
-        (None, ..) => (Outcome::NotShown, "neither warm nor cold is declared (--label cache=warm)".into()),
+        (None, ..) => (
+            Outcome::NotShown,
+            "neither warm nor cold is declared; label a run with --label cache=warm".into(),
+        ),
         (Some("cold"), Some(bytes), Some(memory)) if bytes < memory => {
             let once = facts.working_set_objects.zip(read).is_some_and(|(objects, read)| read <= objects);
             match once {

@@ -54,7 +54,11 @@ struct Audits {
 pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     arguments.form.check()?;
     if arguments.rules {
-        return arguments.form.print(&rules(), &serde_json::json!({}));
+        let list: Vec<_> = RULES
+            .iter()
+            .map(|rule| serde_json::json!({"rule": rule.name, "requirement": rule.text, "source": rule.source}))
+            .collect();
+        return arguments.form.print(&rules(), &serde_json::json!({ "rules": list }));
     }
     let memory = arguments.server_memory.as_deref().map(parse_size).transpose();
     let memory = memory.map_err(|e| Exit::input(format!("--server-memory: {e}")))?;
@@ -122,12 +126,12 @@ fn document(audits: &[Audit]) -> Document {
         }
         table
     };
-    let notes = vec!["The rules and their sources: plimsoll audit --rules, and docs/run-rules.md".into()];
+    let mut notes = vec!["The rules and their sources: plimsoll audit --rules, and docs/run-rules.md".into()];
     if let [one] = audits {
         let figures = table(one, String::new());
+        notes.insert(0, format!("Measured with: {}", one.tool));
         return Document {
             title: format!("Audit of {}", one.subject),
-            what: vec![one.tool.clone()],
             answer: one.answer() + ".",
             figures: figures.clone(),
             tables: vec![figures],
@@ -144,10 +148,9 @@ fn document(audits: &[Audit]) -> Document {
     let clean = audits.iter().filter(|one| one.rules(Outcome::Violated).is_empty()).count();
     Document {
         title: "Audit".into(),
-        what: audits.iter().map(|one| one.answer() + ".").collect(),
-        answer: format!("{clean} of {} measurements violate no run rule.", audits.len()),
+        answer: format!("{} of {} measurements violate a run rule.", audits.len() - clean, audits.len()),
         figures,
-        tables: audits.iter().map(|one| table(one, format!("{} ({})", one.subject, one.tool))).collect(),
+        tables: audits.iter().map(|one| table(one, format!("{} ({})", one.answer(), one.tool))).collect(),
         notes,
         ..Document::default()
     }

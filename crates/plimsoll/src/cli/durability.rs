@@ -199,8 +199,8 @@ impl Progress {
 /// Cuts the power of a server again and again, and prints what it lost.
 ///
 /// # Errors
-/// Exit code 1 if a violation was found, 2 for invalid input, 3 if the system does not allow the check, 130 after
-/// Ctrl-C.
+/// Exit code 1 if a violation was found or no operation was acknowledged, 2 for invalid input, 3 if the system does not
+/// allow the check, 130 after Ctrl-C.
 pub fn durability(arguments: &Arguments) -> Result<(), Exit> {
     arguments.form.check()?;
     timeout::apply(Some(arguments.timeout.as_deref().unwrap_or(TIMEOUT)))?;
@@ -220,6 +220,10 @@ pub fn durability(arguments: &Arguments) -> Result<(), Exit> {
         return Err(Exit::check(answer(&findings)));
     }
     finished?;
+    if findings.due() == 0 && findings.flipped.0 == 0 && !stopped {
+        // Nothing was acknowledged, so nothing is known.
+        return Err(Exit::check(answer(&findings)));
+    }
     match stopped {
         true => Err(Exit::interrupted("interrupted; the answer is about the cuts so far")),
         false => Ok(()),

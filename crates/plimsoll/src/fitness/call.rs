@@ -164,6 +164,12 @@ impl Answer {
         (200..300).contains(&self.status) && self.code.is_empty()
     }
 
+    /// Returns true if the credentials do not allow the request, or are not valid any more.
+    pub fn is_denied(&self) -> bool {
+        let codes = ["", "AccessDenied", "ExpiredToken", "InvalidToken", "Forbidden"];
+        matches!(self.status, 401 | 403) && codes.contains(&self.code.as_str())
+    }
+
     /// Returns the value of a header, whatever the case of its name; `None` if there is none.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())

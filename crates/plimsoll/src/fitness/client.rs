@@ -1,6 +1,6 @@
 //! A client of one bucket that sends any request of the S3 API and remembers its exchanges as evidence.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -70,6 +70,8 @@ pub struct Client {
     prefix: RefCell<String>,
     /// Reason why no further requests are sent; `None` while they are.
     gave_up: RefCell<Option<String>>,
+    /// Numbers of requests that were sent, and of those that were repetitions after a failure.
+    sent: Cell<(u64, u64)>,
 }
 
 impl Client {
@@ -89,12 +91,18 @@ impl Client {
             began_ns: RefCell::default(),
             prefix: RefCell::default(),
             gave_up: RefCell::default(),
+            sent: Cell::default(),
         })
     }
 
     /// Returns true if requests are signed.
     pub fn is_signed(&self) -> bool {
         self.source.is_some()
+    }
+
+    /// Returns the numbers of requests that were sent, and of those that were repetitions after a failure.
+    pub fn sent(&self) -> (u64, u64) {
+        self.sent.get()
     }
 
     /// Returns the name of the bucket.
@@ -133,6 +141,8 @@ impl Client {
                 pause(sent).await;
             }
             sent += 1;
+            let (all, repeated) = self.sent.get();
+            self.sent.set((all + 1, repeated + u64::from(sent > 1)));
             let is_temporary = match self.attempt(index, &call).await {
                 Ok(answer) if !matches!(answer.status, 429 | 500 | 502..=504) => return Ok(answer),
                 // An internal error that repeats is the store's answer to this request.

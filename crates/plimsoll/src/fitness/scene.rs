@@ -96,6 +96,11 @@ impl Scene<'_> {
         format!("{}{name}", self.root)
     }
 
+    /// Returns true if the check also covers what needs many requests, or large objects: not with a few rounds.
+    pub fn is_thorough(&self) -> bool {
+        self.rounds.is_none_or(|rounds| rounds >= MIN_ROUNDS)
+    }
+
     /// Returns true if the check is to begin repetition `round`, counted from 0. Forgets the exchanges of the one
     /// before.
     pub fn begins(&self, round: u64) -> bool {
@@ -112,9 +117,15 @@ impl Scene<'_> {
     /// Sends a request on connection slot `index` and returns the answer, whatever its status.
     ///
     /// # Errors
-    /// [`Problem::Inconclusive`] if there is no answer.
+    /// [`Problem::Inconclusive`] if there is no answer, or access is denied.
     pub async fn send(&self, index: usize, call: Call) -> Result<Answer, Problem> {
-        self.client.send(index, call).await
+        let (name, is_expired) = (self.name(&call), call.presigned.is_some_and(|age_s| age_s > 0));
+        let answer = self.client.send(index, call).await?;
+        // Credentials without the right to do something say nothing about the store.
+        if answer.is_denied() && !is_expired {
+            return Err(Problem::Inconclusive(format!("{name} was answered {}", answer.outcome())));
+        }
+        Ok(answer)
     }
 
     /// Sends a request that the store must execute.
@@ -209,13 +220,16 @@ impl Scene<'_> {
     /// # Errors
     /// As [`Scene::expect`].
     pub async fn put_all(&self, keys: &[String]) -> Result<(), Problem> {
-        for group in keys.chunks(WRITERS) {
+        for (number, group) in (1..).zip(keys.chunks(WRITERS)) {
             let writes = group.iter().enumerate();
             let writes =
                 writes.map(|(index, key)| self.expect(index, Call::put(key, key.clone().into_bytes())));
             let written = join_all(writes).await.into_iter().collect::<Result<Vec<_>, _>>()?;
-            for (key, answer) in group.iter().zip(written) {
-                self.settle(key, Some(answer.etag())).await?;
+            // A store that shows the last writes shows those before them.
+            if number * WRITERS >= keys.len() {
+                for (key, answer) in group.iter().zip(written) {
+                    self.settle(key, Some(answer.etag())).await?;
+                }
             }
         }
         Ok(())
@@ -329,11 +343,7 @@ pub type Part = (u64, String);
 
 /// Returns the problem of a request that the store did not execute.
 pub fn refusal(name: &str, answer: &Answer) -> Problem {
-    let text = format!("{name} was answered {}", answer.outcome());
-    // Credentials without the right to do something say nothing about the store.
-    let is_denied =
-        matches!(answer.status, 401 | 403) && ["", "AccessDenied"].contains(&answer.code.as_str());
-    if is_denied { Problem::Inconclusive(text) } else { Problem::Violated(text) }
+    Problem::Violated(format!("{name} was answered {}", answer.outcome()))
 }
 
 /// Describes how content differs from what was expected.

@@ -33,6 +33,9 @@ pub fn facts(text: &str) -> Result<Facts, String> {
             .map(|count| count as u64);
         one.values = number("IOPS [last]").or(number("entries/s [last]")).into_iter().collect();
         one.has_times = cell("IO lat us [avg]").or(cell("Ent lat us [avg]")).is_some();
+        if one.operations.is_none() && one.measured_s.is_none() {
+            return Err(format!("row '{name}' has no figures"));
+        }
         measurements.push(one);
     }
     if measurements.is_empty() {

@@ -40,6 +40,12 @@ pub fn facts(text: &str) -> Result<Facts, String> {
         one.has_times = true;
         measurements.push(one);
     }
+    // An operation that always fails has no line of its own.
+    for (name, failed) in errors.iter().filter(|(name, _)| !rows.iter().any(|(own, _)| own == *name)) {
+        let mut one = closed(name);
+        (one.operations, one.failed) = (Some(*failed), Some(*failed));
+        measurements.push(one);
+    }
     if measurements.is_empty() {
         return Err("no figures after 'Run finished'".into());
     }
@@ -106,6 +112,9 @@ mod tests {
         let row = "[{\"99th(us)\":\"4147\",\"Count\":\"100\",\"OPS\":\"10.0\",\"Operation\":\"READ\",\"Takes(s)\":\"10.0\"}]";
         let facts = facts(&format!("Run finished, takes 10s\n{row}\n")).unwrap();
         assert_eq!(facts.measurements[0].operations, Some(100));
+        let failing =
+            super::facts("Run finished, takes 10s\nREAD_ERROR - Takes(s): 1, Count: 9, OPS: 9.0\n").unwrap();
+        assert_eq!((failing.measurements[0].failed, failing.measurements[0].reads), (Some(9), true));
         assert!(super::facts("READ - Takes(s): 1, Count: 1").is_err());
         assert!(super::facts("Run finished, takes 10s\n").is_err());
     }

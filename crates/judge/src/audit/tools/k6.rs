@@ -27,6 +27,7 @@ pub fn facts(summary: &Value) -> Result<Facts, String> {
             .or_else(|| number("http_req_failed", "value"))
             .map(|rate| rate * requests)
     });
+    let failed = failed.filter(|failed| (0.0..=requests).contains(failed));
     let by_state =
         summary.get("state").and_then(|state| state.get("testRunDurationMs")).and_then(Value::as_f64);
     let by_rate =

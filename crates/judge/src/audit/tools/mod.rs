@@ -68,7 +68,24 @@ pub fn read(path: &Path) -> Result<Facts, ToolError> {
         }
         _ => return Err(ToolError::Unknown(file)),
     };
-    Ok(named(facts, &file))
+    if facts.measurements.is_empty() {
+        return Err(invalid("there are no figures of operations".into()));
+    }
+    impossible(&facts).map_or_else(|| Ok(named(facts, &file)), |problem| Err(invalid(problem)))
+}
+
+/// Returns the first figure that cannot be true; `None` if there is none.
+fn impossible(facts: &Facts) -> Option<String> {
+    facts.measurements.iter().find_map(|one| {
+        let figures = one.values.iter().chain(&one.measured_s);
+        let wrong = figures.copied().find(|value| !value.is_finite() || *value < 0.0);
+        let too_many = one.failed.zip(one.operations).filter(|(failed, all)| failed > all);
+        match (wrong, too_many) {
+            (Some(value), _) => Some(format!("{}: the figure {value} is impossible", one.name)),
+            (None, Some((failed, all))) => Some(format!("{}: {failed} of {all} operations failed", one.name)),
+            (None, None) => None,
+        }
+    })
 }
 
 fn named(facts: Facts, file: &str) -> Facts {

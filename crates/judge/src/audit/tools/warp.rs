@@ -101,7 +101,7 @@ pub fn analysis(document: &Value) -> Facts {
         let shown = shares.iter().filter(|(key, _)| times.is_some_and(|times| times.get(key).is_some()));
         Measurement {
             operations,
-            failed: number(value, &["throughput", "errors"]).map(|n| n as u64),
+            failed: number(value, &["throughput", "errors"]).or(number(value, &["errors"])).map(|n| n as u64),
             measured_s: number(value, &["throughput", "measure_duration_millis"]).map(|ms| ms / 1e3),
             values: number(value, &["throughput", "average_ops"]).into_iter().collect(),
             percentiles: shown.map(|(_, share)| *share).collect(),

@@ -36,6 +36,10 @@ struct Judged {
     store: String,
     verdicts: Vec<Verdict>,
     checks: Vec<CheckResult>,
+    /// Requests that were sent.
+    requests: u64,
+    /// Requests that were repetitions after a failure that may be temporary.
+    repeated_requests: u64,
 }
 
 /// Results of all stores.
@@ -52,18 +56,28 @@ struct Report<'a> {
 /// cannot be used, 130 after Ctrl-C.
 pub fn fitness(arguments: &Arguments) -> Result<(), Exit> {
     let applications = applications(&arguments.applications)?;
-    let mut judged = Vec::new();
+    let (mut judged, mut finished) = (Vec::new(), Ok(()));
     for store in &arguments.stores {
-        judged.push(judge_store(arguments, store, &applications)?);
+        let (one, cleaned) = judge_store(arguments, store, &applications)?;
+        judged.push(one);
+        finished = finished.and(cleaned);
+        if finished.is_err() {
+            break;
+        }
     }
     let document = document(&judged, &applications);
     arguments.form.print(&document, &Report { stores: &judged, applications: &applications })?;
+    finished?;
     let is_fit = judged.iter().flat_map(|one| &one.verdicts).all(|verdict| verdict.fitness == Fitness::Fit);
     if is_fit { Ok(()) } else { Err(Exit::check(document.answer.trim_end_matches('.'))) }
 }
 
-/// Executes all checks on one store.
-fn judge_store(arguments: &Arguments, store: &str, applications: &[Application]) -> Result<Judged, Exit> {
+/// Executes all checks on one store. Returns the results, and the result of the clean-up.
+fn judge_store(
+    arguments: &Arguments,
+    store: &str,
+    applications: &[Application],
+) -> Result<(Judged, Result<(), Exit>), Exit> {
     let opened = open::open(store, arguments.ca_bundle.as_deref())?;
     require_writes(std::slice::from_ref(&opened))?;
     let url = match (&opened.url, &opened.server) {
@@ -110,10 +124,11 @@ fn judge_store(arguments: &Arguments, store: &str, applications: &[Application])
         }
     };
     block_on(record.control().unless_stopped(work))?;
-    record.finish()?;
+    let cleaned = record.finish();
     let checks = results.into_inner();
     let verdicts = applications.iter().map(|application| judge(application, &checks)).collect();
-    Ok(Judged { store: opened.written, verdicts, checks })
+    let (requests, repeated_requests) = client.sent();
+    Ok((Judged { store: opened.written, verdicts, checks, requests, repeated_requests }, cleaned))
 }
 
 fn names(checks: &[Check]) -> String {
@@ -125,6 +140,7 @@ fn answer(store: &str, verdict: &Verdict) -> String {
     let (title, (required, met)) = (&verdict.title, verdict.required);
     let requirements = if required == 1 { "requirement" } else { "requirements" };
     match verdict.fitness {
+        Fitness::Fit if required == 1 => format!("fit: {store} meets the requirement of {title}"),
         Fitness::Fit => format!("fit: {store} meets all {required} {requirements} of {title}"),
         Fitness::Unfit => format!(
             "unfit: {store} does not meet {} of {required} {requirements} of {title}: {}",
@@ -178,20 +194,32 @@ fn document(judged: &[Judged], applications: &[Application]) -> Document {
     let mut tables = vec![figures.clone()];
     tables.extend(one.checks.iter().filter(|result| result.outcome == Outcome::Violated).map(evidence));
     let mut notes = reasons(&applications[0], &one.checks);
-    if verdict.fitness == Fitness::Fit && !verdict.not_recommended.is_empty() {
+    if !verdict.not_recommended.is_empty() {
         notes.push(format!("Recommended, but not met: {}.", names(&verdict.not_recommended)));
     }
     notes.push(format!("The application's documentation: {}", applications[0].url));
+    notes.extend(repetitions(judged));
     notes.push(LIMITS.into());
     Document {
         title: format!("Fitness for {}", verdict.title),
-        what: vec![one.store.clone()],
         answer: answer(&one.store, verdict) + ".",
         figures,
         tables,
         notes,
         ..Document::default()
     }
+}
+
+/// Returns notes about requests that were repeated.
+fn repetitions(judged: &[Judged]) -> impl Iterator<Item = String> {
+    let repeated = judged.iter().filter(|one| one.repeated_requests > 0);
+    repeated.map(|one| {
+        let (count, all) = (one.repeated_requests, one.requests);
+        format!(
+            "{}: {count} of {all} requests were repeated after failures that may be temporary.",
+            one.store
+        )
+    })
 }
 
 /// Note about what was checked, and what was not.
@@ -243,7 +271,7 @@ fn overview(judged: &[Judged], applications: &[Application]) -> Document {
     let stores: Vec<&str> = judged.iter().map(|one| one.store.as_str()).collect();
     let short = short_names(&stores);
     let columns: Vec<&str> = match judged {
-        [_] => vec!["application", "verdict", "required, not met", "recommended, not met"],
+        [_] => vec!["application", "verdict", "not met", "no result", "recommended, not met"],
         _ => std::iter::once("application").chain(short.iter().map(String::as_str)).collect(),
     };
     let mut table = Table::new("", &columns);
@@ -252,8 +280,8 @@ fn overview(judged: &[Judged], applications: &[Application]) -> Document {
         let cells: Vec<String> = match judged {
             [one] => {
                 let verdict = &one.verdicts[number];
-                let open = [&verdict.violated[..], &verdict.unknown].concat();
-                vec![verdict.fitness.name().into(), names(&open), names(&verdict.not_recommended)]
+                let (violated, unknown) = (names(&verdict.violated), names(&verdict.unknown));
+                vec![verdict.fitness.name().into(), violated, unknown, names(&verdict.not_recommended)]
             }
             _ => verdicts.map(cell).collect(),
         };
@@ -267,14 +295,16 @@ fn overview(judged: &[Judged], applications: &[Application]) -> Document {
     tables.retain(|table| !table.rows.is_empty());
     Document {
         title,
-        what: stores.iter().map(ToString::to_string).collect(),
         answer: summary(judged) + ".",
         figures: table,
         tables,
-        notes: vec![
-            "The counter-examples of one application: plimsoll probe STORE --for APPLICATION".into(),
+        notes: [
+            "The counter-examples of one application: plimsoll probe STORE --for APPLICATION".to_string(),
             LIMITS.replace("the application sends", "applications send").replace("its speed", "speed"),
-        ],
+        ]
+        .into_iter()
+        .chain(repetitions(judged))
+        .collect(),
         ..Document::default()
     }
 }

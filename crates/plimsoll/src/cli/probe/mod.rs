@@ -36,7 +36,8 @@ pub struct Arguments {
     /// slatedb, terraform, thanos or velero
     #[arg(long = "for", value_name = "APPLICATION", value_delimiter = ',')]
     applications: Vec<String>,
-    /// Repetitions of each check of concurrent requests [default: as many as fit into 10 s, from 20 to 300]
+    /// Repetitions of each check of concurrent requests [default: as many as fit into 10 s, from 20 to 300]. With fewer
+    /// than 20, large objects and listings of more than 1,000 keys are left out
     #[arg(long, value_name = "N", requires = "applications", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     rounds: Option<u64>,
     /// Also execute the checks that transfer gigabytes (54 GiB for s3-api)

@@ -103,7 +103,43 @@ pub async fn list_pages(scene: &Scene<'_>) -> Checked {
     for most in [1, 3, 25] {
         pages(scene, &keys, most, call).await?;
     }
-    Ok("each of 25 keys once, in pages of 1, 3 and 25".into())
+    if !scene.is_thorough() {
+        return Ok("each of 25 keys once, in pages of 1, 3 and 25".into());
+    }
+    whole_pages(scene).await?;
+    Ok(format!("each of 25 keys once, in pages of 1, 3 and 25, and {MANY_KEYS} in whole pages"))
+}
+
+/// Number of keys that do not fit on a page.
+const MANY_KEYS: usize = 1_050;
+/// Most keys of a page of S3.
+const PAGE_KEYS: usize = 1_000;
+
+/// Lists more keys than a page of S3 has, without naming a number.
+async fn whole_pages(scene: &Scene<'_>) -> Result<(), Problem> {
+    let keys: Vec<String> = (0..MANY_KEYS).map(|i| scene.key(&format!("whole/{i:05}"))).collect();
+    scene.put_all(&keys).await?;
+    scene.client.begin_trace(&scene.root);
+    let (mut found, mut token) = (0, String::new());
+    // A store may have smaller pages, but each must have a key.
+    for _ in 0..=MANY_KEYS {
+        let mut call = Call::list(&scene.key("whole/"));
+        if !token.is_empty() {
+            call = call.query("continuation-token", token);
+        }
+        let page = scene.page(0, call).await?;
+        let next = keys[found..].iter().take(page.entries.len()).map(String::as_str);
+        require(page.keys().into_iter().eq(next) && page.entries.len() <= PAGE_KEYS, || {
+            let count = page.entries.len();
+            format!("a page of {count} keys does not continue after the first {found} of {MANY_KEYS} keys")
+        })?;
+        found += page.entries.len();
+        if !page.is_truncated {
+            break;
+        }
+        token = page.next;
+    }
+    require(found == MANY_KEYS, || format!("{found} of {MANY_KEYS} keys are listed"))
 }
 
 /// Version 1 of the operation gives each key once, with markers.

@@ -3,6 +3,7 @@
 use super::super::call::{Answer, Call};
 use super::super::problem::{Checked, Problem, require};
 use super::super::scene::{Scene, difference};
+use super::multipart::MIN_PART;
 use plimsoll_base::net::encode::hex;
 use plimsoll_s3::checksum::md5;
 
@@ -60,7 +61,40 @@ pub async fn range(scene: &Scene<'_>) -> Checked {
             format!("bytes={range} returned {}", difference(&answer.body, content))
         })
     });
-    Ok(format!("{} ranges return exactly their bytes", count.await?))
+    let count = count.await?;
+    let in_parts = across_parts(scene).await?;
+    Ok(format!("{count} ranges return exactly their bytes{in_parts}"))
+}
+
+/// Reads ranges at the border of two parts of an object. Returns a remark; stores without multipart uploads are left to
+/// another check.
+async fn across_parts(scene: &Scene<'_>) -> Result<&'static str, Problem> {
+    let (key, content) = (scene.key("in parts"), pattern(MIN_PART + 5000));
+    let Ok(upload) = scene.begin_upload(&key).await else { return Ok("") };
+    let mut parts = Vec::new();
+    for (number, data) in [(1, &content[..MIN_PART]), (2, &content[MIN_PART..])] {
+        let Ok(part) = scene.part(0, &key, &upload, number, Call::put("", data.to_vec())).await else {
+            return Ok("");
+        };
+        parts.push(part);
+    }
+    if scene.complete(&key, &upload, &parts).await.is_err() {
+        return Ok("");
+    }
+    let border = MIN_PART;
+    for (from, to) in [
+        (border - 1, border),
+        (border, border),
+        (border - 4096, border + 4095),
+        (border + 4990, border + 4999),
+    ] {
+        let answer = scene.expect(0, Call::get(&key).header("range", format!("bytes={from}-{to}"))).await?;
+        require(answer.body == content[from..=to], || {
+            let found = difference(&answer.body, &content[from..=to]);
+            format!("bytes={from}-{to} of an object in two parts of 5 MiB and 5,000 bytes returned {found}")
+        })?;
+    }
+    Ok(", also across parts")
 }
 
 /// The answer to a range has the status 206.
