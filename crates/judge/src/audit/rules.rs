@@ -305,7 +305,10 @@ fn failures(facts: &Facts) -> Judged {
 fn rate(facts: &Facts) -> Judged {
     each(facts, "every open loop kept its rate", |one| match (one.missed_rate, one.open_loop) {
         (Some((offered, achieved)), _) => {
-            let text = format!("{achieved:.0} of {offered:.0} operations per second were achieved");
+            let text = match achieved < offered * 0.995 {
+                true => format!("{achieved:.0} of {offered:.0} operations per second were achieved"),
+                false => format!("it fell behind its schedule of {offered:.0} operations per second"),
+            };
             Some((Outcome::Violated, text))
         }
         (None, None) => Some((Outcome::NotShown, "the kind of loop is not stated".into())),
