@@ -1,8 +1,9 @@
-//! Letters of header names in answers, as S3 writes them.
+//! Letters of the header `ETag` in answers to PutObject and UploadPart, as S3 writes them.
 //!
 //! Header names do not depend on the case of letters (RFC 9110, 5.1), but some clients look for `ETag` literally, such
-//! as Fluent Bit. hyper writes names in lower case, unless an answer has an extension with the original names, which
-//! only hyper can create. [`HeaderCase::new`] lets hyper read an answer with these names, and keeps the extension.
+//! as Fluent Bit in the answer to UploadPart. hyper writes names in lower case, unless an answer has an extension with
+//! the original names, which only hyper can create. [`HeaderCase::new`] lets hyper read an answer with this name, and
+//! keeps the extension. Other answers stay without it, because it costs a GET 7% more instructions.
 
 use std::io;
 
@@ -12,15 +13,14 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Answer with the names of the headers that S3 and this server send with objects.
-const NAMES: &str = "HTTP/1.1 204 No Content\r\nETag: x\r\nContent-Length: 0\r\nContent-Type: x\r\nContent-Range: x\r\n\
-Last-Modified: x\r\nAccept-Ranges: x\r\nDate: x\r\nServer: x\r\n\r\n";
+/// Answer with the name that is kept.
+const NAMES: &str = "HTTP/1.1 204 No Content\r\nETag: x\r\n\r\n";
 
 /// Extension of an answer whose header names stay in lower case.
 #[derive(Debug, Clone, Copy)]
 pub struct LowerCase;
 
-/// The names of headers, for answers about objects.
+/// The name of the header, for answers with an entity tag.
 #[derive(Debug)]
 pub struct HeaderCase(Extensions);
 
@@ -39,7 +39,7 @@ impl HeaderCase {
         thread.join().unwrap_or_else(|_| Err(io::Error::other("the header names could not be read")))
     }
 
-    /// Gives an answer about an object the names of S3.
+    /// Gives an answer with an entity tag the name of S3.
     pub fn apply<B>(&self, answer: &mut Response<B>) {
         if answer.headers().contains_key(ETAG) && answer.extensions().get::<LowerCase>().is_none() {
             *answer.extensions_mut() = self.0.clone();

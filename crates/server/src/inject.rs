@@ -49,7 +49,7 @@ pub struct Spec {
     pub torn: f64,
     /// Share of reads of a range that return the bytes from the next position on.
     pub wrong_range: f64,
-    /// Share of responses whose header names are in lower case.
+    /// Share of responses whose header `ETag` is in lower case.
     pub lowercase_headers: f64,
     /// Seed of all random draws.
     pub seed: u64,

@@ -12,6 +12,8 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use http::{Method, Request};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -140,7 +142,7 @@ pub struct Shared {
     pub observers: Vec<Arc<dyn RequestObserver>>,
     tls: RwLock<Option<TlsAcceptor>>,
     requests: AtomicU64,
-    /// Letters of header names; `None` for lower case, which is valid too.
+    /// Letters of the header `ETag`; `None` for lower case, which is valid too.
     header_case: Option<HeaderCase>,
 }
 
@@ -390,9 +392,10 @@ async fn connection<H: Handler>(
         }
         None => Stamped::plain(stream, Rc::clone(&stamps)),
     };
-    let service = service_fn(|request| async {
+    let service = service_fn(|request: Request<Incoming>| async {
+        let is_put = *request.method() == Method::PUT;
         let mut answer = handler.handle(shared, &stamps, request).await?;
-        if let Some(names) = &shared.header_case {
+        if let Some(names) = shared.header_case.as_ref().filter(|_| is_put) {
             names.apply(&mut answer);
         }
         Ok::<_, io::Error>(answer.map(|body| body.gated(&stamps.gate)))
