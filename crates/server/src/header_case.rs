@@ -7,6 +7,7 @@
 
 use std::io;
 
+use futures_util::future::join3;
 use http::header::ETAG;
 use http::{Extensions, Request, Response};
 use hyper::client::conn::http1;
@@ -59,7 +60,7 @@ async fn read() -> hyper::Result<Extensions> {
         drop(far);
     };
     let exchange = sender.send_request(Request::new(String::new()));
-    let (answer, _, ()) = futures_util::join!(exchange, connection, peer);
+    let (answer, _, ()) = join3(exchange, connection, peer).await;
     Ok(answer?.into_parts().0.extensions)
 }
 
