@@ -1,9 +1,9 @@
-//! Letters of the header `ETag` in answers to PutObject and UploadPart, as S3 writes them.
+//! Letters of the header `ETag` in answers to UploadPart, as S3 writes them.
 //!
 //! Header names do not depend on the case of letters (RFC 9110, 5.1), but some clients look for `ETag` literally, such
 //! as Fluent Bit in the answer to UploadPart. hyper writes names in lower case, unless an answer has an extension with
 //! the original names, which only hyper can create. [`HeaderCase::new`] lets hyper read an answer with this name, and
-//! keeps the extension. Other answers stay without it, because it costs a GET 7% more instructions.
+//! keeps the extension. Other answers stay without it, because it costs a GET 7% more instructions, and a PUT 3%.
 
 use std::io;
 

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use http::{Method, Request};
+use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -393,9 +393,9 @@ async fn connection<H: Handler>(
         None => Stamped::plain(stream, Rc::clone(&stamps)),
     };
     let service = service_fn(|request: Request<Incoming>| async {
-        let is_put = *request.method() == Method::PUT;
+        let is_part = request.uri().query().is_some_and(|query| query.contains("partNumber="));
         let mut answer = handler.handle(shared, &stamps, request).await?;
-        if let Some(names) = shared.header_case.as_ref().filter(|_| is_put) {
+        if let Some(names) = shared.header_case.as_ref().filter(|_| is_part) {
             names.apply(&mut answer);
         }
         Ok::<_, io::Error>(answer.map(|body| body.gated(&stamps.gate)))

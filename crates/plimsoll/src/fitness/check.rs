@@ -183,7 +183,7 @@ checks! {
     PresignedGet, "presigned-get", bucket::presigned_get;
     /// Presigned URLs write.
     PresignedPut, "presigned-put", bucket::presigned_put;
-    /// The header `ETag` is written with these letters.
+    /// The header `ETag` of UploadPart is written with these letters.
     HeaderCase, "header-case", bucket::header_case;
 }
 
