@@ -97,7 +97,7 @@ fn facts(subjects: &[PathBuf], memory: Option<u64>) -> Result<Vec<Facts>, Exit> 
     Ok(of_groups.chain(out).collect())
 }
 
-/// Adds a run to those of the same experiment.
+/// Adds a run to the group of runs with the same experiment.
 fn add(path: &Path, groups: &mut Vec<Repeats>) -> Result<(), Exit> {
     let problems = verify(path).map_err(Exit::input)?.problems;
     let run = run::read(path, &[]).map_err(Exit::input)?;

@@ -36,7 +36,7 @@ pub struct Call {
     pub key: String,
     /// Query parameters, decoded.
     pub query: Vec<(String, String)>,
-    /// Headers with names in lower case, without those of the signature.
+    /// Headers with names in lower case, without the headers of the signature.
     pub headers: Vec<(&'static str, String)>,
     /// Body of the request: pieces that are sent one after another, and the number of them.
     pub body: (Bytes, u64),
@@ -154,8 +154,6 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// Error code of S3; empty if there is none.
     pub code: String,
-    /// Start and end of the exchange on the monotonic clock, in nanoseconds.
-    pub times_ns: (u64, u64),
 }
 
 impl Answer {

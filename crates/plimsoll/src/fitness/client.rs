@@ -229,7 +229,7 @@ impl Client {
         };
         slot.wire.keep(answer);
         let code = error.map_or(String::new(), |error| error.code);
-        Ok(Answer { status, headers, body, code, times_ns: (timings.start_ns, now_ns()) })
+        Ok(Answer { status, headers, body, code })
     }
 
     /// Builds and signs a request.

@@ -1,8 +1,8 @@
 //! Fitness of a store for applications: `plimsoll probe STORE --for APPLICATION`.
 //!
 //! `requirements/` says what applications need, each requirement with its source, and names a check. `checks/` sends
-//! the requests of an application to the store, also at the same time, and compares the answers with those of the S3
-//! API. A check that fails has the exchanges that show it.
+//! the requests of an application to the store, also at the same time, and compares the answers with the rules of the
+//! S3 API. A check that fails has the exchanges that show it.
 
 pub mod application;
 pub mod call;

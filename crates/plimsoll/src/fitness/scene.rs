@@ -101,8 +101,8 @@ impl Scene<'_> {
         self.rounds.is_none_or(|rounds| rounds >= MIN_ROUNDS)
     }
 
-    /// Returns true if the check is to begin repetition `round`, counted from 0. Forgets the exchanges of the one
-    /// before.
+    /// Returns true if the check is to begin repetition `round`, counted from 0. Forgets the exchanges of earlier
+    /// repetitions.
     pub fn begins(&self, round: u64) -> bool {
         let begins = match self.rounds {
             Some(rounds) => round < rounds,

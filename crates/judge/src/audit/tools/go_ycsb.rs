@@ -40,7 +40,7 @@ pub fn facts(text: &str) -> Result<Facts, String> {
         one.has_times = true;
         measurements.push(one);
     }
-    // An operation that always fails has no line of its own.
+    // If an operation always fails, go-ycsb prints only the line of its errors.
     for (name, failed) in errors.iter().filter(|(name, _)| !rows.iter().any(|(own, _)| own == *name)) {
         let mut one = closed(name);
         (one.operations, one.failed) = (Some(*failed), Some(*failed));

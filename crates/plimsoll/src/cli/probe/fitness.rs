@@ -175,7 +175,8 @@ fn summary(judged: &[Judged]) -> String {
     let (unfit, unknown) = (of(Fitness::Unfit), of(Fitness::Inconclusive));
     let fit = all.len() - unfit.len() - unknown.len();
     let subject = match judged {
-        [one] => format!("{} fits {fit} of {} applications", one.store, all.len()),
+        [one] if unknown.is_empty() => format!("{} fits {fit} of {} applications", one.store, all.len()),
+        [one] => format!("{} is known to fit {fit} of {} applications", one.store, all.len()),
         _ => format!("{fit} of {} pairs of a store and an application fit", all.len()),
     };
     let part = |word: &str, list: &[String]| match list.len() {

@@ -17,8 +17,8 @@ struct Contest<'a> {
 }
 
 impl Contest<'_> {
-    /// Checks that at most one writer succeeded and that all others were refused. Returns the winner; `None` if there
-    /// is none.
+    /// Checks that at most one writer succeeded and that all others were refused. Returns the winner, or `None` if no
+    /// writer succeeded.
     fn winner(&self) -> Result<Option<usize>, Problem> {
         let mut winners = Vec::new();
         for (writer, answer) in self.answers.iter().enumerate() {

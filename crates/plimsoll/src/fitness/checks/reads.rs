@@ -36,8 +36,8 @@ fn range_of(round: u64) -> (usize, usize) {
     borders.get(round as usize).copied().unwrap_or((from, from + 1 + round as usize * 7919 % 9_999))
 }
 
-/// Requests ranges of an object, and calls `judge` with each range, its bytes and the answer. Returns the number of
-/// ranges.
+/// Requests ranges of an object, calls `judge` with each range, its bytes and the answer, and returns how many ranges
+/// were requested.
 async fn each_range(
     scene: &Scene<'_>,
     judge: impl Fn(&str, &[u8], &Answer) -> Result<(), Problem>,
@@ -66,8 +66,8 @@ pub async fn range(scene: &Scene<'_>) -> Checked {
     Ok(format!("{count} ranges return exactly their bytes{in_parts}"))
 }
 
-/// Reads ranges at the border of two parts of an object. Returns a remark; stores without multipart uploads are left to
-/// another check.
+/// Reads ranges at the border of two parts of an object. Returns a remark, or an empty text if the store has no
+/// multipart uploads, which the check `multipart` reports.
 async fn across_parts(scene: &Scene<'_>) -> Result<&'static str, Problem> {
     let (key, content) = (scene.key("in parts"), pattern(MIN_PART + 5000));
     let Ok(upload) = scene.begin_upload(&key).await else { return Ok("") };
