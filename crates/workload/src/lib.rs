@@ -149,11 +149,16 @@ impl Workload {
         first
     }
 
+    /// Returns the kinds of the operations of the phase, addressed by number, unless they are recorded.
+    pub fn kinds(&self) -> MixCursor {
+        MixCursor::new(self.mix.clone(), Stream::new(self.seed, &format!("mix/{}", self.phase)))
+    }
+
     /// Returns the operations of the phase, addressed by number. Every worker has its own sequence, and all sequences
     /// contain the same operations.
     pub fn sequence(&self) -> Sequence {
         Sequence {
-            cursor: MixCursor::new(self.mix.clone(), Stream::new(self.seed, &format!("mix/{}", self.phase))),
+            cursor: self.kinds(),
             picker: {
                 let count = self.read.as_ref().map_or(1, |d| d.count);
                 Picker::new(self.popularity.clone(), count, self.seed, &self.phase)

@@ -1,6 +1,7 @@
 //! Reports: terminal tables, HTML pages, JUnit XML and exports. A report of a run needs only the files of its run
 //! directory, so it can be created again without another measurement.
 
+pub mod appendix;
 pub mod comparison;
 pub mod decisions;
 pub mod dry_run;
@@ -9,6 +10,7 @@ pub mod history;
 pub mod html;
 pub mod junit;
 pub mod loops;
+mod shell;
 pub mod site;
 pub mod terminal;
 pub mod text;

@@ -16,6 +16,14 @@ use plimsoll_base::machine::Machine;
 pub struct Environment {
     /// Version of Plimsoll.
     pub version: String,
+    /// Commit of the sources in hexadecimal digits. `None` if the program was built from source, or by an earlier
+    /// version.
+    #[serde(default)]
+    pub commit: Option<String>,
+    /// SHA-256 of the program file that made the run, in hexadecimal digits. `None` if a debug build or an earlier
+    /// version made it.
+    #[serde(default)]
+    pub program_sha256: Option<String>,
     /// Id of the run.
     #[serde(default)]
     pub run: String,

@@ -43,12 +43,24 @@ pub struct Interval {
 /// # Errors
 /// Fails if the file does not exist, is not an Arrow stream, or is damaged.
 pub fn batches(path: &Path) -> io::Result<Vec<RecordBatch>> {
-    let mut from = Batches::open(path, "a log of Plimsoll")?;
     let mut out = Vec::new();
-    while let Some(batch) = from.next()? {
-        out.push(batch);
-    }
+    for_each_batch(path, |batch| {
+        out.push(batch.clone());
+        Ok(())
+    })?;
     Ok(out)
+}
+
+/// Calls `each` with the complete batches of a stream, one by one. Ignores an incomplete batch at its end.
+///
+/// # Errors
+/// The errors of [`batches`] and of `each`.
+pub fn for_each_batch(path: &Path, mut each: impl FnMut(&RecordBatch) -> io::Result<()>) -> io::Result<()> {
+    let mut from = Batches::open(path, "a log of Plimsoll")?;
+    while let Some(batch) = from.next()? {
+        each(&batch)?;
+    }
+    Ok(())
 }
 
 /// Upper bound for the operations of one second, far more than a client can execute. A larger count indicates damage,

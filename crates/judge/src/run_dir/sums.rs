@@ -3,6 +3,7 @@
 //! The list shows that a file has changed since the end of the run. Whoever changes a file can also write a new list,
 //! so a publication states the checksum of the list itself, or the recomputed figures tell.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -20,7 +21,7 @@ pub const FILES: [&str; 5] =
     ["environment.json", "experiment.toml", "intervals.arrows", "operations.arrows", "result.json"];
 
 /// Maximum length of a list in bytes.
-const MAX_LIST: u64 = 4096;
+pub const MAX_LIST: u64 = 4096;
 
 /// Size of a read in bytes.
 const READ: usize = 1 << 17;
@@ -34,6 +35,23 @@ fn digest(mut from: impl Read) -> io::Result<Digest> {
             n => context.update(&buffer[..n]),
         }
     }
+}
+
+/// Returns the SHA-256 of a file in hexadecimal digits.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn sha256_of(file: &Path) -> io::Result<String> {
+    Ok(hex(digest(File::open(file)?)?.as_ref()))
+}
+
+/// Returns the SHA-256 of the running program in hexadecimal digits. `None` in debug builds, whose files are large and
+/// nobody publishes, and if the file cannot be read.
+pub fn of_this_program() -> Option<String> {
+    if cfg!(debug_assertions) {
+        return None;
+    }
+    sha256_of(&std::env::current_exe().ok()?).ok()
 }
 
 /// Returns the line of a file; empty if the file does not exist.

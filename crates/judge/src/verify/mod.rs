@@ -1,18 +1,32 @@
 //! Verification of a run: every figure that follows from its logs is computed again and compared bit by bit.
 //!
-//! [`recompute`] makes the figures, [`differences`] compares two results. Not in the logs, and so only protected by the
-//! checksums, are: attempts, retries, connections, operations in flight, resources of the client, disturbances, costs,
-//! and the exact ends and means of latencies, which are compared with the buckets of their histograms.
+//! [`recompute`] makes the figures, [`differences`] compares two results. [`schedule`] and `operations` compare the
+//! logs with the experiment and its seed, [`prices`] the cost with the price books, [`signature`] checks a detached
+//! signature. Not in the logs, and so only protected by the checksums, are: attempts, retries, connections, operations
+//! in flight, resources of the client, disturbances, the quantities of bills, and the exact ends and means of
+//! latencies, which are compared with the buckets of their histograms.
 
 pub mod differences;
+mod operations;
+pub mod prices;
 pub mod recompute;
+pub mod schedule;
+pub mod signature;
 
+use std::io;
 use std::path::Path;
 
+use minisign_verify::PublicKey;
+use plimsoll_base::version::VERSION;
+
 use crate::run_dir::environment::{Environment, read_environment};
+use crate::run_dir::merge::log_totals;
 use crate::run_dir::run::{Run, RunDirError, read};
 use crate::run_dir::sums::{self, Checked};
 use crate::summary::series::LatencyKind;
+use prices::Priced;
+use schedule::{Scheduled, counts, phases_on_stores};
+use signature::Signed;
 
 /// Result of a verification.
 #[derive(Debug, Default)]
@@ -25,15 +39,27 @@ pub struct Verification {
     pub partial: bool,
     /// Number of figures that were computed again.
     pub figures: usize,
+    /// Comparison of the logs with the schedule.
+    pub schedule: Scheduled,
+    /// Comparison of the cost with the price books.
+    pub prices: Priced,
+    /// Signature of the run; `None` if it has none.
+    pub signature: Option<Signed>,
+    /// Version of Plimsoll that made the run; empty if unknown.
+    pub version: String,
+    /// SHA-256 of the program file that made the run; `None` if unknown.
+    pub program_sha256: Option<String>,
+    /// Names of other files in the directory, about which nothing is known.
+    pub not_covered: Vec<String>,
     /// Contradictions, in words. The run is verified if there are none.
     pub problems: Vec<String>,
 }
 
-/// Verifies a run directory.
+/// Verifies a run directory, with its signature if there is a public key.
 ///
 /// # Errors
 /// If the path is no run directory, or a file cannot be read although it matches its checksum.
-pub fn verify(path: &Path) -> Result<Verification, RunDirError> {
+pub fn verify(path: &Path, key: Option<&PublicKey>) -> Result<Verification, RunDirError> {
     // A path that is no directory has no files to compare.
     let checked =
         if path.is_dir() { sums::check(path).map_err(RunDirError::Intervals)? } else { Checked::default() };
@@ -57,15 +83,83 @@ pub fn verify(path: &Path) -> Result<Verification, RunDirError> {
         }
         Err(error) => return Err(error),
     };
-    found.problems.extend(strangers(&run, read_environment(path).unwrap_or_default()));
-    let again = recompute::recompute(&run, !found.digest.is_empty()).map_err(RunDirError::Intervals)?;
-    let compared = differences::between(&run.result, &again.result);
-    found.figures = again.figures;
+    found.not_covered = not_covered(path).map_err(RunDirError::Intervals)?;
+    match signature::check(path, key) {
+        Ok(signed) => found.signature = signed,
+        Err(problem) => found.problems.push(problem),
+    }
     found.partial = run.result.run.partial;
-    found.problems.extend(again.problems);
-    found.problems.extend(compared);
+    found.version.clone_from(&run.result.run.version);
+    found.program_sha256.clone_from(&run.environment.program_sha256);
+    found.problems.extend(strangers(&run, read_environment(path).unwrap_or_default()));
+    match figures(&run, &mut found) {
+        Err(error) if !found.problems.is_empty() => {
+            found.problems.push(format!("the figures cannot be computed: {error}"));
+        }
+        compared => compared.map_err(RunDirError::Intervals)?,
+    }
     Ok(found)
 }
+
+/// Computes the figures of a run again and compares them.
+fn figures(run: &Run, found: &mut Verification) -> io::Result<()> {
+    let has_finished = !found.digest.is_empty();
+    let again = recompute::recompute(run, has_finished)?;
+    let compared = differences::between(&run.result, &again.result);
+    found.figures = again.figures;
+    found.problems.extend(again.problems);
+    found.problems.extend(compared);
+    let is_own = |word: &String| word == "--prices" || word.starts_with("--prices=");
+    let other_books = run.result.run.version != VERSION || run.environment.command.iter().any(is_own);
+    found.prices = prices::check(&run.result.cost, other_books);
+    found.problems.append(&mut found.prices.problems);
+    found.schedule = scheduled(run, has_finished)?;
+    found.problems.append(&mut found.schedule.problems);
+    Ok(())
+}
+
+/// Compares the logs of a run with its schedule.
+fn scheduled(run: &Run, has_finished: bool) -> io::Result<Scheduled> {
+    let skipped = |reason: String| Scheduled { skipped: Some(reason), ..Scheduled::default() };
+    if !has_finished {
+        return Ok(skipped("the run did not finish".into()));
+    }
+    let phases = match phases_on_stores(run) {
+        Ok(phases) => phases,
+        Err(reason) => return Ok(skipped(reason)),
+    };
+    let totals = log_totals(&run.path)?;
+    let counts = counts(&totals);
+    let mut out = schedule::check(&phases, &counts);
+    let log = run.path.join("operations.arrows");
+    if out.problems.is_empty() && log.exists() {
+        let compared = operations::check(&log, &phases, &counts)?;
+        out.operations = out.operations.max(compared.operations);
+        out.problems.extend(compared.problems);
+    }
+    if out.operations == 0 && out.problems.is_empty() {
+        return Ok(skipped("the number of operations before each turn of a store is not recorded".into()));
+    }
+    Ok(out)
+}
+
+/// Returns the names of the files of a run directory that neither the list nor a signature covers.
+fn not_covered(path: &Path) -> io::Result<Vec<String>> {
+    let known =
+        |name: &str| sums::FILES.contains(&name) || [sums::NAME, signature::NAME, REPORT].contains(&name);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if !known(&name) {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Name of the report of a run, which the run directory determines.
+pub const REPORT: &str = "report.html";
 
 /// Returns the facts that differ between the files of a run.
 fn strangers(run: &Run, environment: Environment) -> Vec<String> {

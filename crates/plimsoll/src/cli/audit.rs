@@ -99,7 +99,7 @@ fn facts(subjects: &[PathBuf], memory: Option<u64>) -> Result<Vec<Facts>, Exit> 
 
 /// Adds a run to the group of runs with the same experiment.
 fn add(path: &Path, groups: &mut Vec<Repeats>) -> Result<(), Exit> {
-    let problems = verify(path).map_err(Exit::input)?.problems;
+    let problems = verify(path, None).map_err(Exit::input)?.problems;
     let run = run::read(path, &[]).map_err(Exit::input)?;
     let problems = problems.into_iter().map(|problem| format!("{}: {problem}", path.display()));
     let is_repeat = |other: &Run| {

@@ -40,7 +40,14 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
     ("ycsb run", &["plimsoll ycsb run --store s3://bucket -P workloada --threads 16"]),
     ("ycsb clean", &["plimsoll ycsb clean --store s3://bucket -P workloada"]),
     ("show", &["plimsoll show latest --distribution"]),
-    ("verify", &["plimsoll verify latest", "plimsoll verify latest --json"]),
+    (
+        "verify",
+        &[
+            "plimsoll verify latest",
+            "plimsoll verify latest --json",
+            "plimsoll verify RUN --public-key plimsoll.pub",
+        ],
+    ),
     (
         "audit",
         &[
@@ -51,7 +58,11 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     (
         "report",
-        &["plimsoll report latest~1 latest --output comparison.html", "plimsoll report --publish site"],
+        &[
+            "plimsoll report latest~1 latest --output comparison.html",
+            "plimsoll report latest --appendix",
+            "plimsoll report --publish site",
+        ],
     ),
     (
         "compare",

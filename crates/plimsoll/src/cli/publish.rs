@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::exit::Exit;
 use super::out::say;
-use super::page::page_of;
+use super::page::{PageOptions, page_of};
 use super::runs::DIRECTORY;
 use plimsoll_judge::history::entry::{Entry, entries};
 use plimsoll_judge::report::site::{page_of_run, pages};
@@ -40,7 +40,7 @@ pub fn publish(directory: &Path, runs: &[PathBuf]) -> Result<(), Exit> {
         let page = directory.join(page_of_run(run));
         if !page.exists() {
             let run = read(&run.path, &LATENCIES).map_err(Exit::input)?;
-            write_whole(&page, &page_of(&run)?).map_err(refused)?;
+            write_whole(&page, &page_of(&run, &PageOptions::default())?).map_err(refused)?;
         }
     }
     let site = pages(&runs).map_err(|e| Exit::defect(format!("the template of a page failed: {e:#}")))?;

@@ -7,17 +7,16 @@ use clap::Args;
 use super::compare::comparisons;
 use super::exit::Exit;
 use super::out::{note, say};
-use super::page::{add, page_of, rendered, several_stores};
+use super::page::{PageOptions, add, page_of, rendered, several_stores};
 use super::publish::publish;
 use super::runs::find;
 use crate::session::{RunError, RunSummary};
-use plimsoll_cost::published::named;
+use plimsoll_judge::report::appendix;
 use plimsoll_judge::report::comparison::Comparison;
 use plimsoll_judge::report::html::Report;
 use plimsoll_judge::run_dir::directory::LATENCIES;
 use plimsoll_judge::run_dir::run::{Run, read};
 use plimsoll_judge::run_dir::write::{write_output, write_whole};
-use plimsoll_judge::summary::objective::FigureSelector;
 
 /// Arguments of `plimsoll report`.
 #[derive(Debug, Args)]
@@ -29,6 +28,9 @@ pub struct Arguments {
     /// plimsoll-runs]
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "published", "primary"])]
     publish: Option<PathBuf>,
+    /// Print the artifact appendix of a run as Markdown: hardware, versions, commands, expected results
+    #[arg(long, conflicts_with_all = ["publish", "published", "primary"])]
+    appendix: bool,
     /// File for the report [default: report.html in the run directory; plimsoll-report.html for several runs]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -65,11 +67,11 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
     if let Some(directory) = &arguments.publish {
         return publish(directory, &find(&arguments.runs)?);
     }
-    let primary = arguments.primary.as_deref().map(FigureSelector::parse).transpose();
-    let primary = primary.map_err(|e| Exit::input(format!("--primary {e}")))?;
-    let documents = arguments.published.iter().map(|name| named(name));
-    let documents =
-        documents.collect::<Result<Vec<_>, _>>().map_err(|e| Exit::input(format!("--published {e}")))?;
+    if arguments.appendix {
+        return print_appendix(arguments);
+    }
+    let options = PageOptions { published: arguments.published.clone(), primary: arguments.primary.clone() };
+    let primary = options.metric()?;
     let paths = find(&arguments.runs)?;
     let first = read(&paths[0], &LATENCIES).map_err(Exit::input)?;
     let stores = first.environment.stores.len().max(1);
@@ -86,7 +88,7 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
             Err(exit) => note(format_args!("note: {}", exit.message)),
         }
     })?;
-    documents.iter().for_each(|document| report.refer(document));
+    options.add(&mut report)?;
     let (out, written) = match (&arguments.output, paths.as_slice()) {
         (Some(out), _) => (out.clone(), write_output(out, &rendered(report)?)),
         (None, [run]) => {
@@ -104,13 +106,34 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
     say(&format!("{}\n", out.display()))
 }
 
+/// Prints the artifact appendix of a run, or writes it to the file of `--output`.
+///
+/// # Errors
+/// Exit code 2 if there are several runs, the run cannot be read, or the file cannot be written.
+fn print_appendix(arguments: &Arguments) -> Result<(), Exit> {
+    let paths = find(&arguments.runs)?;
+    let [path] = paths.as_slice() else {
+        return Err(Exit::input("--appendix: an appendix is about one run; specify one run directory"));
+    };
+    let run = read(path, &LATENCIES).map_err(Exit::input)?;
+    let page = appendix::markdown(&run).map_err(|e| Exit::input(format!("{}: {e}", path.display())))?;
+    match &arguments.output {
+        None => say(&page),
+        Some(out) => {
+            write_output(out, &page).map_err(|e| Exit::input(format!("--output {}: {e}", out.display())))?;
+            say(&format!("{}\n", out.display()))
+        }
+    }
+}
+
 /// Writes the report of a finished run into its directory.
 ///
 /// # Errors
 /// Exit code 101 if the template fails, 2 if the file cannot be written.
 pub fn of_run(run: &Run) -> Result<(), Exit> {
     let out = run.path.join("report.html");
-    write_whole(&out, &page_of(run)?).map_err(|e| Exit::input(format!("{}: {e}", out.display())))
+    let page = page_of(run, &PageOptions::default())?;
+    write_whole(&out, &page).map_err(|e| Exit::input(format!("{}: {e}", out.display())))
 }
 
 /// Returns the verdicts on the stores of a run with their cautions, one per line. Empty if the run has one store, or if

@@ -42,6 +42,7 @@ use self::reporter::Reporter;
 pub use self::settings::{Components, SessionSettings};
 use plimsoll_base::clock::{now_ns, wall_now};
 use plimsoll_base::machine::{Machine, usable_cores};
+use plimsoll_base::version;
 use plimsoll_engine::driver::clean::CleanupScope;
 use plimsoll_engine::driver::{Control, DriverError, Job, Shard, Site, run, workers_for};
 use plimsoll_engine::store::ownership::RunId;
@@ -49,6 +50,7 @@ use plimsoll_judge::run_dir::directory::RunDirectory;
 use plimsoll_judge::run_dir::environment::Environment;
 use plimsoll_judge::run_dir::run::Run;
 use plimsoll_judge::run_dir::seconds::series_since;
+use plimsoll_judge::run_dir::sums;
 use plimsoll_judge::summary::limits::Means;
 use plimsoll_judge::summary::result::{ClientInfo, RunInfo, RunResult, SCHEMA, Window};
 use plimsoll_judge::summary::series::{LatencyKind, Series};
@@ -315,6 +317,8 @@ fn interruption(budget: &Budget, others_read: bool, path: &Path) -> RunError {
 pub fn environment(settings: &SessionSettings, id: &str) -> Environment {
     Environment {
         version: env!("CARGO_PKG_VERSION").into(),
+        commit: version::COMMIT.map(str::to_string),
+        program_sha256: sums::of_this_program(),
         run: id.to_string(),
         command: settings.command.clone(),
         vantage: settings.vantage.clone(),

@@ -34,6 +34,51 @@ const MANY: &str = "name = 'many'\nblock = '200ms'\nrewarm = '50ms'\nrepeats = 2
     [[phase]]\nname = 'steps'\noperations = { get = 1 }\nobjects = { from = 'objects', popularity = 'latest' }\n\
     concurrency = { from = 1, step = 2, to = 5, every = '200ms', stop = 'never' }\n";
 
+/// Changes the seed in all files of a run, writes new checksums, and restores the files.
+fn another_seed_is_found(run: &Path) {
+    let files = ["experiment.toml", "result.json", sums::NAME].map(|name| run.join(name));
+    let before = files.clone().map(|file| fs::read_to_string(file).unwrap());
+    let seed = verify_seed(&before[1]);
+    for (file, text) in files.iter().zip(&before).take(2) {
+        let changed = text.replace(&format!("seed = {seed}\n"), "seed = 77\n");
+        fs::write(file, changed.replace(&format!("\"seed\": {seed},"), "\"seed\": 77,")).unwrap();
+    }
+    sums::write(run).unwrap();
+    let problems = verify(run, None).unwrap().problems;
+    let of_schedule = problems.iter().filter(|problem| problem.contains("the schedule of seed 77 has"));
+    assert!(!problems.is_empty() && of_schedule.count() == problems.len(), "{problems:?}");
+    files.iter().zip(&before).for_each(|(file, text)| fs::write(file, text).unwrap());
+    assert_eq!(verify(run, None).unwrap().problems, [""; 0]);
+}
+
+fn each_changed_bit_of_a_report_is_found(run: &Path) {
+    let file = run.join("report.html");
+    let bytes = fs::read(&file).unwrap();
+    let draws = Stream::new(41, "report");
+    for number in 0..12 {
+        let bit = draws.below(number, bytes.len() as u64 * 8) as usize;
+        let mut changed = bytes.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&file, &changed).unwrap();
+        let (code, shown) = output(&["verify", run.to_str().unwrap()]);
+        assert!(code == 1 && shown.contains("NOT verified: 1 problem\n  report.html"), "bit {bit}: {shown}");
+    }
+    let footer =
+        String::from_utf8(bytes.clone()).unwrap().replace("<footer>Plimsoll 0", "<footer>Plimsoll 8");
+    fs::write(&file, footer).unwrap();
+    assert_eq!(output(&["verify", run.to_str().unwrap()]).0, 1);
+    fs::write(&file, bytes).unwrap();
+    fs::write(run.join("notes.txt"), "").unwrap();
+    let (code, shown) = output(&["verify", run.to_str().unwrap()]);
+    assert!(code == 0 && shown.contains("not covered by SHA256SUMS: notes.txt"), "{shown}");
+    fs::remove_file(run.join("notes.txt")).unwrap();
+}
+
+/// Returns the seed in the text of a result.
+fn verify_seed(result: &str) -> u64 {
+    serde_json::from_str::<serde_json::Value>(result).unwrap()["run"]["seed"].as_u64().unwrap()
+}
+
 #[test]
 fn runs_that_nobody_changed_are_verified() {
     let server = Server::start("error=0.02,latency=lognormal(1ms;1.2),stall=250ms/700ms,seed=3", false);
@@ -43,20 +88,27 @@ fn runs_that_nobody_changed_are_verified() {
     fs::write(&file, MANY).unwrap();
     let url = format!("s3://bucket/some/prefix?endpoint={}", server.endpoint());
     let objectives = ["--slo", "get.p99 < 10s", "--slo", "errors < 90%"];
-    let base = ["run", file.to_str().unwrap(), "--store", &url, "--json", "--out"];
+    let base = ["run", file.to_str().unwrap(), "--store", &url, "--json", "--record", "operations", "--out"];
     let runs = out.join("runs");
     let (code, shown) = output(&[&base[..], &[runs.to_str().unwrap()], &objectives].concat());
     assert!(code == 0 || code == 1, "{shown}");
     let run = only_run(&runs);
-    let found = verify(&run).unwrap();
+    let found = verify(&run, None).unwrap();
     assert_eq!(found.problems, [""; 0]);
     assert!(found.figures > 500, "{found:?}");
+    assert!(found.schedule.skipped.is_none() && found.schedule.operations > 300, "{:?}", found.schedule);
     let (code, shown) = output(&["verify", run.to_str().unwrap()]);
     assert!(code == 0 && shown.contains(": verified: ") && shown.contains(&found.digest), "{shown}");
     // Whatever is done with a run that does not change its figures.
     output(&["clean", run.to_str().unwrap()]);
-    output(&["report", run.to_str().unwrap()]);
-    assert_eq!(verify(&run).unwrap().problems, [""; 0]);
+    let (code, shown) = output(&["verify", run.to_str().unwrap()]);
+    assert!(code == 0 && shown.contains("report.html: the report of this run, byte for byte"), "{shown}");
+    output(&["report", run.to_str().unwrap(), "--primary", "get.p99"]);
+    let (code, shown) = output(&["verify", run.to_str().unwrap(), "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert!(code == 0 && found["verified"] == true && found["report"] == "same", "{shown}");
+    another_seed_is_found(&run);
+    each_changed_bit_of_a_report_is_found(&run);
     fs::write(run.join("experiment.toml"), "seed = 7\n").unwrap();
     let (code, shown) = output(&["verify", run.to_str().unwrap()]);
     assert!(
@@ -72,7 +124,7 @@ fn runs_that_nobody_changed_are_verified() {
 fn small(out: &Path, seconds: u64) -> PathBuf {
     let made = Made { seconds, per_s: 40, failed: 1, ..Made::default() };
     let run = made.write(out).unwrap();
-    let found = verify(&run).unwrap();
+    let found = verify(&run, None).unwrap();
     assert_eq!(found.problems, [""; 0]);
     assert!(found.figures > 30 && found.files == 4, "{found:?}");
     run
@@ -93,11 +145,37 @@ fn each_of_a_thousand_changed_bits_is_found() {
         let mut changed = bytes.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
         fs::write(run.join(name), &changed).unwrap();
-        let found = verify(&run);
+        let found = verify(&run, None);
         assert!(found.is_err() || !found.unwrap().problems.is_empty(), "bit {bit} of {name}");
         fs::write(run.join(name), bytes).unwrap();
     }
-    assert_eq!(verify(&run).unwrap().problems, [""; 0]);
+    assert_eq!(verify(&run, None).unwrap().problems, [""; 0]);
+    fs::remove_dir_all(out).unwrap();
+}
+
+#[test]
+fn a_public_key_needs_a_signature() {
+    let out = scratch("verify-signed");
+    let run = small(&out, 6);
+    let shown_run = run.to_str().unwrap();
+    let key = "RWQHGKdU/YIZYaDU6fVOj3ATT72nxbCkfD/ZGKyYvuDoPrcIAvHO2HN6";
+    let (code, shown) = output(&["verify", shown_run, "--public-key", key]);
+    assert!(code == 1 && shown.contains("there is no SHA256SUMS.minisig"), "{shown}");
+    let (code, shown) = output(&["verify", shown_run, "--public-key", "no-such-key"]);
+    assert!(
+        code == 2 && shown.contains("--public-key no-such-key: neither a minisign public key"),
+        "{shown}"
+    );
+    // A signature of another list.
+    let signature = "untrusted comment: signature from minisign secret key\n\
+        RUQHGKdU/YIZYRZgR12z225RCUcWo/7fpG77EPVVRRf6ejJpdAesLRatiuclo7xFljdXxZQ6Ug8s+5mZq6+348DYnliGui/QCAU=\n\
+        trusted comment: run 7 of plimsoll\n\
+        IyH9gEBg3nsl0pLICQt9u5Swf2t1amXt5JyyaRhIQSDKIefd+F+QR9p4k/Z2F9W3pmQpKOt3qXn+qmrrqdfdCQ==\n";
+    fs::write(run.join("SHA256SUMS.minisig"), signature).unwrap();
+    let (code, shown) = output(&["verify", shown_run, "--public-key", key]);
+    assert!(code == 1 && shown.contains("does not match SHA256SUMS and the public key"), "{shown}");
+    let (code, shown) = output(&["verify", shown_run]);
+    assert!(code == 0 && shown.contains("signature: not checked: it is of key 611982FD54A71807"), "{shown}");
     fs::remove_dir_all(out).unwrap();
 }
 
@@ -130,7 +208,7 @@ fn a_changed_figure_is_found_although_the_checksums_are_new() {
         };
         fs::write(&file, serde_json::to_string_pretty(&changed).unwrap()).unwrap();
         sums::write(&run).unwrap();
-        let found = verify(&run);
+        let found = verify(&run, None);
         let problems = found.map_or_else(|e| vec![e.to_string()], |found| found.problems);
         assert!(problems.iter().any(|problem| problem.contains(named)), "{pointer}: {problems:?}");
         assert!(!problems.iter().any(|problem| problem.contains("SHA256SUMS")), "{problems:?}");
@@ -142,7 +220,7 @@ fn a_changed_figure_is_found_although_the_checksums_are_new() {
         }
         fs::write(&file, changed.to_string()).unwrap();
         sums::write(&run).unwrap();
-        verify(&run).unwrap().problems
+        verify(&run, None).unwrap().problems
     };
     assert_eq!(without(&[]), [""; 0]);
     assert!(!without(&["confidence"]).is_empty() && !without(&["windows", "confidence"]).is_empty());
@@ -164,12 +242,12 @@ fn merged_and_imported_runs_are_verified() {
     let merged = out.join("merged");
     let (code, shown) = output(&["merge", shards[0], shards[1], "--out", merged.to_str().unwrap()]);
     assert_eq!(code, 0, "{shown}");
-    assert_eq!(verify(&only_run(&merged)).unwrap().problems, [""; 0]);
+    assert_eq!(verify(&only_run(&merged), None).unwrap().problems, [""; 0]);
     let (log, imported) = (data("r2-bench/r2-c5n-9xlarge.parquet"), out.join("imported"));
     let words = ["import", "r2-bench", log.to_str().unwrap(), "--out", imported.to_str().unwrap()];
     let (code, shown) = output(&words);
     assert_eq!(code, 0, "{shown}");
-    let found = verify(&only_run(&imported)).unwrap();
+    let found = verify(&only_run(&imported), None).unwrap();
     assert!(found.problems.is_empty() && found.files == 5, "{found:?}");
     fs::remove_dir_all(out).unwrap();
 }

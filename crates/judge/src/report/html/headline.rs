@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::rows::HtmlRow;
 use crate::report::comparison::Comparison;
+use crate::report::shell::command_line;
 use crate::report::text::{answer, confidence, ramp};
 use crate::run_dir::environment::Environment;
 use crate::summary::comparison::Verdict;
@@ -130,7 +131,11 @@ pub(super) fn comparison_context(comparison: &Comparison) -> Value {
 }
 
 /// Describes the measurement of a run in a sentence.
-pub(super) fn measurement(result: &RunResult, environment: &Environment, stores: &[&str]) -> String {
+pub(in crate::report) fn measurement(
+    result: &RunResult,
+    environment: &Environment,
+    stores: &[&str],
+) -> String {
     let measured = || result.windows.iter().filter(|w| w.role == Role::Measure);
     let operations: u64 = measured().map(|w| w.operations).sum();
     // The operations of a mix share one window of time.
@@ -221,16 +226,6 @@ fn is_edge(result: &RunResult, step: u32) -> bool {
         edges.into_iter().flatten().any(|rate| at(rate) == Some(step))
             || reached.is_some_and(|s| s.step == step)
     })
-}
-
-/// Quotes a word for a shell if necessary.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.into()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }
 
 /// Joins the ends of an interval. A common unit is written once.
@@ -334,9 +329,6 @@ pub(super) fn facts(result: &RunResult, environment: &Environment, experiment: &
             ),
         ));
     }
-    let mut command: Vec<String> = environment.command.iter().map(|w| quoted(w)).collect();
-    if let Some(program) = command.first_mut() {
-        *program = "plimsoll".into();
-    }
-    Facts { run: result.run.id.clone(), command: command.join(" "), facts, experiment: experiment.into() }
+    let command = command_line(&environment.command);
+    Facts { run: result.run.id.clone(), command, facts, experiment: experiment.into() }
 }

@@ -18,9 +18,9 @@ use super::text::{answer, contention, cost, objectives, sweep};
 use crate::run_dir::environment::Environment;
 use crate::summary::result::{CapacityFigures, RampFigures, RunResult, SweepFigures};
 use crate::summary::series::Series;
+pub(in crate::report) use headline::measurement;
 use headline::{
-    FIRST_FIGURES, Facts, Figure, MANY, answers, comparison_context, facts, figure, measurement, tally,
-    tiles, warnings,
+    FIRST_FIGURES, Facts, Figure, MANY, answers, comparison_context, facts, figure, tally, tiles, warnings,
 };
 use lines::{Band, Line, bands, line};
 use plimsoll_base::units::short_names;
@@ -111,6 +111,8 @@ pub struct Report {
     /// Longest time of measurement that a figure without an interval needs, in seconds.
     needed_s: Option<f64>,
     what: Vec<String>,
+    /// Options with which the report is made.
+    options: serde_json::Value,
     lines_expected: usize,
 }
 
@@ -250,6 +252,11 @@ impl Report {
         }
     }
 
+    /// Sets the options with which the report is made, which the page contains as data.
+    pub fn set_options(&mut self, options: serde_json::Value) {
+        self.options = options;
+    }
+
     /// Renders the page.
     ///
     /// # Errors
@@ -285,6 +292,7 @@ impl Report {
             "runs": self.runs,
             "comparisons": self.comparisons,
             "references": self.references,
+            "options": self.options,
         });
         let content = context! {
             title => self.title(),
