@@ -56,8 +56,11 @@ impl<S: ObjectService> Handler for Faulty<S> {
             Fault::Reset => stamps.break_connection(),
             Fault::None | Fault::SlowDown | Fault::WrongRange => {}
         }
-        if let Some(plan) = plan {
-            wait_until(plan.answer_at_ns).await?;
+        if let (Some(plan), Some(injector)) = (plan, &self.injector) {
+            let (method, path) = exchange.target();
+            let size = answer.body().size();
+            let miss_ns = if answer.status().is_success() { injector.miss_ns(method, path, size) } else { 0 };
+            wait_until(plan.answer_at_ns + miss_ns).await?;
         }
         exchange.finish(shared, stamps, &answer);
         if fault == Fault::Reset { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(answer) }

@@ -135,6 +135,11 @@ impl Exchange {
         Exchange { parts, incoming, id: shared.request_id(), progress: Progress::default(), received_ns }
     }
 
+    /// Returns the method and the path of the request.
+    pub fn target(&self) -> (&Method, &str) {
+        (&self.parts.method, self.parts.uri.path())
+    }
+
     /// Executes the request on a service.
     pub async fn execute<S: ObjectService>(
         &mut self,

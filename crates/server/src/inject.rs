@@ -3,9 +3,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use http::Method;
 use plimsoll_base::clock::SECOND;
 use plimsoll_base::rng::Stream;
-use plimsoll_base::units::{UnitError, parse_duration, parse_rate};
+use plimsoll_base::units::{UnitError, parse_duration, parse_rate, parse_size};
+
+use super::miss::{Cache, CacheSpec};
 
 /// Injected delay of a response.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -51,6 +54,8 @@ pub struct Spec {
     pub wrong_range: f64,
     /// Share of responses whose header `ETag` is in lower case.
     pub lowercase_headers: f64,
+    /// Cache of the server: reads of objects that it does not hold take longer.
+    pub cache: Option<CacheSpec>,
     /// Seed of all random draws.
     pub seed: u64,
 }
@@ -66,7 +71,7 @@ pub enum InjectError {
         "--inject '{0}': unknown fault; use latency=5ms, latency=lognormal(5ms;0.8), stall=1s/10s, \
          slow=100ms@20s+10s, drift=2x/60s, capacity=200/s, rate=200/s, error=0.01, reset=0.01, truncate=0.01, \
          corrupt=0.01, stale=50ms, stale-list=50ms, lost-conditional=0.01, torn-overwrite=0.1, wrong-range=0.01, \
-         lowercase-headers=1 or seed=1"
+         lowercase-headers=1, cache=64MiB/5ms or seed=1"
     )]
     Unknown(String),
     /// The value of a fault is invalid.
@@ -125,6 +130,11 @@ impl Spec {
                         return Err(wrong("drift", "a factor and a time above 0, such as drift=2x/60s"));
                     }
                     spec.drift = Some((factor, time));
+                }
+                "cache" => {
+                    let (size, miss) =
+                        value.split_once('/').ok_or_else(|| wrong("cache", "cache=64MiB/5ms"))?;
+                    spec.cache = Some(CacheSpec { bytes: parse_size(size)?, miss_ns: parse_duration(miss)? });
                 }
                 "capacity" => spec.capacity = Some(parse_rate(value)?),
                 "rate" => spec.rate = Some(parse_rate(value)?),
@@ -200,6 +210,7 @@ pub struct Injector {
     origin_ns: AtomicU64,
     queue_ns: AtomicU64,
     tokens_ns: AtomicU64,
+    cache: Option<Cache>,
 }
 
 impl Injector {
@@ -208,6 +219,7 @@ impl Injector {
         Injector {
             latencies: Stream::new(spec.seed, "latency"),
             faults: Stream::new(spec.seed, "fault"),
+            cache: spec.cache.map(Cache::new),
             spec,
             count: AtomicU64::new(0),
             origin_ns: AtomicU64::new(0),
@@ -253,6 +265,12 @@ impl Injector {
             }
         }
         Plan { answer_at_ns, fault }
+    }
+
+    /// Returns the delay of the response to a successful request for an object of `size` bytes, in nanoseconds, which
+    /// the server's cache adds.
+    pub fn miss_ns(&self, method: &Method, path: &str, size: u64) -> u64 {
+        self.cache.as_ref().map_or(0, |cache| cache.access(method, path, size))
     }
 
     fn fault(&self, number: u64, received_ns: u64) -> Fault {
@@ -366,6 +384,7 @@ mod tests {
         assert!(message("error=2").contains("between 0 and 1"));
         assert!(message("stall=10s/1s").contains("shorter than its period"));
         assert!(message("drift=2").contains("drift=2x/60s"));
+        assert!(message("cache=64MiB").contains("cache=64MiB/5ms"));
         assert!(message("slow=1s").contains("slow=100ms@20s+10s"));
         assert!(message("latency=lognormal(5ms)").contains("SIGMA"));
     }

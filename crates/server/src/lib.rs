@@ -44,6 +44,7 @@ pub mod inject;
 pub mod limits;
 pub mod memory;
 pub mod metrics;
+mod miss;
 mod names;
 pub mod observer;
 pub mod operation;

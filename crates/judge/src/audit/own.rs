@@ -1,7 +1,6 @@
 //! Facts about runs of Plimsoll, and about runs that it imported from logs of other tools.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::facts::{ClientLoad, Facts, Interval, Measurement};
 use crate::run_dir::environment::StoreFacts;
@@ -18,7 +17,7 @@ pub fn of_runs(runs: &[Run], contradictions: Vec<String>, server_memory: Option<
     let mut facts = of_results(&results);
     let imported = first.result.run.imported.is_some();
     facts.contradictions = Some(contradictions);
-    facts.server_memory_bytes = server_memory.or_else(|| memory_of(first));
+    facts.server_memory_bytes = server_memory.or_else(|| first.environment.memory_of_local_stores());
     let phases = first.experiment_table();
     let phases = phases.get("phase").and_then(toml::Value::as_array).cloned().unwrap_or_default();
     let of_role = |wanted: &str| {
@@ -27,6 +26,11 @@ pub fn of_runs(runs: &[Run], contradictions: Vec<String>, server_memory: Option<
             phase.get("role").and_then(toml::Value::as_str).unwrap_or("measure") == wanted
         })
     };
+    let declared: BTreeSet<&str> =
+        of_role("measure").filter_map(|phase| phase.get("cache").and_then(toml::Value::as_str)).collect();
+    if let Some(state) = declared.first().filter(|_| declared.len() == 1) {
+        facts.cache = Some((*state).to_string());
+    }
     if !imported {
         facts.has_warmup = Some(
             of_role("warmup").count() > 0
@@ -145,22 +149,6 @@ fn values(windows: &[(usize, &Window)], times: &dyn Fn(&Window) -> Percentiles, 
         *sum = (sum.0 + value * window.window_s, sum.1 + window.window_s);
     }
     repeats.values().map(|(sum, weight)| sum / weight.max(f64::MIN_POSITIVE)).collect()
-}
-
-/// Returns the memory of a server on the client's own machine; `None` if the server is elsewhere.
-fn memory_of(run: &Run) -> Option<u64> {
-    let is_here = |store: &StoreFacts| {
-        let loopback = |address: &String| address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-        let hosts = store
-            .addresses
-            .iter()
-            .map(|address| address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host));
-        let hosts: Vec<String> = hosts.map(|host| host.trim_matches(['[', ']']).to_string()).collect();
-        hosts.iter().all(loopback)
-    };
-    let machine = run.environment.machine.memory_bytes;
-    let here = !run.environment.stores.is_empty() && run.environment.stores.iter().all(is_here);
-    (here && machine > 0).then_some(machine)
 }
 
 /// Returns the facts that a repeat needs and that the directory lacks.

@@ -254,7 +254,7 @@ fn cache(facts: &Facts) -> Judged {
     match (declared, bytes, memory) {
         (None, ..) => (
             Outcome::NotShown,
-            "neither warm nor cold is declared; label a run with --label cache=warm".into(),
+            "neither warm nor cold is declared; use --cache, or label a run with --label cache=warm".into(),
         ),
         (Some("cold"), Some(bytes), Some(memory)) if bytes < memory => {
             let once = facts.working_set_objects.zip(read).is_some_and(|(objects, read)| read <= objects);

@@ -179,6 +179,8 @@ fn phase_run(log: &Log, number: usize) -> PhaseRun {
         retries: 0,
         verify: Verify::Off,
         think_time_ns: 0,
+        cache: None,
+        working_set: None,
         sweep: None,
     };
     PhaseRun { phase, store: 0, number, repeat: 0, block: 0, step, recorded: true }

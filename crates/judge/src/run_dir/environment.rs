@@ -1,6 +1,7 @@
 //! `environment.json`: the versions, the machine and the stores of a run. It never contains a secret.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,20 @@ pub struct Environment {
     pub shard: Option<(u64, u64)>,
     /// Stores in the order of the experiment.
     pub stores: Vec<StoreFacts>,
+}
+
+impl Environment {
+    /// Returns the memory of the client's machine in bytes if it also has all stores; `None` if one is elsewhere, or
+    /// the memory is not known.
+    pub fn memory_of_local_stores(&self) -> Option<u64> {
+        let is_loopback = |address: &String| {
+            let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
+            host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+        };
+        let here = self.stores.iter().flat_map(|store| &store.addresses).all(is_loopback);
+        let memory = self.machine.memory_bytes;
+        (here && !self.stores.is_empty() && memory > 0).then_some(memory)
+    }
 }
 
 /// Keys below its roots that a run may have created.

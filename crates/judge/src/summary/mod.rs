@@ -7,6 +7,7 @@
 
 pub mod arrangement;
 pub mod background;
+pub mod caches;
 pub mod comparison;
 pub mod confidence;
 pub mod consistency;
@@ -37,3 +38,4 @@ pub mod unit;
 pub mod uploads;
 pub mod verdict;
 pub mod window;
+pub mod working_set;

@@ -9,10 +9,12 @@ use plimsoll_workload::OperationKind;
 use plimsoll_workload::schedule::{Role, SweepPlace};
 use serde::{Deserialize, Serialize};
 
+mod cache;
 mod disturbances;
 mod judgement;
 mod sweep;
 
+pub use cache::{CacheFigures, CacheFinding, CachePoint};
 pub use disturbances::{Disturbances, PauseFigures, ReceiveClock};
 pub use judgement::{
     CapacityBy, CapacityChange, CapacityFigures, CapacityStep, ClientLimit, ConfidenceInterval,
@@ -41,6 +43,9 @@ pub struct RunResult {
     /// One entry per store and sweep.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sweeps: Vec<SweepFigures>,
+    /// Caches of stores, one entry per store and sweep of working sets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub caches: Vec<CacheFigures>,
     /// One entry per loop of `plimsoll run sync`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sync: Vec<SyncLoop>,

@@ -14,12 +14,15 @@ use serde_json::json;
 use super::differences::count;
 use crate::run_dir::merge::{LogTotal, log_totals};
 use crate::run_dir::run::Run;
+use crate::summary::caches::caches;
 use crate::summary::estimates::confidence_intervals;
 use crate::summary::latencies::{of_histogram, set, sums};
+use crate::summary::merge::overall;
 use crate::summary::objective::Objective;
 use crate::summary::objectives::judge;
 use crate::summary::percentiles::PERCENTILES;
 use crate::summary::result::{LoopKind, Percentiles, RunResult, Window};
+use crate::summary::sweeps::sweeps;
 
 /// Figures that were computed again.
 pub struct Recomputed {
@@ -57,6 +60,12 @@ pub fn recompute(run: &Run, has_finished: bool) -> io::Result<Recomputed> {
     if has_finished || !run.result.confidence.is_empty() {
         out.result.confidence = confidence_intervals(&run.series);
         out.figures += count(&json!(out.result.confidence));
+    }
+    // Merged runs have no sweeps.
+    if has_finished && run.result.run.shards.len() < 2 {
+        let merged = overall(&out.result.windows);
+        (out.result.sweeps, out.result.caches) = (sweeps(&merged), caches(&merged));
+        out.figures += count(&json!([&out.result.sweeps, &out.result.caches]));
     }
     objectives(run, &mut out);
     Ok(out)

@@ -11,6 +11,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
             "plimsoll run get --store s3://one --store s3://two --until conclusive",
             "plimsoll run capacity --store s3://bucket --slo 'get.p99 < 25ms'",
             "plimsoll run get --store s3://bucket --sweep size=1KiB,1MiB --sweep concurrency=1,8,64",
+            "plimsoll run get --store s3://bucket --size 16KiB --sweep working_set=64MiB,128MiB,256MiB,512MiB,1GiB",
             "plimsoll run experiment.toml --store NAME --max-cost 5",
         ],
     ),

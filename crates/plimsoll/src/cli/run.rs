@@ -16,6 +16,7 @@ use super::sync;
 use super::timeout;
 use super::until::PrecisionArguments;
 use crate::session::capacity::{CapacitySearch, find_capacity};
+use crate::session::drop_caches::execute_dropping;
 use crate::session::open;
 use crate::session::relays::Relays;
 use crate::session::until::execute_until;
@@ -62,6 +63,10 @@ pub struct ExperimentArguments {
     /// Override a value of the experiment or short form: seed=7, phase.get.duration=60s; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
+    /// Run this command after the objects are written and before they are read: it restarts the server or drops its
+    /// caches
+    #[arg(long, value_name = "COMMAND", conflicts_with = "until")]
+    drop_caches: Option<String>,
     #[command(flatten)]
     options: RunOptions,
     #[command(flatten)]
@@ -143,10 +148,13 @@ struct ShortArguments {
     /// Upload this file instead of generated content
     #[arg(long, value_name = "FILE", conflicts_with = "size")]
     file: Option<String>,
-    /// Measure every combination of values: size=1KiB,1MiB concurrency=1,8,64 or rate, part_size, parts_in_flight;
-    /// at most two fields, 10s per point unless --duration is given
+    /// Measure every combination of values: size=1KiB,1MiB concurrency=1,8,64 or rate, part_size, parts_in_flight,
+    /// working_set (which shows the size of a cache); at most two fields, 10s per point unless --duration is given
     #[arg(long, value_name = "FIELD=VALUES")]
     sweep: Vec<String>,
+    /// State of the store's caches: warm (a warm-up reads every object once) or cold (no object is read twice)
+    #[arg(long, value_name = "STATE", conflicts_with = "sweep")]
+    cache: Option<String>,
     /// Closed loop: pause after each operation
     #[arg(long, value_name = "TIME", conflicts_with = "rate")]
     think_time: Option<String>,
@@ -178,6 +186,7 @@ impl ShortArguments {
             ("--checksum", self.checksum.is_some()),
             ("--file", self.file.is_some()),
             ("--think-time", self.think_time.is_some()),
+            ("--cache", self.cache.is_some()),
             ("--sweep", !self.sweep.is_empty()),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
@@ -214,6 +223,8 @@ fn form_and_rate(
         ("--operations", short.operations.is_some(), "use --step"),
         ("--warmup", short.warmup.is_some(), "omit it, because every step has its own warm-up"),
         ("--sweep", !short.sweep.is_empty(), "run one search per value"),
+        ("--cache", short.cache.is_some(), "omit it"),
+        ("--drop-caches", arguments.drop_caches.is_some(), "omit it"),
         ("--shard", arguments.options.shard.is_some(), "run the search on one host"),
     ];
     if let Some((flag, _, instead)) = given.into_iter().find(|(_, given, _)| *given) {
@@ -231,6 +242,10 @@ fn objects_of(short: &ShortArguments, sweep: Option<&SweepSpec>, searches: bool)
     let swept = sweep.and_then(|sweep| sweep.size.clone()).unwrap_or_default();
     let largest = swept.iter().chain(&short.size).filter_map(|size| parse_size(size).ok()).max();
     let bytes = largest.unwrap_or(1024).max(1);
+    let swept = sweep.and_then(|sweep| sweep.working_set.as_ref()).into_iter().flatten();
+    if let Some(most) = swept.filter_map(|size| parse_size(size).ok()).max() {
+        return (most / bytes).max(1);
+    }
     if searches || sweep.is_some() { ((256 << 20) / bytes).clamp(16, 1000) } else { 1000 }
 }
 
@@ -280,6 +295,7 @@ fn resolve_experiment(
             checksum: short.checksum.clone(),
             file: short.file.clone(),
             think_time: short.think_time.clone(),
+            cache: short.cache.clone(),
             sweep,
             seed: arguments.seed.unwrap_or(DEFAULT_SEED),
         };
@@ -399,6 +415,11 @@ pub fn run_through(arguments: &ExperimentArguments, relays: &Relays) -> Result<(
     let mut experiment = resolve_experiment(arguments, search.as_ref(), relays)?;
     arguments.precision.apply(&mut experiment);
     let until = arguments.precision.until()?;
+    if arguments.drop_caches.is_some() && arguments.options.shard.is_some() {
+        return Err(Exit::input(
+            "--drop-caches: several hosts would drop the caches at different times; omit --shard",
+        ));
+    }
     if search.is_some() && until.is_some() {
         return Err(Exit::input("--until: a search for the capacity does not support this flag; omit it"));
     }
@@ -417,6 +438,9 @@ pub fn run_through(arguments: &ExperimentArguments, relays: &Relays) -> Result<(
         }
         (Some(search), _) => find_capacity(&experiment, &settings, &components, search)?,
         (None, Some(until)) => execute_until(&experiment, &settings, &components, until)?,
+        (None, None) if let Some(command) = &arguments.drop_caches => {
+            execute_dropping(&experiment, &settings, &components, command)?
+        }
         (None, None) => execute(&experiment, &settings, &components)?,
     };
     arguments.options.print(summary)

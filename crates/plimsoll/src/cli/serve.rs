@@ -71,7 +71,7 @@ pub struct Arguments {
     /// corrupt=0.01, stale=50ms (reads and listings return old states), stale-list=50ms (only listings),
     /// lost-conditional=0.01 (conditional writes that are acknowledged but not stored), torn-overwrite=0.1 (reads
     /// during overwrites return parts of both contents), wrong-range=0.01 (ranges begin one byte late),
-    /// lowercase-headers=1 (ETag in lower case), seed=1
+    /// lowercase-headers=1 (ETag in lower case), cache=64MiB/5ms (reads that miss this cache take 5 ms longer), seed=1
     #[arg(long, value_name = "FAULTS")]
     inject: Option<String>,
     /// Write the arrival and completion times of each request to this file, as CSV

@@ -9,6 +9,7 @@ pub mod budget;
 pub mod capacity;
 pub mod clean_up;
 pub mod compatibility;
+pub mod drop_caches;
 pub mod embedded;
 pub mod error;
 pub mod lifecycle;
@@ -54,6 +55,7 @@ use plimsoll_judge::run_dir::sums;
 use plimsoll_judge::summary::limits::Means;
 use plimsoll_judge::summary::result::{ClientInfo, RunInfo, RunResult, SCHEMA, Window};
 use plimsoll_judge::summary::series::{LatencyKind, Series};
+use plimsoll_judge::summary::working_set;
 use plimsoll_recorder::ErrorClass;
 use plimsoll_workload::experiment::Experiment;
 use plimsoll_workload::experiment::to_toml::to_toml;
@@ -139,7 +141,7 @@ fn ready(
     experiment.stores = opened.iter().map(|o| o.written.clone()).collect();
     // The run directory records the URLs of named stores, so that `plimsoll run RUN` works on other machines.
     experiment.named = opened.iter().filter_map(|o| Some((o.written.clone(), o.named.clone()?))).collect();
-    let notes = check_compatibility(&mut experiment, &opened)?;
+    let mut notes = check_compatibility(&mut experiment, &opened)?;
     notes.iter().for_each(|text| components.observer.note(&format!("note: {text}")));
     let group = sharding.map_or_else(RunId::generate, |s| s.group(&experiment));
     let id = sharding.map_or_else(|| group.to_string(), |s| s.run_id(group.as_str()));
@@ -151,6 +153,10 @@ fn ready(
     let Reached { sites, facts } = reach(&opened, &group, settings.create_bucket)?;
     environment.stores = facts;
     components.observer.reached(&environment.stores);
+    if let Some(note) = working_set::note(&experiment.phases, &environment) {
+        components.observer.note(&format!("note: {note}"));
+        notes.push(note);
+    }
     let phase_runs = passes.first(phase_runs_of(&experiment, &opened)?);
     budget.check(&phase_runs)?;
     let shard = settings.shard();

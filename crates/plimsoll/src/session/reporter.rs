@@ -16,6 +16,7 @@ use plimsoll_engine::driver::{Control, Job, RampId};
 use plimsoll_judge::run_dir::directory::RunDirectory;
 use plimsoll_judge::run_dir::intervals::IntervalKey;
 use plimsoll_judge::summary::background::{places, sums};
+use plimsoll_judge::summary::caches::caches;
 use plimsoll_judge::summary::limits::Means;
 use plimsoll_judge::summary::merge::overall;
 use plimsoll_judge::summary::ramp::{RampEnd, of_windows};
@@ -198,7 +199,9 @@ impl<'a> Reporter<'a> {
         client.cpu_seconds = cpu_s;
         client.cpu_us_per_operation = if measured > 0 { cpu_s * 1e6 / measured as f64 } else { 0.0 };
         client.peak_rss_bytes = peak_rss_bytes();
-        self.result.sweeps = sweeps(&overall(&all));
+        let merged = overall(&all);
+        self.result.sweeps = sweeps(&merged);
+        self.result.caches = caches(&merged);
         let ramped: Vec<Window> = all.iter().filter(|w| self.is_ramp(w)).cloned().collect();
         self.result.ramps = of_windows(&ramped, |window| self.why_ended(window));
         self.result.windows = all;

@@ -131,6 +131,8 @@ pub fn phase(ground: &Ground, up: bool) -> Result<Phase, RunError> {
         retries: 5,
         verify: Verify::Off,
         think_time_ns: 0,
+        cache: None,
+        working_set: None,
         sweep: None,
     })
 }

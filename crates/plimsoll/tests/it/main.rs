@@ -6,6 +6,7 @@ mod support;
 
 mod audit;
 mod budget;
+mod caches;
 mod cli;
 mod consistency;
 mod cost;

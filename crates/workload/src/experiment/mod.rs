@@ -5,6 +5,7 @@
 //! file. [`short`] builds the experiments behind `run get`, `run put` and the other short forms. [`locate`] finds
 //! the line of an error and applies `--set`.
 
+mod caches;
 pub mod estimate;
 pub mod field_specs;
 pub mod locate;

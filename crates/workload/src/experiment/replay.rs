@@ -106,6 +106,8 @@ pub fn resolve_replay(
         retries: written.retries.unwrap_or(if role == Role::Prepare { PREPARE_RETRIES } else { 0 }),
         verify: resolve_verify(written)?,
         think_time_ns: 0,
+        cache: None,
+        working_set: None,
         sweep: None,
         workload: Workload {
             seed,

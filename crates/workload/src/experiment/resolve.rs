@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::caches::{of_one_pass, resolve_cache, resolve_working_set};
 use super::field_specs::PaceSpec;
 use super::locate::{line_of, parse_set, set};
 use super::objects::{Datasets, resolve_objects, resolve_range};
@@ -148,13 +149,8 @@ fn check_name(written: &PhaseSpec, before: &[Phase]) -> Result<(), Problem> {
     Ok(())
 }
 
-fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase]) -> Result<Phase, Problem> {
-    check_name(written, before)?;
-    if let Some(trace) = &written.trace {
-        return resolve_replay(written, trace, seed, repeats, before);
-    }
-    let role = role_of(written)?;
-    let mix = resolve_mix(&written.operations)?;
+/// Checks that a phase of this role can have these operations.
+fn check_mix(mix: &Mix, role: Role) -> Result<(), Problem> {
     let writes_only = mix.share(OperationKind::Put) == mix.total();
     if role == Role::Prepare && !writes_only {
         return Err(Problem::new(
@@ -167,6 +163,18 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
         let text = "with more deletes than puts, the phase runs out of objects; give put at least the weight of delete";
         return Err(Problem::new("operations", text));
     }
+    Ok(())
+}
+
+fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase]) -> Result<Phase, Problem> {
+    check_name(written, before)?;
+    if let Some(trace) = &written.trace {
+        return resolve_replay(written, trace, seed, repeats, before);
+    }
+    let role = role_of(written)?;
+    let mix = resolve_mix(&written.operations)?;
+    check_mix(&mix, role)?;
+    let deletes = mix.share(OperationKind::Delete);
     let (load, ramp) = resolve_load(written)?;
     let gaps = resolve_gaps(written)?;
     if ramp.is_some() && role != Role::Measure {
@@ -176,12 +184,15 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
         ));
     }
     let slots = ramp.filter(|_| !load.is_open()).map_or(load.slots() as u64, |r| r.to as u64);
-    let Datasets { read, written: objects, spare, popularity, inserts } =
+    let Datasets { mut read, written: objects, spare, popularity, inserts } =
         resolve_objects(written, &mix, slots, load.is_open(), seed, repeats, before)?;
+    let working_set = resolve_working_set(written, read.as_mut())?;
     let range = resolve_range(written, &mix, read.as_ref())?;
     let per_repeat =
         (deletes == mix.total()).then(|| spare.as_ref().map_or(0, |s| s.count / u64::from(repeats)));
-    let limit = resolve_limit(written, role, ramp, objects.count, per_repeat)?;
+    let one_pass = of_one_pass(written, role, &popularity, read.as_ref());
+    let mut limit =
+        one_pass.map_or_else(|| resolve_limit(written, role, ramp, objects.count, per_repeat), Ok)?;
     let verify = resolve_verify(written)?;
     let think_time_ns = written.think_time.as_deref().map_or(Ok(0), |t| length("think_time", t))?;
     if think_time_ns > 0 && load.is_open() {
@@ -189,7 +200,21 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
         return Err(Problem::new("think_time", text));
     }
     let (timeout_ns, drain_ns) = resolve_waits(written)?;
-    let phase = written.name.clone();
+    let mut workload = Workload {
+        seed,
+        phase: written.name.clone(),
+        mix,
+        read,
+        written: objects,
+        spare,
+        range,
+        popularity,
+        inserts,
+        scan: resolve_scan(written.objects.scan.as_ref())?,
+        sink: None,
+        recording: None,
+    };
+    let cache = resolve_cache(written, repeats, &mut workload, &mut limit, before)?;
     Ok(Phase {
         name: written.name.clone(),
         role,
@@ -202,21 +227,10 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
         retries: written.retries.unwrap_or(if role == Role::Prepare { PREPARE_RETRIES } else { 0 }),
         verify,
         think_time_ns,
+        cache,
+        working_set,
         sweep: written.sweep_of.clone().map(|of| SweepPlace { of, at: written.sweep_at.clone() }),
-        workload: Workload {
-            seed,
-            phase,
-            mix,
-            read,
-            written: objects,
-            spare,
-            range,
-            popularity,
-            inserts,
-            scan: resolve_scan(written.objects.scan.as_ref())?,
-            sink: None,
-            recording: None,
-        },
+        workload,
     })
 }
 
@@ -420,6 +434,8 @@ fn spare_phase(phase: &Phase, all: &[Phase]) -> Option<Phase> {
         retries: PREPARE_RETRIES,
         verify: phase.verify,
         think_time_ns: 0,
+        cache: None,
+        working_set: None,
         sweep: None,
         workload,
     })

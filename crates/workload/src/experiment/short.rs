@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use plimsoll_base::units::parse_duration;
 
 use super::spec::{
-    ArrivalSpec, ConcurrencySpec, ExperimentSpec, ObjectsSpec, PhaseSpec, RateSpec, SizeSpec, SweepSpec,
+    ArrivalSpec, ConcurrencySpec, ExperimentSpec, ObjectsSpec, PhaseSpec, PopularitySpec, RateSpec, SizeSpec,
+    SweepSpec,
 };
 
 /// Names of the short forms.
@@ -69,10 +70,27 @@ pub struct Short {
     pub file: Option<String>,
     /// Pause after each operation of a closed loop (`--think-time`).
     pub think_time: Option<String>,
+    /// State of the store's caches that the measured phase declares (`--cache`); `None` if it declares none.
+    pub cache: Option<String>,
     /// Swept fields and their values (`--sweep`); `None` without a sweep.
     pub sweep: Option<SweepSpec>,
     /// Seed for all random choices (`--seed`).
     pub seed: u64,
+}
+
+/// Number of objects with which the connections of a run with cold caches are warmed up.
+const OTHERS: u64 = 64;
+
+/// Returns a warm-up without a limit that does the same as a measured phase.
+fn warmup(measure: &PhaseSpec) -> PhaseSpec {
+    PhaseSpec {
+        name: "warmup".into(),
+        role: Some("warmup".into()),
+        cache: None,
+        duration: None,
+        stop_after: None,
+        ..measure.clone()
+    }
 }
 
 impl Short {
@@ -106,6 +124,43 @@ impl Short {
             file: self.file.clone(),
             ..ObjectsSpec::default()
         }
+    }
+
+    /// Returns the declared state of the store's caches. A sweep of working sets needs warm caches.
+    fn declared_cache(&self) -> Option<String> {
+        let swept = self.sweep.as_ref().is_some_and(|sweep| sweep.working_set.is_some());
+        self.cache.clone().or_else(|| swept.then(|| "warm".to_string()))
+    }
+
+    /// Returns the warm-up that reads every object of a phase once.
+    fn one_pass(measure: &PhaseSpec) -> PhaseSpec {
+        let popularity = Some(PopularitySpec::Name("sequential".into()));
+        PhaseSpec {
+            operations: BTreeMap::from([("get".to_string(), 1)]),
+            objects: ObjectsSpec { popularity, ..measure.objects.clone() },
+            rate: None,
+            arrival: None,
+            in_flight: None,
+            think_time: None,
+            ..warmup(measure)
+        }
+    }
+
+    /// Returns the phases that write other objects and read them, so that the connections are warm and the objects of
+    /// the measured phase are not.
+    fn warmup_of_others(&self, measure: &PhaseSpec) -> [PhaseSpec; 2] {
+        let objects = ObjectsSpec { from: None, count: Some(OTHERS), ..self.written_objects() };
+        let write = PhaseSpec {
+            name: "others".into(),
+            role: Some("prepare".into()),
+            operations: BTreeMap::from([("put".to_string(), 1)]),
+            objects,
+            timeout: self.timeout.clone(),
+            ..PhaseSpec::default()
+        };
+        let objects = ObjectsSpec { from: Some("others".into()), ..ObjectsSpec::default() };
+        let read = PhaseSpec { objects, duration: self.warmup.clone(), ..warmup(measure) };
+        [write, read]
     }
 
     /// Builds the experiment.
@@ -149,19 +204,18 @@ impl Short {
             retries: self.retries,
             verify: self.verify.clone(),
             think_time: self.think_time.clone(),
+            cache: self.declared_cache(),
             sweep: self.sweep.clone(),
             ..PhaseSpec::default()
         };
         // The delete form has no warm-up phase, because a warm-up would delete the objects.
         let no_warmup = self.warmup.as_deref().is_none_or(|w| parse_duration(w) == Ok(0));
-        if self.form != "delete" && !no_warmup {
-            phases.push(PhaseSpec {
-                name: "warmup".into(),
-                role: Some("warmup".into()),
-                duration: self.warmup.clone(),
-                stop_after: None,
-                ..measure.clone()
-            });
+        match measure.cache.as_deref() {
+            _ if self.form == "delete" => {}
+            Some("warm") => phases.push(Self::one_pass(&measure)),
+            _ if no_warmup => {}
+            Some("cold") => phases.extend(self.warmup_of_others(&measure)),
+            _ => phases.push(PhaseSpec { duration: self.warmup.clone(), ..warmup(&measure) }),
         }
         phases.push(measure);
         ExperimentSpec {

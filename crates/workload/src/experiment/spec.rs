@@ -125,6 +125,10 @@ pub struct PhaseSpec {
     /// `readback` also reads back every object that the phase writes, outside the measured time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verify: Option<String>,
+    /// State of the store's caches that the phase declares: `cold` (each object is read at most once) or `warm` (an
+    /// earlier warm-up phase reads every object once).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<String>,
     /// Sweep: the phase runs once for every combination of these values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sweep: Option<SweepSpec>,
@@ -222,6 +226,9 @@ pub struct SweepSpec {
     /// Sizes of the objects, such as `["1 KiB", "1 MiB"]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<Vec<String>>,
+    /// Sizes of the objects to read in total, such as `["16 MiB", "32 MiB"]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub working_set: Option<Vec<String>>,
     /// Part sizes, such as `["8 MiB", "64 MiB"]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part_size: Option<Vec<String>>,
@@ -282,6 +289,9 @@ pub struct ObjectsSpec {
     /// Number of bytes that a `get_range` reads, such as `1 MiB`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<String>,
+    /// Size of the objects to read, such as `64 MiB`: the first ones of `from`, which have one size (default: all).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub working_set: Option<String>,
     /// Distribution of reads over the objects (default: `uniform`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub popularity: Option<PopularitySpec>,

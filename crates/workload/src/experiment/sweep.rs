@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Problem;
+use super::field_specs::PopularitySpec;
 use super::spec::{ConcurrencySpec, PhaseSpec, RateSpec, SizeSpec, SweepSpec};
 use plimsoll_base::units::{format_rate, format_size, parse_rate, parse_size};
 
@@ -11,7 +12,7 @@ const MAX_POINTS: usize = 200;
 /// Maximum number of fields in a sweep: the result is a matrix.
 const MAX_FIELDS: usize = 2;
 /// Fields that a sweep can combine, in the order in which phase names contain their values.
-const FIELDS: [&str; 5] = ["size", "part_size", "parts_in_flight", "concurrency", "rate"];
+const FIELDS: [&str; 6] = ["size", "working_set", "part_size", "parts_in_flight", "concurrency", "rate"];
 
 /// One value of a swept field.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +43,7 @@ pub fn parse_field(text: &str, sweep: &mut SweepSpec) -> Result<(), String> {
     };
     let given = match field.replace('-', "_").as_str() {
         "size" => sweep.size.replace(values).is_some(),
+        "working_set" => sweep.working_set.replace(values).is_some(),
         "part_size" => sweep.part_size.replace(values).is_some(),
         "parts_in_flight" => sweep.parts_in_flight.replace(numbers()?).is_some(),
         "concurrency" => sweep.concurrency.replace(numbers()?).is_some(),
@@ -135,6 +137,7 @@ fn fields(sweep: &SweepSpec) -> Result<Vec<Vec<Value>>, String> {
     let rates = sweep.rate.as_ref().map(|values| values.iter().map(rate).collect::<Result<Vec<_>, String>>());
     let all = [
         sizes("size", &sweep.size)?,
+        sizes("working_set", &sweep.working_set)?,
         sizes("part_size", &sweep.part_size)?,
         numbers("parts_in_flight", &sweep.parts_in_flight),
         numbers("concurrency", &sweep.concurrency),
@@ -151,7 +154,9 @@ fn at(phase: &PhaseSpec, point: &[Value], phases: &[PhaseSpec]) -> Result<PhaseS
         return Ok(out);
     }
     let prepares = phase.role.as_deref() == Some("prepare");
-    if phase.stop_after.is_none() && phase.duration.is_none() && !prepares {
+    // A warm-up phase without a limit may read each object once, which the resolution decides.
+    let is_warmup = phase.role.as_deref() == Some("warmup") && phase.objects.popularity.is_some();
+    if phase.stop_after.is_none() && phase.duration.is_none() && !prepares && !is_warmup {
         let text = "a sweep needs a limit per point; add stop_after = 3 or duration = \"10s\"";
         return Err(problem(phase, "stop_after", text.into()));
     }
@@ -160,6 +165,12 @@ fn at(phase: &PhaseSpec, point: &[Value], phases: &[PhaseSpec]) -> Result<PhaseS
     out.sweep_of = Some(phase.name.clone());
     out.sweep_at = point.iter().map(|value| (value.field.to_string(), value.text.clone())).collect();
     let writes = prepares || phase.operations.contains_key("put");
+    let is_measured = phase.role.as_deref().is_none_or(|role| role == "measure");
+    let is_uniform = match &phase.objects.popularity {
+        None => true,
+        Some(PopularitySpec::Name(name)) => name == "uniform",
+        Some(_) => false,
+    };
     for value in point {
         let number = || value.written.parse().ok();
         let twice = match value.field {
@@ -168,6 +179,15 @@ fn at(phase: &PhaseSpec, point: &[Value], phases: &[PhaseSpec]) -> Result<PhaseS
                 let text = "the phase reads existing objects, whose sizes are given; sweep another field";
                 return Err(problem(phase, "sweep", text.into()));
             }
+            "working_set" if writes => {
+                let text = "working_set is about objects to read; sweep it in the phases that only read";
+                return Err(problem(phase, "sweep", text.into()));
+            }
+            "working_set" if is_measured && !is_uniform => {
+                let text = "the size of a cache follows from uniform reads; remove objects.popularity";
+                return Err(problem(phase, "objects.popularity", text.into()));
+            }
+            "working_set" => out.objects.working_set.replace(value.written.clone()).is_some(),
             "part_size" => out.objects.part_size.replace(value.written.clone()).is_some(),
             "parts_in_flight" => {
                 let before = std::mem::replace(&mut out.objects.parts_in_flight, number());

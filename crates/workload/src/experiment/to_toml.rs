@@ -80,7 +80,7 @@ fn phase(p: &Phase, repeats: u32) -> PhaseSpec {
             Some(_) => Default::default(),
         },
         trace: w.recording.as_ref().map(trace),
-        objects: objects(w, repeats),
+        objects: ObjectsSpec { working_set: p.working_set.map(format_size), ..objects(w, repeats) },
         concurrency,
         rate,
         arrival,
@@ -94,6 +94,7 @@ fn phase(p: &Phase, repeats: u32) -> PhaseSpec {
         sweep: None,
         sweep_of: p.sweep.as_ref().map(|sweep| sweep.of.clone()),
         sweep_at: p.sweep.as_ref().map_or_else(BTreeMap::new, |sweep| sweep.at.clone()),
+        cache: p.cache.map(|state| state.name().to_string()),
         think_time: (p.think_time_ns > 0).then(|| format_duration(p.think_time_ns)),
     }
 }
@@ -141,6 +142,7 @@ fn objects(w: &Workload, repeats: u32) -> ObjectsSpec {
             Some(Source::File(path)) if writes => Some(path.display().to_string()),
             _ => None,
         },
+        working_set: None,
         range: (w.range > 0).then(|| format_size(w.range)),
         popularity: (reads && w.read.is_some()).then(|| popularity(&w.popularity)),
         naming: (writes && written.at.is_none()).then(|| naming(&written.naming)),

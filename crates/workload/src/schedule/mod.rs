@@ -5,6 +5,7 @@
 //! A phase run that is limited by a number of operations ends when the last of them is answered.
 
 pub mod arrival;
+pub mod cache;
 pub mod knee;
 pub mod pace;
 pub mod plan;
@@ -17,6 +18,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use arrival::{Arrival, Gaps};
+use cache::CacheState;
 use ramp::Ramp;
 
 use crate::Workload;
@@ -138,6 +140,10 @@ pub struct Phase {
     pub verify: Verify,
     /// Pause of each connection slot of a closed loop after each of its operations, in nanoseconds.
     pub think_time_ns: u64,
+    /// State of the store's caches that the phase declares; `None` if it declares none.
+    pub cache: Option<CacheState>,
+    /// Size in bytes to which the objects that the phase reads are restricted; `None` if it may read all.
+    pub working_set: Option<u64>,
     /// Place of the phase in its sweep; `None` outside a sweep.
     pub sweep: Option<SweepPlace>,
 }

@@ -318,6 +318,8 @@ mod tests {
             retries: 0,
             verify: crate::schedule::Verify::On,
             think_time_ns: 0,
+            cache: None,
+            working_set: None,
             sweep: None,
         }
     }

@@ -1,6 +1,7 @@
 //! Sentences and cells of reports, shared by the terminal, HTML and Markdown.
 
 pub mod answer;
+pub mod cache;
 pub mod capacity;
 pub mod confidence;
 pub mod contention;

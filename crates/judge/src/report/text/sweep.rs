@@ -1,6 +1,7 @@
 //! Sentences about the result of a sweep.
 
-use crate::summary::result::{RunResult, SweepFigures, SweepPoint};
+use super::cache;
+use crate::summary::result::{CacheFigures, RunResult, SweepFigures, SweepPoint};
 use plimsoll_base::units::{format_per_s, format_size, format_throughput, short_names};
 
 /// Returns the swept values of a point, such as `size 1 KiB, concurrency 8`.
@@ -24,7 +25,10 @@ pub fn sentences(result: &RunResult) -> Vec<String> {
     let sentence = |sweep: &SweepFigures| {
         let at = stores.iter().position(|store| *store == sweep.store);
         let prefix = at.filter(|_| stores.len() > 1).map_or(String::new(), |at| format!("{}: ", names[at]));
-        format!("{prefix}{}", sentence(sweep))
+        // The cache is the answer of a sweep of working sets.
+        let of_sweep = |found: &&CacheFigures| found.store == sweep.store && found.sweep == sweep.sweep;
+        let found = result.caches.iter().find(of_sweep);
+        format!("{prefix}{}", found.map_or_else(|| sentence(sweep), cache::sentence))
     };
     let frequent = |sweep: &&SweepFigures| {
         let count = |s: &SweepFigures| s.points.iter().map(|point| point.operations).sum::<u64>();
