@@ -153,10 +153,7 @@ fn ready(
     let Reached { sites, facts } = reach(&opened, &group, settings.create_bucket)?;
     environment.stores = facts;
     components.observer.reached(&environment.stores);
-    if let Some(note) = working_set::note(&experiment.phases, &environment) {
-        components.observer.note(&format!("note: {note}"));
-        notes.push(note);
-    }
+    notes.extend(working_set::note(&experiment.phases, &environment));
     let phase_runs = passes.first(phase_runs_of(&experiment, &opened)?);
     budget.check(&phase_runs)?;
     let shard = settings.shard();
