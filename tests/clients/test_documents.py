@@ -32,6 +32,7 @@ NEEDS = {
     "plimsoll-gateway catalog migrate": "a database: test_migrate.py",
     "plimsoll run quickstart": "half a minute: test_report.py",
     "plimsoll meter --prepare": "restic, and the password of a repository: test_meter.py",
+    "plimsoll verify RUN --public-key": "a signed run: crates/plimsoll/tests/it/verify.rs",
     "plimsoll import": "a log of warp: crates/plimsoll/tests/it/import.rs",
     "plimsoll bucket": "AWS: it creates buckets with random names, and directory buckets",
 }
