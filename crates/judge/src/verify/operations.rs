@@ -17,6 +17,9 @@ use crate::run_dir::read::for_each_batch;
 /// Maximum number of operations whose numbers are kept in memory.
 const MAX_OPERATIONS: usize = 1 << 27;
 
+/// Highest number of an operation, far above what a client can execute; larger ones overflow in the schedule.
+const MAX_NUMBER: u64 = 1 << 40;
+
 /// Result of the comparison of the operation log.
 #[derive(Debug, Default)]
 pub(super) struct Compared {
@@ -130,6 +133,9 @@ impl<'a> Reader<'a> {
     /// Compares a row. Returns the contradiction, if there is one.
     fn row(&mut self, columns: &Columns<'_>, row: usize) -> Option<String> {
         let (number, at) = (columns.numbers.value(row), columns.position(row));
+        if number > MAX_NUMBER {
+            return Some(format!("operation {number} is not in the schedule"));
+        }
         let (stated, scheduled) = (columns.kinds.at(row), self.sequence.at(number));
         let kind = scheduled.kind;
         *self.counted.entry((at, kind)).or_default() += 1;
@@ -322,12 +328,13 @@ mod tests {
     fn each_changed_field_is_found() {
         let phases = numbered(&parse("", EXPERIMENT, &[]).unwrap(), &["s3://a".into()]);
         let whole = rows(&phases);
-        let changes: [Change; 5] = [
+        let changes: [Change; 6] = [
             ("is a head, and a", |row| row.kind = OperationKind::Head),
             ("does not have the intended time", |row| row.intended_ns = row.intended_ns.map(|ns| ns + 1)),
             ("does not have the intended time", |row| row.intended_ns = None),
             ("in the schedule", |row| row.bytes += u64::from(row.kind == OperationKind::Put)),
             ("", |row| row.number += 1),
+            ("is not in the schedule", |row| row.number = u64::MAX),
         ];
         let put = whole.iter().position(|(at, row)| *at == 1 && row.kind == OperationKind::Put).unwrap();
         for (named, change) in changes {

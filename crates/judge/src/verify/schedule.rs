@@ -14,7 +14,7 @@ use crate::run_dir::merge::LogTotal;
 use crate::run_dir::run::Run;
 
 /// Maximum number of intended times of one phase run that are computed.
-const MAX_ARRIVALS: f64 = (1u64 << 31) as f64;
+const MAX_ARRIVALS: f64 = (1u64 << 28) as f64;
 
 /// Result of the comparison with the schedule.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ pub(super) struct PhaseOnStore {
     pub store: String,
     /// Phase of the experiment.
     pub phase: Phase,
-    /// Phase runs, with the number of the first operation of each; `None` if it depends on the store.
+    /// Phase runs, with the number of the first operation of each of an open loop; `None` if it depends on the store.
     pub phase_runs: Vec<(PhaseRun, Option<u64>)>,
 }
 
@@ -110,7 +110,7 @@ pub(super) fn numbered(experiment: &Experiment, stores: &[String]) -> Vec<PhaseO
                 let begins = first;
                 let known = first.filter(|_| !phase_run.may_end_early());
                 first = known.and_then(|first| Some(first + arrivals(&phase_run.phase, first)?));
-                (phase_run.clone(), begins.filter(|_| known.is_some()))
+                (phase_run.clone(), begins.filter(|_| first.is_some()))
             };
             let phase_runs = own.map(with_first).collect();
             out.push(PhaseOnStore { store: store.clone(), phase: phase.clone(), phase_runs });
