@@ -10,6 +10,7 @@ import sys
 import time
 
 import boto3
+import postgres
 import pytest
 
 from support import ACCESS, GATEWAY, PLIMSOLL, SECRET, Server, environment
@@ -113,6 +114,16 @@ def test_the_same_seed_finds_the_same_again():
     found = [check(command("no-sync"), "--no-proof", "--only", first, clients=1)[1] for _ in range(2)]
     keys = [[(one["key"], one["kind"], one["operation"]) for one in findings["violations"]] for findings in found]
     assert keys[0] == keys[1] and keys[0]
+
+
+@pytest.mark.skipif(not postgres.programs(), reason="PostgreSQL is not installed")
+def test_the_gateway_with_its_catalog_in_postgresql_loses_nothing(monkeypatch):
+    monkeypatch.setenv("PATH", f"{os.path.dirname(GATEWAY)}:{os.environ['PATH']}")
+    code, findings = check("plimsoll-gateway-postgres", "--no-proof", cuts=2)
+    assert (code, violations(findings)) == (0, {}) and findings["acknowledged"] > 10, findings["headline"]
+    arguments = ["--ignore-syncs", "catalog/pg_wal", "--no-proof", "--until-violation"]
+    code, findings = check("plimsoll-gateway-postgres", *arguments, cuts=12)
+    assert code == 1, findings["headline"]
 
 
 def test_the_gateway_loses_nothing():

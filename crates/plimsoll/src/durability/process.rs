@@ -105,7 +105,7 @@ impl ServerProcess {
             }
             let _ = self.child.kill();
             let _ = self.child.wait();
-            while let Ok(Some(_)) = rustix::process::waitpid(None, WaitOptions::NOHANG) {}
+            while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
             if found.is_empty() {
                 return;
             }
@@ -156,18 +156,8 @@ pub fn version(profile: &ServerProfile) -> Option<String> {
 
 /// Returns the processes that descend from this one and still run.
 fn descendants() -> Vec<Pid> {
-    let mut children: Vec<(i32, i32)> = Vec::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
-        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
-        // The name in parentheses may contain spaces. After it: the state and the parent.
-        let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
-        let mut fields = rest.split(' ');
-        let (state, parent) = (fields.next(), fields.next().and_then(|parent| parent.parse().ok()));
-        if let (Some(parent), false) = (parent, matches!(state, Some("Z" | "X"))) {
-            children.push((parent, pid));
-        }
-    }
+    let running = processes().into_iter().filter(|(.., state)| !matches!(state.as_str(), "Z" | "X"));
+    let children: Vec<(i32, i32)> = running.map(|(pid, parent, _)| (parent, pid)).collect();
     let mut found = Vec::new();
     let mut left = vec![std::process::id() as i32];
     while let Some(parent) = left.pop() {
@@ -177,4 +167,47 @@ fn descendants() -> Vec<Pid> {
         left.extend(next);
     }
     found.into_iter().filter_map(Pid::from_raw).collect()
+}
+
+/// Returns the id, the parent and the state of each process.
+fn processes() -> Vec<(i32, i32, String)> {
+    let mut out = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        // The name in parentheses may contain spaces. After it: the state and the parent.
+        let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
+        let mut fields = rest.split(' ');
+        let (state, parent) = (fields.next(), fields.next().and_then(|parent| parent.parse().ok()));
+        if let (Some(state), Some(parent)) = (state, parent) {
+            out.push((pid, parent, state.to_string()));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::durability::server::ServerProfile;
+
+    /// Regression test: PostgreSQL did not start again, because the lock file of a database named a process that had
+    /// been killed and was still a zombie.
+    #[test]
+    fn a_killed_server_leaves_no_process_and_no_zombie() {
+        adopt_orphans();
+        let command = "sleep 1000 & (sleep 1000; true) & echo started; exec sleep 1000".to_string();
+        let profile = ServerProfile { command, ..ServerProfile::default() };
+        let log = std::env::temp_dir().join(format!("plimsoll-zombies-{}", std::process::id()));
+        let mut server = ServerProcess::start(&profile, &Placeholders::default(), &log).unwrap();
+        while server.last_output() != "started" {
+            block_for(LOOK);
+        }
+        assert!(descendants().len() > 1);
+        server.kill();
+        let own = std::process::id() as i32;
+        let left: Vec<_> = processes().into_iter().filter(|(_, parent, _)| *parent == own).collect();
+        assert!(left.is_empty(), "{left:?}");
+        std::fs::remove_file(log).unwrap();
+    }
 }

@@ -10,9 +10,10 @@ use super::DurabilityError;
 use plimsoll_base::rng::entropy;
 
 /// Built-in profiles, by name.
-const PROFILES: [(&str, &str); 5] = [
+const PROFILES: [(&str, &str); 6] = [
     ("minio", include_str!("servers/minio.toml")),
     ("plimsoll-gateway", include_str!("servers/plimsoll-gateway.toml")),
+    ("plimsoll-gateway-postgres", include_str!("servers/plimsoll-gateway-postgres.toml")),
     ("rclone", include_str!("servers/rclone.toml")),
     ("seaweedfs", include_str!("servers/seaweedfs.toml")),
     ("versitygw", include_str!("servers/versitygw.toml")),
@@ -22,7 +23,7 @@ const PROFILES: [(&str, &str); 5] = [
 const MORE_PORTS: usize = 9;
 
 /// Commands that start a server.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerProfile {
     /// Name for people.
@@ -76,7 +77,7 @@ pub fn profile(written: &str) -> Result<ServerProfile, DurabilityError> {
 }
 
 /// Values of the placeholders of a profile.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Placeholders(Vec<(String, String)>);
 
 /// Address and credentials of a server.
