@@ -16,7 +16,11 @@ use super::text::{answer, confidence};
 use crate::run_dir::environment::StoreFacts;
 use crate::run_dir::run::Run;
 use crate::run_dir::sums;
+use crate::summary::result::Window;
 use crate::summary::unit::Unit;
+
+/// Maximum number of windows that are named because the client limited them.
+const MAX_LIMITED: usize = 3;
 
 /// Text to cite for the methods.
 const METHODS: &str = "Methods: latencies are measured from the intended start in open loops (no coordinated omission) \
@@ -36,23 +40,28 @@ pub fn document(run: &Run) -> io::Result<Document> {
         what: vec![measurement(result, &run.environment, &stores)],
         answer: answer::of(result).join(" "),
         warnings: warnings(run),
-        tables: vec![checklist(run)?, expected(run), repeat(run)],
+        tables: vec![checklist(run)?, expected(run)],
         notes: notes(run),
         ..Document::default()
     })
 }
 
-/// Returns the appendix as Markdown, with the experiment at its end.
+/// Returns the appendix as Markdown, with the commands and the experiment at its end.
 ///
 /// # Errors
 /// The errors of [`document`].
 pub fn markdown(run: &Run) -> io::Result<String> {
     let mut out = document(run)?.markdown();
-    // A fence that is longer than any in the text cannot be ended by the text.
-    let longest = run.experiment.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-    let fence = "`".repeat(longest.max(2) + 1);
-    out.push_str(&format!("\n#### experiment.toml\n\n{fence}toml\n{}\n{fence}\n", run.experiment.trim_end()));
+    out.push_str(&format!("\n#### How to repeat\n\n{}", fenced("sh", &repeat(run))));
+    out.push_str(&format!("\n#### experiment.toml\n\n{}", fenced("toml", &run.experiment)));
     Ok(out)
+}
+
+/// Returns a text as a block of code. Its fence is longer than any in the text, which therefore cannot end it.
+fn fenced(language: &str, text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    format!("{fence}{language}\n{}\n{fence}\n", text.trim_end())
 }
 
 fn warnings(run: &Run) -> Vec<String> {
@@ -62,9 +71,27 @@ fn warnings(run: &Run) -> Vec<String> {
         out.push("the run did not complete".to_string());
     }
     out.extend(info.degraded.iter().map(|why| format!("the run is degraded: {why}")));
-    out.extend(
-        info.imported.iter().map(|from| format!("Plimsoll did not make the run, it was imported: {from}")),
-    );
+    out.extend(info.notes.iter().cloned());
+    out.extend(limited(run));
+    let from = info.imported.iter();
+    out.extend(from.map(|from| format!("Plimsoll did not make the run, it was imported: {from}")));
+    out
+}
+
+/// Returns a warning for each window that the client limited, up to [`MAX_LIMITED`].
+fn limited(run: &Run) -> Vec<String> {
+    let measured = run.result.windows.iter().filter(|window| window.role == Role::Measure);
+    let warning = |window: &Window| {
+        let why = window.client_limited.as_ref()?;
+        let (label, operation, store) = (window.label(), window.operation, &window.store);
+        Some(format!("{label} {operation} on {store}: limited by the client, not by the store ({why})"))
+    };
+    let mut out: Vec<String> = measured.filter_map(warning).collect();
+    let more = out.len().saturating_sub(MAX_LIMITED);
+    out.truncate(MAX_LIMITED);
+    if more > 0 {
+        out.push(format!("{more} more windows are limited by the client"));
+    }
     out
 }
 
@@ -92,7 +119,9 @@ fn checklist(run: &Run) -> io::Result<Table> {
         add("client: system", format!("{}, host {}", machine.kernel, machine.hostname));
     }
     add("client: vantage", environment.vantage.clone());
-    add("client: threads", environment.workers.to_string());
+    if environment.workers > 0 {
+        add("client: threads", environment.workers.to_string());
+    }
     for (number, store) in environment.stores.iter().enumerate() {
         add(&format!("store {}", number + 1), described(store));
     }
@@ -103,7 +132,9 @@ fn checklist(run: &Run) -> io::Result<Table> {
     if let Ok(digest) = sums::sha256_of(&run.path.join(sums::NAME)) {
         add("SHA-256 of SHA256SUMS", digest);
     }
-    add("time to repeat", time(run));
+    if info.imported.is_none() {
+        add("time to repeat", time(run));
+    }
     let cost: Vec<String> = run
         .result
         .cost
@@ -196,6 +227,7 @@ fn expected(run: &Run) -> Table {
         let (Some(value), Some(unit)) = (judged.value, Unit::of(&judged.unit)) else { continue };
         let interval = match (judged.low, judged.high) {
             (Some(low), Some(high)) => format!("{} to {}", unit.text(low), unit.text(high)),
+            _ if judged.client_limited.is_some() => "none: the client limited the measurement".into(),
             _ => "none: the run is too short or not steady".into(),
         };
         let step = judged.step.map(|step| format!(", step {}", step + 1)).unwrap_or_default();
@@ -205,20 +237,23 @@ fn expected(run: &Run) -> Table {
     table
 }
 
-/// Returns the commands that repeat the run.
-fn repeat(run: &Run) -> Table {
+/// Returns the commands that repeat the run, each with a comment.
+fn repeat(run: &Run) -> String {
     let path = quoted(&run.path.display().to_string());
     let version = &run.result.run.version;
-    let mut table = Table::new("How to repeat", &["step", "command"]);
-    let mut add = |step: &str, command: String| table.row([step.to_string(), command]);
-    add("check the version", format!("plimsoll --version, which prints {version}"));
-    add("verify the published run", format!("plimsoll verify {path}"));
-    if run.result.run.imported.is_none() && !run.environment.command.is_empty() {
-        add("repeat it", command_line(&run.environment.command));
-        add("compare it with the new run", format!("plimsoll compare {path} NEW"));
+    let mut out = String::new();
+    let mut add = |step: &str, command: String| out.push_str(&format!("# {step}\n{command}\n"));
+    add(&format!("version {version}"), "plimsoll --version".into());
+    if !run.result.run.partial {
+        add("the published run is intact", format!("plimsoll verify {path}"));
     }
-    add("judge it by the run rules", format!("plimsoll audit {path}"));
-    table
+    let is_merged = run.result.run.shards.len() > 1;
+    if run.result.run.imported.is_none() && !is_merged && !run.environment.command.is_empty() {
+        add("repeat", command_line(&run.environment.command));
+        add("compare with the new run", format!("plimsoll compare {path} NEW"));
+    }
+    add("judge by the run rules", format!("plimsoll audit {path}"));
+    out
 }
 
 fn notes(run: &Run) -> Vec<String> {
@@ -231,7 +266,9 @@ fn notes(run: &Run) -> Vec<String> {
          the run directory."
             .into(),
     );
-    out.push(METHODS.into());
+    if run.result.run.imported.is_none() {
+        out.push(METHODS.into());
+    }
     out
 }
 
@@ -284,11 +321,11 @@ mod tests {
             "| get: get (measure) |",
             "| p50 | 5.00 ms | 4.75 ms to 5.25 ms |",
             "| p99 | 5.00 ms | none: the run is too short or not steady |",
-            "| plimsoll run get --slo 'get.p99 < 5ms' |",
+            "\n# repeat\nplimsoll run get --slo 'get.p99 < 5ms'\n",
             "The intervals are about these 30 s of measurement",
             "\n```toml\nname = 'get'\n",
         ] {
-            assert!(page.replace("&lt;", "<").contains(part), "{part}: {page}");
+            assert!(page.contains(part), "{part}: {page}");
         }
     }
 

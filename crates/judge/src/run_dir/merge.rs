@@ -254,6 +254,10 @@ pub struct LogTotal {
     pub store: String,
     /// Name of the phase.
     pub phase: String,
+    /// Name of the role of the phase.
+    pub role: String,
+    /// First and last second with a row, since the run's origin.
+    pub seconds: (u64, u64),
     /// Repeat, from 0.
     pub repeat: u32,
     /// Block of interleaving, from 0.
@@ -273,13 +277,21 @@ pub struct LogTotal {
 pub fn log_totals(run: &Path) -> io::Result<Vec<LogTotal>> {
     let log = ShardLog { run: run.to_path_buf(), shift_s: 0.0 };
     let mut cursor = Cursor::open(&log)?;
-    let mut sums = SecondSums::new();
-    cursor.drain(u64::MAX, &mut sums)?;
-    let total = |(key, sums): (Key, Sums)| {
-        let (store, phase, _, repeat, block, step, operation) = key;
-        LogTotal { store, phase, repeat, block, step, operation, tally: sums.tally() }
+    let mut totals: BTreeMap<Key, (Sums, (u64, u64))> = BTreeMap::new();
+    while let Some(second) = cursor.second()? {
+        let mut sums = SecondSums::new();
+        cursor.drain(second, &mut sums)?;
+        for (key, sum) in sums {
+            let total = totals.entry(key).or_insert_with(|| (Sums::default(), (second, second)));
+            total.0.add(&sum);
+            total.1 = (total.1.0.min(second), total.1.1.max(second));
+        }
+    }
+    let total = |(key, (sums, seconds)): (Key, (Sums, (u64, u64)))| {
+        let (store, phase, role, repeat, block, step, operation) = key;
+        LogTotal { store, phase, role, seconds, repeat, block, step, operation, tally: sums.tally() }
     };
-    Ok(sums.into_iter().map(total).collect())
+    Ok(totals.into_iter().map(total).collect())
 }
 
 /// Number of seconds that a thread may be ahead of the writer.

@@ -35,6 +35,8 @@ const SAME: f64 = 0.15;
 const MIN_SEPARATION: f64 = 0.5;
 /// Minimum ratio of the median of misses to that of hits; a cache that helps less does not matter.
 const MIN_RATIO: f64 = 1.25;
+/// Ratio of the median of slow reads to that of fast reads from which they are two modes, whatever their shares.
+const TWO_MODES: f64 = 2.0;
 /// Largest difference of a share from the law.
 const MAX_RESIDUAL: f64 = 0.08;
 /// Largest distance of a distribution from the mixture of hits and misses.
@@ -80,6 +82,13 @@ impl Times {
         let at = self.cumulative.partition_point(|(end, _)| *end <= us);
         let count = at.checked_sub(1).map_or(0, |at| self.cumulative[at].1);
         count as f64 / self.reads().max(1) as f64
+    }
+
+    /// Returns the median of the reads that took at most `us`, in milliseconds; `None` if there are none.
+    fn median_up_to(&self, us: u64) -> Option<f64> {
+        let below = (self.share(us) * self.reads() as f64).round() as u64;
+        let found = self.cumulative.iter().find(|(_, sum)| below > 0 && *sum >= below.div_ceil(2))?;
+        Some(found.0 as f64 / 1e3)
     }
 
     /// Returns the median of the reads that took longer than `us`, in milliseconds; `None` if there are none.
@@ -181,7 +190,10 @@ fn judge(mut all: Vec<Times>) -> CacheFigures {
         .iter_mut()
         .zip(&all)
         .for_each(|(point, times)| point.fast_share = Some(times.share(threshold)));
-    if out.hit_ms.zip(out.miss_ms).is_some_and(|(hit, miss)| miss < hit * MIN_RATIO) {
+    let below = small.median_up_to(threshold);
+    // Without the second condition, a cache that is smaller than the smallest working set would be denied.
+    let is_one_mode = below.zip(out.miss_ms).is_none_or(|(fast, slow)| slow < fast * TWO_MODES);
+    if is_one_mode && out.hit_ms.zip(out.miss_ms).is_some_and(|(hit, miss)| miss < hit * MIN_RATIO) {
         out.finding = CacheFinding::None;
         out.reason = format!("times of reads of working sets of {range} differ by less than a quarter");
         return out;
@@ -390,13 +402,17 @@ mod tests {
 
     #[test]
     fn a_cache_outside_the_working_sets_is_not_given_a_size() {
-        for (cache, reason) in [(1.0, ""), (100.0, "read larger ones"), (3.0, "read smaller ones")] {
+        for (cache, reason) in
+            [(1.0, ""), (100.0, "read larger ones"), (3.0, "read smaller ones"), (1.8, "read smaller ones")]
+        {
             let found = judged(2000, 3, |set, draw, _| if draw < cache / set { 1.0 } else { 10.0 });
             assert!(
                 found.finding != CacheFinding::Found && found.reason.contains(reason),
                 "{cache}: {found:?}"
             );
         }
+        let half = judged(2000, 5, |set, draw, _| if draw < 2.0 / set { 0.5 } else { 5.1 });
+        assert_eq!(half.finding, CacheFinding::Inconclusive, "{half:?}");
         let found = judged(50, 1, |_, _, _| 1.0);
         assert!(found.reason.contains("has 50 reads, fewer than 100"), "{found:?}");
         let few: Vec<Window> = [4, 8].map(|mib| window(mib, 200, |_| 1.0)).into();

@@ -12,6 +12,7 @@ pub mod prices;
 pub mod recompute;
 pub mod schedule;
 pub mod signature;
+mod windows;
 
 use std::io;
 use std::path::Path;
@@ -25,7 +26,7 @@ use crate::run_dir::run::{Run, RunDirError, read};
 use crate::run_dir::sums::{self, Checked};
 use crate::summary::series::LatencyKind;
 use prices::Priced;
-use schedule::{Scheduled, counts, phases_on_stores};
+use schedule::{Scheduled, Unscheduled, counts, phases_on_stores};
 use signature::Signed;
 
 /// Result of a verification.
@@ -126,16 +127,27 @@ fn scheduled(run: &Run, has_finished: bool) -> io::Result<Scheduled> {
     }
     let phases = match phases_on_stores(run) {
         Ok(phases) => phases,
-        Err(reason) => return Ok(skipped(reason)),
+        Err(Unscheduled::NotDetermined(reason)) => return Ok(skipped(reason)),
+        Err(Unscheduled::Invalid(problem)) => {
+            return Ok(Scheduled { problems: vec![problem], ..Scheduled::default() });
+        }
     };
     let totals = log_totals(&run.path)?;
     let counts = counts(&totals);
     let mut out = schedule::check(&phases, &counts);
+    out.problems.extend(windows::check(&run.result.windows, &phases, &totals));
     let log = run.path.join("operations.arrows");
     if out.problems.is_empty() && log.exists() {
         let compared = operations::check(&log, &phases, &counts)?;
         out.operations = out.operations.max(compared.operations);
+        out.one_by_one = true;
         out.problems.extend(compared.problems);
+    }
+    let words = &run.environment.command;
+    let is_recorded = words.windows(2).any(|pair| pair[0] == "--record" && pair[1] == "operations")
+        || words.iter().any(|word| word == "--record=operations");
+    if is_recorded && !log.exists() {
+        out.problems.push("the command recorded the operations, and there is no operations.arrows".into());
     }
     if out.operations == 0 && out.problems.is_empty() {
         return Ok(skipped("the number of operations before each turn of a store is not recorded".into()));

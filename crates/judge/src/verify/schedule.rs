@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_base::version::VERSION;
 use plimsoll_workload::experiment::Experiment;
 use plimsoll_workload::experiment::resolve::parse;
 use plimsoll_workload::mix::MixCursor;
@@ -19,8 +20,10 @@ const MAX_ARRIVALS: f64 = (1u64 << 28) as f64;
 /// Result of the comparison with the schedule.
 #[derive(Debug, Default)]
 pub struct Scheduled {
-    /// Number of operations whose kind or intended time follows from the seed.
+    /// Number of operations whose numbers by kind, or the operations themselves, are those of the schedule.
     pub operations: u64,
+    /// True if the operations were compared one by one, because the run recorded them.
+    pub one_by_one: bool,
     /// Contradictions, in words.
     pub problems: Vec<String>,
     /// Reason why nothing was compared; `None` if something was.
@@ -58,6 +61,14 @@ pub(super) fn counts(totals: &[LogTotal]) -> Counts<'_> {
     out
 }
 
+/// Error of a schedule that cannot be compared.
+pub(super) enum Unscheduled {
+    /// The schedule does not follow from the experiment; the reason in words.
+    NotDetermined(String),
+    /// The experiment is not one; the contradiction in words.
+    Invalid(String),
+}
+
 /// Returns the reason why the schedule of a run does not follow from its experiment; `None` if it does.
 fn reason(run: &Run) -> Option<&'static str> {
     let result = &run.result;
@@ -73,8 +84,8 @@ fn reason(run: &Run) -> Option<&'static str> {
         Some("relays share the schedule")
     } else if result.capacity.is_some() || result.until.is_some() {
         Some("it depends on the measured figures")
-    } else if !result.sync.is_empty() || phases.is_none_or(Vec::is_empty) {
-        Some("the experiment has no phases")
+    } else if !result.sync.is_empty() {
+        Some("files were synchronized")
     } else if phases.into_iter().flatten().any(|phase| phase.get("trace").is_some()) {
         Some("it is that of a recorded log, which is not part of the run")
     } else {
@@ -85,12 +96,17 @@ fn reason(run: &Run) -> Option<&'static str> {
 /// Returns the phases of a run on its stores.
 ///
 /// # Errors
-/// The reason why the schedule does not follow from the experiment.
-pub(super) fn phases_on_stores(run: &Run) -> Result<Vec<PhaseOnStore>, String> {
+/// See [`Unscheduled`].
+pub(super) fn phases_on_stores(run: &Run) -> Result<Vec<PhaseOnStore>, Unscheduled> {
     if let Some(reason) = reason(run) {
-        return Err(reason.into());
+        return Err(Unscheduled::NotDetermined(reason.into()));
     }
-    let experiment = parse("experiment.toml", &run.experiment, &[]).map_err(|error| error.to_string())?;
+    let experiment = parse("experiment.toml", &run.experiment, &[]).map_err(|error| {
+        match run.result.run.version == VERSION {
+            true => Unscheduled::Invalid(error.to_string()),
+            false => Unscheduled::NotDetermined(error.to_string()),
+        }
+    })?;
     let stores = match run.result.run.stores.as_slice() {
         [] => run.result.stores().into_iter().map(str::to_string).collect(),
         listed => listed.to_vec(),

@@ -1,6 +1,6 @@
 //! `plimsoll report`: writes an HTML report of one or more runs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -16,7 +16,9 @@ use plimsoll_judge::report::comparison::Comparison;
 use plimsoll_judge::report::html::Report;
 use plimsoll_judge::run_dir::directory::LATENCIES;
 use plimsoll_judge::run_dir::run::{Run, read};
+use plimsoll_judge::run_dir::sums;
 use plimsoll_judge::run_dir::write::{write_output, write_whole};
+use plimsoll_judge::verify::signature;
 
 /// Arguments of `plimsoll report`.
 #[derive(Debug, Args)]
@@ -67,6 +69,9 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
     if let Some(directory) = &arguments.publish {
         return publish(directory, &find(&arguments.runs)?);
     }
+    if let Some(out) = &arguments.output {
+        refuse_files_of_runs(out)?;
+    }
     if arguments.appendix {
         return print_appendix(arguments);
     }
@@ -104,6 +109,21 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
     };
     written.map_err(|e| Exit::input(format!("--output {}: {e}", out.display())))?;
     say(&format!("{}\n", out.display()))
+}
+
+/// Refuses to overwrite a file of a run other than its report.
+///
+/// # Errors
+/// Exit code 2 if the path is such a file.
+fn refuse_files_of_runs(out: &Path) -> Result<(), Exit> {
+    let name = out.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_of_run = sums::FILES.contains(&name) || [sums::NAME, signature::NAME].contains(&name);
+    match is_of_run && out.parent().is_some_and(|directory| directory.join("experiment.toml").is_file()) {
+        true => {
+            Err(Exit::input(format!("--output {}: a run needs this file; choose another", out.display())))
+        }
+        false => Ok(()),
+    }
 }
 
 /// Prints the artifact appendix of a run, or writes it to the file of `--output`.

@@ -269,6 +269,11 @@ fn resolve_experiment(
     let short = &arguments.short;
     let (form, rate) = form_and_rate(arguments, search, relays)?;
     let sweep = swept(&short.sweep)?;
+    if short.cache.is_some() && form != "get" && FORMS.contains(&form.as_str()) {
+        return Err(Exit::input(format!(
+            "--cache: `plimsoll run {form}` does not accept this flag; only get does"
+        )));
+    }
     let mut experiment: Experiment = if FORMS.contains(&form.as_str()) {
         let written = Short {
             form,
@@ -413,8 +418,11 @@ pub fn run_through(arguments: &ExperimentArguments, relays: &Relays) -> Result<(
         .transpose()?;
     timeout::apply(arguments.short.timeout.as_deref())?;
     let mut experiment = resolve_experiment(arguments, search.as_ref(), relays)?;
-    arguments.precision.apply(&mut experiment);
+    arguments.precision.apply(&mut experiment)?;
     let until = arguments.precision.until()?;
+    if arguments.drop_caches.as_deref().is_some_and(|command| command.trim().is_empty()) {
+        return Err(Exit::input("--drop-caches: the command is empty; write one, or omit the flag"));
+    }
     if arguments.drop_caches.is_some() && arguments.options.shard.is_some() {
         return Err(Exit::input(
             "--drop-caches: several hosts would drop the caches at different times; omit --shard",

@@ -37,10 +37,11 @@ pub struct PrecisionArguments {
 
 impl PrecisionArguments {
     /// Applies `--repeats` to an experiment.
-    pub fn apply(&self, experiment: &mut Experiment) {
-        if let Some(repeats) = self.repeats {
-            experiment.repeats = repeats;
-        }
+    ///
+    /// # Errors
+    /// Exit code 2 if the experiment cannot be repeated so often.
+    pub fn apply(&self, experiment: &mut Experiment) -> Result<(), Exit> {
+        self.repeats.map_or(Ok(()), |repeats| experiment.set_repeats(repeats).map_err(Exit::input))
     }
 
     /// Returns the question that ends the run; `None` without `--until`.

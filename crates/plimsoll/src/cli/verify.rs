@@ -48,9 +48,18 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let key = arguments.public_key.as_deref().map(public_key).transpose();
     let key = key.map_err(|e| Exit::input(format!("--public-key {e}")))?;
     let own = sums::of_this_program();
-    let mut failed = Vec::new();
-    for run in &find(&arguments.runs)? {
-        let mut found = verify(run, key.as_ref()).map_err(Exit::input)?;
+    let (mut failed, mut is_unreadable) = (Vec::new(), false);
+    let runs = find(&arguments.runs)?;
+    for run in &runs {
+        let mut found = match verify(run, key.as_ref()) {
+            Ok(found) => found,
+            // The other runs are verified all the same.
+            Err(error) if runs.len() > 1 => {
+                is_unreadable = true;
+                Verification { problems: vec![error.to_string()], ..Verification::default() }
+            }
+            Err(error) => return Err(Exit::input(error)),
+        };
         let mut report = ReportCheck::None;
         // A run that cannot be read has a problem already.
         if let Ok(read) = read(run, &LATENCIES) {
@@ -68,6 +77,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     }
     match failed.as_slice() {
         [] => Ok(()),
+        several if is_unreadable => Err(Exit::input(format!(
+            "{} runs are not verified, and at least one cannot be read",
+            several.len()
+        ))),
         [one] => Err(Exit::check(format!("{one} is not verified"))),
         several => Err(Exit::check(format!("{} runs are not verified", several.len()))),
     }
@@ -86,6 +99,7 @@ impl Verified<'_> {
             "files": found.files,
             "figures": found.figures,
             "scheduled_operations": found.schedule.operations,
+            "scheduled_one_by_one": found.schedule.one_by_one,
             "schedule_not_compared": found.schedule.skipped,
             "priced_lines": found.prices.lines,
             "prices_not_compared": found.prices.unknown,
@@ -130,8 +144,12 @@ impl Verified<'_> {
         if is_verified {
             out.push(format!("SHA-256 of SHA256SUMS, to publish with the figures: {}", found.digest));
             match &found.schedule.skipped {
+                None if found.schedule.one_by_one => out.push(format!(
+                    "schedule: {} operations follow from the experiment and its seed, one by one",
+                    found.schedule.operations
+                )),
                 None => out.push(format!(
-                    "schedule: {} operations follow from the experiment and its seed",
+                    "schedule: the numbers of {} operations by phase and kind follow from the experiment and its seed",
                     found.schedule.operations
                 )),
                 Some(reason) => out.push(format!("schedule: not compared: {reason}")),

@@ -16,6 +16,7 @@ use plimsoll_judge::summary::sequential::{errors_of_looks, looks, precision};
 use plimsoll_judge::summary::series::Series;
 use plimsoll_workload::experiment::Experiment;
 use plimsoll_workload::schedule::Role;
+use plimsoll_workload::schedule::cache::CacheState;
 use plimsoll_workload::schedule::plan::PhaseRun;
 
 /// A question. The run ends as soon as the measurements answer it.
@@ -231,6 +232,11 @@ fn repeat_s(experiment: &Experiment, until: &Until) -> Result<f64, RunError> {
     }
     if measured.iter().any(|p| p.ramp.is_some()) {
         return refuse("an experiment with a ramp has no single load; remove the ramp");
+    }
+    if measured.iter().any(|p| p.cache == Some(CacheState::Cold)) {
+        return refuse(
+            "a cold phase reads no object twice, and runs out of objects; measure without --cache cold",
+        );
     }
     if measured.iter().any(|p| p.workload.only_deletes()) {
         return refuse("deletes run out of objects; measure another operation");

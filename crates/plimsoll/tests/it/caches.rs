@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::support::{Server, create_through_faults, plimsoll, scratch, text};
 use plimsoll_judge::report::text::cache::sentence;
 use plimsoll_judge::run_dir::json;
-use plimsoll_judge::summary::result::RunResult;
+use plimsoll_judge::summary::result::{RunResult, Window};
 use plimsoll_workload::schedule::Role;
 
 /// Runs `plimsoll` with a directory for its runs. Returns the exit code and what it printed.
@@ -62,6 +62,14 @@ fn a_cold_run_reads_no_object_twice_and_drops_caches_between_writes_and_reads() 
     let measured = result.windows.iter().filter(|window| window.role == Role::Measure);
     assert_eq!(measured.map(|window| window.operations).sum::<u64>(), 50);
     assert!(!shown.contains("those of a cache"), "{shown}");
+    let repeated = output(&out.join("repeated"), &[&words[..], &["--repeats", "3"]].concat());
+    assert_eq!(repeated.0, 0, "{}", repeated.1);
+    let run = only_run(&out.join("repeated"));
+    let measured = |window: &&Window| window.role == Role::Measure;
+    let counts = result_of(&run).windows.iter().filter(measured).map(|w| w.operations).collect::<Vec<_>>();
+    assert_eq!(counts, [16, 16, 16], "each repeat reads other objects");
+    let verified = plimsoll(&["verify", run.to_str().unwrap()]).output().unwrap();
+    assert!(verified.status.success(), "{}", text(&verified.stdout));
     let (code, shown) = output(&out.join("failed"), &[&words[..], &["--drop-caches", "exit 7"]].concat());
     assert!(code == 2 && shown.contains("--drop-caches 'exit 7'"), "{shown}");
     let result: RunResult = result_of(&only_run(&out.join("failed")));

@@ -51,6 +51,46 @@ fn another_seed_is_found(run: &Path) {
     assert_eq!(verify(run, None).unwrap().problems, [""; 0]);
 }
 
+/// Regression test: a shorter window doubled the rate, another role hid a repeat, and an experiment that is none left
+/// the schedule out.
+fn forged_windows_are_found(run: &Path) {
+    let files = ["experiment.toml", "result.json", sums::NAME].map(|name| run.join(name));
+    let before = files.clone().map(|file| fs::read_to_string(file).unwrap());
+    let result: serde_json::Value = serde_json::from_str(&before[1]).unwrap();
+    let measured = |window: &serde_json::Value| window["role"] == "measure" && window["loop"] == "closed";
+    let at = result["windows"].as_array().unwrap().iter().position(measured).unwrap();
+    let problems = |file: usize, text: &str| {
+        fs::write(&files[file], text).unwrap();
+        sums::write(run).unwrap();
+        let found = verify(run, None).map_or_else(|error| vec![error.to_string()], |found| found.problems);
+        fs::write(&files[file], &before[file]).unwrap();
+        found
+    };
+    let changes: [(&str, serde_json::Value, &str); 3] = [
+        ("window_s", (result["windows"][at]["window_s"].as_f64().unwrap() / 2.0).into(), "in the experiment"),
+        ("role", "warmup".into(), "its role is warmup, and measure in the experiment"),
+        ("concurrency", 64.into(), "64 operations are in flight"),
+    ];
+    for (field, value, named) in changes {
+        let mut changed = result.clone();
+        changed["windows"][at][field] = value;
+        let found = problems(1, &changed.to_string());
+        assert!(found.iter().any(|problem| problem.contains(named)), "{field}: {found:?}");
+    }
+    for text in ["", "junk = 1\n"] {
+        assert!(problems(0, text).iter().any(|problem| problem.contains("experiment.toml:")), "{text}");
+    }
+    let log = run.join("operations.arrows");
+    let bytes = fs::read(&log).unwrap();
+    fs::remove_file(&log).unwrap();
+    sums::write(run).unwrap();
+    let found = verify(run, None).unwrap().problems;
+    assert!(found.iter().any(|problem| problem.contains("there is no operations.arrows")), "{found:?}");
+    fs::write(&log, bytes).unwrap();
+    fs::write(&files[2], &before[2]).unwrap();
+    assert_eq!(verify(run, None).unwrap().problems, [""; 0]);
+}
+
 fn each_changed_bit_of_a_report_is_found(run: &Path) {
     let file = run.join("report.html");
     let bytes = fs::read(&file).unwrap();
@@ -108,6 +148,7 @@ fn runs_that_nobody_changed_are_verified() {
     let found: serde_json::Value = serde_json::from_str(&shown).unwrap();
     assert!(code == 0 && found["verified"] == true && found["report"] == "same", "{shown}");
     another_seed_is_found(&run);
+    forged_windows_are_found(&run);
     each_changed_bit_of_a_report_is_found(&run);
     fs::write(run.join("experiment.toml"), "seed = 7\n").unwrap();
     let (code, shown) = output(&["verify", run.to_str().unwrap()]);

@@ -23,6 +23,7 @@ pub mod ycsb;
 use std::collections::BTreeMap;
 
 use self::spec::NamedStore;
+use crate::schedule::cache::CacheState;
 use crate::schedule::plan::{Layout, Order};
 use crate::schedule::{Phase, Role};
 use plimsoll_base::units::parse_duration;
@@ -77,6 +78,25 @@ impl Experiment {
             ));
         }
         self.phases.iter_mut().for_each(|phase| phase.timeout_ns = ns);
+        Ok(())
+    }
+
+    /// Sets the number of repeats. The cold phases of all repeats together read each object once.
+    ///
+    /// # Errors
+    /// If a cold phase has fewer objects than repeats; the message names `--repeats`.
+    pub fn set_repeats(&mut self, repeats: u32) -> Result<(), String> {
+        self.repeats = repeats;
+        for phase in self.phases.iter_mut().filter(|phase| phase.cache == Some(CacheState::Cold)) {
+            let each = phase.workload.read.as_ref().map_or(0, |read| read.count) / u64::from(repeats.max(1));
+            if each == 0 {
+                return Err(format!(
+                    "--repeats {repeats}: phase '{}' is cold and has fewer objects than repeats; write more objects",
+                    phase.name
+                ));
+            }
+            phase.limit.operations = Some(phase.limit.operations.map_or(each, |most| most.min(each)));
+        }
         Ok(())
     }
 

@@ -179,8 +179,9 @@ fn at(phase: &PhaseSpec, point: &[Value], phases: &[PhaseSpec]) -> Result<PhaseS
                 let text = "the phase reads existing objects, whose sizes are given; sweep another field";
                 return Err(problem(phase, "sweep", text.into()));
             }
-            "working_set" if writes => {
-                let text = "working_set is about objects to read; sweep it in the phases that only read";
+            "working_set" if writes || !phase.operations.contains_key("get") => {
+                let text =
+                    "working_set is about objects to read; sweep it in phases that get them and do not write";
                 return Err(problem(phase, "sweep", text.into()));
             }
             "working_set" if is_measured && !is_uniform => {
