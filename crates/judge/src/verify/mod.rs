@@ -135,7 +135,7 @@ fn scheduled(run: &Run, has_finished: bool) -> io::Result<Scheduled> {
     let totals = log_totals(&run.path)?;
     let counts = counts(&totals);
     let mut out = schedule::check(&phases, &counts);
-    out.problems.extend(windows::check(&run.result.windows, &phases, &totals));
+    out.problems.extend(windows::check(&run.result, &phases, &totals));
     let log = run.path.join("operations.arrows");
     if out.problems.is_empty() && log.exists() {
         let compared = operations::check(&log, &phases, &counts)?;
