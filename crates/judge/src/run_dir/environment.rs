@@ -17,8 +17,8 @@ use plimsoll_base::machine::Machine;
 pub struct Environment {
     /// Version of Plimsoll.
     pub version: String,
-    /// Commit of the sources in hexadecimal digits. `None` if the program was built from source, or by an earlier
-    /// version.
+    /// Commit of the sources in hexadecimal digits. `None` if `make dist` did not build the program, or if an earlier
+    /// version made the run.
     #[serde(default)]
     pub commit: Option<String>,
     /// SHA-256 of the program file that made the run, in hexadecimal digits. `None` if a debug build or an earlier

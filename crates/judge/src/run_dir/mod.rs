@@ -7,6 +7,9 @@
 /// Maximum length of a text file of a run in bytes; results of sweeps with thousands of combinations are shorter.
 pub const MAX_TEXT: u64 = 64 << 20;
 
+/// Name of the HTML report of a run, which follows from the other files.
+pub const REPORT: &str = "report.html";
+
 pub mod comparable;
 pub mod directory;
 pub mod environment;

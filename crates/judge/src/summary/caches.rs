@@ -181,7 +181,7 @@ fn judge(mut all: Vec<Times>) -> CacheFigures {
     out.hit_ms = small.latencies.quantile_ns(0.5).map(|ns| ns as f64 / 1e6);
     if difference < SAME {
         out.finding = CacheFinding::None;
-        out.reason = format!("reads of working sets of {range} take the same time");
+        out.reason = format!("reads of working sets of {range} take about the same time");
         return out;
     }
     out.threshold_ms = Some(threshold as f64 / 1e3);
@@ -244,8 +244,8 @@ fn threshold(small: &Times, large: &Times) -> (u64, f64) {
 }
 
 /// Returns the largest difference between the distribution of a working set that a cache holds in part, and the mixture
-/// of hits and misses in the shares that the fit predicts (Kolmogorov-Smirnov distance). Hits are those of the smallest
-/// working set; misses follow from the largest.
+/// of hits and misses in the shares that the fit predicts (Kolmogorov-Smirnov distance). The
+/// distribution of hits is that of the smallest working set; that of misses follows from the largest.
 fn distance_from_mixture(all: &[Times], fit: &Fit) -> f64 {
     let (small, large) = (&all[0], &all[all.len() - 1]);
     let held = |times: &Times| (fit.bytes / times.bytes).min(1.0);

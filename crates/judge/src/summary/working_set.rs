@@ -22,7 +22,8 @@ fn bytes_read_from(phase: &Phase) -> Option<u64> {
     }
 }
 
-/// Returns a note if the objects that a measured phase reads fit into the memory of the machine that runs the client
+/// Returns a note, which is conditional because a local server may read around the memory or forward the requests, if
+/// the objects that a measured phase reads fit into the memory of the machine that runs the client
 /// and the server, and the phase does not declare the state of its caches. `None` if the server is elsewhere, because
 /// its memory is not known, and if it keeps its objects in memory.
 pub fn note(phases: &[Phase], environment: &Environment) -> Option<String> {
@@ -36,8 +37,8 @@ pub fn note(phases: &[Phase], environment: &Environment) -> Option<String> {
         undeclared.filter_map(|phase| Some((bytes_read_from(phase)?, phase))).max_by_key(|(n, _)| *n);
     let (bytes, phase) = largest.filter(|(bytes, _)| *bytes < memory)?;
     Some(format!(
-        "your figures are those of a cache: the objects that '{}' reads ({}) fit into the memory of this machine ({}), \
-         which also serves them; declare it with --cache warm, or read more",
+        "if this machine serves them from its memory, your figures are those of a cache: the objects that '{}' reads \
+         ({}) fit into its {}; declare it with --cache warm, or read more",
         phase.name,
         format_bytes(bytes),
         format_bytes(memory)

@@ -1,10 +1,10 @@
 //! Verification of a run: every figure that follows from its logs is computed again and compared bit by bit.
 //!
-//! [`recompute`] makes the figures, [`differences`] compares two results. [`schedule`] and `operations` compare the
-//! logs with the experiment and its seed, [`prices`] the cost with the price books, [`signature`] checks a detached
-//! signature. Not in the logs, and so only protected by the checksums, are: attempts, retries, connections, operations
-//! in flight, resources of the client, disturbances, the quantities of bills, and the exact ends and means of
-//! latencies, which are compared with the buckets of their histograms.
+//! [`recompute`] makes the figures, [`differences`] compares two results. [`schedule`], `windows` and `operations`
+//! compare the logs and the result with the experiment and its seed, [`prices`] the cost with the price books,
+//! [`signature`] checks a detached signature. Not in the logs, and so only protected by the checksums, are: attempts,
+//! retries, connections, operations in flight, resources of the client, disturbances, the quantities of bills, and the
+//! exact ends and means of latencies, which are compared with the buckets of their histograms.
 
 pub mod differences;
 mod operations;
@@ -20,8 +20,9 @@ use std::path::Path;
 use minisign_verify::PublicKey;
 use plimsoll_base::version::VERSION;
 
+use crate::run_dir::REPORT;
 use crate::run_dir::environment::{Environment, read_environment};
-use crate::run_dir::merge::log_totals;
+use crate::run_dir::merge::{LogTotal, log_totals};
 use crate::run_dir::run::{Run, RunDirError, read};
 use crate::run_dir::sums::{self, Checked};
 use crate::summary::series::LatencyKind;
@@ -105,7 +106,8 @@ pub fn verify(path: &Path, key: Option<&PublicKey>) -> Result<Verification, RunD
 /// Computes the figures of a run again and compares them.
 fn figures(run: &Run, found: &mut Verification) -> io::Result<()> {
     let has_finished = !found.digest.is_empty();
-    let again = recompute::recompute(run, has_finished)?;
+    let totals = has_finished.then(|| log_totals(&run.path)).transpose()?;
+    let again = recompute::recompute(run, totals.as_deref());
     let compared = differences::between(&run.result, &again.result);
     found.figures = again.figures;
     found.problems.extend(again.problems);
@@ -114,17 +116,16 @@ fn figures(run: &Run, found: &mut Verification) -> io::Result<()> {
     let other_books = run.result.run.version != VERSION || run.environment.command.iter().any(is_own);
     found.prices = prices::check(&run.result.cost, other_books);
     found.problems.append(&mut found.prices.problems);
-    found.schedule = scheduled(run, has_finished)?;
+    found.schedule = scheduled(run, totals.as_deref())?;
     found.problems.append(&mut found.schedule.problems);
     Ok(())
 }
 
-/// Compares the logs of a run with its schedule.
-fn scheduled(run: &Run, has_finished: bool) -> io::Result<Scheduled> {
+/// Compares the logs of a run with its schedule. `totals` are those of the interval log; `None` if the run has not
+/// finished.
+fn scheduled(run: &Run, totals: Option<&[LogTotal]>) -> io::Result<Scheduled> {
     let skipped = |reason: String| Scheduled { skipped: Some(reason), ..Scheduled::default() };
-    if !has_finished {
-        return Ok(skipped("the run did not finish".into()));
-    }
+    let Some(totals) = totals else { return Ok(skipped("the run did not finish".into())) };
     let phases = match phases_on_stores(run) {
         Ok(phases) => phases,
         Err(Unscheduled::NotDetermined(reason)) => return Ok(skipped(reason)),
@@ -132,10 +133,9 @@ fn scheduled(run: &Run, has_finished: bool) -> io::Result<Scheduled> {
             return Ok(Scheduled { problems: vec![problem], ..Scheduled::default() });
         }
     };
-    let totals = log_totals(&run.path)?;
-    let counts = counts(&totals);
+    let counts = counts(totals);
     let mut out = schedule::check(&phases, &counts);
-    out.problems.extend(windows::check(&run.result, &phases, &totals));
+    out.problems.extend(windows::check(&run.result, &phases, totals));
     let log = run.path.join("operations.arrows");
     if out.problems.is_empty() && log.exists() {
         let compared = operations::check(&log, &phases, &counts)?;
@@ -169,9 +169,6 @@ fn not_covered(path: &Path) -> io::Result<Vec<String>> {
     names.sort();
     Ok(names)
 }
-
-/// Name of the report of a run, which the run directory determines.
-pub const REPORT: &str = "report.html";
 
 /// Returns the facts that differ between the files of a run.
 fn strangers(run: &Run, environment: Environment) -> Vec<String> {

@@ -1,8 +1,6 @@
 //! Computes the figures of a run again: those of windows from the interval log and from the histograms of the result,
 //! the confidence intervals and the objectives from the log.
 
-use std::io;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use plimsoll_recorder::histogram::Latencies;
@@ -12,7 +10,7 @@ use plimsoll_recorder::tally::Tally;
 use serde_json::json;
 
 use super::differences::count;
-use crate::run_dir::merge::{LogTotal, log_totals};
+use crate::run_dir::merge::LogTotal;
 use crate::run_dir::run::Run;
 use crate::summary::caches::caches;
 use crate::summary::estimates::confidence_intervals;
@@ -34,16 +32,13 @@ pub struct Recomputed {
     pub problems: Vec<String>,
 }
 
-/// Computes the figures of a run again, and compares the log only if the run has finished: a run that was killed has
-/// written its log further than its result.
-///
-/// # Errors
-/// If the interval log cannot be read.
-pub fn recompute(run: &Run, has_finished: bool) -> io::Result<Recomputed> {
+/// Computes the figures of a run again. `totals` are those of the interval log; `None` if the run has not finished,
+/// because a run that was killed has written its log further than its result.
+pub fn recompute(run: &Run, totals: Option<&[LogTotal]>) -> Recomputed {
+    let has_finished = totals.is_some();
     let none = Tally::default();
     let mut out = Recomputed { result: run.result.clone(), figures: 0, problems: Vec::new() };
-    if has_finished {
-        let totals = log_totals(&run.path)?;
+    if let Some(totals) = totals {
         // The rates of a merged run are sums of those of its shards, whose windows differ in length.
         let is_merged = run.result.run.shards.len() > 1;
         for window in &mut out.result.windows {
@@ -68,7 +63,7 @@ pub fn recompute(run: &Run, has_finished: bool) -> io::Result<Recomputed> {
         out.figures += count(&json!([&out.result.sweeps, &out.result.caches]));
     }
     objectives(run, &mut out);
-    Ok(out)
+    out
 }
 
 fn is_of(window: &Window, total: &LogTotal) -> bool {

@@ -20,7 +20,7 @@ const MAX_ARRIVALS: f64 = (1u64 << 28) as f64;
 /// Result of the comparison with the schedule.
 #[derive(Debug, Default)]
 pub struct Scheduled {
-    /// Number of operations whose numbers by kind, or the operations themselves, are those of the schedule.
+    /// Number of operations that were compared with the schedule: one by one, or only their counts by phase and kind.
     pub operations: u64,
     /// True if the operations were compared one by one, because the run recorded them.
     pub one_by_one: bool,
@@ -185,8 +185,8 @@ impl PhaseOnStore {
         self.agreed(&total, 0..count, &mut cursor, problems)
     }
 
-    /// Compares counts by kind with those of a range of operation numbers. Returns the number of operations of the
-    /// range if they are equal.
+    /// Compares the counts by kind in the log with the counts in a range of operation numbers. Returns the length of
+    /// the range if they are equal, and 0 if not.
     fn agreed(
         &self,
         stated: &BTreeMap<&str, u64>,

@@ -24,7 +24,7 @@ pub struct Signed {
     pub key_id: String,
     /// Comment that the signature covers.
     pub comment: String,
-    /// True if the signature is that of the public key; false if there was no key to check it with.
+    /// True if the signature was checked with a public key and is valid; false if no key was given.
     pub checked: bool,
 }
 
@@ -35,7 +35,7 @@ pub enum KeyError {
     #[error("{0}: neither a minisign public key nor a readable file ({1})")]
     Unreadable(String, io::Error),
     /// The file has no key.
-    #[error("{0}: the file has no minisign public key; it looks like RWQ... on a line of its own")]
+    #[error("{0}: the file has no minisign public key; a line of it must be a key, such as RWQf6LRCGA9i...")]
     NoKey(String),
 }
 
@@ -60,8 +60,8 @@ fn key_id(text: &str) -> Option<String> {
     Some(format!("{:016X}", u64::from_le_bytes(id)))
 }
 
-/// Returns true if a signature has no text that its signer could not have left to the program: a change of the
-/// untrusted comment would not be found.
+/// Returns true if the text that no signature covers, the first line and the ends of lines, is what minisign, rsign2 or
+/// the Go package of minisign writes by default.
 fn is_usual(text: &str, id: &str) -> bool {
     let comments = [
         "signature from minisign secret key".to_string(),

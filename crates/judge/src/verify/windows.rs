@@ -8,7 +8,8 @@ use super::schedule::{PhaseOnStore, Position, position};
 use crate::run_dir::merge::LogTotal;
 use crate::summary::result::{LoopKind, RunResult, Window};
 
-/// Largest difference of a length from that of the experiment in seconds: rounding of nanoseconds to a decimal number.
+/// Largest difference between the length of a window and the length in the experiment, in seconds: the rounding of
+/// nanoseconds to a decimal number.
 const ROUNDING_S: f64 = 1e-6;
 
 /// Maximum number of objects whose sizes are added up.

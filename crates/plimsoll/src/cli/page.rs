@@ -6,10 +6,9 @@ use plimsoll_base::files::read_text;
 use plimsoll_base::version::VERSION;
 use plimsoll_cost::published::named;
 use plimsoll_judge::report::html::Report;
-use plimsoll_judge::run_dir::MAX_TEXT;
 use plimsoll_judge::run_dir::run::Run;
+use plimsoll_judge::run_dir::{MAX_TEXT, REPORT};
 use plimsoll_judge::summary::objective::FigureSelector;
-use plimsoll_judge::verify::REPORT;
 
 use super::compare::comparisons;
 use super::exit::Exit;

@@ -14,6 +14,7 @@ use crate::session::{RunError, RunSummary};
 use plimsoll_judge::report::appendix;
 use plimsoll_judge::report::comparison::Comparison;
 use plimsoll_judge::report::html::Report;
+use plimsoll_judge::run_dir::REPORT;
 use plimsoll_judge::run_dir::directory::LATENCIES;
 use plimsoll_judge::run_dir::run::{Run, read};
 use plimsoll_judge::run_dir::sums;
@@ -97,7 +98,7 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
     let (out, written) = match (&arguments.output, paths.as_slice()) {
         (Some(out), _) => (out.clone(), write_output(out, &rendered(report)?)),
         (None, [run]) => {
-            let out = run.join("report.html");
+            let out = run.join(REPORT);
             let written = write_whole(&out, &rendered(report)?);
             (out, written)
         }
@@ -151,7 +152,7 @@ fn print_appendix(arguments: &Arguments) -> Result<(), Exit> {
 /// # Errors
 /// Exit code 101 if the template fails, 2 if the file cannot be written.
 pub fn of_run(run: &Run) -> Result<(), Exit> {
-    let out = run.path.join("report.html");
+    let out = run.path.join(REPORT);
     let page = page_of(run, &PageOptions::default())?;
     write_whole(&out, &page).map_err(|e| Exit::input(format!("{}: {e}", out.display())))
 }

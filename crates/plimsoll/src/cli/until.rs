@@ -39,7 +39,7 @@ impl PrecisionArguments {
     /// Applies `--repeats` to an experiment.
     ///
     /// # Errors
-    /// Exit code 2 if the experiment cannot be repeated so often.
+    /// Exit code 2 if a cold phase has fewer objects than repeats.
     pub fn apply(&self, experiment: &mut Experiment) -> Result<(), Exit> {
         self.repeats.map_or(Ok(()), |repeats| experiment.set_repeats(repeats).map_err(Exit::input))
     }

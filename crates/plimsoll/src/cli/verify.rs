@@ -145,11 +145,11 @@ impl Verified<'_> {
             out.push(format!("SHA-256 of SHA256SUMS, to publish with the figures: {}", found.digest));
             match &found.schedule.skipped {
                 None if found.schedule.one_by_one => out.push(format!(
-                    "schedule: {} operations follow from the experiment and its seed, one by one",
+                    "schedule: each of {} operations follows from the experiment and its seed",
                     found.schedule.operations
                 )),
                 None => out.push(format!(
-                    "schedule: the numbers of {} operations by phase and kind follow from the experiment and its seed",
+                    "schedule: the counts of {} operations by phase and kind agree with the experiment and its seed",
                     found.schedule.operations
                 )),
                 Some(reason) => out.push(format!("schedule: not compared: {reason}")),

@@ -84,6 +84,9 @@ pub fn execute_dropping(
     let observer = Arc::clone(&components.observer);
     let mut passes = Dropping { command, observer, rest: Vec::new(), error: None };
     let mut summary = execute_passes(experiment, settings, components, &mut passes)?;
-    summary.problem = passes.error.or(summary.problem);
+    // Ctrl-C also ends the command, and is the reason that the user knows.
+    if !matches!(summary.problem, Some(RunError::Interrupted(_))) {
+        summary.problem = passes.error.or(summary.problem);
+    }
     Ok(summary)
 }

@@ -38,7 +38,7 @@ const MANY: &str = "name = 'many'\nblock = '200ms'\nrewarm = '50ms'\nrepeats = 2
 fn another_seed_is_found(run: &Path) {
     let files = ["experiment.toml", "result.json", sums::NAME].map(|name| run.join(name));
     let before = files.clone().map(|file| fs::read_to_string(file).unwrap());
-    let seed = verify_seed(&before[1]);
+    let seed = seed_of(&before[1]);
     for (file, text) in files.iter().zip(&before).take(2) {
         let changed = text.replace(&format!("seed = {seed}\n"), "seed = 77\n");
         fs::write(file, changed.replace(&format!("\"seed\": {seed},"), "\"seed\": 77,")).unwrap();
@@ -115,7 +115,7 @@ fn each_changed_bit_of_a_report_is_found(run: &Path) {
 }
 
 /// Returns the seed in the text of a result.
-fn verify_seed(result: &str) -> u64 {
+fn seed_of(result: &str) -> u64 {
     serde_json::from_str::<serde_json::Value>(result).unwrap()["run"]["seed"].as_u64().unwrap()
 }
 

@@ -41,7 +41,8 @@ pub(super) fn resolve_working_set(
     Ok(Some(bytes))
 }
 
-/// Returns the limit of a warm-up phase that reads its objects in turn and has no limit of its own: each object once.
+/// Returns the limit of a warm-up phase that reads each object once: its popularity is `sequential`, and the experiment
+/// sets no limit. `None` for other phases.
 pub(super) fn of_one_pass(
     written: &PhaseSpec,
     role: Role,
@@ -52,6 +53,14 @@ pub(super) fn of_one_pass(
     let in_turn = role == Role::Warmup && *popularity == Popularity::Sequential && unlimited;
     let read = read.filter(|read| in_turn && read.existing.is_none() && read.at.is_none())?;
     Some(Limit { duration_ns: None, operations: Some(read.count) })
+}
+
+/// Limits a cold phase to the objects of one repeat, so that the repeats together read each of `count` objects once.
+/// Returns `None` if there are fewer objects than repeats.
+pub(super) fn limit_cold(limit: &mut Limit, count: u64, repeats: u32) -> Option<()> {
+    let each = Some(count / u64::from(repeats.max(1))).filter(|each| *each > 0)?;
+    limit.operations = Some(limit.operations.map_or(each, |most| most.min(each)));
+    Some(())
 }
 
 /// Resolves the field `cache`. A cold phase reads its objects in turn, and ends before it would read one again.
@@ -83,10 +92,6 @@ pub(super) fn resolve_cache(
             if given && workload.popularity != Popularity::Sequential {
                 return Err(wrong("a cold phase reads its objects in turn; remove objects.popularity"));
             }
-            let each = read.count / u64::from(repeats.max(1));
-            if each == 0 {
-                return Err(wrong("there are fewer objects than repeats; write more objects"));
-            }
             let reads_same =
                 |phase: &&Phase| phase.workload.read.as_ref().is_some_and(|own| own.name == read.name);
             if let Some(phase) = before.iter().find(reads_same) {
@@ -99,7 +104,8 @@ pub(super) fn resolve_cache(
             if written.duration.is_none() && written.stop_after.is_none() {
                 limit.duration_ns = None;
             }
-            limit.operations = Some(limit.operations.map_or(each, |most| most.min(each)));
+            limit_cold(limit, read.count, repeats)
+                .ok_or_else(|| wrong("there are fewer objects than repeats; write more objects"))?;
         }
         CacheState::Warm if read.existing.is_none() => {
             let reads_all = |phase: &Phase| {

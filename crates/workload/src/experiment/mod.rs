@@ -26,6 +26,7 @@ use self::spec::NamedStore;
 use crate::schedule::cache::CacheState;
 use crate::schedule::plan::{Layout, Order};
 use crate::schedule::{Phase, Role};
+use caches::limit_cold;
 use plimsoll_base::units::parse_duration;
 
 /// An experiment with every default filled in.
@@ -88,14 +89,13 @@ impl Experiment {
     pub fn set_repeats(&mut self, repeats: u32) -> Result<(), String> {
         self.repeats = repeats;
         for phase in self.phases.iter_mut().filter(|phase| phase.cache == Some(CacheState::Cold)) {
-            let each = phase.workload.read.as_ref().map_or(0, |read| read.count) / u64::from(repeats.max(1));
-            if each == 0 {
-                return Err(format!(
+            let count = phase.workload.read.as_ref().map_or(0, |read| read.count);
+            limit_cold(&mut phase.limit, count, repeats).ok_or_else(|| {
+                format!(
                     "--repeats {repeats}: phase '{}' is cold and has fewer objects than repeats; write more objects",
                     phase.name
-                ));
-            }
-            phase.limit.operations = Some(phase.limit.operations.map_or(each, |most| most.min(each)));
+                )
+            })?;
         }
         Ok(())
     }

@@ -21,6 +21,6 @@ pub fn sentence(found: &CacheFigures) -> String {
         (CacheFinding::None, ..) => {
             format!("{}: no cache found: {} (p50 {})", found.operation, found.reason, ms(found.hit_ms))
         }
-        _ => format!("{}: it is not known whether there is a cache: {}", found.operation, found.reason),
+        _ => format!("{}: the search for a cache is inconclusive: {}", found.operation, found.reason),
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum CacheFinding {
     /// The times follow the law of one cache.
     Found,
-    /// Reads of all working sets take the same time.
+    /// Reads of all working sets take about the same time: their medians differ by less than a quarter.
     None,
     /// The times differ, but do not show one cache whose size lies among the working sets.
     #[default]
