@@ -344,12 +344,13 @@ fn as_flag(message: &str) -> String {
     for (field, flag) in [
         ("objects.size", "--size"),
         ("objects.count", "--objects"),
+        ("objects.working_set", "--sweep working_set"),
         ("in_flight", "--in-flight"),
         ("stop_after", "--operations"),
     ] {
         text = text.replace(field, flag);
     }
-    for flag in ["concurrency", "rate", "arrival", "duration", "verify", "timeout"] {
+    for flag in ["cache", "concurrency", "rate", "arrival", "duration", "verify", "timeout"] {
         if text.starts_with(flag) {
             text = format!("--{text}");
         }
