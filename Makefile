@@ -1,5 +1,5 @@
 # CI runs the same targets as a developer's machine.
-.PHONY: build gateway optimized dist test-dist lint dev t prepare binaries stand-ins package test test-rust test-clients test-full test-infra test-edge test-fleet test-servers test-s3-tests test-s3-tests-gateway bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-logs bench-prices bench-counts bench-kills bench-fuzz bench-simulation bench-gateway bench-idle bench-slow schema site gallery sentences
+.PHONY: build gateway optimized dist test-dist lint dev t prepare binaries stand-ins package test test-rust test-clients test-full test-infra test-edge test-fleet test-servers test-s3-tests test-s3-tests-gateway bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-logs bench-prices bench-counts bench-kills bench-fuzz bench-simulation bench-gateway bench-idle bench-slow schema site gallery results results-pages sentences
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -246,6 +246,23 @@ $(SITE)/ready: site/requirements.txt
 gallery: build $(VENV)/ready
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check 'pillow>=11'
 	$(PYTHON) docs/gallery/make.py
+
+# Measures S3 servers on this machine and writes the pages of results/, in under two hours on two quiet cores. Needs Go,
+# root or fusermount3, and PostgreSQL for one of the servers; STEPS and SERVERS select a part.
+RESULTS := $(VENV)-results
+results: build gateway $(RESULTS)/ready $(VERSITYGW) $(MINIO)
+	PATH="$(abspath $(RESULTS))/bin:$$(go env GOPATH)/bin:$$PATH" $(RESULTS)/bin/python results/measure.py \
+		$(if $(SERVERS),--servers $(SERVERS)) $(if $(STEPS),--steps $(STEPS))
+
+# Makes the pages of results/ from their raw data again, and verifies the data.
+results-pages: build
+	python3 results/pages.py
+	python3 results/pages.py --check
+
+$(RESULTS)/ready: results/requirements.txt
+	python3 -m venv $(RESULTS)
+	$(RESULTS)/bin/pip install --quiet --disable-pip-version-check -r results/requirements.txt
+	touch $@
 
 # Draws 60 sentences of the project, to be read with fresh eyes; SEED=2 draws others.
 sentences:

@@ -37,6 +37,8 @@ def generated_pages():
     pages["reference/compatibility.md"] = compatibility.page(ROOT / "tests")
     for name in PROJECT:
         pages[f"project/{name}"] = (ROOT / name).read_text()
+    for page in (ROOT / "results").rglob("*.md"):
+        pages[page.relative_to(ROOT).as_posix()] = page.read_text()
     return pages
 
 
@@ -68,9 +70,12 @@ def on_page_markdown(markdown, page, config, files):
     """Replaces links to files that are not pages: to pages of the project, and to copies of other files."""
     if page.file.src_uri == "README.md":
         page.meta["hide"] = ["navigation"]
-    # Pages of the project are at the root of the repository, all others in docs/.
+    # Pages of the project and of results are at the root of the repository, all others in docs/.
     source = page.file.src_uri
-    folder = ROOT if source.startswith("project/") else (ROOT / "docs" / source).parent
+    if source.startswith("project/"):
+        folder = ROOT
+    else:
+        folder = (ROOT / ("" if source.startswith("results/") else "docs") / source).parent
 
     def replaced(match):
         text, target, anchor = match.group(1), match.group(2), match.group(3) or ""
@@ -82,6 +87,8 @@ def on_page_markdown(markdown, page, config, files):
             inside = path.relative_to(ROOT / "docs").as_posix() + ("/README.md" if path.is_dir() else "")
         elif outside == "README.md" or outside in PROJECT:
             inside = outside if outside == "README.md" else f"project/{outside}"
+        elif outside.startswith("results/") and path.suffix == ".md":
+            inside = outside
         elif path.is_dir():
             # A folder of the repository has no page.
             return text

@@ -74,8 +74,9 @@ impl FaultName {
 /// Arguments of `plimsoll run durability`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Server to check: minio, plimsoll-gateway, plimsoll-gateway-postgres, rclone, seaweedfs, versitygw, or a shell
-    /// command that starts it, with {dir} and {address} (or {port}, {port1} to {port9}, {access_key}, {secret_key})
+    /// Server to check: garage, juicefs, minio, plimsoll-gateway, plimsoll-gateway-postgres, rclone, seaweedfs,
+    /// versitygw, or a shell command that starts it, with {dir} and {address} (or {port}, {port1} to {port9},
+    /// {access_key}, {secret_key})
     #[arg(long, value_name = "SERVER", required_unless_present = "store")]
     server: Option<String>,
     /// Store on a real machine to check instead of a server: a URL or a name from plimsoll.toml

@@ -10,7 +10,9 @@ use super::DurabilityError;
 use plimsoll_base::rng::entropy;
 
 /// Built-in profiles, by name.
-const PROFILES: [(&str, &str); 6] = [
+const PROFILES: [(&str, &str); 8] = [
+    ("garage", include_str!("servers/garage.toml")),
+    ("juicefs", include_str!("servers/juicefs.toml")),
     ("minio", include_str!("servers/minio.toml")),
     ("plimsoll-gateway", include_str!("servers/plimsoll-gateway.toml")),
     ("plimsoll-gateway-postgres", include_str!("servers/plimsoll-gateway-postgres.toml")),

@@ -32,6 +32,7 @@ fn rust_files() -> Vec<PathBuf> {
 fn markdown_files() -> Vec<PathBuf> {
     let mut out = Vec::new();
     files(&repository("docs"), "md", &mut out);
+    files(&repository("results"), "md", &mut out);
     let top = std::fs::read_dir(repository("")).unwrap().flatten().map(|entry| entry.path());
     out.extend(top.filter(|path| path.extension().is_some_and(|e| e == "md")));
     out
