@@ -247,17 +247,23 @@ gallery: build $(VENV)/ready
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check 'pillow>=11'
 	$(PYTHON) docs/gallery/make.py
 
-# Measures S3 servers on this machine and writes the pages of results/, in under two hours on two quiet cores. Needs Go,
-# root or fusermount3, and PostgreSQL for one of the servers; STEPS and SERVERS select a part.
+# Measures S3 servers on this machine and writes the pages of results/, in under two hours on two quiet cores. The first
+# time, it builds Garage, in 15 minutes. Needs Go, root or fusermount3, and PostgreSQL for one of the servers; STEPS and
+# SERVERS select a part.
 RESULTS := $(VENV)-results
-results: build gateway $(RESULTS)/ready $(VERSITYGW) $(MINIO)
-	PATH="$(abspath $(RESULTS))/bin:$$(go env GOPATH)/bin:$$PATH" $(RESULTS)/bin/python results/measure.py \
+GARAGE := .tools/bin/garage
+results: build gateway $(RESULTS)/ready $(VERSITYGW) $(MINIO) $(GARAGE)
+	PATH="$(abspath $(RESULTS))/bin:$(abspath .tools)/bin:$$(go env GOPATH)/bin:$$PATH" \
+		$(RESULTS)/bin/python results/measure.py \
 		$(if $(SERVERS),--servers $(SERVERS)) $(if $(STEPS),--steps $(STEPS))
 
 # Makes the pages of results/ from their raw data again, and verifies the data.
 results-pages: build
 	python3 results/pages.py
 	python3 results/pages.py --check
+
+$(GARAGE):
+	cargo install --quiet --locked --root .tools --no-default-features --features bundled-libs,lmdb garage@2.5.0
 
 $(RESULTS)/ready: results/requirements.txt
 	python3 -m venv $(RESULTS)

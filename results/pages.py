@@ -10,11 +10,14 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import textwrap
 
 from servers import PLIMSOLL, profile
 
 HERE = pathlib.Path(__file__).resolve().parent
 LOADS = ("get-4KiB", "put-4KiB", "get-1MiB", "put-1MiB")
+# Changes of the disk that a page shows of a proof.
+MAX_CHANGES = 12
 KINDS = ("lost", "damaged", "old", "back", "unreadable", "listing")
 PARTS = ("latency-1", "latency-2", "latency-3", "capacity-get", "capacity-put", "fitness.json", "durability.json")
 EMPTY = "-"
@@ -41,9 +44,18 @@ def middle(values):
     return EMPTY if None in values or not values else three_digits(statistics.median(values))
 
 
+def paragraph(text, indent=""):
+    """Breaks lines at 120 columns."""
+    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def count(value):
+    return f"{value:,}" if isinstance(value, int) else value
+
+
 def table(head, rows):
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
+    return "\n".join("| " + " | ".join(map(str, map(count, line))) + " |" for line in lines) + "\n"
 
 
 def servers():
@@ -143,12 +155,13 @@ def durability_table():
     return table(head, rows)
 
 
-def latency_table(percentile):
+def latency_table(loads, percentiles):
+    columns = [(load, percentile) for load in loads for percentile in percentiles]
     rows = []
     for name in servers():
         measured = Latency(name)
-        rows.append([link(name), *(middle(measured.times(load, percentile)) for load in LOADS)])
-    return table(["server", *LOADS], rows)
+        rows.append([link(name), *(middle(measured.times(load, percentile)) for load, percentile in columns)])
+    return table(["server", *(f"{load} {percentile}" for load, percentile in columns)], rows)
 
 
 def capacity_table():
@@ -211,12 +224,10 @@ A server that acknowledges before its data is on the disk is faster for it: read
 Poisson arrivals at 150, 75, 30 and 15 operations per second, from the intended start to the end of the answer.
 Milliseconds, medians of three repeats; their spread is on the page of each server.
 
-p50:
+{small}
+Objects of 1 MiB have too few operations for a p99:
 
-{p50}
-p99; `-` are loads with too few operations:
-
-{p99}
+{large}
 ## Capacity
 
 The highest rate of operations of 4 KiB with `p99 < 25ms`, found by `plimsoll run capacity` in a minute. The server has
@@ -287,9 +298,12 @@ def durability_section(name):
     for proof in found["proofs"]:
         violation, (shown, of) = proof["violation"], proof["repeated"]
         steps = [*proof["operations"], f"the power fails; {proof['fate']}"]
-        steps += [f"not synced: {one}" for one in proof["lost"]]
-        text += (f"\nShortest proof of *{violation['kind']}*, from cut {proof['cut']} with seed {found['seed']}, shown in "
-                 f"{shown} of {of} repetitions:\n\n" + block("\n".join([*steps, f"then: {violation['detail']}"])))
+        steps += [f"not synced: {one}" for one in proof["lost"][:MAX_CHANGES]]
+        if more := len(proof["lost"][MAX_CHANGES:]):
+            steps.append(f"not synced: {more} more changes, see durability.json")
+        about = (f"Shortest proof of *{violation['kind']}*, from cut {proof['cut']} with seed {found['seed']}, shown in "
+                 f"{shown} of {of} repetitions:")
+        text += f"\n{paragraph(about)}\n\n" + block("\n".join([*steps, f"then: {violation['detail']}"]))
     return text
 
 
@@ -309,7 +323,7 @@ def fitness_section(name):
         if verdict["fitness"] == "fit":
             continue
         missing = verdict["violated"] or verdict["unknown"]
-        text += f"\n- **{one}**: {verdict['fitness']}: {', '.join(f'`{check}`' for check in missing)}"
+        text += "\n" + paragraph(f"- **{one}**: {verdict['fitness']}: {', '.join(f'`{check}`' for check in missing)}", "  ")
     checks = {check["check"]: check for check in read(name, "fitness.json")["stores"][0]["checks"]}
     wanted = sorted({check for verdict in found.values() for check in verdict["violated"]})
     rows = [[f"`{one}`", checks[one]["detail"].replace("|", "\\|").replace("\n", " ")] for one in wanted]
@@ -324,13 +338,13 @@ def made():
     for name in servers():
         recorded = read(name, "server.json")
         out[HERE / name / "README.md"] = SERVER.format(
-            title=profile(name)["title"], headline=read(name, "durability.json")["headline"].rstrip(".") + ".",
+            title=profile(name)["title"], headline=paragraph(read(name, "durability.json")["headline"].rstrip(".") + "."),
             version=recorded["version"], commands=commands(name), durability=durability_section(name),
             latency=latency_section(name),
-            capacity="\n".join(f"- {capacity_words(name, kind)}" for kind in ("get", "put")), fitness=fitness_section(name))
+            capacity="\n".join(paragraph(f"- {capacity_words(name, kind)}", "  ") for kind in ("get", "put")), fitness=fitness_section(name))
     out[HERE / "README.md"] = README.format(
-        count=len(servers()), machine=machine(), durability=durability_table(), p50=latency_table("p50"),
-        p99=latency_table("p99"), capacity=capacity_table(), cpu=cpu_table(), fitness=fitness_table())
+        count=len(servers()), machine=machine(), durability=durability_table(), small=latency_table(LOADS[:2], ("p50", "p99")),
+        large=latency_table(LOADS[2:], ("p50", "p90")), capacity=capacity_table(), cpu=cpu_table(), fitness=fitness_table())
     return out
 
 

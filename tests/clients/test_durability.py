@@ -81,6 +81,12 @@ def test_a_wrong_listing_is_found():
     assert code == 1 and set(violations(findings)) == {"listing"}, findings["headline"]
 
 
+def test_a_read_without_an_answer_accuses_no_other_key():
+    """After the first such read, all later keys counted as unreadable."""
+    code, findings = check(command("safe", "hangs-on-k2"), "--no-proof", cuts=1)
+    assert code == 1 and [(one["key"], one["kind"]) for one in findings["violations"]] == [("c0/k2", "unreadable")]
+
+
 def test_a_server_that_does_not_start_is_found():
     code, findings = check(command("journal"), "--no-proof", cuts=6, operations=10)
     assert code == 1 and findings["not_starting"], findings["headline"]

@@ -1,8 +1,8 @@
 """An S3 server for tests that keeps objects in files, and omits what its MODE names: `unsafe_server.py DIR PORT MODE...`.
 
 Modes: no-sync, no-directory-sync, in-place, ignores-errors, no-checksum, forgets-deletes, journal (a file that is rewritten
-in place and without which the server does not start), lies-in-listings, hangs (it stops answering), daemon (a child
-serves, in another session).
+in place and without which the server does not start), lies-in-listings, hangs (it stops answering), hangs-on-k2 (reads
+of one key get no answer), daemon (a child serves, in another session).
 """
 import hashlib
 import html
@@ -17,7 +17,7 @@ import urllib.parse
 
 FOLDER, PORT, MODES = sys.argv[1], int(sys.argv[2]), set(sys.argv[3:])
 KNOWN = {"no-sync", "no-directory-sync", "in-place", "ignores-errors", "no-checksum", "forgets-deletes", "journal",
-         "lies-in-listings", "hangs", "daemon", "safe"}
+         "lies-in-listings", "hangs", "hangs-on-k2", "daemon", "safe"}
 assert MODES <= KNOWN, MODES - KNOWN
 LOCK = threading.Lock()
 UPLOADS, NUMBERS, DELETED = {}, itertools.count(), set()
@@ -113,6 +113,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
         bucket, _, key = url.path.lstrip("/").partition("/")
         key, body = urllib.parse.unquote(key), self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if "hangs-on-k2" in MODES and self.command == "GET" and key.endswith("c0/k2"):
+            threading.Event().wait()
         with LOCK:
             try:
                 self.serve(key, query, body)

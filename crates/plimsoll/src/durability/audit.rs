@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
+
 use super::content::{ContentId, bytes_of};
 use super::findings::{Violation, ViolationKind};
 use super::history::{Event, Expected, OperationKind, State, expected};
@@ -12,6 +14,8 @@ use plimsoll_base::clock::MILLISECOND;
 use plimsoll_engine::driver::background::{Background, Pages};
 use plimsoll_engine::store::{Body, Collect, Failure, Request};
 
+/// Number of keys that are read at the same time.
+const PARALLEL_READS: usize = 64;
 /// Time until a violation is looked at again.
 const SECOND_LOOK: Duration = Duration::from_millis(300);
 
@@ -139,23 +143,20 @@ async fn write(target: &Target) -> Result<(), Failure> {
 
 /// Reads keys and the listing once, and returns the violations.
 async fn look(target: &Target, keys: &BTreeMap<&str, Expected>, cut_ns: u64) -> Vec<Violation> {
-    let mut background = Background::new(target.store.as_ref());
-    let listed = list(&mut background, target).await;
-    let mut failed_listing = listed.as_ref().err().cloned();
-    let mut found = Vec::new();
-    for (key, expected) in keys {
-        let Some(last) = &expected.last else { continue };
-        let content = read(&mut background, target, key).await;
-        let has_tags = expected.states.iter().any(|state| state.tag.is_some());
-        let tag = match (&content, has_tags) {
-            (Ok(Some(_)), true) => tag(target, key).await,
-            _ => Ok(None),
-        };
+    let listed = list(target).await;
+    // A request without an answer delays only its own key.
+    let looks = keys.iter().map(|(key, expected)| {
         let entry = match &listed {
             Ok(listed) => listed.get(&target.key(key)).map_or(Listed::Missing, |size| Listed::Size(*size)),
             Err(_) => Listed::Unknown,
         };
-        let seen = Seen { content, listed: entry, tag };
+        async move { (*key, expected, see(target, key, expected, entry).await) }
+    });
+    let seen: Vec<_> = stream::iter(looks).buffered(PARALLEL_READS).collect().await;
+    let mut failed_listing = listed.as_ref().err().cloned();
+    let mut found = Vec::new();
+    for (key, expected, seen) in seen {
+        let Some(last) = &expected.last else { continue };
         let fails = |message: String| (ViolationKind::Listing, format!("the listing fails: {message}"));
         // A listing that fails is one violation, not one for each key.
         let failed = || failed_listing.take().map(fails);
@@ -174,19 +175,31 @@ async fn look(target: &Target, keys: &BTreeMap<&str, Expected>, cut_ns: u64) -> 
     found
 }
 
-async fn list(background: &mut Background, target: &Target) -> Result<HashMap<String, u64>, String> {
+/// Reads a key, and its tag if it should have one.
+async fn see(target: &Target, key: &str, expected: &Expected, listed: Listed) -> Seen {
+    let content = read(target, key).await;
+    let has_tags = expected.states.iter().any(|state| state.tag.is_some());
+    let tag = match (&content, has_tags) {
+        (Ok(Some(_)), true) => tag(target, key).await,
+        _ => Ok(None),
+    };
+    Seen { content, listed, tag }
+}
+
+async fn list(target: &Target) -> Result<HashMap<String, u64>, String> {
+    let mut background = Background::new(target.store.as_ref());
     let mut all = HashMap::new();
     let prefix = target.key("");
     let mut pages = Pages::new(&prefix);
-    while let Some(page) = pages.next(background).await.map_err(|failure| failure.message)? {
+    while let Some(page) = pages.next(&mut background).await.map_err(|failure| failure.message)? {
         all.extend(page.objects.into_iter().map(|object| (object.key, object.size)));
     }
     Ok(all)
 }
 
 /// Reads an object; `None` if it does not exist.
-async fn read(background: &mut Background, target: &Target, key: &str) -> Result<Option<Vec<u8>>, String> {
-    let key = target.key(key);
+async fn read(target: &Target, key: &str) -> Result<Option<Vec<u8>>, String> {
+    let (key, mut background) = (target.key(key), Background::new(target.store.as_ref()));
     let mut content = Collect::default();
     match background.send(Request::Get { key: &key, range: None }, &mut content).await {
         Ok(_) => Ok(Some(content.0)),
