@@ -248,13 +248,15 @@ gallery: build $(VENV)/ready
 	$(PYTHON) docs/gallery/make.py
 
 # Measures S3 servers on this machine and writes the pages of results/, in under two hours on two quiet cores. The first
-# time, it builds Garage, in 15 minutes. Needs Go, root or fusermount3, and PostgreSQL for one of the servers; STEPS and
-# SERVERS select a part.
+# time, it builds Garage, in 15 minutes. Needs Go, root or fusermount3, and the Debian packages postgresql,
+# default-jre-headless, radosgw, ceph-mon and ceph-osd; servers whose programs are missing are left out. STEPS and SERVERS
+# select a part.
 RESULTS := $(VENV)-results
 GARAGE := .tools/bin/garage
-results: build gateway $(RESULTS)/ready $(VERSITYGW) $(MINIO) $(GARAGE)
+S3PROXY := .tools/s3proxy.jar
+results: build gateway $(RESULTS)/ready $(VERSITYGW) $(MINIO) $(GARAGE) $(S3PROXY)
 	PATH="$(abspath $(RESULTS))/bin:$(abspath .tools)/bin:$$(go env GOPATH)/bin:$$PATH" \
-		$(RESULTS)/bin/python results/measure.py \
+		S3PROXY_JAR="$(abspath $(S3PROXY))" $(RESULTS)/bin/python results/measure.py \
 		$(if $(SERVERS),--servers $(SERVERS)) $(if $(STEPS),--steps $(STEPS))
 
 # Makes the pages of results/ from their raw data again, and verifies the data.
@@ -264,6 +266,11 @@ results-pages: build
 
 $(GARAGE):
 	cargo install --quiet --locked --root .tools --no-default-features --features bundled-libs,lmdb garage@2.5.0
+
+$(S3PROXY):
+	mkdir -p .tools
+	curl --silent --show-error --fail --location --output $@ \
+		https://repo1.maven.org/maven2/org/gaul/s3proxy/4.1.0/s3proxy-4.1.0-jar-with-dependencies.jar
 
 $(RESULTS)/ready: results/requirements.txt
 	python3 -m venv $(RESULTS)

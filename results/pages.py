@@ -83,6 +83,10 @@ class Latency:
         """Returns the percentile of the response times of each repeat, in milliseconds."""
         return [windows[load]["response_ms"][percentile] for windows, _ in self.repeats]
 
+    def limited(self, load):
+        """Returns the number of repeats in which the client was the bottleneck of some operations."""
+        return sum(windows[load]["client_limited"] is not None for windows, _ in self.repeats)
+
     def failed(self, load):
         return sum(sum(windows[load]["errors"].values()) for windows, _ in self.repeats)
 
@@ -151,7 +155,7 @@ def durability_table():
         bad_starts = len(found["not_starting"]) + len(found["not_writable"])
         rows.append([link(name), sum(counts.values()), due(found), found["cuts"], *counts.values(), bad_starts])
     head = ["server", "not kept", "of due", "cuts", "lost", "damaged", "old", "back", "unreadable", "listing wrong",
-            "does not start"]
+            "not usable"]
     return table(head, rows)
 
 
@@ -160,7 +164,9 @@ def latency_table(loads, percentiles):
     rows = []
     for name in servers():
         measured = Latency(name)
-        rows.append([link(name), *(middle(measured.times(load, percentile)) for load, percentile in columns)])
+        star = {load: "\\*" if measured.limited(load) > 1 else "" for load in loads}
+        times = [middle(measured.times(load, percentile)) + star[load] for load, percentile in columns]
+        rows.append([link(name), *times])
     return table(["server", *(f"{load} {percentile}" for load, percentile in columns)], rows)
 
 
@@ -214,7 +220,8 @@ Machine: {machine}.
 ## Durability
 
 [`plimsoll run durability`](../docs/durability.md) cuts the power of each server on a simulated disk with the rules of
-ext4. *Due* are acknowledged operations that no later one replaced. Zero means that these cuts found nothing.
+ext4. *Due* are acknowledged operations that no later one replaced. *Not usable* are cuts after which the server did not
+start or accepted no write. Zero means that these cuts found nothing.
 
 {durability}
 A server that acknowledges before its data is on the disk is faster for it: read the next tables with this one.
@@ -222,7 +229,8 @@ A server that acknowledges before its data is on the disk is faster for it: read
 ## Response times
 
 Poisson arrivals at 150, 75, 30 and 15 operations per second, from the intended start to the end of the answer.
-Milliseconds, medians of three repeats; their spread is on the page of each server.
+Milliseconds, medians of three repeats; their spread is on the page of each server. `*`: in two or three repeats, the
+client was the bottleneck of some operations: it started 1% of them more than 1 ms late, or had no CPU time left.
 
 {small}
 Objects of 1 MiB have too few operations for a p99:
@@ -261,7 +269,8 @@ Version: `{version}`. [Objections](objections.md), [limits](../limits.md), [all 
 {durability}
 ## Response times and CPU time
 
-Median of the repeats, with the lowest and the highest. Milliseconds, and microseconds of CPU time per operation.
+Median of the repeats, with the lowest and the highest. Milliseconds, and microseconds of CPU time per operation. In
+*limited* repeats, the client was the bottleneck of some operations.
 
 {latency}
 ## Capacity
@@ -311,8 +320,9 @@ def latency_section(name):
     measured, rows = Latency(name), []
     for load in LOADS:
         times = [spread(measured.times(load, one)) for one in ("p50", "p90", "p99")]
-        rows.append([load, measured.operations(load), measured.failed(load), *times, spread(measured.cpu_us(load))])
-    return table(["load", "operations", "failed", "p50", "p90", "p99", "CPU us"], rows)
+        rows.append([load, measured.operations(load), measured.failed(load), *times, spread(measured.cpu_us(load)),
+                     measured.limited(load)])
+    return table(["load", "operations", "failed", "p50", "p90", "p99", "CPU us", "limited"], rows)
 
 
 def fitness_section(name):

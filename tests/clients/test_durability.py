@@ -137,7 +137,14 @@ def test_the_gateway_loses_nothing():
         server = f"exec {GATEWAY} run --data {{dir}} --listen {{address}}"
         code, findings = check(server, "--model", model, clients=4)
         assert (code, violations(findings)) == (0, {}), findings["headline"]
-        assert findings["tags"]
+        assert findings["tags"] and findings["versions"]
+        assert findings["kinds"]["version"]["due"] > 5 and findings["kinds"]["delete_version"]["due"] > 0
+
+
+def test_lost_versions_are_found_and_proven():
+    server = f"exec {GATEWAY} run --data {{dir}} --listen {{address}}"
+    code, findings = check(server, "--ignore-syncs", ".log", "--model", "posix", cuts=6)
+    assert code == 1 and findings["kinds"]["version"]["violations"].get("lost", 0) > 0, findings["headline"]
 
 
 def test_a_server_that_hangs_ends_the_work_not_the_check():

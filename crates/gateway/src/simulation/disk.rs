@@ -76,6 +76,8 @@ pub struct Faults {
     pub ignores_sync: bool,
     /// Syncs of directories report success and do nothing.
     pub ignores_directory_sync: bool,
+    /// Syncs of files with this text in their names, and of this directory, do nothing; `None` for none.
+    pub ignored: Option<&'static str>,
 }
 
 #[derive(Clone)]
@@ -106,6 +108,8 @@ pub struct SimulatedDisk {
 struct SimulatedFile {
     state: Arc<Mutex<State>>,
     id: u64,
+    /// Name with which it was created or opened.
+    name: String,
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -312,7 +316,7 @@ impl DiskFile for SimulatedFile {
         if std::mem::take(&mut state.sync_fails) {
             return Err(io::Error::other("input/output error"));
         }
-        if state.faults.ignores_sync {
+        if state.faults.ignores_sync || state.faults.ignored.is_some_and(|text| self.name.contains(text)) {
             return Ok(());
         }
         if let Some(file) = state.files.get_mut(&self.id) {
@@ -347,7 +351,7 @@ impl Disk for SimulatedDisk {
         let id = state.next_file;
         state.files.insert(id, FileState::default());
         state.change_entry(directory, EntryChange::Link(name.to_string(), id))?;
-        Ok(Arc::new(SimulatedFile { state: Arc::clone(&self.state), id }))
+        Ok(Arc::new(SimulatedFile { state: Arc::clone(&self.state), id, name: name.to_string() }))
     }
 
     fn open(&self, directory: &str, name: &str) -> io::Result<Arc<dyn DiskFile>> {
@@ -355,7 +359,7 @@ impl Disk for SimulatedDisk {
         state.count()?;
         let id = state.directories.get(directory).and_then(|d| d.entries.get(name)).copied();
         let id = id.ok_or(io::ErrorKind::NotFound)?;
-        Ok(Arc::new(SimulatedFile { state: Arc::clone(&self.state), id }))
+        Ok(Arc::new(SimulatedFile { state: Arc::clone(&self.state), id, name: name.to_string() }))
     }
 
     fn rename(&self, directory: &str, from: &str, to: &str) -> io::Result<()> {
@@ -377,7 +381,7 @@ impl Disk for SimulatedDisk {
         if !state.count_change()? {
             return Err(no_power());
         }
-        if state.faults.ignores_directory_sync {
+        if state.faults.ignores_directory_sync || state.faults.ignored == Some(directory) {
             return Ok(());
         }
         let directory = state.directories.entry(directory.to_string()).or_default();

@@ -74,9 +74,9 @@ impl FaultName {
 /// Arguments of `plimsoll run durability`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Server to check: garage, juicefs, minio, plimsoll-gateway, plimsoll-gateway-postgres, rclone, seaweedfs,
-    /// versitygw, or a shell command that starts it, with {dir} and {address} (or {port}, {port1} to {port9},
-    /// {access_key}, {secret_key})
+    /// Server to check: ceph, garage, juicefs, minio, plimsoll-gateway, plimsoll-gateway-postgres, rclone, s3proxy,
+    /// seaweedfs, versitygw, or a shell command that starts it, with {dir} and {address} (or {port}, {port1} to
+    /// {port9}, {access_key}, {secret_key})
     #[arg(long, value_name = "SERVER", required_unless_present = "store")]
     server: Option<String>,
     /// Store on a real machine to check instead of a server: a URL or a name from plimsoll.toml
@@ -267,6 +267,7 @@ fn on_machine(arguments: &Arguments, store: &str) -> Result<(Findings, bool, Res
         space: KeySpace::of_run(opened.store.prefix(), &id),
         folder: "durability/".into(),
         tags: false,
+        versions: None,
         seed: settings.seed,
     };
     let reached = reach(std::slice::from_ref(&opened), &id, false)?;
@@ -432,6 +433,9 @@ fn notes(findings: &Findings, server: Option<&str>) -> Vec<String> {
     }
     if !findings.tags {
         notes.push("The server keeps no tags, so these are not checked.".into());
+    }
+    if !findings.versions && !findings.model.is_empty() {
+        notes.push("The server keeps no versions, so these are not checked.".into());
     }
     if server.is_none() {
         return notes;

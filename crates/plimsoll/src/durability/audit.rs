@@ -9,6 +9,8 @@ use super::content::{ContentId, bytes_of};
 use super::findings::{Violation, ViolationKind};
 use super::history::{Event, Expected, OperationKind, State, expected};
 use super::pause::pause;
+use super::signed::blocking;
+use super::versions::has_versions;
 use super::work::Target;
 use plimsoll_base::clock::MILLISECOND;
 use plimsoll_engine::driver::background::{Background, Pages};
@@ -147,6 +149,7 @@ async fn look(target: &Target, keys: &BTreeMap<&str, Expected>, cut_ns: u64) -> 
     // A request without an answer delays only its own key.
     let looks = keys.iter().map(|(key, expected)| {
         let entry = match &listed {
+            _ if has_versions(key) => Listed::Unknown,
             Ok(listed) => listed.get(&target.key(key)).map_or(Listed::Missing, |size| Listed::Size(*size)),
             Err(_) => Listed::Unknown,
         };
@@ -199,6 +202,10 @@ async fn list(target: &Target) -> Result<HashMap<String, u64>, String> {
 
 /// Reads an object; `None` if it does not exist.
 async fn read(target: &Target, key: &str) -> Result<Option<Vec<u8>>, String> {
+    if let Some(versions) = target.versions.clone().filter(|_| has_versions(key)) {
+        let key = target.key(key);
+        return blocking(move || versions.read(&key)).await;
+    }
     let (key, mut background) = (target.key(key), Background::new(target.store.as_ref()));
     let mut content = Collect::default();
     match background.send(Request::Get { key: &key, range: None }, &mut content).await {
@@ -210,8 +217,7 @@ async fn read(target: &Target, key: &str) -> Result<Option<Vec<u8>>, String> {
 
 async fn tag(target: &Target, key: &str) -> Result<Option<u64>, String> {
     let (signed, key) = (target.signed.clone(), target.key(key));
-    let read = tokio::task::spawn_blocking(move || signed.tag(&key)).await;
-    read.unwrap_or_else(|_| Err("the request thread panicked".into()))
+    blocking(move || signed.tag(&key)).await
 }
 
 #[cfg(test)]

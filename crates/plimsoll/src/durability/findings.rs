@@ -119,6 +119,8 @@ pub struct Findings {
     pub unanswered: u64,
     /// True if the store has tags.
     pub tags: bool,
+    /// True if a bucket with versions was checked, too.
+    pub versions: bool,
     /// Counts by the kind of the operation.
     pub kinds: BTreeMap<OperationKind, KindCounts>,
     /// Violation promises; the first 1,000.

@@ -15,6 +15,10 @@ pub enum Action {
     Delete,
     /// Sets the tag of the object to the number of the operation.
     Tag,
+    /// Writes a version of this size, whose key ends with the number of the operation.
+    Version(u64),
+    /// Deletes a version for good.
+    DeleteVersion,
 }
 
 /// Kind of an operation, as the answer counts it.
@@ -33,17 +37,23 @@ pub enum OperationKind {
     Delete,
     /// A change of tags.
     Tag,
+    /// A version of an object in a bucket that keeps them.
+    Version,
+    /// Removal of a version for good.
+    DeleteVersion,
 }
 
 impl OperationKind {
     /// All kinds of operations.
-    pub const ALL: [OperationKind; 6] = [
+    pub const ALL: [OperationKind; 8] = [
         OperationKind::Put,
         OperationKind::Overwrite,
         OperationKind::Multipart,
         OperationKind::Copy,
         OperationKind::Delete,
         OperationKind::Tag,
+        OperationKind::Version,
+        OperationKind::DeleteVersion,
     ];
 
     /// Returns the name in tables.
@@ -55,6 +65,8 @@ impl OperationKind {
             OperationKind::Copy => "copy",
             OperationKind::Delete => "delete",
             OperationKind::Tag => "tags",
+            OperationKind::Version => "version",
+            OperationKind::DeleteVersion => "delete of a version",
         }
     }
 }
@@ -82,6 +94,8 @@ impl Operation {
             Action::Copy(..) => OperationKind::Copy,
             Action::Delete => OperationKind::Delete,
             Action::Tag => OperationKind::Tag,
+            Action::Version(_) => OperationKind::Version,
+            Action::DeleteVersion => OperationKind::DeleteVersion,
         }
     }
 
@@ -89,11 +103,11 @@ impl Operation {
     pub fn applied(&self, before: State) -> State {
         let written = |operation, size| State { content: Some(ContentId { operation, size }), tag: None };
         match &self.action {
-            Action::Put(size) => written(self.id, *size),
+            Action::Put(size) | Action::Version(size) => written(self.id, *size),
             Action::Multipart(parts) => written(self.id, parts.iter().sum()),
             // A copy takes the tags of its source; sources have none.
             Action::Copy(_, content) => State { content: Some(*content), tag: None },
-            Action::Delete => State::default(),
+            Action::Delete | Action::DeleteVersion => State::default(),
             Action::Tag => State { tag: before.content.map(|_| self.id), ..before },
         }
     }
@@ -111,6 +125,8 @@ impl std::fmt::Display for Operation {
             Action::Copy(from, _) => write!(f, "copy of {from} to {key}"),
             Action::Delete => write!(f, "DELETE {key}"),
             Action::Tag => write!(f, "PUT tag {id} of {key}"),
+            Action::Version(size) => write!(f, "PUT version {key} ({size} bytes)"),
+            Action::DeleteVersion => write!(f, "DELETE version {key}"),
         }
     }
 }

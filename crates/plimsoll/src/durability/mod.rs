@@ -16,6 +16,7 @@ pub mod real;
 pub mod server;
 pub mod signed;
 pub mod simulated;
+pub mod versions;
 pub mod work;
 
 /// Error that ends a check.

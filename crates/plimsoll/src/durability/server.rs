@@ -10,13 +10,15 @@ use super::DurabilityError;
 use plimsoll_base::rng::entropy;
 
 /// Built-in profiles, by name.
-const PROFILES: [(&str, &str); 8] = [
+const PROFILES: [(&str, &str); 10] = [
+    ("ceph", include_str!("servers/ceph.toml")),
     ("garage", include_str!("servers/garage.toml")),
     ("juicefs", include_str!("servers/juicefs.toml")),
     ("minio", include_str!("servers/minio.toml")),
     ("plimsoll-gateway", include_str!("servers/plimsoll-gateway.toml")),
     ("plimsoll-gateway-postgres", include_str!("servers/plimsoll-gateway-postgres.toml")),
     ("rclone", include_str!("servers/rclone.toml")),
+    ("s3proxy", include_str!("servers/s3proxy.toml")),
     ("seaweedfs", include_str!("servers/seaweedfs.toml")),
     ("versitygw", include_str!("servers/versitygw.toml")),
 ];

@@ -1,4 +1,4 @@
-//! Signed requests that the store interface does not have: tags and copies.
+//! Signed requests that the store interface does not have: tags, copies and versions.
 
 use bytes::Bytes;
 
@@ -11,6 +11,16 @@ use plimsoll_s3::url::s3::S3Url;
 
 /// Lifetime of a request, in seconds.
 const LIFETIME_S: u32 = 300;
+
+/// Runs a blocking request while other requests continue.
+///
+/// # Errors
+/// The error of the request.
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err("the request thread panicked".into()))
+}
 
 /// A client that sends one request per connection.
 #[derive(Clone)]
@@ -25,7 +35,14 @@ impl SignedClient {
         SignedClient { url, credentials }
     }
 
-    /// Sends a request for a key, and returns its status and body.
+    /// Returns a client of another bucket of the same store.
+    pub fn of_bucket(&self, bucket: &str) -> SignedClient {
+        let mut other = self.clone();
+        other.url.endpoint.bucket = bucket.into();
+        other
+    }
+
+    /// Sends a request for a key, or for the bucket if the key is empty, and returns the answer.
     ///
     /// # Errors
     /// A message if there was no answer.
@@ -35,8 +52,8 @@ impl SignedClient {
         key: &str,
         pairs: &[(String, String)],
         headers: &[(&str, &str)],
-        body: &str,
-    ) -> Result<(u16, String), String> {
+        body: Bytes,
+    ) -> Result<http::Response<Bytes>, String> {
         let mut path = String::new();
         self.url.endpoint.path_into(&mut path, key);
         let mut signer = Signer::new(&self.url.endpoint.region, "s3");
@@ -48,9 +65,50 @@ impl SignedClient {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Bytes::copy_from_slice(body.as_bytes())).map_err(|e| e.to_string())?;
-        let answer = fetch_blocking(request)?;
-        Ok((answer.status().as_u16(), String::from_utf8_lossy(answer.body()).into_owned()))
+        fetch_blocking(request.body(body).map_err(|e| e.to_string())?)
+    }
+
+    /// Creates the bucket. Returns true if the store acknowledged it.
+    ///
+    /// # Errors
+    /// A message if there was no answer.
+    pub fn create_bucket(&self) -> Result<bool, String> {
+        Ok(self.send("PUT", "", &[], &[], Bytes::new())?.status().is_success())
+    }
+
+    /// Lets the bucket keep versions. Returns true if the store acknowledged it.
+    ///
+    /// # Errors
+    /// A message if there was no answer.
+    pub fn enable_versions(&self) -> Result<bool, String> {
+        let body = "<VersioningConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Status>Enabled</Status>\
+                    </VersioningConfiguration>";
+        let pairs = [("versioning".into(), String::new())];
+        Ok(self.send("PUT", "", &pairs, &[], body.into())?.status().is_success())
+    }
+
+    /// Writes an object.
+    ///
+    /// # Errors
+    /// A message if there was no answer.
+    pub fn put(&self, key: &str, content: Bytes) -> Result<http::Response<Bytes>, String> {
+        self.send("PUT", key, &[], &[], content)
+    }
+
+    /// Reads an object, or the version with this id.
+    ///
+    /// # Errors
+    /// A message if there was no answer.
+    pub fn get(&self, key: &str, version: Option<&str>) -> Result<http::Response<Bytes>, String> {
+        self.send("GET", key, &version_pairs(version), &[], Bytes::new())
+    }
+
+    /// Deletes an object, or the version with this id.
+    ///
+    /// # Errors
+    /// A message if there was no answer.
+    pub fn delete(&self, key: &str, version: Option<&str>) -> Result<http::Response<Bytes>, String> {
+        self.send("DELETE", key, &version_pairs(version), &[], Bytes::new())
     }
 
     /// Sets the only tag of an object. Returns true if the store acknowledged it.
@@ -62,8 +120,8 @@ impl SignedClient {
             "<Tagging xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><TagSet><Tag><Key>operation</Key>\
              <Value>{value}</Value></Tag></TagSet></Tagging>"
         );
-        let (status, _) = self.send("PUT", key, &[("tagging".into(), String::new())], &[], &body)?;
-        Ok((200..300).contains(&status))
+        let pairs = [("tagging".into(), String::new())];
+        Ok(self.send("PUT", key, &pairs, &[], body.into())?.status().is_success())
     }
 
     /// Reads the tag of an object; `None` if it has none.
@@ -71,10 +129,11 @@ impl SignedClient {
     /// # Errors
     /// A message if the store does not answer with tags.
     pub fn tag(&self, key: &str) -> Result<Option<u64>, String> {
-        let (status, text) = self.send("GET", key, &[("tagging".into(), String::new())], &[], "")?;
-        if status != 200 {
-            return Err(format!("HTTP status {status}"));
+        let answer = self.send("GET", key, &[("tagging".into(), String::new())], &[], Bytes::new())?;
+        if answer.status() != 200 {
+            return Err(format!("HTTP status {}", answer.status().as_u16()));
         }
+        let text = String::from_utf8_lossy(answer.body());
         let value = text.split_once("<Value>").and_then(|(_, rest)| rest.split_once("</Value>"));
         Ok(value.and_then(|(value, _)| value.trim().parse().ok()))
     }
@@ -86,8 +145,13 @@ impl SignedClient {
     pub fn copy(&self, from: &str, to: &str) -> Result<bool, String> {
         let mut source = format!("/{}/", self.url.endpoint.bucket);
         encode_into(&mut source, from.as_bytes(), true);
-        let (status, text) = self.send("PUT", to, &[], &[("x-amz-copy-source", &source)], "")?;
+        let answer = self.send("PUT", to, &[], &[("x-amz-copy-source", &source)], Bytes::new())?;
         // A copy can fail after its status was sent.
-        Ok(status == 200 && text.contains("CopyObjectResult"))
+        let is_done = String::from_utf8_lossy(answer.body()).contains("CopyObjectResult");
+        Ok(answer.status() == 200 && is_done)
     }
+}
+
+fn version_pairs(version: Option<&str>) -> Vec<(String, String)> {
+    version.map(|id| ("versionId".to_string(), id.to_string())).into_iter().collect()
 }

@@ -15,6 +15,7 @@ use super::pause::{Limit, block_for, pause};
 use super::process::{self, ServerProcess};
 use super::server::{Access, Placeholders, ServerProfile};
 use super::signed::SignedClient;
+use super::versions::Versions;
 use super::work::{Power, Target, replay, work};
 use crate::session::open::{Named, open_as};
 use crate::session::runtime::block_on;
@@ -32,6 +33,8 @@ use plimsoll_s3::url::StoreUrl;
 
 /// Bucket of the check.
 const BUCKET: &str = "plimsoll-durability";
+/// Bucket with versions, if the server has them.
+const VERSIONED_BUCKET: &str = "plimsoll-durability-versions";
 /// Key of an object that every disk has.
 const KNOWN_KEY: &str = "known";
 /// Time that a server has to serve the known object, once it answers.
@@ -202,7 +205,8 @@ impl Simulation {
         // The bucket is new, so its keys may be the same in every check: a server may place objects by them.
         let id = RunId::at(jiff::Timestamp::UNIX_EPOCH, settings.seed);
         let (seed, space) = (settings.seed, KeySpace::of_run("", &id));
-        let target = Target { store, signed, space, folder: String::new(), tags: false, seed };
+        let target =
+            Target { store, signed, space, folder: String::new(), tags: false, versions: None, seed };
         let prepared = Disk::new(settings.model, settings.capacity);
         let mut simulation =
             Simulation { profile, settings, values, folder, prepared, has_known_object: false, target };
@@ -214,6 +218,8 @@ impl Simulation {
         simulation.target.tags = block_on(simulation.target.has_tags(KNOWN_KEY))?
             .map_err(|e| DurabilityError::Server(format!("{e}; its last words: {}", server.last_output())))?;
         simulation.has_known_object = true;
+        let signed = simulation.target.signed.of_bucket(VERSIONED_BUCKET);
+        simulation.target.versions = Versions::create(signed, &simulation.target.key(KNOWN_KEY));
         server.stop();
         simulation.prepared =
             mounted.unmount().map_err(|e| DurabilityError::System(e.to_string()))?.shut_down();
@@ -448,6 +454,7 @@ impl Simulation {
             model: settings.model.name().into(),
             seed: settings.seed,
             tags: self.target.tags,
+            versions: self.target.versions.is_some(),
             ..Findings::default()
         };
         let mut violated = Vec::new();

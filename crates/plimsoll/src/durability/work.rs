@@ -8,8 +8,9 @@ use futures_util::future::join_all;
 use super::content::{ContentId, bytes_of};
 use super::history::{Action, Event, Operation};
 use super::pause::pause;
-use super::plan::ClientPlan;
-use super::signed::SignedClient;
+use super::plan::{ClientPlan, Features};
+use super::signed::{SignedClient, blocking};
+use super::versions::{Versions, has_versions};
 use plimsoll_base::clock::now_ns;
 use plimsoll_base::net::client_limits;
 use plimsoll_engine::store::ownership::KeySpace;
@@ -31,6 +32,8 @@ pub struct Target {
     pub folder: String,
     /// True if the store has tags.
     pub tags: bool,
+    /// Bucket with versions; `None` if the store has none.
+    pub versions: Option<Versions>,
     /// Seed of the contents.
     pub seed: u64,
 }
@@ -54,6 +57,16 @@ impl Target {
     async fn request(&self, connection: &mut dyn Connection, operation: &Operation) -> bool {
         let key = self.key(&operation.key);
         let content = |size| bytes_of(self.seed, ContentId { operation: operation.id, size });
+        if let Some(versions) = self.versions.clone().filter(|_| has_versions(&operation.key)) {
+            return match &operation.action {
+                Action::Put(size) | Action::Version(size) => {
+                    let content = content(*size);
+                    acknowledges(move || versions.put(&key, content)).await
+                }
+                Action::Delete | Action::DeleteVersion => acknowledges(move || versions.delete(&key)).await,
+                Action::Multipart(_) | Action::Copy(..) | Action::Tag => false,
+            };
+        }
         match &operation.action {
             Action::Put(size) => {
                 let body = Body::Whole(content(*size));
@@ -65,23 +78,25 @@ impl Target {
             }
             Action::Copy(from, _) => {
                 let (signed, from) = (self.signed.clone(), self.key(from));
-                blocking(move || signed.copy(&from, &key)).await
+                acknowledges(move || signed.copy(&from, &key)).await
             }
             Action::Delete => match self.space.own(&key) {
                 Some(key) => connection.execute(Request::Delete { key }, &mut Ignore).await.is_ok(),
                 None => false,
             },
+            // Without a bucket for them, there are no versions.
+            Action::Version(_) | Action::DeleteVersion => false,
             Action::Tag => {
                 let (signed, value) = (self.signed.clone(), operation.id);
-                blocking(move || signed.set_tag(&key, value)).await
+                acknowledges(move || signed.set_tag(&key, value)).await
             }
         }
     }
 }
 
-/// Runs a blocking request while the other clients continue.
-async fn blocking(work: impl FnOnce() -> Result<bool, String> + Send + 'static) -> bool {
-    matches!(tokio::task::spawn_blocking(work).await, Ok(Ok(true)))
+/// Sends a request while the other clients continue. Returns true if the store acknowledged it.
+async fn acknowledges(request: impl FnOnce() -> Result<bool, String> + Send + 'static) -> bool {
+    blocking(request).await == Ok(true)
 }
 
 async fn multipart(
@@ -130,7 +145,11 @@ pub async fn work(target: &Target, seed: u64, clients: u64, most: u64, power: &d
     let (events, count) = (RefCell::new(Vec::new()), Cell::new(0));
     let client = async |number: u64| {
         let mut connection = target.store.connection(number as usize);
-        let mut plan = ClientPlan::new(seed, number, target.tags);
+        let mut plan = ClientPlan::new(
+            seed,
+            number,
+            Features { tags: target.tags, versions: target.versions.is_some() },
+        );
         let mut failures = 0;
         while !power.is_off() && failures < GIVE_UP && count.get() < most {
             let operation = plan.draw();
