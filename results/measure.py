@@ -19,13 +19,13 @@ import sys
 import tempfile
 
 import pages
-from servers import CLIENT_CORE, CpuLog, DATA, PLIMSOLL, Running, environment, names, version
+from servers import CLIENT_CORE, CpuLog, DATA, PLIMSOLL, SERVER_CORE, Running, environment, names, version
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPEATS = 3
 LATENCY = "run latency.toml --store {name}={store} --no-report --out runs"
 CAPACITY = {kind: f"run capacity --store {{name}}={{store}} --operation {kind} --size 4KiB --slo '{kind}.p99 < 25ms' "
-                  "--within 60s --no-report --out runs" for kind in ("get", "put")}
+                  "--within 45s --no-report --out runs" for kind in ("get", "put")}
 FITNESS = "probe {store} --for all --json"
 DURABILITY = "run durability --server {name} --cuts 40 --json"
 COMMANDS = [LATENCY, *CAPACITY.values(), FITNESS, DURABILITY]
@@ -91,7 +91,8 @@ def durability(chosen):
         print(f"{name}: durability", flush=True)
         with tempfile.TemporaryDirectory() as scratch:
             line = ["plimsoll", *DURABILITY.replace("{name}", name).split()]
-            done = subprocess.run(line, env=environment(), cwd=scratch, capture_output=True, text=True)
+            cores = ["taskset", "-c", f"{SERVER_CORE},{CLIENT_CORE}"]
+            done = subprocess.run([*cores, *line], env=environment(), cwd=scratch, capture_output=True, text=True)
             if done.returncode > 1:
                 sys.exit(f"{name}: {' '.join(line)}: exit code {done.returncode}: {done.stderr[-2000:]}")
             made = pathlib.Path(scratch, "durability.json")

@@ -7,6 +7,7 @@
 import csv
 import json
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from servers import PLIMSOLL, profile
 
 HERE = pathlib.Path(__file__).resolve().parent
 LOADS = ("get-4KiB", "put-4KiB", "get-1MiB", "put-1MiB")
+FOLDER = re.compile(r"plimsoll-durability/plimsoll/19700101T000000-[0-9a-f]+/")
 # Changes of the disk that a page shows of a proof.
 MAX_CHANGES = 12
 KINDS = ("lost", "damaged", "old", "back", "unreadable", "listing")
@@ -238,8 +240,8 @@ Objects of 1 MiB have too few operations for a p99:
 {large}
 ## Capacity
 
-The highest rate of operations of 4 KiB with `p99 < 25ms`, found by `plimsoll run capacity` in a minute. The server has
-one core and the client the other.
+The highest rate of operations of 4 KiB with `p99 < 25ms`, found by `plimsoll run capacity` in 45 seconds. The server
+has one core and the client the other.
 
 {capacity}
 ## CPU time
@@ -259,12 +261,16 @@ SERVER = """# {title}
 
 {headline}
 
-Version: `{version}`. [Objections](objections.md), [limits](../limits.md), [all servers](../README.md).
+Version: `{version}`
+
+[Objections](objections.md), [limits](../limits.md), [all servers](../README.md).
 
 ## Commands
 
 {commands}
 ## Durability
+
+In the proofs, `FOLDER` is the directory of the objects of the check.
 
 {durability}
 ## Response times and CPU time
@@ -282,8 +288,22 @@ Median of the repeats, with the lowest and the highest. Milliseconds, and micros
 {fitness}"""
 
 
+def command(line):
+    """Breaks a long command line between its arguments."""
+    # A quoted argument has spaces that no line ends at.
+    quoted = re.sub(r"'[^']*'", lambda found: found.group().replace(" ", "\0"), line)
+    lines = textwrap.wrap(quoted, 115, break_long_words=False, break_on_hyphens=False, subsequent_indent="    ")
+    return " \\\n".join(lines).replace("\0", " ")
+
+
 def block(text):
     return f"```\n{text.strip()}\n```\n"
+
+
+def evidence(lines):
+    """Returns a block of lines, in which FOLDER is the directory of the objects of the check."""
+    short = [FOLDER.sub("FOLDER/", line) for line in lines]
+    return block("\n".join(textwrap.fill(line, 116, subsequent_indent="    ") for line in short))
 
 
 def commands(name):
@@ -292,7 +312,7 @@ def commands(name):
     environment = "".join(f"{key}={value}\n" for key, value in of_server.get("env", {}).items())
     start = environment + of_server.get("setup", "") + of_server["command"].strip()
     text = "The server, with an empty `{dir}` on core 0:\n\n" + block(start)
-    return text + "\nThe measurements, on core 1:\n\n" + block("\n".join(recorded["commands"]))
+    return text + "\nThe measurements, on core 1:\n\n" + block("\n".join(map(command, recorded["commands"])))
 
 
 def durability_section(name):
@@ -303,7 +323,7 @@ def durability_section(name):
         rows.append([kind.replace("_", " "), counts["acknowledged"], counts["due"], *broken])
     text = table(["operation", "acknowledged", "due", "lost", "damaged", "old", "back", "unreadable", "listing wrong"], rows)
     for number, words in found["not_starting"] + found["not_writable"]:
-        text += f"\nAfter cut {number}, it did not start or accepted no write:\n\n" + block(words[-500:])
+        text += f"\nAfter cut {number}, it did not start or accepted no write:\n\n" + evidence([words[-500:]])
     for proof in found["proofs"]:
         violation, (shown, of) = proof["violation"], proof["repeated"]
         steps = [*proof["operations"], f"the power fails; {proof['fate']}"]
@@ -312,7 +332,7 @@ def durability_section(name):
             steps.append(f"not synced: {more} more changes, see durability.json")
         about = (f"Shortest proof of *{violation['kind']}*, from cut {proof['cut']} with seed {found['seed']}, shown in "
                  f"{shown} of {of} repetitions:")
-        text += f"\n{paragraph(about)}\n\n" + block("\n".join([*steps, f"then: {violation['detail']}"]))
+        text += f"\n{paragraph(about)}\n\n" + evidence([*steps, f"then: {violation['detail']}"])
     return text
 
 
@@ -328,7 +348,7 @@ def latency_section(name):
 def fitness_section(name):
     found = verdicts(name)
     fit = [one for one, verdict in found.items() if verdict["fitness"] == "fit"]
-    text = f"Fit: {', '.join(fit) or 'none'}.\n"
+    text = paragraph(f"Fit: {', '.join(fit) or 'none'}.") + "\n"
     for one, verdict in found.items():
         if verdict["fitness"] == "fit":
             continue

@@ -141,9 +141,10 @@ mod tests {
         for (name, _) in PROFILES {
             let profile = profile(name).unwrap();
             let (access, values) = Access::choose(Path::new("/disk")).unwrap();
-            let text = format!("{}{:?}", values.fill(&profile.command), profile.env);
+            let text = format!("{}{}{:?}", profile.setup, profile.command, profile.env);
+            let text = values.fill(&text);
             assert!(text.contains("/disk") && text.contains(&access.port.to_string()), "{name}: {text}");
-            assert!(text.contains("_key}") || text.contains(&access.secret_key), "{name}: {text}");
+            assert!(text.contains(&access.secret_key), "{name}: {text}");
         }
     }
 
