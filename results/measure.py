@@ -9,6 +9,7 @@ Each server runs on one core, with empty data on a real disk (DATA names the dir
 The servers' programs must be on the path; those that are missing are left out, and keep the data that they have.
 """
 import argparse
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -23,6 +24,8 @@ from servers import CLIENT_CORE, CpuLog, DATA, PLIMSOLL, SERVER_CORE, Running, e
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPEATS = 3
+# Servers whose power is cut at the same time.
+PARALLEL_CUTS = 3
 LATENCY = "run latency.toml --store {name}={store} --no-report --out runs"
 CAPACITY = {kind: f"run capacity --store {{name}}={{store}} --operation {kind} --size 4KiB --slo '{kind}.p99 < 25ms' "
                   "--within 45s --no-report --out runs" for kind in ("get", "put")}
@@ -40,7 +43,7 @@ def replace(made, kept):
 
 
 def measured(name, line, kept, with_cpu=False):
-    """Makes a run on a fresh server, and keeps its directory, with the CPU time of the server beside it if asked for."""
+    """Makes a run on a fresh server, and keeps its directory, with `with_cpu` also the CPU time of the server."""
     with Running(name) as server:
         shutil.copy(HERE / "latency.toml", server.scratch)
         log = pathlib.Path(server.scratch, "cpu.csv")
@@ -86,18 +89,24 @@ def fitness(chosen):
             replace(made, HERE / name / "fitness.json")
 
 
-def durability(chosen):
-    for name in chosen:
+def cut_power(name):
+    with tempfile.TemporaryDirectory() as scratch:
+        line = ["plimsoll", *DURABILITY.replace("{name}", name).split()]
+        cores = ["taskset", "-c", f"{SERVER_CORE},{CLIENT_CORE}"]
+        done = subprocess.run([*cores, *line], env=environment(), cwd=scratch, capture_output=True, text=True)
+        if done.returncode > 1:
+            raise RuntimeError(f"{name}: {' '.join(line)}: exit code {done.returncode}: {done.stderr[-2000:]}")
+        made = pathlib.Path(scratch, "durability.json")
+        made.write_text(json.dumps(json.loads(done.stdout), indent=1) + "\n")
+        replace(made, HERE / name / "durability.json")
         print(f"{name}: durability", flush=True)
-        with tempfile.TemporaryDirectory() as scratch:
-            line = ["plimsoll", *DURABILITY.replace("{name}", name).split()]
-            cores = ["taskset", "-c", f"{SERVER_CORE},{CLIENT_CORE}"]
-            done = subprocess.run([*cores, *line], env=environment(), cwd=scratch, capture_output=True, text=True)
-            if done.returncode > 1:
-                sys.exit(f"{name}: {' '.join(line)}: exit code {done.returncode}: {done.stderr[-2000:]}")
-            made = pathlib.Path(scratch, "durability.json")
-            made.write_text(json.dumps(json.loads(done.stdout), indent=1) + "\n")
-            replace(made, HERE / name / "durability.json")
+
+
+def durability(chosen):
+    """Cuts the power of several servers at the same time: most of the time, they wait for starts and deadlines."""
+    with concurrent.futures.ThreadPoolExecutor(PARALLEL_CUTS) as pool:
+        for _ in pool.map(cut_power, chosen):
+            pass
 
 
 STEPS = {"latency": latency, "capacity": capacity, "fitness": fitness, "durability": durability}

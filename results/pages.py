@@ -115,15 +115,19 @@ def between(samples, time_s):
 
 
 def capacity(name, kind):
-    """Returns the highest rate within the objective as text."""
+    """Returns the highest rate within the objective and the lowest that missed it, as text."""
     found = read(name, f"capacity-{kind}/result.json")["capacity"]
-    if found.get("client_limit") or found["per_s"] is None:
-        return "at least " + three_digits(found["highest_met_per_s"]) if found["highest_met_per_s"] else EMPTY
-    return three_digits(found["per_s"])
+    met, missed = found["highest_met_per_s"], found["lowest_missed_per_s"]
+    if met is None:
+        return "none"
+    if found.get("client_limit") or missed is None:
+        return f"at least {three_digits(met)}"
+    return f"{three_digits(met)} to {three_digits(missed)}"
 
 
 def capacity_words(name, kind):
-    shown = subprocess.run([PLIMSOLL, "show", HERE / name / f"capacity-{kind}"], capture_output=True, text=True, check=True)
+    line = [PLIMSOLL, "show", HERE / name / f"capacity-{kind}"]
+    shown = subprocess.run(line, capture_output=True, text=True, check=True)
     return shown.stdout.splitlines()[0]
 
 
@@ -202,9 +206,9 @@ def machine():
             facts.add((one["cpu"], one["cores"], round(one["memory_bytes"] / 2**30), one["kernel"]))
             days.add(json.loads((run.parent / "result.json").read_text())["run"]["started_at"][:10])
     systems = {read(name, "server.json")["file_system"] for name in servers()}
-    described = "; ".join(f"{cpu}, {cores} cores, {memory} GiB, {kernel}" for cpu, cores, memory, kernel in sorted(facts))
+    machines = [f"{cpu}, {cores} cores, {memory} GiB, {kernel}" for cpu, cores, memory, kernel in sorted(facts)]
     when = " to ".join(sorted({min(days), max(days)}))
-    return f"{described}; data on {', '.join(sorted(systems))}; measured on {when}"
+    return f"{'; '.join(machines)}; data on {', '.join(sorted(systems))}; measured on {when}"
 
 
 README = """# Results
@@ -240,8 +244,9 @@ Objects of 1 MiB have too few operations for a p99:
 {large}
 ## Capacity
 
-The highest rate of operations of 4 KiB with `p99 < 25ms`, found by `plimsoll run capacity` in 45 seconds. The server
-has one core and the client the other.
+Operations of 4 KiB per second with `p99 < 25ms`: from the highest rate that met the objective to the lowest that missed
+it, as `plimsoll run capacity` found them in 45 seconds. The server has one core and the client the other. *At least*:
+above that, the client was the limit. *None*: no rate that was tried met the objective.
 
 {capacity}
 ## CPU time
@@ -321,7 +326,8 @@ def durability_section(name):
     for kind, counts in found["kinds"].items():
         broken = [counts["violations"].get(one, 0) for one in KINDS]
         rows.append([kind.replace("_", " "), counts["acknowledged"], counts["due"], *broken])
-    text = table(["operation", "acknowledged", "due", "lost", "damaged", "old", "back", "unreadable", "listing wrong"], rows)
+    head = ["operation", "acknowledged", "due", "lost", "damaged", "old", "back", "unreadable", "listing wrong"]
+    text = table(head, rows)
     for number, words in found["not_starting"] + found["not_writable"]:
         text += f"\nAfter cut {number}, it did not start or accepted no write:\n\n" + evidence([words[-500:]])
     for proof in found["proofs"]:
@@ -330,8 +336,8 @@ def durability_section(name):
         steps += [f"not synced: {one}" for one in proof["lost"][:MAX_CHANGES]]
         if more := len(proof["lost"][MAX_CHANGES:]):
             steps.append(f"not synced: {more} more changes, see durability.json")
-        about = (f"Shortest proof of *{violation['kind']}*, from cut {proof['cut']} with seed {found['seed']}, shown in "
-                 f"{shown} of {of} repetitions:")
+        about = (f"Shortest proof of *{violation['kind']}*, from cut {proof['cut']} with seed {found['seed']}, "
+                 f"shown in {shown} of {of} repetitions:")
         text += f"\n{paragraph(about)}\n\n" + evidence([*steps, f"then: {violation['detail']}"])
     return text
 
@@ -353,7 +359,8 @@ def fitness_section(name):
         if verdict["fitness"] == "fit":
             continue
         missing = verdict["violated"] or verdict["unknown"]
-        text += "\n" + paragraph(f"- **{one}**: {verdict['fitness']}: {', '.join(f'`{check}`' for check in missing)}", "  ")
+        names = ", ".join(f"`{check}`" for check in missing)
+        text += "\n" + paragraph(f"- **{one}**: {verdict['fitness']}: {names}", "  ")
     checks = {check["check"]: check for check in read(name, "fitness.json")["stores"][0]["checks"]}
     wanted = sorted({check for verdict in found.values() for check in verdict["violated"]})
     rows = [[f"`{one}`", checks[one]["detail"].replace("|", "\\|").replace("\n", " ")] for one in wanted]
@@ -366,12 +373,11 @@ def made():
     """Returns the text of each page by its path."""
     out = {}
     for name in servers():
-        recorded = read(name, "server.json")
+        words = [paragraph(f"- {capacity_words(name, kind)}", "  ") for kind in ("get", "put")]
         out[HERE / name / "README.md"] = SERVER.format(
             title=profile(name)["title"], headline=paragraph(read(name, "durability.json")["headline"].rstrip(".") + "."),
-            version=recorded["version"], commands=commands(name), durability=durability_section(name),
-            latency=latency_section(name),
-            capacity="\n".join(paragraph(f"- {capacity_words(name, kind)}", "  ") for kind in ("get", "put")), fitness=fitness_section(name))
+            version=read(name, "server.json")["version"], commands=commands(name), durability=durability_section(name),
+            latency=latency_section(name), capacity="\n".join(words), fitness=fitness_section(name))
     out[HERE / "README.md"] = README.format(
         count=len(servers()), machine=machine(), durability=durability_table(), small=latency_table(LOADS[:2], ("p50", "p99")),
         large=latency_table(LOADS[2:], ("p50", "p90")), capacity=capacity_table(), cpu=cpu_table(), fitness=fitness_table())
