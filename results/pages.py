@@ -23,6 +23,8 @@ MAX_CHANGES = 12
 KINDS = ("lost", "damaged", "old", "back", "unreadable", "listing")
 PARTS = ("latency-1", "latency-2", "latency-3", "capacity-get", "capacity-put", "fitness.json", "durability.json")
 EMPTY = "-"
+# Longest line of a page, in characters.
+WIDTH = 120
 
 
 def three_digits(value):
@@ -48,7 +50,7 @@ def middle(values):
 
 def paragraph(text, indent=""):
     """Breaks lines at 120 columns."""
-    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def count(value):
@@ -315,7 +317,9 @@ def commands(name):
     """Returns the commands that start the server and measure it."""
     of_server, recorded = profile(name), read(name, "server.json")
     environment = "".join(f"{key}={value}\n" for key, value in of_server.get("env", {}).items())
-    start = environment + of_server.get("setup", "") + of_server["command"].strip()
+    steps = [environment, of_server.get("setup", ""), of_server["command"]]
+    lines = "\n".join(step.strip() for step in steps if step).splitlines()
+    start = "\n".join(line if len(line) <= WIDTH else command(line) for line in lines)
     text = "The server, with an empty `{dir}` on core 0:\n\n" + block(start)
     return text + "\nThe measurements, on core 1:\n\n" + block("\n".join(map(command, recorded["commands"])))
 
