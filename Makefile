@@ -247,8 +247,8 @@ gallery: build $(VENV)/ready
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check 'pillow>=11'
 	$(PYTHON) docs/gallery/make.py
 
-# Measures S3 servers on this machine and writes the pages of results/, in under two hours on two quiet cores. The first
-# time, it builds Garage, in 15 minutes. Needs Go, root or fusermount3, and the Debian packages postgresql,
+# Measures S3 servers on this machine and writes the pages of results/, in about two hours on two quiet cores. The first
+# time, it also builds Garage, in 15 minutes. Needs Go, root or fusermount3, and the Debian packages postgresql,
 # default-jre-headless, radosgw, ceph-mon and ceph-osd; servers whose programs are missing are left out. STEPS and SERVERS
 # select a part.
 RESULTS := $(VENV)-results

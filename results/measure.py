@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures S3 servers on this machine, and writes the pages: `make results`, under two hours on two quiet cores.
+"""Measures S3 servers on this machine, and writes the pages: `make results`, about two hours on two quiet cores.
 
     results/measure.py                                    everything
     results/measure.py --servers minio,rclone             two servers
@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -42,7 +43,7 @@ def replace(made, kept):
     shutil.move(made, kept)
 
 
-def measured(name, line, kept, with_cpu=False):
+def measure(name, line, kept, with_cpu=False):
     """Makes a run on a fresh server, and keeps its directory, with `with_cpu` also the CPU time of the server."""
     with Running(name) as server:
         shutil.copy(HERE / "latency.toml", server.scratch)
@@ -66,14 +67,14 @@ def latency(chosen):
     for number in range(1, REPEATS + 1):
         for name in chosen:
             print(f"{name}: latency, repeat {number}", flush=True)
-            measured(name, LATENCY, HERE / name / f"latency-{number}", with_cpu=True)
+            measure(name, LATENCY, HERE / name / f"latency-{number}", with_cpu=True)
 
 
 def capacity(chosen):
     for name in chosen:
         for kind, line in CAPACITY.items():
             print(f"{name}: capacity, {kind}", flush=True)
-            measured(name, line, HERE / name / f"capacity-{kind}")
+            measure(name, line, HERE / name / f"capacity-{kind}")
 
 
 def fitness(chosen):
@@ -121,6 +122,9 @@ def main():
     if unknown := [one for one in steps if one not in STEPS] + [one for one in wanted if one not in names()]:
         parser.error(f"unknown: {', '.join(unknown)}; servers: {', '.join(names())}; steps: {', '.join(STEPS)}")
     os.sched_setaffinity(0, {CLIENT_CORE})
+    # A closed terminal or a stopped job ends the servers, too.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit("stopped; finished parts are kept"))
     if subprocess.run([PLIMSOLL, "--version"], capture_output=True).returncode != 0:
         sys.exit(f"{PLIMSOLL} does not start; run make build gateway")
     versions = {name: version(name) for name in wanted}
@@ -138,4 +142,9 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("stopped; finished parts are kept")
+    except (RuntimeError, OSError) as error:
+        sys.exit(str(error))

@@ -215,8 +215,9 @@ def machine():
 
 README = """# Results
 
-{count} S3 servers on one machine: what they lose when the power fails, how long requests take, how many fit into an
-objective, the CPU time that each costs, and the applications that they fit. Servers are in the order of their names.
+{count} setups of S3 servers on one machine: what they lose when the power fails, how long requests take, how many
+requests per second meet an objective, the CPU time of a request, and the applications that they fit. The order is that
+of their names.
 
 Everything here is raw data and text made from it: `make results` measures again, `make results-pages` makes the pages,
 and CI verifies each run and compares each page. The page of a server has its version, its commands and proofs. Before
@@ -321,7 +322,7 @@ def commands(name):
     lines = "\n".join(step.strip() for step in steps if step).splitlines()
     start = "\n".join(line if len(line) <= WIDTH else command(line) for line in lines)
     text = "The server, with an empty `{dir}` on core 0:\n\n" + block(start)
-    return text + "\nThe measurements, on core 1:\n\n" + block("\n".join(map(command, recorded["commands"])))
+    return text + "\nThe measurements, on core 1; for the power cuts, server and client have both cores:\n\n" + block("\n".join(map(command, recorded["commands"])))
 
 
 def durability_section(name):
@@ -379,12 +380,14 @@ def made():
     for name in servers():
         words = [paragraph(f"- {capacity_words(name, kind)}", "  ") for kind in ("get", "put")]
         out[HERE / name / "README.md"] = SERVER.format(
-            title=profile(name)["title"], headline=paragraph(read(name, "durability.json")["headline"].rstrip(".") + "."),
+            title=profile(name)["title"],
+            headline=paragraph(read(name, "durability.json")["headline"].rstrip(".") + "."),
             version=read(name, "server.json")["version"], commands=commands(name), durability=durability_section(name),
             latency=latency_section(name), capacity="\n".join(words), fitness=fitness_section(name))
     out[HERE / "README.md"] = README.format(
-        count=len(servers()), machine=machine(), durability=durability_table(), small=latency_table(LOADS[:2], ("p50", "p99")),
-        large=latency_table(LOADS[2:], ("p50", "p90")), capacity=capacity_table(), cpu=cpu_table(), fitness=fitness_table())
+        count=len(servers()), machine=machine(), durability=durability_table(), capacity=capacity_table(),
+        small=latency_table(LOADS[:2], ("p50", "p99")), large=latency_table(LOADS[2:], ("p50", "p90")),
+        cpu=cpu_table(), fitness=fitness_table())
     return out
 
 

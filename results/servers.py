@@ -110,19 +110,27 @@ class Running:
     def __enter__(self):
         env = environment() | {key: self.filled(value) for key, value in self.profile.get("env", {}).items()}
         self.log = open(os.path.join(self.scratch, "log"), "w")
-        setup = self.profile.get("setup")
-        if setup:
-            subprocess.run(["sh", "-c", self.filled(setup)], env=env, cwd=self.scratch, check=True, stdout=self.log,
-                           stderr=subprocess.STDOUT)
-        self.process = subprocess.Popen(
-            ["taskset", "-c", str(SERVER_CORE), "sh", "-c", self.filled(self.profile["command"])], env=env,
-            cwd=self.scratch, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True)
+        setup = self.start(self.profile.get("setup", ""), env)
         try:
+            if setup.wait() != 0:
+                raise RuntimeError(f"{self.name}: the setup failed: {self.words()}")
+            self.start(self.profile["command"], env)
             self.create_bucket()
         except BaseException:
             self.__exit__()
             raise
         return self
+
+    def start(self, commands, env):
+        """Starts shell commands on the server's core, in a session that Ctrl-C does not reach."""
+        self.process = subprocess.Popen(
+            ["taskset", "-c", str(SERVER_CORE), "sh", "-c", self.filled(commands)], env=env, cwd=self.scratch,
+            stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True)
+        return self.process
+
+    def words(self):
+        """Returns the last words of the server."""
+        return pathlib.Path(self.scratch, "log").read_text(errors="replace")[-2000:]
 
     def create_bucket(self):
         until = time.monotonic() + START_LIMIT_S
@@ -131,11 +139,10 @@ class Running:
                                   capture_output=True, text=True)
             if done.returncode == 0:
                 return
-            words = pathlib.Path(self.scratch, "log").read_text()[-2000:]
             if self.process.poll() is not None:
-                raise RuntimeError(f"{self.name} ended: {words}")
+                raise RuntimeError(f"{self.name} ended: {self.words()}")
             if time.monotonic() > until:
-                raise RuntimeError(f"{self.name} did not start within {START_LIMIT_S} s: {done.stderr}\n{words}")
+                raise RuntimeError(f"{self.name} did not start within {START_LIMIT_S} s: {done.stderr}\n{self.words()}")
             time.sleep(0.2)
 
     def store(self):

@@ -28,7 +28,6 @@ def test_every_server_of_the_results_has_an_objections_file_and_no_secret_in_its
 def test_the_cpu_time_of_a_process_includes_its_children():
     """A shell whose child works, and whose ended child has worked."""
     busy = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.5: pass"]
-
     shell = subprocess.Popen(["sh", "-c", '"$@"; echo ended; "$@" & wait; echo ended; read line', "sh", *busy],
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert shell.stdout.readline() == "ended\n"
@@ -46,6 +45,7 @@ def test_cpu_time_at_a_moment_is_interpolated():
 
 
 def test_numbers_have_three_digits():
-    assert [pages.three_digits(value) for value in (None, 0.0123, 0.5, 12.34, 1234.5)] == ["-", "0.0123", "0.50", "12.3", "1,234"]
+    written = [pages.three_digits(value) for value in (None, 0.0123, 0.5, 12.34, 1234.5)]
+    assert written == ["-", "0.0123", "0.50", "12.3", "1,234"]
     assert pages.spread([1.0, 3.0, 2.0]) == "2.00 (1.00 to 3.00)"
     assert pages.spread([1.0, None, 2.0]) == "-"

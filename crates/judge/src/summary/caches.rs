@@ -398,6 +398,12 @@ mod tests {
         }
     }
 
+    /// Asserts that a cache was found whose size in MiB is within 10% of the true one.
+    fn assert_is_found(found: &CacheFigures, mib: u64) {
+        assert_eq!(found.finding, CacheFinding::Found, "{found:?}");
+        assert!((found.bytes.unwrap() / (mib * MIB) as f64 - 1.0).abs() < 0.1, "{found:?}");
+    }
+
     /// Regression test: with few misses, a fast client makes hits compete with one another. Their times changed from
     /// working set to working set, and the search was inconclusive although the modes were far apart.
     #[test]
@@ -406,20 +412,18 @@ mod tests {
             let hit_ms = if set > 20.0 { 0.023 } else { 0.041 };
             spread(if draw < 20.0 / set { hit_ms } else { 5.0 }, 0.1, normal)
         });
-        assert_eq!(found.finding, CacheFinding::Found, "{found:?}");
-        assert!((found.bytes.unwrap() / (20 * MIB) as f64 - 1.0).abs() < 0.1, "{found:?}");
+        assert_is_found(&found, 20);
     }
 
-    /// Regression test: the time with the largest difference lay among the hits if hits were slower in large working
-    /// sets.
+    /// Regression test: if hits were slower in large working sets, the time with the largest difference was that of a
+    /// hit.
     #[test]
     fn hits_may_be_slower_where_more_reads_miss() {
         let found = judged(2000, 12, |set, draw, normal| {
             let hit_ms = if set > 20.0 { 0.5 } else { 0.25 };
             spread(if draw < 33.0 / set { hit_ms } else { 10.0 }, 0.4, normal)
         });
-        assert_eq!(found.finding, CacheFinding::Found, "{found:?}");
-        assert!((found.bytes.unwrap() / (33 * MIB) as f64 - 1.0).abs() < 0.1, "{found:?}");
+        assert_is_found(&found, 33);
     }
 
     /// Times of a store without a cache: a function of the working set and of the two draws.

@@ -434,8 +434,11 @@ fn notes(findings: &Findings, server: Option<&str>) -> Vec<String> {
     if !findings.tags {
         notes.push("The server keeps no tags, so these are not checked.".into());
     }
-    if !findings.versions && !findings.model.is_empty() {
-        notes.push("The server keeps no versions, so these are not checked.".into());
+    if !findings.versions {
+        notes.push(match server {
+            Some(_) => "The server kept no versions when Plimsoll tried, so these are not checked.".into(),
+            None => "Versions are checked only on a simulated disk.".into(),
+        });
     }
     if server.is_none() {
         return notes;

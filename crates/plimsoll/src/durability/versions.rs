@@ -1,4 +1,4 @@
-//! A bucket with versions: each version of an object is checked as if it were an object of its own.
+//! Client of a bucket with versions. Each version has a key of its own in the history of a cut.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -68,8 +68,7 @@ impl Versions {
         Ok(answer.status().is_success() && id.is_some())
     }
 
-    /// Deletes an object, so that it has a delete marker, or a version for good. Returns true if the store
-    /// acknowledged it.
+    /// Writes a delete marker of an object, or deletes a version for good. Returns true after an acknowledgement.
     ///
     /// # Errors
     /// A message if there was no answer, or the id of the version is not known.
