@@ -132,6 +132,8 @@ def main():
         if versions[name] is None:
             print(f"{name}: its program is missing", file=sys.stderr)
     chosen = [name for name in wanted if versions[name]]
+    if not chosen:
+        sys.exit("no server can be measured: put their programs on the path")
     for step in steps:
         STEPS[step](chosen)
     for name in chosen:

@@ -322,7 +322,8 @@ def commands(name):
     lines = "\n".join(step.strip() for step in steps if step).splitlines()
     start = "\n".join(line if len(line) <= WIDTH else command(line) for line in lines)
     text = "The server, with an empty `{dir}` on core 0:\n\n" + block(start)
-    return text + "\nThe measurements, on core 1; for the power cuts, server and client have both cores:\n\n" + block("\n".join(map(command, recorded["commands"])))
+    text += "\nThe measurements, on core 1; for the power cuts, server and client have both cores:\n\n"
+    return text + block("\n".join(map(command, recorded["commands"])))
 
 
 def durability_section(name):
