@@ -339,6 +339,8 @@ def durability_section(name):
     for proof in found["proofs"]:
         violation, (shown, of) = proof["violation"], proof["repeated"]
         steps = [*proof["operations"], f"the power fails; {proof['fate']}"]
+        if before := proof["written_back"]:
+            steps.insert(before, "the disk writes everything back, as the kernel does every few seconds")
         steps += [f"not synced: {one}" for one in proof["lost"][:MAX_CHANGES]]
         if more := len(proof["lost"][MAX_CHANGES:]):
             steps.append(f"not synced: {more} more changes, see durability.json")

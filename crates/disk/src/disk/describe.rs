@@ -4,19 +4,36 @@ use std::ops::Range;
 
 use super::Disk;
 use crate::change::{Change, Entry, Ino};
+use crate::tree::{ROOT, Tree};
+
+fn path_in(tree: &Tree, ino: Ino) -> Option<String> {
+    match ino {
+        ROOT => Some(String::new()),
+        _ => tree.paths().into_iter().find(|(_, of)| *of == ino).map(|(path, _)| path),
+    }
+}
 
 impl Disk {
     /// Returns a path of an inode; `None` if no entry points to it. The path of the root is empty.
     pub(super) fn path(&self, ino: Ino) -> Option<String> {
-        if ino == crate::tree::ROOT {
-            return Some(String::new());
-        }
-        self.now.paths().into_iter().find(|(_, of)| *of == ino).map(|(path, _)| path)
+        path_in(&self.now, ino)
+    }
+
+    /// Returns a path of an inode. If no entry points to it any more, the path is that on the medium, or that of its
+    /// first entry.
+    fn name_of(&self, ino: Ino) -> String {
+        let first = || {
+            self.pending.iter().find_map(|change| match change {
+                Change::Link { entry, ino: of } if *of == ino => Some(self.entry_path(entry)),
+                _ => None,
+            })
+        };
+        let known = self.path(ino).or_else(|| path_in(&self.durable, ino));
+        known.or_else(first).unwrap_or_else(|| "a removed file".into())
     }
 
     fn entry_path(&self, entry: &Entry) -> String {
-        let directory = self.path(entry.parent).unwrap_or_else(|| "(removed)".into());
-        let name = entry.name.to_string_lossy();
+        let (directory, name) = (self.name_of(entry.parent), entry.name.to_string_lossy());
         if directory.is_empty() { name.into_owned() } else { format!("{directory}/{name}") }
     }
 
@@ -46,17 +63,6 @@ impl Disk {
             });
         }
         lines
-    }
-
-    /// Returns a path of an inode; without an entry, the path of its first pending entry.
-    fn name_of(&self, ino: Ino) -> String {
-        let created = || {
-            self.pending.iter().find_map(|other| match other {
-                Change::Link { entry, ino: of } if *of == ino => Some(self.entry_path(entry)),
-                _ => None,
-            })
-        };
-        self.path(ino).or_else(created).unwrap_or_else(|| "a removed file".into())
     }
 
     /// Describes a change with its paths.

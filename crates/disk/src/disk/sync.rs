@@ -40,6 +40,14 @@ impl Disk {
         self.pending.extend(later);
     }
 
+    /// Writes everything back, as the kernel does every few seconds, and as `sync` and `syncfs` do.
+    pub fn write_back(&mut self) {
+        if self.has_power {
+            self.durable = self.now.clone();
+            self.pending.clear();
+        }
+    }
+
     fn ignores_sync(&self, ino: Ino) -> bool {
         let ignored = self.faults.ignored_syncs.as_str();
         if ignored.is_empty() {

@@ -38,6 +38,19 @@ fn posix_promises_what_was_synced_and_nothing_more() {
     }
 }
 
+#[test]
+fn nothing_gets_lost_that_the_disk_has_written_back() {
+    for model in Model::ALL {
+        let program = "create a, write a 1, mkdir x, rename a x/b";
+        let mut disk = disk_after(model, &parse(program));
+        disk.write_back();
+        for step in parse("create x/c, write x/c 2") {
+            execute(&mut disk, &step).unwrap();
+        }
+        assert_eq!(text(&disk.after_power_loss(Fate::Nothing, 0).0), "x/, x/b 5000", "{model:?}");
+    }
+}
+
 /// Returns all states that a power loss may leave, as far as 300 seeds find them.
 fn states(model: Model, program: &str) -> Vec<String> {
     let disk = disk_after(model, &parse(program));

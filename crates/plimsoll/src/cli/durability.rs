@@ -392,8 +392,12 @@ fn proof(proof: &Proof) -> Table {
         proof.repeated.1
     );
     let mut table = Table::new(head, &["step", ""]);
-    for (number, operation) in (1..).zip(&proof.operations) {
+    for (number, operation) in (1_u64..).zip(&proof.operations) {
         table.row([number.to_string(), format!("{operation}: acknowledged")]);
+        if number == proof.written_back {
+            let why = "the disk writes everything back, as the kernel does every few seconds";
+            table.row(["disk".to_string(), why.into()]);
+        }
     }
     table
         .row(["cut".to_string(), format!("the power fails {} later; {}", age(violation.age_ms), proof.fate)]);

@@ -100,7 +100,7 @@ pub fn judge(expected: &Expected, seen: &Seen, seed: u64) -> Option<(ViolationKi
 /// Result of an audit.
 #[derive(Debug, Default)]
 pub struct Audit {
-    /// Violation promises; their cut is 0.
+    /// Violations; their cut is 0.
     pub violations: Vec<Violation>,
     /// Kinds of the operations whose effect was due.
     pub due: Vec<OperationKind>,

@@ -77,6 +77,8 @@ pub struct Proof {
     pub violation: Violation,
     /// The operations, in order; the power fails right after the last acknowledgement.
     pub operations: Vec<String>,
+    /// Number of the first operations that the disk had written back before the next one; 0 for none.
+    pub written_back: u64,
     /// Fate of what was not synced.
     pub fate: String,
     /// Changes of the disk that were not synced and got lost.
@@ -123,7 +125,7 @@ pub struct Findings {
     pub versions: bool,
     /// Counts by the kind of the operation.
     pub kinds: BTreeMap<OperationKind, KindCounts>,
-    /// Violation promises; the first 1,000.
+    /// Violations; the first 1,000.
     pub violations: Vec<Violation>,
     /// Cuts after which the server did not start, or did not answer again, with its last words.
     pub not_starting: Vec<(u64, String)>,
@@ -131,7 +133,7 @@ pub struct Findings {
     pub not_writable: Vec<(u64, String)>,
     /// Bits that were flipped, and objects that the store refused to serve because of that.
     pub flipped: (u64, u64),
-    /// The shortest proofs, at most one for each kind of violation.
+    /// Short proofs, at most one for each kind of violation.
     pub proofs: Vec<Proof>,
     /// Duration in seconds.
     pub duration_s: f64,

@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod content;
+pub mod cut;
 pub mod findings;
 pub mod history;
 pub mod moment;

@@ -17,6 +17,9 @@ pub struct Moment {
     pub seed: u64,
     /// Steps of the disk during the next start after which the power fails again; `None` if it does not.
     pub again: Option<u64>,
+    /// Number of the acknowledgement after which the disk writes everything back, as the kernel does every few seconds;
+    /// `None` for never.
+    pub written_back: Option<u64>,
 }
 
 impl Moment {
@@ -33,6 +36,7 @@ impl Moment {
             fate: Fate::draw(&mut draws),
             seed,
             again,
+            written_back: None,
         }
     }
 }

@@ -73,8 +73,10 @@ pub fn profile(written: &str) -> Result<ServerProfile, DurabilityError> {
         env.insert(access.to_string(), "{access_key}".to_string());
         env.insert(secret.to_string(), "{secret_key}".to_string());
     }
-    // The name of the program: not `exec`, and no assignment of a variable.
-    let program = written.split_whitespace().find(|word| *word != "exec" && !word.contains('='));
+    // The name of the program: the word after `exec`, or the first one that is no assignment of a variable.
+    let words = || written.split_whitespace();
+    let executed = words().skip_while(|word| *word != "exec").nth(1);
+    let program = executed.or_else(|| words().find(|word| !word.contains('=')));
     let title = program.and_then(|program| Path::new(program).file_name());
     let title = title.map_or_else(|| "the server".into(), |name| name.to_string_lossy().into_owned());
     Ok(ServerProfile { title, command: written.into(), setup: String::new(), version: String::new(), env })
@@ -153,6 +155,10 @@ mod tests {
         for written in ["minioo", "minio server --address {address}", "minio server {dir}"] {
             assert!(profile(written).is_err(), "{written}");
         }
-        assert_eq!(profile("A=1 exec /opt/bin/s3d {dir} {port}").unwrap().title, "s3d");
+        for written in
+            ["A=1 exec /opt/bin/s3d {dir} {port}", "export A=1; exec s3d {dir} {port}", "s3d {dir} {port}"]
+        {
+            assert_eq!(profile(written).unwrap().title, "s3d", "{written}");
+        }
     }
 }

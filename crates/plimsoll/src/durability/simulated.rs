@@ -1,29 +1,24 @@
 //! A server on a simulated disk: each cut begins with the same disk, so that it can be repeated by its seed.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::DurabilityError;
-use super::audit::{Audit, audit};
+use super::cut::Cut;
 use super::cut_seed;
 use super::findings::Findings;
-use super::history::Event;
 use super::moment::{Load, Moment};
 use super::pause::{Limit, block_for, pause};
 use super::process::{self, ServerProcess};
 use super::server::{Access, Placeholders, ServerProfile};
 use super::signed::SignedClient;
 use super::versions::Versions;
-use super::work::{Power, Target, replay, work};
+use super::work::Target;
 use crate::session::open::{Named, open_as};
 use crate::session::runtime::block_on;
-use plimsoll_base::clock::now_ns;
-use plimsoll_disk::draws::Draws;
 use plimsoll_disk::mount::{Mounted, SharedDisk, use_private_mounts};
-use plimsoll_disk::rules::Fate;
-use plimsoll_disk::{Disk, Faults, Model};
+use plimsoll_disk::{Disk, Model};
 use plimsoll_engine::driver::Control;
 use plimsoll_engine::driver::background::Background;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
@@ -91,10 +86,10 @@ pub struct Simulation {
     values: Placeholders,
     folder: Folder,
     /// Disk with a bucket, after a clean shutdown.
-    prepared: Disk,
+    pub(super) prepared: Disk,
     /// True once the disk has the known object.
     has_known_object: bool,
-    target: Target,
+    pub(super) target: Target,
 }
 
 /// A temporary directory that is removed with this value.
@@ -126,56 +121,6 @@ impl Drop for Folder {
         let _ = std::fs::remove_dir(self.disk());
         let _ = std::fs::remove_dir(&self.0);
     }
-}
-
-/// Power of a simulated machine: it fails at an acknowledgement, or a few steps of the disk later.
-struct Switch<'a> {
-    disk: &'a SharedDisk,
-    /// Number of the acknowledgement.
-    at: u64,
-    /// Number of the disk's steps after it; 0 for none.
-    steps: u64,
-    /// Time at which the power failed.
-    failed_ns: Mutex<Option<u64>>,
-}
-
-impl Power for Switch<'_> {
-    fn acknowledged(&self, count: u64) {
-        if count != self.at {
-            return;
-        }
-        let mut failed = self.failed_ns.lock().unwrap_or_else(PoisonError::into_inner);
-        *failed = Some(now_ns());
-        if self.steps == 0 {
-            self.disk.fail_power();
-        } else {
-            let mut disk = self.disk.lock();
-            let step = disk.steps() + self.steps;
-            disk.fail_power_at(step);
-        }
-    }
-
-    fn is_off(&self) -> bool {
-        !self.disk.lock().has_power()
-    }
-}
-
-/// State of a machine after a cut.
-pub struct Cut {
-    /// Operations of the clients with their answers.
-    pub events: Vec<Event>,
-    /// Time of the cut.
-    pub cut_ns: u64,
-    /// True if the power failed again while the server started.
-    pub again: bool,
-    /// Fate of what was not synced.
-    pub fate: Fate,
-    /// Changes that got lost, if the cut was a replay.
-    pub lost: Vec<String>,
-    /// Result of the audit; an error with the server's last words if it did not start.
-    pub audit: Result<Audit, String>,
-    /// Place of a flipped bit; `None` if none was.
-    pub flipped: Option<String>,
 }
 
 fn store_at(access: &Access) -> Result<(Arc<dyn Store>, SignedClient), DurabilityError> {
@@ -226,18 +171,22 @@ impl Simulation {
         Ok(simulation)
     }
 
-    fn mount(&self, disk: Disk) -> Result<Mounted, DurabilityError> {
+    pub(super) fn mount(&self, disk: Disk) -> Result<Mounted, DurabilityError> {
         Mounted::new(SharedDisk::new(disk), &self.folder.disk())
             .map_err(|e| DurabilityError::System(e.to_string()))
     }
 
-    fn start(&self) -> Result<ServerProcess, DurabilityError> {
+    pub(super) fn start(&self) -> Result<ServerProcess, DurabilityError> {
         ServerProcess::start(&self.profile, &self.values, &self.folder.log())
     }
 
     /// Waits until the server answers requests for the bucket, or the power fails. Returns the server's last words if
     /// it ends or does not answer in time.
-    fn wait_for(&self, server: &mut ServerProcess, disk: Option<&SharedDisk>) -> Result<(), String> {
+    pub(super) fn wait_for(
+        &self,
+        server: &mut ServerProcess,
+        disk: Option<&SharedDisk>,
+    ) -> Result<(), String> {
         let limit = Limit::new(self.settings.start_limit);
         loop {
             if let Some(status) = server.ended() {
@@ -307,134 +256,6 @@ impl Simulation {
                 }
             }
         }
-    }
-
-    /// Executes one cut.
-    ///
-    /// # Errors
-    /// [`DurabilityError::System`] if the disk cannot be mounted, [`DurabilityError::Server`] if the server does not
-    /// start on the prepared disk.
-    pub fn cut(&self, load: Load<'_>, moment: Moment) -> Result<Cut, DurabilityError> {
-        let mounted = self.mount(self.prepared.clone())?;
-        let mut server = self.start()?;
-        self.wait_for(&mut server, None).map_err(DurabilityError::Server)?;
-        mounted.disk().lock().set_faults(self.faults(moment.seed));
-        // Before a bit flips, the server is stopped: the power does not fail.
-        let at = if self.settings.fault == Some(Fault::BitFlip) { u64::MAX } else { moment.at };
-        let power = Switch { disk: mounted.disk(), at, steps: moment.steps, failed_ns: Mutex::new(None) };
-        let events = self.work(load, &power, server, moment)?;
-        let failed_ns = *power.failed_ns.lock().unwrap_or_else(PoisonError::into_inner);
-        let cut_ns = failed_ns.unwrap_or_else(now_ns);
-        let disk = mounted.unmount().map_err(|e| DurabilityError::System(e.to_string()))?;
-        let mut flipped = None;
-        let is_replay = matches!(load, Load::Operations(_));
-        let (mut disk, lost) = match self.settings.fault {
-            Some(Fault::BitFlip) => {
-                let mut disk = disk.shut_down();
-                flipped =
-                    disk.flip_a_bit(moment.seed, &|_| true).map(|(path, at)| format!("{path}, byte {at}"));
-                (disk, Vec::new())
-            }
-            _ => {
-                let (after, lost) = disk.after_power_loss(moment.fate, moment.seed);
-                (after, if is_replay { disk.describe_all(&lost) } else { Vec::new() })
-            }
-        };
-        if let Some(steps) = moment.again {
-            disk = self.fail_during_start(disk, steps, moment)?;
-        }
-        let audit = self.audit(disk, &events, cut_ns)?;
-        Ok(Cut { events, cut_ns, again: moment.again.is_some(), fate: moment.fate, lost, audit, flipped })
-    }
-
-    /// Lets the clients work until the power fails, and ends the server.
-    fn work(
-        &self,
-        load: Load<'_>,
-        power: &Switch<'_>,
-        server: ServerProcess,
-        moment: Moment,
-    ) -> Result<Vec<Event>, DurabilityError> {
-        let stops_cleanly = self.settings.fault == Some(Fault::BitFlip);
-        let server = Mutex::new(Some(server));
-        let take = || server.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let is_done = AtomicBool::new(false);
-        let events = std::thread::scope(|scope| {
-            // When the power fails, the server ends, and with it all requests that are not answered yet.
-            scope.spawn(|| {
-                while !is_done.load(Ordering::Acquire) {
-                    if power.disk.wait_for_failure(Duration::from_millis(50)) {
-                        drop(take());
-                        return;
-                    }
-                }
-            });
-            let most = if stops_cleanly { moment.at } else { u64::MAX };
-            let events = block_on(async {
-                match load {
-                    Load::Clients(seed) => work(&self.target, seed, self.settings.clients, most, power).await,
-                    Load::Operations(operations) => replay(&self.target, operations, power).await,
-                }
-            });
-            is_done.store(true, Ordering::Release);
-            events
-        });
-        match take() {
-            Some(server) if stops_cleanly => server.stop(),
-            // The clients gave up, or the last operation had no answer: the power fails now.
-            Some(server) => {
-                power.disk.fail_power();
-                drop(server);
-            }
-            None => {}
-        }
-        Ok(events?)
-    }
-
-    /// Fails the power again while the server starts.
-    fn fail_during_start(&self, disk: Disk, steps: u64, moment: Moment) -> Result<Disk, DurabilityError> {
-        let mut disk = disk;
-        disk.fail_power_at(steps);
-        let mounted = self.mount(disk)?;
-        let mut server = self.start()?;
-        // A server that needs fewer steps has started, and loses its power then.
-        let _ = self.wait_for(&mut server, Some(mounted.disk()));
-        mounted.disk().fail_power();
-        drop(server);
-        let disk = mounted.unmount().map_err(|e| DurabilityError::System(e.to_string()))?;
-        Ok(disk.after_power_loss(moment.fate, moment.seed ^ 1).0)
-    }
-
-    /// Starts the server again and reads everything.
-    fn audit(
-        &self,
-        disk: Disk,
-        events: &[Event],
-        cut_ns: u64,
-    ) -> Result<Result<Audit, String>, DurabilityError> {
-        let mounted = self.mount(disk)?;
-        let mut server = self.start()?;
-        let started = self.wait_for(&mut server, None);
-        let audited = match started {
-            Ok(()) => Ok(block_on(audit(&self.target, events, cut_ns))?),
-            Err(words) => Err(words),
-        };
-        drop(server);
-        mounted.unmount().map_err(|e| DurabilityError::System(e.to_string()))?;
-        Ok(audited)
-    }
-
-    fn faults(&self, seed: u64) -> Faults {
-        let mut draws = Draws::new(seed, "faults");
-        let within = |draws: &mut Draws| draws.below(self.settings.operations * 2);
-        let mut faults = Faults { ignored_syncs: self.settings.ignored_syncs.clone(), ..Faults::default() };
-        match self.settings.fault {
-            Some(Fault::Eio) => faults.failing_sync = Some(within(&mut draws)),
-            Some(Fault::Enospc) => faults.full_after = Some(within(&mut draws)),
-            Some(Fault::SlowSync) => faults.sync_takes = Duration::from_millis(5 + draws.below(100)),
-            Some(Fault::BitFlip) | None => {}
-        }
-        faults
     }
 
     /// Executes all cuts. `progress` receives the findings after each of them. Ctrl-C ends the check
