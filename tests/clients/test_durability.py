@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 import boto3
@@ -44,9 +45,10 @@ def violations(findings):
     return counts
 
 
+@pytest.mark.parametrize("mode", ["safe", "whole-sync"])
 @pytest.mark.parametrize("model", ["ext4", "posix"])
-def test_a_server_that_syncs_everything_is_not_accused(model):
-    code, findings = check(command("safe"), "--model", model)
+def test_a_server_that_syncs_everything_is_not_accused(model, mode):
+    code, findings = check(command(mode), "--model", model)
     assert (code, violations(findings)) == (0, {}), findings["headline"]
     assert findings["acknowledged"] > 50 and not findings["not_starting"] and not findings["proofs"]
 
@@ -74,6 +76,14 @@ def test_an_overwrite_in_place_is_found():
 def test_a_deleted_object_that_returns_is_found():
     code, findings = check(command("forgets-deletes"), "--no-proof", cuts=3)
     assert code == 1 and set(violations(findings)) == {"back"}, findings["headline"]
+
+
+def test_a_removal_that_gets_lost_is_proven():
+    """Without what the disk writes back, the object gets lost with its removal."""
+    code, findings = check(command("no-sync-of-deletes"), cuts=12)
+    assert code == 1 and set(violations(findings)) == {"back"}, findings["headline"]
+    proof = findings["proofs"][0]
+    assert proof["repeated"] == [3, 3] and len(proof["operations"]) == 2, proof
 
 
 def test_a_wrong_listing_is_found():
@@ -125,7 +135,11 @@ def test_the_same_seed_finds_the_same_again():
 @pytest.mark.skipif(not postgres.programs(), reason="PostgreSQL is not installed")
 def test_the_gateway_with_its_catalog_in_postgresql_loses_nothing(monkeypatch):
     monkeypatch.setenv("PATH", f"{os.path.dirname(GATEWAY)}:{os.environ['PATH']}")
-    code, findings = check("plimsoll-gateway-postgres", "--no-proof", cuts=2)
+    with tempfile.TemporaryDirectory() as temporary, monkeypatch.context() as patch:
+        os.chmod(temporary, 0o755)
+        patch.setenv("TMPDIR", temporary)
+        code, findings = check("plimsoll-gateway-postgres", "--no-proof", cuts=2)
+        assert not os.listdir(temporary), "its configuration was left there"
     assert (code, violations(findings)) == (0, {}) and findings["acknowledged"] > 10, findings["headline"]
     arguments = ["--ignore-syncs", "catalog/pg_wal", "--no-proof", "--until-violation"]
     code, findings = check("plimsoll-gateway-postgres", *arguments, cuts=12)

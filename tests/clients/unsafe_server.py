@@ -1,8 +1,9 @@
 """An S3 server for tests that keeps objects in files, and omits what its MODE names: `unsafe_server.py DIR PORT MODE...`.
 
-Modes: no-sync, no-directory-sync, in-place, ignores-errors, no-checksum, forgets-deletes, journal (a file that is rewritten
-in place and without which the server does not start), lies-in-listings, hangs (it stops answering), hangs-on-k2 (reads
-of one key get no answer), daemon (a child serves, in another session).
+Modes: no-sync, no-directory-sync, whole-sync (`sync` of all file systems instead of files), no-sync-of-deletes, in-place,
+ignores-errors, no-checksum, forgets-deletes, journal (a file that is rewritten in place and without which the server
+does not start), lies-in-listings, hangs (it stops answering), hangs-on-k2 (reads of one key get no answer), daemon (a
+child serves, in another session).
 """
 import hashlib
 import html
@@ -16,7 +17,7 @@ import threading
 import urllib.parse
 
 FOLDER, PORT, MODES = sys.argv[1], int(sys.argv[2]), set(sys.argv[3:])
-KNOWN = {"no-sync", "no-directory-sync", "in-place", "ignores-errors", "no-checksum", "forgets-deletes", "journal",
+KNOWN = {"no-sync", "no-directory-sync", "whole-sync", "no-sync-of-deletes", "in-place", "ignores-errors", "no-checksum", "forgets-deletes", "journal",
          "lies-in-listings", "hangs", "hangs-on-k2", "daemon", "safe"}
 assert MODES <= KNOWN, MODES - KNOWN
 LOCK = threading.Lock()
@@ -33,7 +34,9 @@ def sync(descriptor):
 
 
 def sync_directory():
-    if not MODES & {"no-sync", "no-directory-sync"}:
+    if "whole-sync" in MODES:
+        os.sync()
+    elif not MODES & {"no-sync", "no-directory-sync"}:
         descriptor = os.open(FOLDER, os.O_RDONLY)
         sync(descriptor)
         os.close(descriptor)
@@ -55,7 +58,7 @@ def put(key, content):
             sync(file.fileno())
         file.write(hashlib.sha256(content).digest() + content)
         file.flush()
-        if "no-sync" not in MODES:
+        if not MODES & {"no-sync", "whole-sync"}:
             sync(file.fileno())
     if temporary != path:
         os.rename(temporary, path)
@@ -88,7 +91,8 @@ def delete(key):
         os.unlink(path_of(key))
     except FileNotFoundError:
         return
-    sync_directory()
+    if "no-sync-of-deletes" not in MODES:
+        sync_directory()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

@@ -1,9 +1,11 @@
 //! Syncs of inodes.
 
+use std::collections::BTreeSet;
+
 use rustix::io::Errno;
 
 use super::Disk;
-use crate::change::Ino;
+use crate::change::{Change, Ino};
 
 impl Disk {
     /// Syncs an inode; with `data_only` as `fdatasync` does.
@@ -40,7 +42,32 @@ impl Disk {
         self.pending.extend(later);
     }
 
-    /// Writes everything back, as the kernel does every few seconds, and as `sync` and `syncfs` do.
+    /// Syncs all inodes, as `syncfs` does.
+    ///
+    /// # Errors
+    /// EIO if the sync fails or the power is off.
+    pub fn sync_all(&mut self) -> Result<(), Errno> {
+        self.step()?;
+        self.syncs += 1;
+        if self.faults.failing_sync.is_some_and(|count| self.syncs == count + 1) {
+            self.pending.retain(|change| !change.is_data());
+            return Err(Errno::IO);
+        }
+        if self.faults.ignored_syncs.is_empty() {
+            self.write_back();
+            return Ok(());
+        }
+        let directories =
+            |change: &Change| change.entries().into_iter().map(|entry| entry.parent).collect::<Vec<_>>();
+        let changed =
+            self.pending.iter().flat_map(|change| change.inode().into_iter().chain(directories(change)));
+        for ino in changed.collect::<BTreeSet<Ino>>() {
+            self.end_sync(ino, false, self.pending.len());
+        }
+        Ok(())
+    }
+
+    /// Writes everything back, as the kernel does every few seconds.
     pub fn write_back(&mut self) {
         if self.has_power {
             self.durable = self.now.clone();

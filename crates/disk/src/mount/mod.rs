@@ -1,12 +1,14 @@
 //! Attaches a disk to a directory by FUSE.
 //!
 //! The kernel passes each `write` on at once, because the mount does not use its write-back cache. Stores to mapped
-//! memory arrive with `msync`, or when the kernel writes them back. `sync`, `syncfs` and `sync_file_range` do not reach
-//! a file system in user space: on this disk, they make nothing durable.
+//! memory arrive with `msync`, or when the kernel writes them back. `sync` and `syncfs` of programs with the filter of
+//! [`WholeSyncs`] reach the disk. `sync_file_range` makes nothing durable, as on ext4, where it commits no metadata and
+//! does not empty the cache of the medium.
 
 mod attributes;
 mod file_system;
 mod shared;
+mod whole_sync;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,6 +20,7 @@ use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 use crate::disk::Disk;
 use file_system::FileSystem;
 pub use shared::SharedDisk;
+pub use whole_sync::{Filter, WholeSyncs};
 
 /// Error of a mount.
 #[derive(Debug, thiserror::Error)]

@@ -5,3 +5,4 @@ mod ext4;
 mod loss;
 mod mount;
 mod script;
+mod whole_sync;

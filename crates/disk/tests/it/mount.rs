@@ -66,7 +66,7 @@ fn operations_have_the_results_of_a_real_directory() {
 }
 
 /// Returns what is left of `file` if nothing that is not synced is kept.
-fn left_of(mounted: Mounted, scratch: &Scratch) -> Option<Vec<u8>> {
+pub fn left_of(mounted: Mounted, scratch: &Scratch) -> Option<Vec<u8>> {
     let (after, _) = mounted.unmount().unwrap().after_power_loss(Fate::Nothing, 0);
     let again = Mounted::new(SharedDisk::new(after), &scratch.0).unwrap();
     let content = std::fs::read(scratch.0.join("file")).ok();

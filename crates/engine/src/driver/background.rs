@@ -32,6 +32,12 @@ impl Background {
         self
     }
 
+    /// Returns the connection with a deadline of at least `least` for each request.
+    pub fn with_min_timeout(mut self, least: Duration) -> Background {
+        self.timeout = self.timeout.max(least);
+        self
+    }
+
     /// Sends a request. If the request is idempotent, retries it after throttling (429 or 503). After a
     /// timeout, this method sends no further requests and returns the same failure again.
     ///

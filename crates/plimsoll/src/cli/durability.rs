@@ -447,10 +447,15 @@ fn notes(findings: &Findings, server: Option<&str>) -> Vec<String> {
     if server.is_none() {
         return notes;
     }
+    if !findings.syncs_whole_disk {
+        notes.push(
+            "The system allows no filter of system calls, so a sync or syncfs of the whole file system does not reach the \
+             simulated disk, and keeps nothing."
+                .into(),
+        );
+    }
     notes.push(
-        "Simulated: what the file system may lose. Not simulated: caches and firmware of controllers. A sync or syncfs of \
-         the whole file system does not reach the simulated disk, and keeps nothing."
-            .into(),
+        "Simulated: what the file system may lose. Not simulated: caches and firmware of controllers.".into(),
     );
     notes
 }

@@ -18,6 +18,8 @@ use plimsoll_engine::store::{Body, Collect, Failure, Request};
 
 /// Number of keys that are read at the same time.
 const PARALLEL_READS: usize = 64;
+/// Least deadline of a read, so that no server is accused because it is slow.
+const READ_WITHIN: Duration = Duration::from_secs(10);
 /// Time until a violation is looked at again.
 const SECOND_LOOK: Duration = Duration::from_millis(300);
 
@@ -190,7 +192,7 @@ async fn see(target: &Target, key: &str, expected: &Expected, listed: Listed) ->
 }
 
 async fn list(target: &Target) -> Result<HashMap<String, u64>, String> {
-    let mut background = Background::new(target.store.as_ref());
+    let mut background = Background::new(target.store.as_ref()).with_min_timeout(READ_WITHIN);
     let mut all = HashMap::new();
     let prefix = target.key("");
     let mut pages = Pages::new(&prefix);
@@ -206,7 +208,8 @@ async fn read(target: &Target, key: &str) -> Result<Option<Vec<u8>>, String> {
         let key = target.key(key);
         return blocking(move || versions.read(&key)).await;
     }
-    let (key, mut background) = (target.key(key), Background::new(target.store.as_ref()));
+    let key = target.key(key);
+    let mut background = Background::new(target.store.as_ref()).with_min_timeout(READ_WITHIN);
     let mut content = Collect::default();
     match background.send(Request::Get { key: &key, range: None }, &mut content).await {
         Ok(_) => Ok(Some(content.0)),

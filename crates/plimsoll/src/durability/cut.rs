@@ -105,7 +105,7 @@ impl Simulation {
     /// As [`Simulation::cut`].
     pub fn until_cut(&self, load: Load<'_>, moment: Moment) -> Result<Failed, DurabilityError> {
         let mounted = self.mount(self.prepared.clone())?;
-        let mut server = self.start()?;
+        let mut server = self.start(&mounted)?;
         self.wait_for(&mut server, None).map_err(DurabilityError::Server)?;
         mounted.disk().lock().set_faults(self.faults(moment.seed));
         // Before a bit flips, the server is stopped: the power does not fail.
@@ -192,7 +192,7 @@ impl Simulation {
         let mut disk = disk;
         disk.fail_power_at(steps);
         let mounted = self.mount(disk)?;
-        let mut server = self.start()?;
+        let mut server = self.start(&mounted)?;
         // A server that needs fewer steps has started, and loses its power then.
         let _ = self.wait_for(&mut server, Some(mounted.disk()));
         mounted.disk().fail_power();
@@ -209,7 +209,7 @@ impl Simulation {
         cut_ns: u64,
     ) -> Result<Result<Audit, String>, DurabilityError> {
         let mounted = self.mount(disk)?;
-        let mut server = self.start()?;
+        let mut server = self.start(&mounted)?;
         let started = self.wait_for(&mut server, None);
         let audited = match started {
             Ok(()) => Ok(block_on(audit(&self.target, events, cut_ns))?),

@@ -123,6 +123,8 @@ pub struct Findings {
     pub tags: bool,
     /// True if a bucket with versions was checked, too.
     pub versions: bool,
+    /// True if `sync` and `syncfs` of the server reached the simulated disk.
+    pub syncs_whole_disk: bool,
     /// Counts by the kind of the operation.
     pub kinds: BTreeMap<OperationKind, KindCounts>,
     /// Violations; the first 1,000.

@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process};
 use super::DurabilityError;
 use super::pause::{Limit, block_for};
 use super::server::{Placeholders, ServerProfile};
+use plimsoll_disk::mount::{Filter, Mounted, WholeSyncs};
 
 /// Time that a server has to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(20);
@@ -24,6 +25,8 @@ const OUTPUT: u64 = 2_000;
 pub struct ServerProcess {
     child: Child,
     output: File,
+    /// True if its syncs of whole file systems reach the disk.
+    syncs_whole_disk: bool,
 }
 
 /// Lets orphaned descendants of the server become children of this process, so that they can be killed.
@@ -31,12 +34,14 @@ pub fn adopt_orphans() {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
+/// Returns a command that a shell executes; with `filter`, its syncs of whole file systems go to Plimsoll.
 #[allow(unsafe_code)]
 fn shell(
     line: &str,
     profile: &ServerProfile,
     values: &Placeholders,
     output: &File,
+    filter: Option<Filter>,
 ) -> std::io::Result<Command> {
     let mut command = Command::new("sh");
     command.args(["-c", &values.fill(line)]).stdin(Stdio::null());
@@ -49,6 +54,9 @@ fn shell(
     unsafe {
         command.pre_exec(move || {
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+            if let Some(filter) = &filter {
+                filter.install();
+            }
             // The signal comes only if the parent ends from now on.
             match rustix::process::getppid() == Some(parent) {
                 true => Ok(()),
@@ -60,7 +68,8 @@ fn shell(
 }
 
 impl ServerProcess {
-    /// Starts a server. Its output goes to the file `log`.
+    /// Starts a server. Its output goes to the file `log`, and its syncs of whole file systems to `mounted`, if its
+    /// data are on a mounted disk.
     ///
     /// # Errors
     /// [`DurabilityError::System`] if the shell cannot be started.
@@ -68,10 +77,22 @@ impl ServerProcess {
         profile: &ServerProfile,
         values: &Placeholders,
         log: &Path,
+        mounted: Option<&Mounted>,
     ) -> Result<ServerProcess, DurabilityError> {
         let output = File::options().create(true).truncate(true).read(true).write(true).open(log)?;
-        let child = shell(&profile.command, profile, values, &output)?.spawn()?;
-        Ok(ServerProcess { child, output })
+        let syncs = mounted.map(|_| WholeSyncs::new()).transpose()?;
+        let filter = syncs.as_ref().map(WholeSyncs::filter).transpose()?;
+        let child = shell(&profile.command, profile, values, &output, filter)?.spawn()?;
+        let mut server = ServerProcess { child, output, syncs_whole_disk: false };
+        if let (Some(syncs), Some(mounted)) = (syncs, mounted) {
+            server.syncs_whole_disk = syncs.serve(&server.child, mounted)?;
+        }
+        Ok(server)
+    }
+
+    /// Returns true if `sync` and `syncfs` of the server reach the disk.
+    pub fn syncs_whole_disk(&self) -> bool {
+        self.syncs_whole_disk
     }
 
     /// Returns the exit status if the server ended by itself.
@@ -137,7 +158,7 @@ pub fn set_up(profile: &ServerProfile, values: &Placeholders, log: &Path) -> Res
         return Ok(());
     }
     let mut output = File::options().create(true).truncate(true).read(true).write(true).open(log)?;
-    let status = shell(&profile.setup, profile, values, &output)?.status()?;
+    let status = shell(&profile.setup, profile, values, &output, None)?.status()?;
     match status.success() {
         true => Ok(()),
         false => Err(DurabilityError::Server(format!("setup failed ({status}): {}", last_line(&mut output)))),
@@ -199,7 +220,7 @@ mod tests {
         let command = "sleep 1000 & (sleep 1000; true) & echo started; exec sleep 1000".to_string();
         let profile = ServerProfile { command, ..ServerProfile::default() };
         let log = std::env::temp_dir().join(format!("plimsoll-zombies-{}", std::process::id()));
-        let mut server = ServerProcess::start(&profile, &Placeholders::default(), &log).unwrap();
+        let mut server = ServerProcess::start(&profile, &Placeholders::default(), &log, None).unwrap();
         while server.last_output() != "started" {
             block_for(LOOK);
         }

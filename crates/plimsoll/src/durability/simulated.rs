@@ -87,6 +87,8 @@ pub struct Simulation {
     folder: Folder,
     /// Disk with a bucket, after a clean shutdown.
     pub(super) prepared: Disk,
+    /// True if `sync` and `syncfs` of the server reach the disk.
+    syncs_whole_disk: bool,
     /// True once the disk has the known object.
     has_known_object: bool,
     pub(super) target: Target,
@@ -153,11 +155,20 @@ impl Simulation {
         let target =
             Target { store, signed, space, folder: String::new(), tags: false, versions: None, seed };
         let prepared = Disk::new(settings.model, settings.capacity);
-        let mut simulation =
-            Simulation { profile, settings, values, folder, prepared, has_known_object: false, target };
+        let mut simulation = Simulation {
+            profile,
+            settings,
+            values,
+            folder,
+            prepared,
+            syncs_whole_disk: false,
+            has_known_object: false,
+            target,
+        };
         let mounted = simulation.mount(simulation.prepared.clone())?;
         process::set_up(&simulation.profile, &simulation.values, &simulation.folder.log())?;
-        let mut server = simulation.start()?;
+        let mut server = simulation.start(&mounted)?;
+        simulation.syncs_whole_disk = server.syncs_whole_disk();
         simulation.wait_for(&mut server, None).map_err(DurabilityError::Server)?;
         block_on(simulation.create_bucket())??;
         simulation.target.tags = block_on(simulation.target.has_tags(KNOWN_KEY))?
@@ -176,8 +187,8 @@ impl Simulation {
             .map_err(|e| DurabilityError::System(e.to_string()))
     }
 
-    pub(super) fn start(&self) -> Result<ServerProcess, DurabilityError> {
-        ServerProcess::start(&self.profile, &self.values, &self.folder.log())
+    pub(super) fn start(&self, mounted: &Mounted) -> Result<ServerProcess, DurabilityError> {
+        ServerProcess::start(&self.profile, &self.values, &self.folder.log(), Some(mounted))
     }
 
     /// Waits until the server answers requests for the bucket, or the power fails. Returns the server's last words if
@@ -276,6 +287,7 @@ impl Simulation {
             seed: settings.seed,
             tags: self.target.tags,
             versions: self.target.versions.is_some(),
+            syncs_whole_disk: self.syncs_whole_disk,
             ..Findings::default()
         };
         let mut violated = Vec::new();
