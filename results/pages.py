@@ -338,7 +338,8 @@ def durability_section(name):
         text += f"\nAfter cut {number}, it did not start or accepted no write:\n\n" + evidence([words[-500:]])
     for proof in found["proofs"]:
         violation, (shown, of) = proof["violation"], proof["repeated"]
-        steps = [*proof["operations"], f"the power fails; {proof['fate']}"]
+        after = f" after {proof['interrupted']} steps of the disk" if proof["interrupted"] else ""
+        steps = [*proof["operations"], f"the power fails{after}; {proof['fate']}"]
         if before := proof["written_back"]:
             steps.insert(before, "the disk writes everything back, as the kernel does every few seconds")
         steps += [f"not synced: {one}" for one in proof["lost"][:MAX_CHANGES]]

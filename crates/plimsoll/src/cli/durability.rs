@@ -392,15 +392,23 @@ fn proof(proof: &Proof) -> Table {
         proof.repeated.1
     );
     let mut table = Table::new(head, &["step", ""]);
+    let last = proof.operations.len() as u64;
     for (number, operation) in (1_u64..).zip(&proof.operations) {
-        table.row([number.to_string(), format!("{operation}: acknowledged")]);
+        let end = match number == last && proof.interrupted > 0 {
+            true => format!("the power fails after {} of the disk", counted(proof.interrupted, "step")),
+            false => "acknowledged".to_string(),
+        };
+        table.row([number.to_string(), format!("{operation}: {end}")]);
         if number == proof.written_back {
             let why = "the disk writes everything back, as the kernel does every few seconds";
             table.row(["disk".to_string(), why.into()]);
         }
     }
-    table
-        .row(["cut".to_string(), format!("the power fails {} later; {}", age(violation.age_ms), proof.fate)]);
+    let cut = match proof.interrupted {
+        0 => format!("the power fails {} later; {}", age(violation.age_ms), proof.fate),
+        _ => proof.fate.clone(),
+    };
+    table.row(["cut".to_string(), cut]);
     for lost in &proof.lost {
         table.row(["not synced".to_string(), lost.clone()]);
     }

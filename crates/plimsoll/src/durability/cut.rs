@@ -66,6 +66,11 @@ pub struct Failed {
 }
 
 impl Failed {
+    /// Returns true if the last operation had no answer.
+    pub fn is_interrupted(&self) -> bool {
+        self.events.last().is_some_and(|event| event.acknowledged_ns.is_none())
+    }
+
     /// Describes the changes that were not synced and that the cut lost.
     pub fn describe_lost(&self, cut: &Cut) -> Vec<String> {
         self.disk.describe_all(&cut.lost)

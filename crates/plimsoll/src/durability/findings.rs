@@ -75,10 +75,13 @@ pub struct Proof {
     pub cut: u64,
     /// The violation, as the last repetition showed it.
     pub violation: Violation,
-    /// The operations, in order; the power fails right after the last acknowledgement.
+    /// The operations, in order.
     pub operations: Vec<String>,
     /// Number of the first operations that the disk had written back before the next one; 0 for none.
     pub written_back: u64,
+    /// Number of the disk's steps after which the power failed in the middle of the last operation; 0 if it failed after
+    /// its acknowledgement.
+    pub interrupted: u64,
     /// Fate of what was not synced.
     pub fate: String,
     /// Changes of the disk that were not synced and got lost.

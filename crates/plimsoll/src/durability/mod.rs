@@ -14,6 +14,7 @@ pub mod plan;
 pub mod process;
 pub mod proof;
 pub mod real;
+pub mod script;
 pub mod server;
 pub mod signed;
 pub mod simulated;
