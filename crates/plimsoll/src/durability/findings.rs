@@ -79,8 +79,8 @@ pub struct Proof {
     pub operations: Vec<String>,
     /// Number of the first operations that the disk had written back before the next one; 0 for none.
     pub written_back: u64,
-    /// Number of the disk's steps after which the power failed in the middle of the last operation; 0 if it failed after
-    /// its acknowledgement.
+    /// Number of the disk's steps after which the power failed in the middle of the last operation; 0 if it failed
+    /// after its acknowledgement.
     pub interrupted: u64,
     /// Fate of what was not synced.
     pub fate: String,
