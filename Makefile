@@ -95,7 +95,7 @@ package: $(VENV)/ready binaries
 # Installs emulators of Google Cloud Storage and DynamoDB, if Go and npm are available.
 stand-ins:
 	@if command -v go >/dev/null; then test -x "$(FAKE_GCS)" || go install github.com/fsouza/fake-gcs-server@v1.56.1; else echo "Go is not installed; the tests of Google Cloud Storage are skipped"; fi
-	@if command -v npm >/dev/null; then test -x node_modules/.bin/dynalite || npm install --no-save --no-package-lock --silent dynalite@4; else echo "npm is not installed; the tests of DynamoDB are skipped"; fi
+	@if command -v npm >/dev/null; then test -x node_modules/.bin/dynalite -a -x node_modules/.bin/azurite-blob || npm install --no-save --no-package-lock --silent dynalite@4 azurite@3; else echo "npm is not installed; the tests of DynamoDB and Azure are skipped"; fi
 
 # Tests the programs in infra/ with mocked providers, and the Helm chart and the Compose file of the gateway. Three
 # minutes, most of them for the installation. This suite and the next two record a digest of the code that they tested,

@@ -87,6 +87,8 @@ pub enum Hasher {
     Crc(Box<crc_fast::Digest>, usize),
     /// SHA-1 or SHA-256.
     Sha(digest::Context),
+    /// An MD5 of RFC 1321.
+    Md5(Md5),
 }
 
 impl Hasher {
@@ -107,6 +109,7 @@ impl Hasher {
         match self {
             Hasher::Crc(digest, _) => digest.update(data),
             Hasher::Sha(context) => context.update(data),
+            Hasher::Md5(md5) => md5.update(data),
         }
     }
 
@@ -115,6 +118,7 @@ impl Hasher {
         match self {
             Hasher::Crc(digest, len) => STANDARD.encode(&digest.finalize().to_be_bytes()[8 - len..]),
             Hasher::Sha(context) => STANDARD.encode(context.finish()),
+            Hasher::Md5(md5) => base64(&md5.finalize()),
         }
     }
 }
@@ -157,17 +161,16 @@ impl BodyChecksum {
 
     /// Computes the checksum of the concatenated pieces, in base64 as on the wire.
     pub fn of(self, pieces: impl Iterator<Item = impl AsRef<[u8]>>) -> String {
+        let mut hasher = self.hasher();
+        pieces.for_each(|piece| hasher.update(piece.as_ref()));
+        hasher.finish()
+    }
+
+    /// Starts a checksum over no bytes.
+    pub fn hasher(self) -> Hasher {
         match self {
-            BodyChecksum::Md5 => {
-                let mut hasher = Md5::new();
-                pieces.for_each(|piece| hasher.update(piece.as_ref()));
-                base64(&hasher.finalize())
-            }
-            BodyChecksum::Declared(algorithm) => {
-                let mut hasher = Hasher::new(algorithm);
-                pieces.for_each(|piece| hasher.update(piece.as_ref()));
-                hasher.finish()
-            }
+            BodyChecksum::Md5 => Hasher::Md5(Md5::new()),
+            BodyChecksum::Declared(algorithm) => Hasher::new(algorithm),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Signing, checksums, XML and errors are pure functions over bytes; [`url`] parses the URLs of stores. This crate
 //! opens no connection and knows neither phases nor stored objects.
 
+pub mod azure;
 pub mod checksum;
 pub mod chunked;
 pub mod credentials;

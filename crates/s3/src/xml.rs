@@ -66,6 +66,27 @@ impl Element {
     /// The errors of [`Element::parse`] and those of `visit`.
     pub fn each_child(
         document: &[u8],
+        visit: impl FnMut(&str, Element) -> Result<(), XmlError>,
+    ) -> Result<Element, XmlError> {
+        Element::each_below(document, 1, visit)
+    }
+
+    /// Does the same as [`Element::each_child`] for the children of the root's children. Returns the root with its
+    /// children, without theirs.
+    ///
+    /// # Errors
+    /// The errors of [`Element::each_child`].
+    pub fn each_grandchild(
+        document: &[u8],
+        mut visit: impl FnMut(Element) -> Result<(), XmlError>,
+    ) -> Result<Element, XmlError> {
+        Element::each_below(document, 2, |_, element| visit(element))
+    }
+
+    /// Parses a document and calls `visit` with each element `level` levels below the root and the name of its parent.
+    fn each_below(
+        document: &[u8],
+        level: usize,
         mut visit: impl FnMut(&str, Element) -> Result<(), XmlError>,
     ) -> Result<Element, XmlError> {
         let malformed = |e: &dyn std::fmt::Display| XmlError::Malformed(e.to_string());
@@ -87,8 +108,12 @@ impl Element {
                 Event::Empty(tag) => Some(Element::named(tag.local_name().as_ref())?),
                 Event::End(_) => stack.pop(),
                 Event::Eof => break,
-                // Skip indentation between the children of the root.
-                Event::Text(text) if stack.len() == 2 && text.xml10_content().trim().is_empty() => None,
+                // Skip indentation between the elements that are visited, and above.
+                Event::Text(text)
+                    if (2..=level + 1).contains(&stack.len()) && text.xml10_content().trim().is_empty() =>
+                {
+                    None
+                }
                 other => {
                     let top = stack.last_mut().ok_or_else(|| malformed(&"unbalanced tags"))?;
                     top.add_text(&other)?;
@@ -99,7 +124,7 @@ impl Element {
             elements += 1;
             let depth = stack.len();
             let parent = stack.last_mut().ok_or_else(|| malformed(&"unbalanced tags"))?;
-            if depth == 2 {
+            if depth == level + 1 {
                 elements = 0;
                 visit(&parent.name, done)?;
             } else if elements > MAX_ELEMENTS_OF_CHILD {

@@ -23,6 +23,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("aws-s3-express", include_str!("../../providers/aws-s3-express.toml")),
     ("cloudflare-r2", include_str!("../../providers/cloudflare-r2.toml")),
     ("google-cloud-storage", include_str!("../../providers/google-cloud-storage.toml")),
+    ("azure-blob", include_str!("../../providers/azure-blob.toml")),
     ("tigris", include_str!("../../providers/tigris.toml")),
     ("backblaze-b2", include_str!("../../providers/backblaze-b2.toml")),
     ("wasabi", include_str!("../../providers/wasabi.toml")),

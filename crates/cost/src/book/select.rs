@@ -49,7 +49,7 @@ pub struct StoreTariff {
 }
 
 /// Default storage classes of the providers.
-const DEFAULT_CLASSES: [&str; 2] = ["STANDARD", "EXPRESS_ONEZONE"];
+const DEFAULT_CLASSES: [&str; 3] = ["STANDARD", "EXPRESS_ONEZONE", "Hot"];
 
 /// Returns the storage class, or `None` if it is the default class of a provider.
 pub fn usual(storage_class: Option<&str>) -> Option<&str> {

@@ -34,6 +34,11 @@ const AT_NUMBER: u32 = 0;
 pub struct WholeSyncs {
     parent: OwnedFd,
     child: OwnedFd,
+    disk: SharedDisk,
+    /// Root of the mounted disk.
+    root: OwnedFd,
+    /// Device number of the mounted disk.
+    device: u64,
 }
 
 /// Sends the listener of a filter to the parent process.
@@ -41,14 +46,17 @@ pub struct WholeSyncs {
 pub struct Filter(OwnedFd);
 
 impl WholeSyncs {
-    /// Prepares a filter.
+    /// Prepares a filter for a program that has not started yet: later, the power of the disk may have failed.
     ///
     /// # Errors
-    /// Without more file descriptors.
-    pub fn new() -> io::Result<WholeSyncs> {
+    /// Without more file descriptors, or if the root of the disk cannot be opened.
+    pub fn new(mounted: &Mounted) -> io::Result<WholeSyncs> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(&mounted.path, flags, Mode::empty())?;
+        let device = rustix::fs::fstat(&root)?.st_dev;
         let (parent, child) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        Ok(WholeSyncs { parent, child })
+        Ok(WholeSyncs { parent, child, disk: mounted.disk.clone(), root, device })
     }
 
     /// Returns the filter for the program.
@@ -64,15 +72,12 @@ impl WholeSyncs {
     /// system does not allow the filter.
     ///
     /// # Errors
-    /// If no thread can be started, or the root of the disk cannot be opened.
-    pub fn serve(self, _started: &Child, mounted: &Mounted) -> io::Result<bool> {
-        let WholeSyncs { parent, child } = self;
+    /// If no thread can be started.
+    pub fn serve(self, _started: &Child) -> io::Result<bool> {
+        let WholeSyncs { parent, child, disk, root, device } = self;
         drop(child);
         let Some(listener) = receive(&parent)? else { return Ok(false) };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(&mounted.path, flags, Mode::empty())?;
-        let device = rustix::fs::fstat(&root)?.st_dev;
-        let server = Server { listener, disk: mounted.disk.clone(), root, device };
+        let server = Server { listener, disk, root, device };
         std::thread::Builder::new().name("syncs".into()).spawn(move || server.run())?;
         Ok(true)
     }

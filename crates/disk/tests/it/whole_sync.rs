@@ -1,31 +1,33 @@
 //! `sync` and `syncfs` of programs reach the disk.
 
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 
-use plimsoll_disk::mount::{Mounted, WholeSyncs};
+use plimsoll_disk::mount::{Filter, Mounted, WholeSyncs};
 use plimsoll_disk::{Faults, Model};
 
 use crate::mount::{Scratch, left_of, mounted, skip};
 
-/// Executes a shell command in the directory of a disk, with the filter. `None` where this system does not allow it.
+/// Starts a shell command with the filter.
 #[allow(unsafe_code)]
+fn start(line: &str, filter: Filter) -> Child {
+    let mut command = Command::new("sh");
+    command.args(["-c", line]);
+    // SAFETY: the filter only makes system calls.
+    unsafe {
+        command.pre_exec(move || {
+            filter.install();
+            Ok(())
+        });
+    }
+    command.spawn().unwrap()
+}
+
+/// Executes a shell command in the directory of a disk, with the filter. `None` where this system does not allow it.
 fn shell(mounted: &Mounted, scratch: &Scratch, line: &str) -> Option<ExitStatus> {
-    let syncs = WholeSyncs::new().unwrap();
-    let filter = syncs.filter().unwrap();
-    let mut child = {
-        let mut command = Command::new("sh");
-        command.args(["-c", line]).current_dir(&scratch.0);
-        // SAFETY: the filter only makes system calls.
-        unsafe {
-            command.pre_exec(move || {
-                filter.install();
-                Ok(())
-            });
-        }
-        command.spawn().unwrap()
-    };
-    if !syncs.serve(&child, mounted).unwrap() {
+    let syncs = WholeSyncs::new(mounted).unwrap();
+    let mut child = start(&format!("cd {}; {line}", scratch.0.display()), syncs.filter().unwrap());
+    if !syncs.serve(&child).unwrap() {
         skip("the system allows no filter of system calls");
         child.kill().unwrap();
         child.wait().unwrap();
@@ -56,6 +58,19 @@ fn syncs_of_the_whole_disk_keep_everything() {
         let Some(found) = after(line, Faults::default()) else { return };
         assert_eq!(found, (true, expected), "{line}");
     }
+}
+
+/// Regression test: if the power failed while a program started, its syncs could not be served, and this was an error.
+#[test]
+fn a_program_may_start_after_the_power_has_failed() {
+    let Some((scratch, mounted)) = mounted("late", Model::Ext4) else { return };
+    let syncs = WholeSyncs::new(&mounted).unwrap();
+    mounted.disk().fail_power();
+    let filter = syncs.filter().unwrap();
+    let mut child = start("sync -f /proc; exec sleep 0", filter);
+    syncs.serve(&child).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(std::fs::File::create(scratch.0.join("file")).is_err());
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
 
+pub mod azure;
 pub mod body;
 pub mod cost_limit;
 pub mod counted;
@@ -301,8 +302,10 @@ pub struct Capabilities {
     pub ranges: bool,
     /// True if multipart uploads are supported.
     pub multipart: bool,
-    /// True if the store sends the conditions and checksums in [`Observer::headers`].
+    /// True if the store sends the conditions and checksums in [`Observer::headers`], or refuses what it cannot send.
     pub conditions: bool,
+    /// True if one request deletes many objects.
+    pub bulk_deletes: bool,
     /// Maximum object size in bytes; `None` if the provider's rules for puts and parts determine it.
     pub max_object_bytes: Option<u64>,
 }
@@ -316,6 +319,7 @@ impl Default for Capabilities {
             ranges: true,
             multipart: true,
             conditions: false,
+            bulk_deletes: true,
             max_object_bytes: None,
         }
     }

@@ -80,12 +80,12 @@ impl ServerProcess {
         mounted: Option<&Mounted>,
     ) -> Result<ServerProcess, DurabilityError> {
         let output = File::options().create(true).truncate(true).read(true).write(true).open(log)?;
-        let syncs = mounted.map(|_| WholeSyncs::new()).transpose()?;
+        let syncs = mounted.map(WholeSyncs::new).transpose()?;
         let filter = syncs.as_ref().map(WholeSyncs::filter).transpose()?;
         let child = shell(&profile.command, profile, values, &output, filter)?.spawn()?;
         let mut server = ServerProcess { child, output, syncs_whole_disk: false };
-        if let (Some(syncs), Some(mounted)) = (syncs, mounted) {
-            server.syncs_whole_disk = syncs.serve(&server.child, mounted)?;
+        if let Some(syncs) = syncs {
+            server.syncs_whole_disk = syncs.serve(&server.child)?;
         }
         Ok(server)
     }

@@ -102,6 +102,10 @@ pub async fn objects(
     for key in &many {
         let _ = put(background, key, b"x", Vec::new()).await;
     }
+    if !store.capabilities().bulk_deletes {
+        findings.tell("multi-object delete", Err("Plimsoll deletes objects one by one at this store".into()));
+        return;
+    }
     let Some(keys) = space.own_all(&many) else { return };
     let deleted = background.send(Request::DeleteMany { keys }, &mut Ignore).await;
     findings.tell(

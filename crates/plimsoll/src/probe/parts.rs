@@ -23,6 +23,15 @@ async fn upload(background: &mut Background, key: &str, sizes: &[usize]) -> Resu
     background.send(complete, &mut Ignore).await
 }
 
+/// Begins an upload with one part: not all stores know of an upload without parts.
+async fn begin(background: &mut Background, key: &str) -> Result<(), Failure> {
+    let begun = background.send_until_answered(Request::CreateMultipart { key }).await?;
+    let upload_id = begun.upload_id.unwrap_or_default();
+    let body = Body::Whole(bytes::Bytes::from_static(b"x"));
+    let part = Request::UploadPart { key, upload_id: &upload_id, number: 1, body };
+    background.send_until_answered(part).await.map(drop)
+}
+
 /// Checks multipart uploads with equal, different and too small parts. Adds only one finding if the store
 /// does not support them.
 pub async fn multipart(background: &mut Background, root: &str, findings: &mut Findings) {
@@ -55,8 +64,7 @@ pub async fn multipart(background: &mut Background, root: &str, findings: &mut F
             Err(failure) => Err(brief(&failure)),
         },
     );
-    let begun =
-        background.send_until_answered(Request::CreateMultipart { key: &format!("{root}unfinished") }).await;
+    let begun = begin(background, &format!("{root}unfinished")).await;
     let listed = background.send(Request::ListUploads { prefix: root, token: "" }, &mut Ignore).await;
     findings.tell(
         "unfinished uploads are listed",

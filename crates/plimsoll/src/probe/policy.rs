@@ -27,6 +27,11 @@ pub fn policy(url: &StoreUrl) -> Result<String, PolicyError> {
                 "Google Cloud Storage has roles instead of policies: grant roles/storage.objectUser on the bucket",
             ));
         }
+        StoreUrl::Azure(_) => {
+            return Err(PolicyError::Other(
+                "Azure has roles instead of policies: assign Storage Blob Data Contributor on the container",
+            ));
+        }
         _ => return Err(PolicyError::Other("the store has no access policies")),
     };
     let (template, known) = match s3.profile.name.as_str() {

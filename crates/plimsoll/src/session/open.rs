@@ -11,9 +11,10 @@ use super::error::RunError;
 use super::runtime::block_on;
 use plimsoll_base::redaction::{redacted_document, register_secret};
 use plimsoll_engine::store::Store;
+use plimsoll_engine::store::azure::{Authorization, AzureStore};
 use plimsoll_engine::store::dynamodb::DynamoDbStore;
 use plimsoll_engine::store::file::FileStore;
-use plimsoll_engine::store::gcs::{GcsStore, Tokens};
+use plimsoll_engine::store::gcs::{self, GcsStore};
 use plimsoll_engine::store::http::relay::{Relay, TOKEN_VARIABLE};
 use plimsoll_engine::store::http::{OpenError, Route};
 use plimsoll_engine::store::memory::MemoryStore;
@@ -102,6 +103,7 @@ fn place_of(url: &StoreUrl) -> String {
     match url {
         StoreUrl::S3(s3) => format!("s3://{}/", s3.endpoint.bucket),
         StoreUrl::Gcs(gcs) => format!("gs://{}/", gcs.endpoint.bucket),
+        StoreUrl::Azure(azure) => format!("az://{}/", azure.endpoint.bucket),
         StoreUrl::File(path, _) => format!("{}/", path.display()),
         _ => String::new(),
     }
@@ -225,8 +227,17 @@ pub fn open_as(
             (opened.store, opened.own_bucket) = (server.store(&written)?, true);
             opened.server = Some(server);
         }
+        StoreUrl::Azure(azure) => {
+            let environment = |name: &str| std::env::var(name).ok();
+            let authorization = match azure.sign {
+                true => Some(on_runtime(Authorization::find(&azure.account, &environment))?),
+                false => None,
+            };
+            let store = AzureStore::open(*azure, &written, authorization, route).map_err(open_error)?;
+            opened.store = Arc::new(store);
+        }
         StoreUrl::Gcs(gcs) => {
-            let tokens = if gcs.sign { Some(on_runtime(Tokens::from_chain())?) } else { None };
+            let tokens = if gcs.sign { Some(on_runtime(gcs::tokens())?) } else { None };
             opened.store = Arc::new(GcsStore::open(*gcs, &written, tokens, route).map_err(open_error)?);
         }
         StoreUrl::Web(web) => {
@@ -266,8 +277,7 @@ fn relay_of(
     named: Option<&NamedStore>,
     ca_bundle: Option<&Path>,
 ) -> Result<Option<Arc<Relay>>, RunError> {
-    let network =
-        matches!(url, StoreUrl::S3(_) | StoreUrl::Gcs(_) | StoreUrl::Web(_) | StoreUrl::DynamoDb(_));
+    let network = !matches!(url, StoreUrl::File(..) | StoreUrl::Memory | StoreUrl::Embedded);
     match named.and_then(|table| table.relay.as_ref()) {
         Some(_) if !network => {
             Err(RunError::input("--relay: this store has no network address; omit --relay"))

@@ -1,4 +1,4 @@
-//! Google Cloud Storage and DynamoDB stores against emulators: fake-gcs-server and dynalite.
+//! Stores of Google Cloud Storage, DynamoDB and Azure against emulators: fake-gcs-server, dynalite and Azurite.
 //!
 //! If an emulator is not installed, its tests are skipped, unless PLIMSOLL_REQUIRE_SERVERS is set (as in CI).
 
@@ -9,10 +9,12 @@ use std::sync::Arc;
 
 use crate::support::{block_on, repository};
 use plimsoll_base::provider::calls::Call;
+use plimsoll_engine::store::azure::{Authorization, AzureStore};
 use plimsoll_engine::store::counted::Counted;
 use plimsoll_engine::store::dynamodb::DynamoDbStore;
 use plimsoll_engine::store::gcs::GcsStore;
 use plimsoll_engine::store::http::Route;
+use plimsoll_engine::store::ownership::{KeySpace, RunId};
 use plimsoll_engine::store::testing::conformance::check;
 use plimsoll_engine::store::{Body, Collect, Failure, Ignore, Reply, Request, Store};
 use plimsoll_s3::credentials::{CredentialSource, Credentials};
@@ -84,6 +86,73 @@ impl Foreign {
             .to_vec()
         })
     }
+}
+
+/// Account and key of the emulator, which are public.
+const EMULATED: &str = "UseDevelopmentStorage=true";
+
+fn azurite() -> Option<Foreign> {
+    Foreign::start("azurite-blob", |port| {
+        let fixed = ["--inMemoryPersistence", "--silent", "--disableTelemetry", "--blobHost", "127.0.0.1"];
+        let mut all = fixed.map(str::to_string).to_vec();
+        all.extend(["--blobPort".to_string(), port.to_string()]);
+        all
+    })
+}
+
+fn azure(port: u16, parameters: &str) -> Arc<dyn Store> {
+    let environment = |name: &str| (name == "AZURE_STORAGE_CONNECTION_STRING").then(|| EMULATED.to_string());
+    let text =
+        format!("az://bucket/some/prefix?endpoint=http://127.0.0.1:{port}/devstoreaccount1{parameters}");
+    let Ok(StoreUrl::Azure(url)) = parse(&text, &environment) else { panic!("{text}") };
+    let authorization = block_on(Authorization::find(&url.account, &environment)).unwrap();
+    Arc::new(AzureStore::open(*url, &text, Some(authorization), Route::default()).unwrap())
+}
+
+#[test]
+fn azure_conforms() {
+    let Some(server) = azurite() else { return };
+    let store = azure(server.port, "");
+    let list = Request::List { prefix: "", start_after: "", token: "", max_keys: 1 };
+    let early = one(store.as_ref(), list).map(|_| ()).unwrap_err();
+    assert!(early.is_missing_container(), "{early}");
+    one(store.as_ref(), Request::CreateBucket).unwrap();
+    let again = one(store.as_ref(), Request::CreateBucket).map(|_| ()).unwrap_err();
+    assert!(again.is_code("BucketAlreadyOwnedByYou"), "{again}");
+    block_on(check(store.as_ref(), "some/prefix/"));
+    // The emulator refuses CRC64.
+    let parameters = "&storage_class=Cool&checksum=md5";
+    block_on(check(azure(server.port, parameters).as_ref(), "some/prefix/"));
+    one(store.as_ref(), Request::DeleteBucket).unwrap();
+    let failure = one(store.as_ref(), Request::CheckBucket).map(|_| ()).unwrap_err();
+    assert_eq!(failure.status(), Some(404), "{failure}");
+}
+
+#[test]
+fn an_abort_discards_the_blocks_of_azure_and_no_blob() {
+    let Some(server) = azurite() else { return };
+    let store = azure(server.port, "");
+    one(store.as_ref(), Request::CreateBucket).unwrap();
+    let space = KeySpace::of_run("some/prefix/", &RunId::generate());
+    let (new, old) = (format!("{}new", space.root()), format!("{}old", space.root()));
+    let body = || Body::Whole(vec![1; 1000].into());
+    one(store.as_ref(), Request::Put { key: &old, body: body() }).unwrap();
+    let uploads = || one(store.as_ref(), Request::ListUploads { prefix: "", token: "" }).unwrap().uploads;
+    for key in [&new, &old] {
+        let id = one(store.as_ref(), Request::CreateMultipart { key }).unwrap().upload_id.unwrap();
+        let part = Request::UploadPart { key, upload_id: &id, number: 1, body: body() };
+        one(store.as_ref(), part).unwrap();
+        if key == &new {
+            assert_eq!(uploads(), [(new.clone(), id.clone())]);
+        }
+        let owned = space.own(key).unwrap();
+        one(store.as_ref(), Request::AbortMultipart { key: owned, upload_id: &id }).unwrap();
+    }
+    assert_eq!(uploads(), []);
+    let list = Request::List { prefix: "", start_after: "", token: "", max_keys: 1000 };
+    let listed = one(store.as_ref(), list).unwrap().listing.unwrap().objects;
+    assert_eq!(listed.iter().map(|object| &object.key).collect::<Vec<_>>(), [&old]);
+    assert_eq!(content(store.as_ref(), &old).len(), 1000);
 }
 
 fn table(port: u16, parameters: &str) -> Arc<dyn Store> {

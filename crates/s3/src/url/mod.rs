@@ -1,6 +1,7 @@
 //! Store URLs, such as `s3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=us-east-1`, `memory:` and
 //! `embedded:`.
 
+pub mod azure;
 pub mod dynamodb;
 pub mod file;
 pub mod gcs;
@@ -11,6 +12,7 @@ use crate::endpoint::EndpointError;
 use plimsoll_base::net::encode::decode;
 use plimsoll_base::provider::ProfileError;
 
+pub use azure::AzureUrl;
 pub use dynamodb::DynamoDbUrl;
 pub use file::Steps;
 pub use gcs::GcsUrl;
@@ -24,6 +26,8 @@ pub enum StoreUrl {
     S3(Box<S3Url>),
     /// A bucket of Google Cloud Storage, accessed through the JSON API.
     Gcs(Box<GcsUrl>),
+    /// A container of Azure Blob Storage.
+    Azure(Box<AzureUrl>),
     /// A web URL, for reading only.
     Web(Box<WebUrl>),
     /// An Amazon DynamoDB table.
@@ -45,6 +49,7 @@ impl StoreUrl {
         match self {
             StoreUrl::S3(s3) => (Some(s3.endpoint.region.as_str()), s3.storage_class.as_deref()),
             StoreUrl::Gcs(gcs) => (None, gcs.storage_class.as_deref()),
+            StoreUrl::Azure(azure) => (None, azure.storage_class.as_deref()),
             StoreUrl::DynamoDb(table) => {
                 (Some(table.endpoint.region.as_str()), (!table.consistent).then_some(EVENTUAL))
             }
@@ -58,8 +63,8 @@ impl StoreUrl {
 pub enum UrlError {
     /// The URL does not have the scheme of a store.
     #[error(
-        "'{0}' is not a store; use s3://bucket/prefix?endpoint=http://host:port, gs://bucket/prefix, dynamodb://table, \
-         https://host/path, file:///directory, memory:, embedded: or the name of a [store.NAME] table in plimsoll.toml"
+        "'{0}' is not a store; use s3://bucket/prefix?endpoint=http://host:port, gs://bucket/prefix, az://container/prefix, \
+         dynamodb://table, https://host/path, file:///directory, memory:, embedded: or the name of a [store.NAME] table in plimsoll.toml"
     )]
     Scheme(String),
     /// The store has no parameters.
@@ -135,6 +140,17 @@ pub enum UrlError {
         "a store URL must not contain credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead"
     )]
     Secret,
+    /// The URL contains credentials of Azure.
+    #[error(
+        "a store URL must not contain credentials; set AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN instead"
+    )]
+    AzureSecret,
+    /// No storage account is known.
+    #[error("no storage account is known; add account=NAME to the store URL, or set AZURE_STORAGE_ACCOUNT")]
+    NoAccount,
+    /// The name is not that of a storage account.
+    #[error("'{0}' is not the name of a storage account; use 3 to 24 of a-z and 0-9")]
+    Account(String),
     /// The text is not a valid web URL.
     #[error("'{0}' is not a valid URL; use https://host/directory/ or https://host/object")]
     Web(String),
@@ -173,6 +189,7 @@ pub fn parse(text: &str, environment: Lookup<'_>) -> Result<StoreUrl, UrlError> 
         Some(("file", rest)) => file::parse(rest),
         Some(("dynamodb", rest)) => Ok(StoreUrl::DynamoDb(Box::new(dynamodb::parse(rest, environment)?))),
         Some(("https" | "http", _)) => Ok(StoreUrl::Web(Box::new(web::parse(text)?))),
+        Some(("az", rest)) => Ok(StoreUrl::Azure(Box::new(azure::parse(rest, environment)?))),
         Some(("gs", rest)) => Ok(StoreUrl::Gcs(Box::new(gcs::parse(rest, environment)?))),
         Some(("s3", rest)) => Ok(StoreUrl::S3(Box::new(s3::parse(rest, environment)?))),
         _ => Err(UrlError::Scheme(text.split('?').next().unwrap_or("").to_string())),

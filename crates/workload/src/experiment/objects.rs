@@ -26,9 +26,8 @@ pub const DEFAULT_EXISTING: u64 = 100_000;
 pub const MAX_BYTES_PER_REQUEST: u64 = 5 << 30;
 /// Maximum size of an object, in bytes: 5 TiB (same source).
 const MAX_BYTES: u64 = 5 << 40;
-/// Minimum size of every part but the last, in bytes, and maximum number of parts (S3 user guide, "Amazon S3
-/// multipart upload limits").
-const MIN_PART: u64 = 5 << 20;
+/// Maximum number of parts (S3 user guide, "Amazon S3 multipart upload limits"). The profile of a store has its
+/// smallest part.
 const MAX_PARTS: u64 = 10_000;
 /// Maximum number of parts of one object in flight at the same time.
 const MAX_PARTS_IN_FLIGHT: u64 = 256;
@@ -357,8 +356,8 @@ fn check_size(size: &Size, part_size: u64) -> Result<(), Problem> {
         }
         return Ok(());
     }
-    if !(MIN_PART..=MAX_BYTES_PER_REQUEST).contains(&part_size) {
-        let text = format!("objects.part_size: {} must be between 5 MiB and 5 GiB", format_size(part_size));
+    if part_size > MAX_BYTES_PER_REQUEST {
+        let text = format!("objects.part_size: {} must be at most 5 GiB", format_size(part_size));
         return Err(Problem::new("objects.part_size", text));
     }
     if largest > MAX_BYTES {

@@ -70,7 +70,7 @@ const WRONG_PHASES: &[(&str, u32, &str)] = &[
     ("objects = { size = { lognormal = { median = '1 KiB', sigma = -1.0 } } }", 6, "must be above 0"),
     ("objects = { size = { weighted = { '1 KiB' = 0 } } }", 6, "at least one size with a weight above 0"),
     ("objects = { size = { normal = 3 } }", 6, "{ lognormal = "),
-    ("objects = { size = '100 MiB', part_size = '1 MiB' }", 6, "between 5 MiB and 5 GiB"),
+    ("objects = { size = '100 GiB', part_size = '6 GiB' }", 6, "at most 5 GiB"),
     ("objects = { size = '1 TiB', part_size = '5 MiB' }", 6, "use at least 105 MiB"),
     ("objects = { count = 0 }", 6, "objects.count must be above 0"),
     ("objects = { popularity = 'uniform' }", 6, "applies only to phases that read"),

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::store::{Algorithm, Failure, Listed, Listing};
+use crate::store::{Algorithm, BodyChecksum, Failure, Listed, Listing};
 use plimsoll_recorder::ErrorClass;
 use plimsoll_recorder::Timings;
 
@@ -69,11 +69,11 @@ pub fn page_of(body: &[u8], start_after: &str, timings: Timings) -> Result<Listi
 }
 
 /// Returns the CRC32C of the whole object from the response headers of a download.
-pub fn kept_checksum(head: &http::response::Parts) -> Option<(Algorithm, String)> {
+pub fn kept_checksum(head: &http::response::Parts) -> Option<(BodyChecksum, String)> {
     let values = head.headers.get_all("x-goog-hash");
     let parts = values.iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(','));
     let sum = parts.filter_map(|p| p.trim().strip_prefix("crc32c=")).next()?;
-    Some((Algorithm::Crc32c, sum.to_string()))
+    Some((BodyChecksum::Declared(Algorithm::Crc32c), sum.to_string()))
 }
 
 #[derive(Debug, Deserialize)]
@@ -160,6 +160,9 @@ mod tests {
         assert_eq!(listing.next_token.as_deref(), Some("t"));
         assert!(page_of(b"[]", "", Timings::default()).is_err());
         let head = parts(200, &[("x-goog-hash", "crc32c=AAAAAA==,md5=x"), ("x-goog-hash", "md5=y")]);
-        assert_eq!(kept_checksum(&head), Some((Algorithm::Crc32c, "AAAAAA==".into())));
+        assert_eq!(
+            kept_checksum(&head),
+            Some((BodyChecksum::Declared(Algorithm::Crc32c), "AAAAAA==".into()))
+        );
     }
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use http::Method;
 
 use super::http::reading::{Reading, SHORT_BODY};
+use super::http::tokens::Tokens;
 use super::http::{
     Answer, Destination, HttpTransport, OpenError, Prepared, Route, Sending, Unsent, target_of,
 };
@@ -28,7 +29,7 @@ use plimsoll_base::net::client_limits::MAX_RESPONSE_BYTES;
 use plimsoll_base::provider::Profile;
 use plimsoll_recorder::store_facts::RelayFacts;
 use plimsoll_s3::url::gcs::{GcsUrl, UploadMethod};
-pub use token::{TokenError, Tokens};
+pub use token::{TokenError, tokens};
 
 use answer::{Resource, failure_of, kept_checksum, page_of};
 use request::Call;
@@ -92,7 +93,8 @@ impl Store for GcsStore {
 
     fn capabilities(&self) -> Capabilities {
         // A put can upload an object of any size, because large puts are resumable.
-        Capabilities { max_object_bytes: Some(self.url.profile.limits.object), ..Capabilities::default() }
+        let max_object_bytes = Some(self.url.profile.limits.object);
+        Capabilities { max_object_bytes, bulk_deletes: false, ..Capabilities::default() }
     }
 
     fn profile(&self) -> Option<&Profile> {

@@ -1,23 +1,18 @@
-//! Access tokens for Google from Application Default Credentials, renewed before they expire.
+//! Access tokens for Google from Application Default Credentials.
 //!
 //! The `reqsign` crate implements the credential chain: the file of `GOOGLE_APPLICATION_CREDENTIALS`, gcloud's
 //! own file and the metadata server, with user, service account, federated and impersonated credentials.
-//! Renewals run on a separate thread, one at a time, while requests continue to use the token that is still
-//! valid.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
 use reqsign_core::{Context, ProvideCredential};
 use reqsign_google::{
     DefaultCredentialProvider, FileCredentialProvider, ServiceAccountTokenCredentialProvider,
 };
 
-use plimsoll_base::clock::{now_ns, wall_now};
+use crate::store::http::tokens::{Token, Tokens};
 use plimsoll_base::net::chain::context;
 use plimsoll_base::redaction::register_secret;
-use plimsoll_recorder::store_facts::BackgroundRequest;
-use plimsoll_recorder::store_facts::BackgroundRequestKind;
 
 /// The reason why no token could be obtained.
 #[derive(Debug, thiserror::Error)]
@@ -33,87 +28,12 @@ pub enum TokenError {
     Chain(String),
 }
 
-/// An access token with its expiry time.
-struct Token {
-    /// Value of the `Authorization` header.
-    header: String,
-    /// Expiry time in Unix seconds; `None` if the token does not expire.
-    expires_at_s: Option<i64>,
-}
-
-/// The current token, shared by all connections of a store.
-pub struct Tokens {
-    current: RwLock<Arc<Token>>,
-    renewing: AtomicBool,
-    background_requests: Mutex<Vec<BackgroundRequest>>,
-}
-
-/// Time before expiry at which a token is renewed, in seconds.
-const MARGIN_S: i64 = 300;
-
-impl Tokens {
-    /// Obtains the first token from the credential chain.
-    ///
-    /// # Errors
-    /// Returns a [`TokenError`] if the chain finds no credentials or fails.
-    pub async fn from_chain() -> Result<Arc<Tokens>, TokenError> {
-        let began_ns = now_ns();
-        let token = load(&context()).await?;
-        let first = BackgroundRequest {
-            kind: BackgroundRequestKind::Token,
-            began_ns,
-            took_ns: now_ns() - began_ns,
-            error: None,
-        };
-        Ok(Arc::new(Tokens {
-            current: RwLock::new(Arc::new(token)),
-            renewing: AtomicBool::new(false),
-            background_requests: Mutex::new(vec![first]),
-        }))
-    }
-
-    /// Returns the value of the `Authorization` header, and starts a renewal if one is due.
-    pub fn header(self: &Arc<Tokens>) -> String {
-        let token = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner));
-        let due = token.expires_at_s.is_some_and(|expires| expires - MARGIN_S <= wall_now().as_second());
-        if due && !self.renewing.swap(true, Ordering::AcqRel) {
-            let tokens = Arc::clone(self);
-            let renewal = move || tokens.renew();
-            if std::thread::Builder::new().name("token".into()).spawn(renewal).is_err() {
-                self.renewing.store(false, Ordering::Release);
-            }
-        }
-        token.header.clone()
-    }
-
-    fn renew(&self) {
-        let began_ns = now_ns();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let loaded = match runtime {
-            Ok(runtime) => runtime.block_on(load(&context())).map_err(|e| e.to_string()),
-            Err(error) => Err(error.to_string()),
-        };
-        let error = match loaded {
-            Ok(token) => {
-                *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(token);
-                None
-            }
-            Err(error) => Some(error),
-        };
-        let call = BackgroundRequest {
-            kind: BackgroundRequestKind::Token,
-            began_ns,
-            took_ns: now_ns() - began_ns,
-            error,
-        };
-        self.background_requests.lock().unwrap_or_else(PoisonError::into_inner).push(call);
-        self.renewing.store(false, Ordering::Release);
-    }
-
-    /// Returns the requests made for tokens so far.
-    pub fn calls(&self) -> Vec<BackgroundRequest> {
-        self.background_requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
+/// Obtains the first token from the credential chain.
+///
+/// # Errors
+/// Returns a [`TokenError`] if the chain finds no credentials or fails.
+pub async fn tokens() -> Result<Arc<Tokens>, TokenError> {
+    Tokens::begin(|| Box::pin(async { load(&context()).await })).await
 }
 
 async fn load(context: &Context) -> Result<Token, TokenError> {
@@ -142,6 +62,7 @@ async fn load(context: &Context) -> Result<Token, TokenError> {
 mod tests {
     use super::*;
     use bytes::Bytes;
+    use plimsoll_base::clock::wall_now;
     use reqsign_core::{Env, FileRead, HttpSend};
     use std::collections::HashMap;
     use std::path::PathBuf;

@@ -5,6 +5,7 @@
 pub mod cache_status;
 pub mod reading;
 pub mod relay;
+pub mod tokens;
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use super::Answer;
-use crate::store::{Algorithm, Failure, Observer};
+use crate::store::{BodyChecksum, Failure, Observer};
 use plimsoll_base::clock::now_ns;
 use plimsoll_base::net::http1::HttpError;
 use plimsoll_base::net::http1::head::Head;
 use plimsoll_recorder::ErrorClass;
 use plimsoll_recorder::Timings;
-use plimsoll_s3::checksum::Hasher;
 
 /// Converts the error of a broken connection to a failure.
 pub fn broken(error: &HttpError, timings: &mut Timings) -> Failure {
@@ -89,11 +88,11 @@ impl Reading<'_> {
     ///
     /// # Errors
     /// Fails if the connection breaks or the content is corrupt.
-    pub async fn stream(&mut self, kept: Option<(Algorithm, String)>) -> Result<u64, Failure> {
+    pub async fn stream(&mut self, kept: Option<(BodyChecksum, String)>) -> Result<u64, Failure> {
         let mut bytes = 0;
         let mut wrong = None;
         let stamps = Arc::clone(self.answer.connection.stamps());
-        let mut hasher = kept.as_ref().map(|(algorithm, _)| Hasher::new(*algorithm));
+        let mut hasher = kept.as_ref().map(|(checksum, _)| checksum.hasher());
         loop {
             let piece = self.answer.connection.next_piece().await;
             let Some(piece) = piece.map_err(|error| broken(&error, self.timings))? else { break };
@@ -113,10 +112,10 @@ impl Reading<'_> {
             (self.timings.body_first_ns, self.timings.body_last_ns) =
                 (self.timings.first_byte_ns, self.timings.end_ns);
         }
-        if let (Some((algorithm, expected)), Some(hasher)) = (kept, hasher) {
+        if let (Some((checksum, expected)), Some(hasher)) = (kept, hasher) {
             let found = hasher.finish();
             if found != expected {
-                let name = algorithm.name();
+                let name = checksum.name();
                 return Err(self.corrupt(format!(
                     "the {name} of the content is {found}, but the store reports {expected}"
                 )));

@@ -4,7 +4,7 @@ use crate::store::http::reading::{Reading, SHORT_BODY, store_clock_s};
 use crate::store::{Failure, Reply, Request};
 use plimsoll_base::net::client_limits::MAX_RESPONSE_BYTES;
 use plimsoll_base::net::http1::head::Head;
-use plimsoll_s3::checksum::Algorithm;
+use plimsoll_s3::checksum::{Algorithm, BodyChecksum};
 use plimsoll_s3::error::S3Error;
 use plimsoll_s3::message::{Listing, completed, delete_many_failure, upload_id, uploads, versions};
 
@@ -121,14 +121,15 @@ fn answered(reading: &mut Reading<'_>, error: &S3Error) -> Failure {
 
 /// Returns the checksum of the whole object from the response headers. Ignores composite checksums: they are
 /// computed from the parts' checksums, so streamed content cannot be compared with them.
-fn kept_checksum(head: &Head) -> Option<(Algorithm, String)> {
+fn kept_checksum(head: &Head) -> Option<(BodyChecksum, String)> {
     let text = |name: &str| head.text(name);
     if text("x-amz-checksum-type").is_some_and(|kind| kind.eq_ignore_ascii_case("COMPOSITE")) {
         return None;
     }
     let kept = Algorithm::ALL.into_iter().find_map(|a| Some((a, text(a.header())?.to_string())));
     // If there is no type header, a suffix with the number of parts marks a composite checksum.
-    kept.filter(|(_, value)| !value.contains('-'))
+    let kept = kept.filter(|(_, value)| !value.contains('-'));
+    kept.map(|(algorithm, value)| (BodyChecksum::Declared(algorithm), value))
 }
 
 /// Returns the S3 error code for a response without a body (to HEAD); empty if the status has no specific code.

@@ -125,7 +125,7 @@ async fn ranges(connection: &mut dyn Connection, prefix: &str) {
         let expected = &data[range.start as usize..(range.end as usize).min(10_000)];
         assert_eq!(get(connection, &key, Some(range.clone())).await.unwrap(), expected, "range {range:?}");
     }
-    let failure = get(connection, &key, Some(10_000..10_001)).await.unwrap_err();
+    let failure = get(connection, &key, Some(10_001..10_002)).await.unwrap_err();
     assert!(failure.is_code("InvalidRange"), "{failure}");
 }
 
@@ -197,8 +197,6 @@ async fn multipart(connection: &mut dyn Connection, space: &KeySpace) {
     };
     let upload_id =
         execute(Request::CreateMultipart { key: &key }).await.upload_id.expect("an upload has an ID");
-    let listed = execute(Request::ListUploads { prefix, token: "" }).await.uploads;
-    assert_eq!(listed, [(key.clone(), upload_id.clone())]);
     let parts = [noise(5 << 20), noise(1000)];
     let mut tags = Vec::new();
     for (number, part) in (1..).zip(&parts) {
@@ -206,6 +204,9 @@ async fn multipart(connection: &mut dyn Connection, space: &KeySpace) {
         let reply = execute(Request::UploadPart { key: &key, upload_id: &upload_id, number, body }).await;
         assert_eq!(reply.bytes, part.len() as u64);
         tags.push(PartTag { etag: reply.etag.expect("a part has a tag"), checksum: reply.checksum });
+        // Not all stores know of an upload before it has a part.
+        let listed = execute(Request::ListUploads { prefix, token: "" }).await.uploads;
+        assert_eq!(listed, [(key.clone(), upload_id.clone())]);
     }
     execute(Request::CompleteMultipart { key: &key, upload_id: &upload_id, parts: &tags }).await;
     let abandoned =

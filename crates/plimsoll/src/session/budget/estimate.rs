@@ -76,6 +76,7 @@ pub fn provider_of(url: &StoreUrl) -> Option<&str> {
     match url {
         StoreUrl::S3(s3) => Some(&s3.profile.name),
         StoreUrl::Gcs(gcs) => Some(&gcs.profile.name),
+        StoreUrl::Azure(azure) => Some(&azure.profile.name),
         StoreUrl::DynamoDb(_) => Some("aws-dynamodb"),
         _ => None,
     }
@@ -97,6 +98,7 @@ fn is_emulated(url: Option<&StoreUrl>, provider: &str) -> bool {
     let host = match url {
         Some(StoreUrl::S3(s3)) => &s3.endpoint.host,
         Some(StoreUrl::Gcs(gcs)) => &gcs.endpoint.host,
+        Some(StoreUrl::Azure(azure)) => &azure.endpoint.host,
         Some(StoreUrl::DynamoDb(table)) => &table.endpoint.host,
         _ => return true,
     };
