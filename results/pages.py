@@ -18,6 +18,8 @@ from servers import PLIMSOLL, profile
 HERE = pathlib.Path(__file__).resolve().parent
 LOADS = ("get-4KiB", "put-4KiB", "get-1MiB", "put-1MiB")
 FOLDER = re.compile(r"plimsoll-durability/plimsoll/19700101T000000-[0-9a-f]+/")
+# Sequences with which a terminal selects colours.
+COLOUR = re.compile("\x1b\\[[0-9;]*m")
 # Changes of the disk that a page shows of a proof.
 MAX_CHANGES = 12
 KINDS = ("lost", "damaged", "old", "back", "unreadable", "listing")
@@ -237,9 +239,10 @@ A server that acknowledges before its data is on the disk is faster for it: read
 
 ## Response times
 
-Poisson arrivals at 150, 75, 30 and 15 operations per second, from the intended start to the end of the answer.
-Milliseconds, medians of three repeats; their spread is on the page of each server. `*`: in two or three repeats, the
-client was the bottleneck of some operations: it started 1% of them more than 1 ms late, or had no CPU time left.
+Poisson arrivals: 150 GETs and 75 PUTs of 4 KiB per second, then 30 GETs and 15 PUTs of 1 MiB; from the intended start
+to the end of the answer. Milliseconds, medians of three repeats; their spread is on the page of each server. `*`: in
+two or three repeats, the client was the bottleneck of some operations: it started 1% of them more than 1 ms late, or
+had no CPU time left.
 
 {small}
 Objects of 1 MiB have too few operations for a p99:
@@ -334,18 +337,27 @@ def durability_section(name):
         rows.append([kind.replace("_", " "), counts["acknowledged"], counts["due"], *broken])
     head = ["operation", "acknowledged", "due", "lost", "damaged", "old", "back", "unreadable", "listing wrong"]
     text = table(head, rows)
-    for number, words in found["not_starting"] + found["not_writable"]:
-        text += f"\nAfter cut {number}, it did not start or accepted no write:\n\n" + evidence([words[-500:]])
+    for feature in ("tags", "versions"):
+        if not found[feature]:
+            text += f"\nThe server kept no {feature} when Plimsoll tried, so these are not checked.\n"
+    for problem, cuts in (("did not start", "not_starting"), ("accepted no write", "not_writable")):
+        for number, words in found[cuts]:
+            text += f"\nAfter cut {number}, it {problem}:\n\n" + evidence([COLOUR.sub("", words)[-500:]])
+    proven = {proof["violation"]["kind"] for proof in found["proofs"]}
+    broken = {kind for counts in found["kinds"].values() for kind in counts["violations"]}
+    if unproven := [kind for kind in KINDS if kind in broken - proven]:
+        text += f"\nNo short proof was found of: {', '.join(unproven)}.\n"
     for proof in found["proofs"]:
         violation, (shown, of) = proof["violation"], proof["repeated"]
-        after = f" after {proof['interrupted']} steps of the disk" if proof["interrupted"] else ""
+        interrupted = proof.get("interrupted", 0)
+        after = f" after {interrupted} steps of the disk" if interrupted else ""
         steps = [*proof["operations"], f"the power fails{after}; {proof['fate']}"]
-        if before := proof["written_back"]:
+        if before := proof.get("written_back", 0):
             steps.insert(before, "the disk writes everything back, as the kernel does every few seconds")
         steps += [f"not synced: {one}" for one in proof["lost"][:MAX_CHANGES]]
         if more := len(proof["lost"][MAX_CHANGES:]):
             steps.append(f"not synced: {more} more changes, see durability.json")
-        about = (f"Shortest proof of *{violation['kind']}*, from cut {proof['cut']} with seed {found['seed']}, "
+        about = (f"Proof of *{violation['kind']}*, from cut {proof['cut']} with seed {found['seed']}, "
                  f"shown in {shown} of {of} repetitions:")
         text += f"\n{paragraph(about)}\n\n" + evidence([*steps, f"then: {violation['detail']}"])
     return text

@@ -1,9 +1,9 @@
 """An S3 server for tests that keeps objects in files, and omits what its MODE names: `unsafe_server.py DIR PORT MODE...`.
 
-Modes: no-sync, no-directory-sync, whole-sync (`sync` of all file systems instead of files), no-sync-of-deletes, in-place,
-ignores-errors, no-checksum, forgets-deletes, journal (a file that is rewritten in place and without which the server
-does not start), lies-in-listings, hangs (it stops answering), hangs-on-k2 (reads of one key get no answer), daemon (a
-child serves, in another session).
+Modes: no-sync, no-directory-sync, whole-sync (`sync` of all file systems instead of files), in-place, ignores-errors,
+no-checksum, forgets-deletes, journal (a file that is rewritten in place and without which the server does not start),
+lies-in-listings, hangs (it stops answering), hangs-on-k2 (reads of one key get no answer), daemon (a child serves, in
+another session).
 """
 import hashlib
 import html
@@ -17,7 +17,7 @@ import threading
 import urllib.parse
 
 FOLDER, PORT, MODES = sys.argv[1], int(sys.argv[2]), set(sys.argv[3:])
-KNOWN = {"no-sync", "no-directory-sync", "whole-sync", "no-sync-of-deletes", "in-place", "ignores-errors", "no-checksum", "forgets-deletes", "journal",
+KNOWN = {"no-sync", "no-directory-sync", "whole-sync", "in-place", "ignores-errors", "no-checksum", "forgets-deletes", "journal",
          "lies-in-listings", "hangs", "hangs-on-k2", "daemon", "safe"}
 assert MODES <= KNOWN, MODES - KNOWN
 LOCK = threading.Lock()
@@ -91,8 +91,7 @@ def delete(key):
         os.unlink(path_of(key))
     except FileNotFoundError:
         return
-    if "no-sync-of-deletes" not in MODES:
-        sync_directory()
+    sync_directory()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

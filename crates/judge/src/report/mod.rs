@@ -10,7 +10,7 @@ pub mod history;
 pub mod html;
 pub mod junit;
 pub mod loops;
-mod shell;
+pub mod shell;
 pub mod site;
 pub mod terminal;
 pub mod text;

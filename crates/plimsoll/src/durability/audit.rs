@@ -64,13 +64,7 @@ pub fn judge(expected: &Expected, seen: &Seen, seed: u64) -> Option<(ViolationKi
         return Some(match (expected.states[0].content, earlier) {
             (None, Some(_)) => (ViolationKind::Back, "GET returns the deleted object".into()),
             (Some(_), Some(_)) => (ViolationKind::Old, "GET returns an earlier object".into()),
-            (due, None) => {
-                let due = due.map_or("no object".into(), |id| format!("{} bytes", id.size));
-                (
-                    ViolationKind::Damaged,
-                    format!("GET returns {} bytes that nobody wrote, instead of {due}", bytes.len()),
-                )
-            }
+            (due, None) => (ViolationKind::Damaged, difference(bytes, due, seed)),
         });
     }
     match (content, seen.listed) {
@@ -97,6 +91,18 @@ pub fn judge(expected: &Expected, seen: &Seen, seed: u64) -> Option<(ViolationKi
             Some((ViolationKind::Damaged, format!("the object has the tag {tag}, which nobody set")))
         }
     }
+}
+
+/// Describes content that nobody wrote.
+fn difference(found: &[u8], due: Option<ContentId>, seed: u64) -> String {
+    let Some(due) = due else {
+        return format!("GET returns {} bytes that nobody wrote, instead of no object", found.len());
+    };
+    if found.len() as u64 != due.size {
+        return format!("GET returns {} bytes, instead of the {} that were written", found.len(), due.size);
+    }
+    let first = bytes_of(seed, due).iter().zip(found).position(|(due, found)| due != found).unwrap_or(0);
+    format!("GET returns {} bytes that differ from byte {first} on", found.len())
 }
 
 /// Result of an audit.

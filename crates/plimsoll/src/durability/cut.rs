@@ -112,6 +112,11 @@ impl Simulation {
         let mounted = self.mount(self.prepared.clone())?;
         let mut server = self.start(&mounted)?;
         self.wait_for(&mut server, None).map_err(DurabilityError::Server)?;
+        if block_on(self.has_lost_its_bucket())? {
+            let text =
+                "the server lost its bucket in a clean restart; does it keep all of its data in {dir}?";
+            return Err(DurabilityError::Server(text.into()));
+        }
         mounted.disk().lock().set_faults(self.faults(moment.seed));
         // Before a bit flips, the server is stopped: the power does not fail.
         let at = if self.settings.fault == Some(Fault::BitFlip) { u64::MAX } else { moment.at };

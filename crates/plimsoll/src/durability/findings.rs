@@ -112,6 +112,12 @@ pub struct Findings {
     pub model: String,
     /// Fault of the disk; empty for none.
     pub fault: String,
+    /// Syncs of paths with this text did nothing; empty for none.
+    pub ignored_syncs: String,
+    /// Acknowledged operations before each cut, at most.
+    pub operations: u64,
+    /// Number of clients.
+    pub clients: u64,
     /// Seed of the check.
     pub seed: u64,
     /// Number of cuts.
@@ -122,6 +128,10 @@ pub struct Findings {
     pub acknowledged: u64,
     /// Operations without an acknowledgement; their effect is not judged.
     pub unanswered: u64,
+    /// Cuts of a real machine during which it answered all requests.
+    pub answered_throughout: u64,
+    /// Longest time between an acknowledgement that was violated and the cut, in milliseconds.
+    pub oldest_ms: f64,
     /// True if the store has tags.
     pub tags: bool,
     /// True if a bucket with versions was checked, too.
@@ -132,6 +142,8 @@ pub struct Findings {
     pub kinds: BTreeMap<OperationKind, KindCounts>,
     /// Violations; the first 1,000.
     pub violations: Vec<Violation>,
+    /// Number of violations that are not listed.
+    pub violations_omitted: u64,
     /// Cuts after which the server did not start, or did not answer again, with its last words.
     pub not_starting: Vec<(u64, String)>,
     /// Cuts after which the server started but accepted no write, with the reason.
@@ -152,8 +164,10 @@ impl Findings {
     pub fn add(&mut self, violation: Violation) {
         let counts = self.kinds.entry(violation.operation).or_default();
         *counts.violations.entry(violation.kind).or_default() += 1;
-        if self.violations.len() < MAX_LISTED {
-            self.violations.push(violation);
+        self.oldest_ms = self.oldest_ms.max(violation.age_ms);
+        match self.violations.len() < MAX_LISTED {
+            true => self.violations.push(violation),
+            false => self.violations_omitted += 1,
         }
     }
 

@@ -20,6 +20,8 @@ const GRACE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(2);
 /// Number of bytes of the server's output that an error message may have.
 const OUTPUT: u64 = 2_000;
+/// Name of the directory for temporary files of the server, beside its log.
+pub const TEMPORARY: &str = "temporary";
 
 /// A running server. It is killed when this value is dropped.
 pub struct ServerProcess {
@@ -41,11 +43,15 @@ fn shell(
     profile: &ServerProfile,
     values: &Placeholders,
     output: &File,
+    temporary: Option<&Path>,
     filter: Option<Filter>,
 ) -> std::io::Result<Command> {
     let mut command = Command::new("sh");
     command.args(["-c", &values.fill(line)]).stdin(Stdio::null());
     command.stdout(output.try_clone()?).stderr(output.try_clone()?);
+    if let Some(directory) = temporary {
+        command.env("TMPDIR", directory);
+    }
     command.envs(profile.env.iter().map(|(name, value)| (name, values.fill(value))));
     // Ctrl-C on the terminal must reach only Plimsoll, which ends the server.
     command.process_group(0);
@@ -82,7 +88,8 @@ impl ServerProcess {
         let output = File::options().create(true).truncate(true).read(true).write(true).open(log)?;
         let syncs = mounted.map(WholeSyncs::new).transpose()?;
         let filter = syncs.as_ref().map(WholeSyncs::filter).transpose()?;
-        let child = shell(&profile.command, profile, values, &output, filter)?.spawn()?;
+        let temporary = log.with_file_name(TEMPORARY);
+        let child = shell(&profile.command, profile, values, &output, Some(&temporary), filter)?.spawn()?;
         let mut server = ServerProcess { child, output, syncs_whole_disk: false };
         if let Some(syncs) = syncs {
             server.syncs_whole_disk = syncs.serve(&server.child)?;
@@ -145,8 +152,20 @@ fn last_line(output: &mut File) -> String {
     let from = output.metadata().map_or(0, |of| of.len()).saturating_sub(OUTPUT);
     let mut bytes = Vec::new();
     let _ = output.seek(SeekFrom::Start(from)).and_then(|_| output.take(OUTPUT).read_to_end(&mut bytes));
-    let text = String::from_utf8_lossy(&bytes);
-    text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_string()
+    let text = without_colours(&String::from_utf8_lossy(&bytes));
+    let last = text.lines().rfind(|line| !line.trim().is_empty());
+    last.map_or_else(|| "it printed nothing".to_string(), |line| line.trim().to_string())
+}
+
+/// Removes the sequences of a terminal that select colours (ECMA-48, CSI).
+fn without_colours(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let mut out = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let end = part.find(|c: char| c.is_ascii_alphabetic()).map_or(part.len(), |at| at + 1);
+        out.push_str(&part[end..]);
+    }
+    out
 }
 
 /// Runs the setup command of a profile to its end.
@@ -158,11 +177,32 @@ pub fn set_up(profile: &ServerProfile, values: &Placeholders, log: &Path) -> Res
         return Ok(());
     }
     let mut output = File::options().create(true).truncate(true).read(true).write(true).open(log)?;
-    let status = shell(&profile.setup, profile, values, &output, None)?.status()?;
+    let temporary = log.with_file_name(TEMPORARY);
+    let status = shell(&profile.setup, profile, values, &output, Some(&temporary), None)?.status()?;
     match status.success() {
         true => Ok(()),
         false => Err(DurabilityError::Server(format!("setup failed ({status}): {}", last_line(&mut output)))),
     }
+}
+
+/// Checks that the program of a profile is installed.
+///
+/// # Errors
+/// [`DurabilityError::Server`] if its version command fails.
+pub fn check_program(profile: &ServerProfile) -> Result<(), DurabilityError> {
+    if profile.version.is_empty() {
+        return Ok(());
+    }
+    let output = Command::new("sh").args(["-c", &profile.version]).stdin(Stdio::null()).output()?;
+    if output.status.success() && !output.stdout.is_empty() {
+        return Ok(());
+    }
+    let text = [output.stderr, output.stdout].concat();
+    let text = String::from_utf8_lossy(&text).trim().replace('\n', " ");
+    Err(DurabilityError::Server(format!(
+        "the program of {} does not start: '{}' prints '{text}'; install it, and put it on the path",
+        profile.title, profile.version
+    )))
 }
 
 /// Returns the first line that the version command of a profile prints; `None` if there is none.

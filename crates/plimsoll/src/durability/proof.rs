@@ -111,7 +111,8 @@ impl Search<'_> {
     }
 }
 
-/// Finds a short proof for each kind of violation, and adds it to the findings.
+/// Finds a short proof for each kind of violation, and adds it to the findings. `progress` receives each kind before
+/// the search.
 ///
 /// # Errors
 /// As [`Simulation::cut`].
@@ -120,6 +121,7 @@ pub fn prove(
     cuts: &[(u64, Cut)],
     control: &Control,
     findings: &mut Findings,
+    mut progress: impl FnMut(ViolationKind),
 ) -> Result<(), DurabilityError> {
     for kind in ViolationKind::ALL {
         let of_kind = findings.violations.iter().filter(|violation| violation.kind == kind);
@@ -130,6 +132,9 @@ pub fn prove(
         let mut examples: Vec<(Violation, &Cut)> = with_cuts.collect();
         examples.sort_by_key(|(violation, cut)| history_of(&cut.events, &violation.key).0.len());
         examples.truncate(EXAMPLES);
+        if !examples.is_empty() && control.stopped_at().is_none() {
+            progress(kind);
+        }
         if let Some(proof) = prove_one(simulation, &examples, control)? {
             findings.proofs.push(proof);
         }

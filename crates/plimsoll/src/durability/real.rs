@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::DurabilityError;
 use super::audit::audit;
 use super::findings::Findings;
-use super::history::{Action, Operation};
+use super::history::{Action, Event, Operation};
 use super::pause::{Limit, pause};
 use super::work::{Always, Power, Target, replay, work};
 use crate::session::runtime::block_on;
@@ -137,7 +137,14 @@ pub fn run(
     mut progress: impl FnMut(&Findings),
 ) -> Result<Findings, DurabilityError> {
     let tags = block_on(target.has_tags("known"))??;
-    let mut findings = Findings { server: name.into(), seed: settings.seed, tags, ..Findings::default() };
+    let mut findings = Findings {
+        server: name.into(),
+        seed: settings.seed,
+        operations: settings.operations,
+        clients: settings.clients,
+        tags,
+        ..Findings::default()
+    };
     for number in 0..settings.cuts {
         if control.stopped_at().is_some() {
             break;
@@ -151,8 +158,10 @@ pub fn run(
         // The clients may have given up before the acknowledgement.
         cutter.start();
         let limit = Limit::new(settings.start_limit);
+        let mut failed = false;
         let answers = block_on(async {
             while !cutter.ended() || !target.answers().await {
+                failed |= cutter.ended();
                 if limit.is_over() || control.stopped_at().is_some() {
                     return false;
                 }
@@ -172,6 +181,8 @@ pub fn run(
             true => Ok(block_on(audit(&target, &events, cut_ns))?),
             false => Err(format!("no answer within {} s", settings.start_limit.as_secs_f64())),
         };
+        let is_unanswered = |event: &Event| event.acknowledged_ns.is_none();
+        findings.answered_throughout += u64::from(!failed && !events.iter().any(is_unanswered));
         findings.add_cut(number, &events, &audited, false);
         progress(&findings);
         if !answers {

@@ -1,5 +1,6 @@
 //! A server on a simulated disk: each cut begins with the same disk, so that it can be repeated by its seed.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use super::cut_seed;
 use super::findings::Findings;
 use super::moment::{Load, Moment};
 use super::pause::{Limit, block_for, pause};
-use super::process::{self, ServerProcess};
+use super::process::{self, ServerProcess, TEMPORARY};
 use super::server::{Access, Placeholders, ServerProfile};
 use super::signed::SignedClient;
 use super::versions::Versions;
@@ -101,6 +102,12 @@ impl Folder {
     fn new() -> Result<Folder, DurabilityError> {
         let path = std::env::temp_dir().join(format!("plimsoll-durability-{}", RunId::generate()));
         let created = std::fs::create_dir(&path).and_then(|()| std::fs::create_dir(path.join("disk")));
+        // Some servers write logs and sockets there, also as another user.
+        let created = created.and_then(|()| {
+            let temporary = path.join(TEMPORARY);
+            std::fs::create_dir(&temporary)?;
+            std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(0o1777))
+        });
         created.map_err(|e| {
             DurabilityError::System(format!("{}: {e}; set TMPDIR to another directory", path.display()))
         })?;
@@ -121,6 +128,7 @@ impl Drop for Folder {
         // Only what this value created: never the content of a disk that is still mounted.
         let _ = std::fs::remove_file(self.log());
         let _ = std::fs::remove_dir(self.disk());
+        let _ = std::fs::remove_dir_all(self.0.join(TEMPORARY));
         let _ = std::fs::remove_dir(&self.0);
     }
 }
@@ -143,6 +151,7 @@ impl Simulation {
     /// [`DurabilityError::System`] if the system does not allow mounts, [`DurabilityError::Server`] if the server does
     /// not start or the bucket cannot be created.
     pub fn prepare(profile: ServerProfile, settings: Settings) -> Result<Simulation, DurabilityError> {
+        process::check_program(&profile)?;
         use_private_mounts();
         process::adopt_orphans();
         let folder = Folder::new()?;
@@ -214,7 +223,7 @@ impl Simulation {
                 _ if limit.is_over() => {
                     let limit = self.settings.start_limit.as_secs_f64();
                     return Err(format!(
-                        "the server does not answer within {limit} s: {}",
+                        "the server does not answer at its address within {limit} s (--start-limit): {}",
                         server.last_output()
                     ));
                 }
@@ -247,6 +256,13 @@ impl Simulation {
                 _ => return,
             }
         }
+    }
+
+    /// Returns true if the server has no bucket.
+    pub(super) async fn has_lost_its_bucket(&self) -> bool {
+        let mut background = Background::new(self.target.store.as_ref());
+        let answer = background.send(Request::CheckBucket, &mut Ignore).await;
+        answer.is_err_and(|failure| failure.status() == Some(404))
     }
 
     async fn create_bucket(&self) -> Result<(), DurabilityError> {
@@ -284,6 +300,9 @@ impl Simulation {
             server: self.profile.title.clone(),
             version: process::version(&self.profile),
             model: settings.model.name().into(),
+            ignored_syncs: settings.ignored_syncs.clone(),
+            operations: settings.operations,
+            clients: settings.clients,
             seed: settings.seed,
             tags: self.target.tags,
             versions: self.target.versions.is_some(),

@@ -1,17 +1,20 @@
 //! `plimsoll run durability`: checks whether a server keeps what it acknowledged when the power fails.
 
+mod answer;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use answer::{answer, counted, document};
+
 use super::cost::form::FormArguments;
 use super::exit::Exit;
 use super::record::Record;
 use super::{out, signals, timeout};
-use crate::durability::findings::{Findings, Proof, ViolationKind};
-use crate::durability::history::OperationKind;
+use crate::durability::findings::Findings;
 use crate::durability::proof::prove;
 use crate::durability::server::profile;
 use crate::durability::signed::SignedClient;
@@ -21,9 +24,8 @@ use crate::durability::{DurabilityError, real};
 use crate::session::lifecycle::{reach, require_writes};
 use crate::session::open;
 use plimsoll_base::clock::{SECOND, now_ns};
-use plimsoll_base::units::{format_count, parse_duration, parse_size};
+use plimsoll_base::units::{parse_duration, parse_size};
 use plimsoll_disk::Model;
-use plimsoll_document::{Document, Table};
 use plimsoll_engine::driver::Control;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
 use plimsoll_s3::url::StoreUrl;
@@ -84,7 +86,7 @@ pub struct Arguments {
         conflicts_with_all = ["server", "model", "until_violation", "only", "fault", "ignore_syncs", "disk_size", "no_proof"])]
     store: Option<String>,
     /// Shell command that cuts the power of that machine. Acknowledgements after its end do not count
-    #[arg(long, value_name = "COMMAND", requires = "store")]
+    #[arg(long, value_name = "COMMAND", requires = "store", conflicts_with = "server")]
     cut: Option<String>,
     /// Rules of the disk
     #[arg(long, value_enum, default_value = "ext4")]
@@ -120,14 +122,14 @@ pub struct Arguments {
     /// Time that the server has to start, or the store to answer again
     #[arg(long, value_name = "TIME", default_value = "60s")]
     start_limit: String,
-    /// Do not search for the shortest proof of each kind of loss
+    /// Do not search for a short proof of each kind of loss
     #[arg(long)]
     no_proof: bool,
     /// Deadline of each request [default: 10s]
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
     /// PEM file of certificate authorities to trust instead of the system's
-    #[arg(long, value_name = "FILE", requires = "store")]
+    #[arg(long, value_name = "FILE", requires = "store", conflicts_with = "server")]
     ca_bundle: Option<PathBuf>,
     /// Directory for the list of created objects; the list is deleted after a successful clean-up
     #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
@@ -216,7 +218,13 @@ pub fn durability(arguments: &Arguments) -> Result<(), Exit> {
     };
     findings.fault = arguments.fault.map_or(String::new(), FaultName::name);
     findings.duration_s = (now_ns() - began_ns) as f64 / SECOND as f64;
-    arguments.form.print(&document(&findings, arguments), &findings)?;
+    let mut document = document(&findings, arguments);
+    if stopped {
+        document
+            .notes
+            .insert(0, "Interrupted: the answer is about the cuts so far, and proofs may be missing.".into());
+    }
+    arguments.form.print(&document, &findings)?;
     if !findings.is_durable() {
         return Err(Exit::check(answer(&findings)));
     }
@@ -242,7 +250,9 @@ fn simulated(arguments: &Arguments, server: &str) -> Result<(Findings, bool), Ex
         let mut progress = Progress::new();
         let (mut findings, violated) = simulation.run(&control, |findings| progress.note(findings))?;
         if !arguments.no_proof {
-            prove(&simulation, &violated, &control, &mut findings)?;
+            prove(&simulation, &violated, &control, &mut findings, |kind| {
+                out::progress(format_args!("searching for a proof of '{}'", kind.name()));
+            })?;
         }
         Ok(findings)
     };
@@ -285,185 +295,4 @@ fn on_machine(arguments: &Arguments, store: &str) -> Result<(Findings, bool, Res
     let ran = real::run(&target, &settings, &opened.written, &control, |findings| progress.note(findings));
     let finished = record.finish();
     Ok((ran?, control.stopped_at().is_some(), finished))
-}
-
-/// Formats a number with a noun.
-fn counted(count: u64, noun: &str) -> String {
-    format!("{} {noun}{}", format_count(count), if count == 1 { "" } else { "s" })
-}
-
-/// Returns the answer in a sentence.
-fn answer(findings: &Findings) -> String {
-    let (server, cuts) = (&findings.server, counted(findings.cuts, "cut"));
-    let (count, due) = (findings.violation_count(), counted(findings.due(), "acknowledged operation"));
-    let mut parts = Vec::new();
-    if count > 0 {
-        let kinds = ViolationKind::ALL.into_iter().filter(|kind| findings.count(*kind) > 0);
-        let kinds: Vec<String> =
-            kinds.map(|kind| format!("{} {}", format_count(findings.count(kind)), kind.name())).collect();
-        let oldest_ms = findings.violations.iter().map(|violation| violation.age_ms).fold(0.0, f64::max);
-        parts.push(format!(
-            "did not keep {} of {due} in {cuts} ({}); the oldest was acknowledged {} before the cut",
-            format_count(count),
-            kinds.join(", "),
-            age(oldest_ms)
-        ));
-    }
-    if !findings.not_starting.is_empty() {
-        let count = format_count(findings.not_starting.len() as u64);
-        parts.push(format!("did not start after {count} of {cuts}"));
-    }
-    if !findings.not_writable.is_empty() {
-        let count = format_count(findings.not_writable.len() as u64);
-        parts.push(format!("accepted no writes after {count} of {cuts}"));
-    }
-    match (parts.is_empty(), findings.due(), findings.flipped.0) {
-        (false, ..) => format!("{server} {}", parts.join("; it ")),
-        (true, 0, _) => format!("inconclusive: {server} acknowledged nothing in {cuts}"),
-        (true, _, 0) => format!("{server} kept all {due} whose effect was due after {cuts}"),
-        (true, _, bits) => format!(
-            "{server} served no wrong byte after {}: it refused or lost {} of {due}",
-            counted(bits, "flipped bit"),
-            format_count(findings.flipped.1)
-        ),
-    }
-}
-
-/// Formats a time before the cut.
-fn age(ms: f64) -> String {
-    if ms < 1000.0 { format!("{ms:.0} ms") } else { format!("{:.1} s", ms / 1000.0) }
-}
-
-/// Returns the answer with its tables.
-fn document(findings: &Findings, arguments: &Arguments) -> Document {
-    let disk = match (findings.model.as_str(), findings.fault.as_str()) {
-        ("", _) => format!("cut by '{}'", arguments.cut.as_deref().unwrap_or_default()),
-        (model, "") => format!("simulated disk with the rules of {model}"),
-        (model, fault) => format!("simulated disk with the rules of {model}, fault {fault}"),
-    };
-    let version = findings.version.as_ref().map_or(String::new(), |version| format!(" ({version})"));
-    let mut tables = vec![kinds(findings)];
-    tables.extend(findings.proofs.iter().map(proof));
-    let mut starts =
-        Table::new("Cuts after which the server did not work", &["cut#", "problem", "last words"]);
-    for (cut, words) in &findings.not_starting {
-        starts.row([cut.to_string(), "does not start".into(), words.clone()]);
-    }
-    for (cut, words) in &findings.not_writable {
-        starts.row([cut.to_string(), "accepts no writes".into(), words.clone()]);
-    }
-    if !starts.rows.is_empty() {
-        tables.push(starts);
-    }
-    Document {
-        title: format!("Durability of {}", findings.server),
-        what: vec![format!("{}{version}, {disk}, seed {}", findings.server, findings.seed)],
-        answer: answer(findings) + ".",
-        figures: kinds(findings),
-        tables,
-        notes: notes(findings, arguments.server.as_deref()),
-        ..Document::default()
-    }
-}
-
-fn kinds(findings: &Findings) -> Table {
-    let names: Vec<String> = ViolationKind::ALL.iter().map(|kind| format!("{}#", kind.name())).collect();
-    let mut columns = vec!["operation", "acknowledged#", "due after a cut#"];
-    columns.extend(names.iter().map(String::as_str));
-    let mut table = Table::new("", &columns);
-    for kind in OperationKind::ALL {
-        let Some(counts) = findings.kinds.get(&kind) else { continue };
-        let violations =
-            ViolationKind::ALL.iter().map(|kind| counts.violations.get(kind).copied().unwrap_or(0));
-        let numbers = [counts.acknowledged, counts.due].into_iter().chain(violations).map(format_count);
-        table.row(std::iter::once(kind.name().to_string()).chain(numbers).collect::<Vec<_>>());
-    }
-    table
-}
-
-fn proof(proof: &Proof) -> Table {
-    let violation = &proof.violation;
-    let head = format!(
-        "Proof: {} ({}), key {}, shown in {} of {} repetitions",
-        violation.kind.name(),
-        violation.detail,
-        violation.key,
-        proof.repeated.0,
-        proof.repeated.1
-    );
-    let mut table = Table::new(head, &["step", ""]);
-    let last = proof.operations.len() as u64;
-    for (number, operation) in (1_u64..).zip(&proof.operations) {
-        let end = match number == last && proof.interrupted > 0 {
-            true => format!("the power fails after {} of the disk", counted(proof.interrupted, "step")),
-            false => "acknowledged".to_string(),
-        };
-        table.row([number.to_string(), format!("{operation}: {end}")]);
-        if number == proof.written_back {
-            let why = "the disk writes everything back, as the kernel does every few seconds";
-            table.row(["disk".to_string(), why.into()]);
-        }
-    }
-    let cut = match proof.interrupted {
-        0 => format!("the power fails {} later; {}", age(violation.age_ms), proof.fate),
-        _ => proof.fate.clone(),
-    };
-    table.row(["cut".to_string(), cut]);
-    for lost in &proof.lost {
-        table.row(["not synced".to_string(), lost.clone()]);
-    }
-    table.row(["after".to_string(), violation.detail.clone()]);
-    table
-}
-
-fn notes(findings: &Findings, server: Option<&str>) -> Vec<String> {
-    let mut notes = Vec::new();
-    if findings.cuts_during_start > 0 {
-        notes.push(format!(
-            "In {}, the power failed again while the server started.",
-            counted(findings.cuts_during_start, "cut")
-        ));
-    }
-    if let (Some(first), Some(server)) = (findings.violations.first(), server) {
-        notes.push(format!(
-            "The same cut again: plimsoll run durability --server '{server}' --model {} --seed {} --only {}",
-            findings.model, findings.seed, first.cut
-        ));
-    }
-    if findings.is_durable() && findings.cuts > 3 {
-        // The rule of three, as in the answer of `run consistency`.
-        let percent = 300.0 / findings.cuts as f64;
-        notes.push(format!(
-            "A server with violations in {percent:.1}% of such cuts would have been found, with 95% confidence."
-        ));
-    }
-    if findings.unanswered > 0 {
-        notes.push(format!(
-            "{} had no answer before the cut; any effect of them is accepted.",
-            counted(findings.unanswered, "operation")
-        ));
-    }
-    if !findings.tags {
-        notes.push("The server keeps no tags, so these are not checked.".into());
-    }
-    if !findings.versions {
-        notes.push(match server {
-            Some(_) => "The server kept no versions when Plimsoll tried, so these are not checked.".into(),
-            None => "Versions are checked only on a simulated disk.".into(),
-        });
-    }
-    if server.is_none() {
-        return notes;
-    }
-    if !findings.syncs_whole_disk {
-        notes.push(
-            "The system allows no filter of system calls, so a sync or syncfs of the whole file system does not reach the \
-             simulated disk, and keeps nothing."
-                .into(),
-        );
-    }
-    notes.push(
-        "Simulated: what the file system may lose. Not simulated: caches and firmware of controllers.".into(),
-    );
-    notes
 }
