@@ -14,7 +14,7 @@ pub const WRITERS: usize = 8;
 /// Most repetitions of a check of concurrent requests.
 const MAX_ROUNDS: u64 = 300;
 /// Repetitions that a check executes however long they take.
-const MIN_ROUNDS: u64 = 20;
+pub const MIN_ROUNDS: u64 = 20;
 /// Repetitions of a request until a late write is visible.
 const MAX_POLLS: u32 = 40;
 /// Pause between them, in nanoseconds.

@@ -12,6 +12,7 @@ use crate::cli::record::Record;
 use crate::fitness::application::{Application, ApplicationError, Level, applications};
 use crate::fitness::check::Check;
 use crate::fitness::client::Client;
+use crate::fitness::scene::MIN_ROUNDS;
 use crate::fitness::verdict::{CheckResult, Fitness, Outcome, Verdict, judge};
 use crate::fitness::{Plan, checks_of, run};
 use crate::session::lifecycle::{reach, require_writes};
@@ -65,7 +66,15 @@ pub fn fitness(arguments: &Arguments) -> Result<(), Exit> {
             break;
         }
     }
-    let document = document(&judged, &applications);
+    let mut document = document(&judged, &applications);
+    if let Some(rounds) = arguments.rounds.filter(|rounds| *rounds < MIN_ROUNDS) {
+        document.answer =
+            format!("{} (a short check, --rounds {rounds}).", document.answer.trim_end_matches('.'));
+        document.notes.insert(
+            0,
+            format!("With --rounds below {MIN_ROUNDS}, large objects and listings of more than 1,000 keys are left out."),
+        );
+    }
     arguments.form.print(&document, &Report { stores: &judged, applications: &applications })?;
     finished?;
     let is_fit = judged.iter().flat_map(|one| &one.verdicts).all(|verdict| verdict.fitness == Fitness::Fit);
