@@ -19,8 +19,7 @@ impl Disk {
         path_in(&self.now, ino)
     }
 
-    /// Returns a path of an inode. If no entry points to it any more, the path is that on the medium, or that of its
-    /// first entry.
+    /// Returns a name for messages: a path of the inode; for a removed inode, its path on the medium or its first path.
     fn name_of(&self, ino: Ino) -> String {
         let first = || {
             self.pending.iter().find_map(|change| match change {

@@ -415,8 +415,7 @@ mod tests {
         assert_is_found(&found, 20);
     }
 
-    /// Regression test: if hits were slower in large working sets, the time with the largest difference was that of a
-    /// hit.
+    /// Regression test: with slower hits in large working sets, the largest difference of the times was among hits.
     #[test]
     fn hits_may_be_slower_where_more_reads_miss() {
         let found = judged(2000, 12, |set, draw, normal| {

@@ -111,8 +111,7 @@ impl Search<'_> {
     }
 }
 
-/// Finds a short proof for each kind of violation, and adds it to the findings. `progress` receives each kind before
-/// the search.
+/// Finds a short proof for each kind of violation, and adds it to the findings. `progress` receives each kind first.
 ///
 /// # Errors
 /// As [`Simulation::cut`].
@@ -165,7 +164,7 @@ fn prove_one(
     Ok(None)
 }
 
-/// Returns the outcomes that an attempt tries: the worst ones, that of the cut, and random ones.
+/// Returns the outcomes that an attempt tries: the two worst fates, the fate of the cut, and random fates.
 fn outcomes(simulation: &Simulation, violation: &Violation, cut: &Cut, attempt: Attempt) -> Vec<Outcome> {
     let seed = super::cut_seed(simulation.settings.seed, violation.cut);
     let fates = [Fate::Nothing, Fate::NamesOnly, cut.fate];

@@ -258,11 +258,18 @@ impl Simulation {
         }
     }
 
-    /// Returns true if the server has no bucket.
+    /// Returns true if the server has no bucket. A server may answer before all of its parts have started, so this
+    /// waits for the bucket.
     pub(super) async fn has_lost_its_bucket(&self) -> bool {
-        let mut background = Background::new(self.target.store.as_ref());
-        let answer = background.send(Request::CheckBucket, &mut Ignore).await;
-        answer.is_err_and(|failure| failure.status() == Some(404))
+        let limit = Limit::new(SERVES_WITHIN);
+        loop {
+            let mut background = Background::new(self.target.store.as_ref());
+            match background.send(Request::CheckBucket, &mut Ignore).await {
+                Err(failure) if failure.status() == Some(404) && limit.is_over() => return true,
+                Err(failure) if failure.status() == Some(404) => pause(KNOCK).await,
+                _ => return false,
+            }
+        }
     }
 
     async fn create_bucket(&self) -> Result<(), DurabilityError> {

@@ -1,4 +1,4 @@
-//! Client of a bucket with versions. Each version has a key of its own in the history of a cut.
+//! Writes, deletes and reads versions. The history of a cut has one key for each version.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

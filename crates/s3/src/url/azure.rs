@@ -140,7 +140,7 @@ pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<AzureUrl, UrlError> 
     let variable = |name: &str| environment(name).filter(|value| !value.is_empty());
     let connection = ConnectionString::of(environment);
     let (written_account, written) = (query.take("account"), query.take("endpoint"));
-    // The endpoint of the connection string is that of its own account.
+    // The connection string has the endpoint of one account, which another account cannot use.
     let is_connected = written_account.is_none() || written_account.as_deref() == connection.account();
     let endpoint = written.or_else(|| connection.endpoint().filter(|_| is_connected));
     let (host, path) = endpoint.as_deref().map_or(("", ""), split_path);

@@ -148,7 +148,7 @@ pub enum UrlError {
     /// No storage account is known.
     #[error("no storage account is known; add account=NAME to the store URL, or set AZURE_STORAGE_ACCOUNT")]
     NoAccount,
-    /// The name is not that of a storage account.
+    /// The account has an invalid name.
     #[error("'{0}' is not the name of a storage account; use 3 to 24 of a-z and 0-9")]
     Account(String),
     /// The text is not a valid web URL.

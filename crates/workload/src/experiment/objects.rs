@@ -26,8 +26,7 @@ pub const DEFAULT_EXISTING: u64 = 100_000;
 pub const MAX_BYTES_PER_REQUEST: u64 = 5 << 30;
 /// Maximum size of an object, in bytes: 5 TiB (same source).
 const MAX_BYTES: u64 = 5 << 40;
-/// Maximum number of parts (S3 user guide, "Amazon S3 multipart upload limits"). The profile of a store has its
-/// smallest part.
+/// Maximum number of parts (S3 user guide, "Amazon S3 multipart upload limits").
 const MAX_PARTS: u64 = 10_000;
 /// Maximum number of parts of one object in flight at the same time.
 const MAX_PARTS_IN_FLIGHT: u64 = 256;

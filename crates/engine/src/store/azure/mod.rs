@@ -37,8 +37,7 @@ pub struct AzureStore {
 }
 
 impl AzureStore {
-    /// Resolves the endpoint and prepares TLS, without connecting. If `authorization` is `None`, requests are
-    /// anonymous.
+    /// Resolves the endpoint and prepares TLS, without connecting. Requests without `authorization` are anonymous.
     ///
     /// # Errors
     /// Returns an [`OpenError`] if the endpoint does not resolve or TLS cannot be set up.
@@ -121,8 +120,7 @@ fn invalid_request(message: &str) -> Failure {
     Failure::new(ErrorClass::Response("400 InvalidRequest".into()), message, timings)
 }
 
-/// Returns the MD5 of the whole blob from the response headers of a download; Azure computes it for blobs that one
-/// request wrote.
+/// Returns the MD5 of the whole blob from the headers of a download. Azure computes it for the blobs of one request.
 fn kept_checksum(head: &Head) -> Option<(BodyChecksum, String)> {
     Some((BodyChecksum::Md5, head.text("content-md5")?.to_string()))
 }
