@@ -222,6 +222,53 @@ def test_memory_keeps_what_a_command_writes_and_bills_it(tree, tmp_path):
     assert [line["quantity"] for line in tier1] == [f"{30 * parts / 1000:g}"]
 
 
+REPEATED = {"PutObject", "GetObject", "HeadObject", "DeleteObject", "ListObjects", "ListObjectsV2"}
+
+
+def test_a_recorded_backup_is_replayed_with_the_same_requests_and_sizes(tmp_path):
+    if subprocess.run(["which", "restic"], capture_output=True).returncode:
+        pytest.skip("restic is not installed")
+
+    def recorded(name):
+        return [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+
+    # Small files, so that no read overtakes the write of its object.
+    (tmp_path / "tree").mkdir()
+    for i in range(12):
+        (tmp_path / "tree" / f"{i}").write_bytes(os.urandom(i * 1000))
+    backup = "restic backup tree && restic check --read-data && restic forget --keep-last 1 --prune"
+    counted = meter("--record", "first.log", "--prepare", "restic init", "--", "sh", "-c", backup, cwd=tmp_path)
+    first = recorded("first.log")
+    assert len(first) == sum(of["requests"] for of in counted["operations"].values())
+    replay = (f'{PLIMSOLL} replay first.log --keep --out runs'
+              ' --store "s3://meter?endpoint=$AWS_ENDPOINT_URL_S3"')
+    meter("--record", "second.log", "--", "sh", "-c", replay, cwd=tmp_path)
+    kept = [line for line in first if line["status"] < 400 and line["operation"] in REPEATED]
+
+    def shape(lines):
+        # Listings of the run's prefix have other keys.
+        return collections.Counter(
+            ("List", 0) if line["operation"].startswith("List")
+            else (line["operation"], line["bytes_in"] if line["operation"] == "PutObject" else line["bytes_out"])
+            for line in lines)
+
+    # Before the replay, the run writes the objects that the backup found.
+    assert len(kept) > 20 and shape(recorded("second.log")[-len(kept):]) == shape(kept)
+    assert "Signature" not in (tmp_path / "first.log").read_text()
+
+
+def test_a_record_never_replaces_a_file(tmp_path):
+    (tmp_path / "mine").write_text("precious")
+    command = ["aws", "s3", "ls", "s3://meter"]
+    done = subprocess.run([PLIMSOLL, "meter", "--record", "mine", "--", *command], cwd=tmp_path, env=environment(),
+                          capture_output=True, text=True)
+    assert done.returncode == 2 and "--record mine: File exists" in done.stderr, done.stderr
+    assert (tmp_path / "mine").read_text() == "precious"
+    done = subprocess.run([PLIMSOLL, "meter", "--record", "none", "--", "true"], cwd=tmp_path, env=environment(),
+                          capture_output=True, text=True)
+    assert done.returncode == 2 and not (tmp_path / "none").exists(), done.stderr
+
+
 def test_a_change_beyond_the_bound_ends_with_code_1(tree, tmp_path):
     upload = ["--", "aws", "s3", "cp", "--only-show-errors", "--recursive", "tree", "s3://meter/"]
     (tmp_path / "base.json").write_text(json.dumps(meter(*upload, cwd=tmp_path)))

@@ -29,7 +29,6 @@ pub mod plan;
 pub mod pricing;
 pub mod queues;
 pub mod reattach;
-pub mod request_log;
 pub mod scrub;
 pub mod sweep;
 pub mod threads;

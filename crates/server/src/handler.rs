@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, EXPECT, ORIGIN, SERVER, TRANSFER_ENCODING};
+use http::header::{AUTHORIZATION, CONTENT_RANGE, EXPECT, ORIGIN, SERVER, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderValue, Version};
 pub use http::{Method, Request};
@@ -222,6 +222,7 @@ impl Exchange {
                 forwarded_for: &forwarded_for(parts),
                 method: &parts.method,
                 path: parts.uri.path(),
+                query: parts.uri.query().unwrap_or(""),
                 access_key: &progress.access_key.borrow(),
                 bucket: &progress.bucket.borrow(),
                 key: &progress.key.borrow(),
@@ -229,6 +230,7 @@ impl Exchange {
                 bytes_in: progress.bytes_in.get(),
                 copied: progress.copied.get(),
                 bytes_out: answer.body().size(),
+                content_range: answer.headers().get(CONTENT_RANGE).and_then(|range| range.to_str().ok()),
                 duration_ns: now_ns().saturating_sub(*received_ns),
             };
             shared.observers.iter().for_each(|observer| observer.finished(&finished));

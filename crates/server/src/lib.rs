@@ -52,6 +52,7 @@ pub mod ops;
 mod pace;
 pub mod paging;
 pub mod payload;
+pub mod request_log;
 pub mod reserve;
 pub mod response;
 pub mod route;

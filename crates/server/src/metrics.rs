@@ -85,6 +85,7 @@ mod tests {
                 operation: None,
                 method,
                 path: "/",
+                query: "",
                 access_key: "",
                 bucket: "",
                 status,
@@ -92,6 +93,7 @@ mod tests {
                 copied: None,
                 key: "",
                 bytes_out: 0,
+                content_range: None,
                 duration_ns: 1,
             });
         };

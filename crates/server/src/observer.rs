@@ -21,6 +21,8 @@ pub struct FinishedRequest<'a> {
     pub method: &'a Method,
     /// Raw path of the request.
     pub path: &'a str,
+    /// Raw query of the request, which may contain a signature; empty if there is none.
+    pub query: &'a str,
     /// Access key; empty for a request without one.
     pub access_key: &'a str,
     /// Bucket of the request, which may not exist; empty if there is none or the request was rejected.
@@ -35,6 +37,8 @@ pub struct FinishedRequest<'a> {
     pub copied: Option<u64>,
     /// Bytes of the body of the response.
     pub bytes_out: u64,
+    /// Value of the header `Content-Range` of the response; `None` if it has none.
+    pub content_range: Option<&'a str>,
     /// Time in nanoseconds from the arrival of the first byte until the response was ready.
     pub duration_ns: u64,
 }

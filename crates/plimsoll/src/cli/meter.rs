@@ -29,6 +29,7 @@ use plimsoll_judge::advise::log_usage::{MonthOfLog, at_list_prices};
 use plimsoll_judge::advise::metered::{MeterBound, Metered};
 use plimsoll_judge::report::decisions::metered::{MeterBills, document};
 use plimsoll_s3::endpoint::is_bucket_name;
+use plimsoll_server::request_log::RequestLog;
 use plimsoll_server::route::Operation;
 use plimsoll_server::shutdown::watch_for_end;
 use plimsoll_workload::logs::usage::LogUsage;
@@ -49,6 +50,9 @@ pub struct Arguments {
     /// Run this command in a shell first, and do not count its requests
     #[arg(long, value_name = "COMMAND")]
     prepare: Option<String>,
+    /// Record the requests in this new file, which replay, fit and cost from-log read
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// Number of such runs a month
     #[arg(long, value_name = "N", default_value = "1")]
     runs_per_month: String,
@@ -265,9 +269,17 @@ fn assumptions(month: &MonthOfLog<'_>, metered: &Metered, checked: &Checked, cou
     assumed
 }
 
-/// Returns warnings about the counts.
-fn warnings(metered: &Metered, month: &MonthOfLog<'_>, upstream: Option<String>) -> Vec<String> {
+/// Returns warnings about the counts; `upstream` and `record` are the first failures of the store and of the record.
+fn warnings(
+    metered: &Metered,
+    month: &MonthOfLog<'_>,
+    upstream: Option<String>,
+    record: Option<String>,
+) -> Vec<String> {
     let mut warnings = Vec::new();
+    if let Some(problem) = record {
+        warnings.push(format!("the record of the requests (--record) is incomplete: {problem}"));
+    }
     if metered.refused > 0 {
         warnings.push(format!(
             "{} more requests were refused, because of another key or because the endpoint does not know the operation; \
@@ -290,11 +302,13 @@ struct Run {
     metered: Metered,
     /// Exit status in words, if the command failed.
     failed: Option<String>,
+    /// First failure to record a request, in words.
+    record_failure: Option<String>,
 }
 
 /// Starts an endpoint, runs the command, and counts its requests.
-fn run_metered(arguments: &Arguments, backend: Backend) -> Result<Run, Exit> {
-    let counter = Arc::new(Counter::new(arguments.prefix_depth));
+fn run_metered(arguments: &Arguments, backend: Backend, log: Option<RequestLog>) -> Result<Run, Exit> {
+    let counter = Arc::new(Counter::new(arguments.prefix_depth, log));
     let endpoint = Endpoint::start(&arguments.listen, backend, Arc::clone(&counter))
         .map_err(|e| Exit::store(format!("--listen {}: {e}", arguments.listen)))?;
     let address = endpoint.address.clone();
@@ -327,7 +341,22 @@ fn run_metered(arguments: &Arguments, backend: Backend) -> Result<Run, Exit> {
     metered.refused = counts.refused;
     let all = &counts.usage.all;
     (metered.written, metered.read, metered.copied) = (all.uploaded, all.downloaded, all.copied);
-    Ok(Run { counts, metered, failed })
+    Ok(Run { counts, metered, failed, record_failure: counter.record_failure() })
+}
+
+/// Creates the file of `--record`; `None` without the flag.
+fn record(arguments: &Arguments) -> Result<Option<RequestLog>, Exit> {
+    let Some(path) = &arguments.record else { return Ok(None) };
+    let cannot = |e| Exit::input(format!("--record {}: {e}", path.display()));
+    RequestLog::create(path).map(Some).map_err(cannot)
+}
+
+/// Removes a record without a request, so that the command can be repeated with its name.
+fn discard_empty(record: &Path) {
+    if std::fs::metadata(record).is_ok_and(|facts| facts.len() == 0) {
+        // Nothing is lost if the empty file stays.
+        let _ = std::fs::remove_file(record);
+    }
 }
 
 /// Finds mistakes in the names of providers and operations, and in the output, before the command runs.
@@ -361,7 +390,11 @@ pub fn meter(arguments: &Arguments) -> Result<(), Exit> {
         Backend::Upstream { to, .. } => Some(Arc::clone(to)),
         Backend::Memory { .. } => None,
     };
-    let Run { counts, mut metered, failed } = run_metered(arguments, backend)?;
+    let run = run_metered(arguments, backend, record(arguments)?);
+    if let (Err(_), Some(path)) = (&run, &arguments.record) {
+        discard_empty(path);
+    }
+    let Run { counts, mut metered, failed, record_failure } = run?;
     let all = &counts.usage.all;
     let mean = metered.left.and_then(|(objects, bytes)| bytes.checked_div(objects));
     let month = MonthOfLog {
@@ -382,7 +415,7 @@ pub fn meter(arguments: &Arguments) -> Result<(), Exit> {
         checked.bounds.iter().map(|bound| bound.judge(baseline, &metered)).collect::<Vec<_>>()
     });
     let checks = judged.collect::<Result<_, _>>().map_err(|e| Exit::input(format!("--fail-if {e}")))?;
-    let mut warned = warnings(&metered, &month, upstream.and_then(|to| to.failure()));
+    let mut warned = warnings(&metered, &month, upstream.and_then(|to| to.failure()), record_failure);
     warned.extend(priced.warnings);
     let found = MeterBills {
         metered,

@@ -9,6 +9,7 @@ use plimsoll_base::clock::wall_now;
 use plimsoll_base::provider::calls::Call;
 use plimsoll_judge::advise::metered::Counted;
 use plimsoll_server::observer::{FinishedRequest, RequestObserver};
+use plimsoll_server::request_log::RequestLog;
 use plimsoll_server::route::Operation;
 use plimsoll_workload::logs::Logged;
 use plimsoll_workload::logs::usage::LogUsage;
@@ -68,18 +69,19 @@ impl Counts {
     }
 }
 
-/// Observer that counts requests.
+/// Observer that counts requests, and records them if it has a log.
 pub struct Counter {
     counts: Mutex<Counts>,
     depth: usize,
+    log: Option<RequestLog>,
     is_open: AtomicBool,
 }
 
 impl Counter {
-    /// Creates a counter of the requests by the first `depth` parts of their keys, which counts nothing until
-    /// [`Counter::open`].
-    pub fn new(depth: usize) -> Counter {
-        Counter { counts: Mutex::default(), depth, is_open: AtomicBool::new(false) }
+    /// Creates a counter of the requests by the first `depth` parts of their keys, which counts and records nothing
+    /// until [`Counter::open`].
+    pub fn new(depth: usize, log: Option<RequestLog>) -> Counter {
+        Counter { counts: Mutex::default(), depth, log, is_open: AtomicBool::new(false) }
     }
 
     /// Starts to count.
@@ -91,12 +93,20 @@ impl Counter {
     pub fn counts(&self) -> Counts {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    /// Returns the first error in recording a request, in words; `None` if all are recorded.
+    pub fn record_failure(&self) -> Option<String> {
+        self.log.as_ref()?.failure().map(ToString::to_string)
+    }
 }
 
 impl RequestObserver for Counter {
     fn finished(&self, request: &FinishedRequest<'_>) {
         if self.is_open.load(Ordering::Acquire) {
             self.counts.lock().unwrap_or_else(PoisonError::into_inner).add(request, self.depth);
+            if let Some(log) = &self.log {
+                log.finished(request);
+            }
         }
     }
 }
@@ -114,12 +124,14 @@ mod tests {
             forwarded_for: "",
             method: METHOD,
             path: "",
+            query: "",
             access_key: "",
             bucket: "b",
             key,
             status,
             bytes_in: 10,
             bytes_out: 200,
+            content_range: None,
             copied: Some(3000),
             duration_ns: 1,
         }
@@ -128,7 +140,7 @@ mod tests {
     #[test]
     fn only_object_bytes_of_successful_requests_count() {
         use Operation as O;
-        let counter = Counter::new(1);
+        let counter = Counter::new(1, None);
         counter.finished(&finished(Some(O::PutObject), "before/x", 200));
         counter.open();
         for (operation, key, status) in [

@@ -94,6 +94,9 @@ impl Upstream {
         if !url.prefix.is_empty() {
             return refused("the requests go to a whole bucket; omit the prefix");
         }
+        if !url.others.is_empty() {
+            return refused("the requests go to one endpoint; name only one in endpoint=");
+        }
         if url.profile.sessions {
             return refused("a directory bucket needs sessions, which are not passed on");
         }

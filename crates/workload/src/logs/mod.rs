@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+mod access;
 mod cloudfront;
 pub mod collect;
 mod common_log;
@@ -128,13 +129,14 @@ fn call_of(kind: OperationKind) -> Option<Call> {
 }
 
 /// Names of the formats, in the order in which they are tried.
-pub const FORMATS: [&str; 6] = ["cloudfront", "minio", "warp", "s3", "nginx", "csv"];
+pub const FORMATS: [&str; 7] = ["cloudfront", "minio", "plimsoll", "warp", "s3", "nginx", "csv"];
 
 /// Returns a format by its name; `None` if there is none.
 fn format_of(name: &str, columns: &[(String, String)]) -> Option<Box<dyn Format>> {
     Some(match name {
         "cloudfront" => Box::new(cloudfront::CloudFront::default()),
         "minio" => Box::new(minio::Minio),
+        "plimsoll" => Box::new(access::AccessLog),
         "warp" => Box::new(warp::Warp::default()),
         "s3" => Box::new(s3_access::S3Access::default()),
         "nginx" => Box::new(nginx::Nginx::default()),

@@ -13,6 +13,7 @@ use plimsoll_s3::credentials::Credentials;
 use plimsoll_server::ServerSettings;
 use plimsoll_server::accounts::Accounts;
 use plimsoll_server::observer::RequestObserver;
+use plimsoll_server::request_log::{Proxies, RequestLog};
 use plimsoll_server::shutdown::listen_on;
 
 use crate::background;
@@ -27,7 +28,6 @@ use crate::credentials;
 use crate::metrics::RequestMetrics;
 use crate::mover::condition::parse_time_ms;
 use crate::mover::rules::Rules;
-use crate::request_log::{Proxies, RequestLog};
 use crate::scrub::ScrubRule;
 
 /// Arguments of `plimsoll-gateway run`.

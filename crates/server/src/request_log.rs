@@ -1,35 +1,60 @@
-//! The access log: one JSON object per request.
+//! The access log: one JSON object per request. `plimsoll replay`, `fit` and `cost from-log` read it, too.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use plimsoll_base::clock::wall_now;
-use plimsoll_server::observer::{FinishedRequest, RequestObserver};
 use serde::Serialize;
+
+use super::observer::{FinishedRequest, RequestObserver};
+use super::operation::Operation;
 
 /// Writer of the access log.
 pub struct RequestLog {
     path: PathBuf,
     file: Mutex<File>,
     proxies: Proxies,
+    /// First error in writing a line.
+    failure: OnceLock<io::Error>,
 }
 
+/// A line of the log.
 #[derive(Serialize)]
 struct Line<'a> {
+    /// Time at which the response was ready.
     time: String,
     id: &'a str,
     client: Option<IpAddr>,
-    operation: Option<String>,
+    operation: Option<&'static str>,
     method: &'a str,
     path: &'a str,
+    bucket: &'a str,
+    key: &'a str,
+    /// Number of the part and id of its upload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    part: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upload: Option<&'a str>,
     access_key: &'a str,
     status: u16,
     bytes_in: u64,
     bytes_out: u64,
+    /// Size of the object of which the response has a range.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    object_bytes: Option<u64>,
     duration_ms: f64,
+}
+
+/// Returns the value of a parameter of a raw query; `None` if it has none.
+fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
+    query
+        .split('&')
+        .filter_map(|pair| pair.split_once('='))
+        .find(|(key, _)| *key == name)
+        .map(|(_, value)| value)
 }
 
 impl RequestLog {
@@ -38,7 +63,25 @@ impl RequestLog {
     /// # Errors
     /// If the file cannot be opened.
     pub fn open(path: &Path, proxies: Proxies) -> io::Result<RequestLog> {
-        Ok(RequestLog { path: path.to_path_buf(), file: Mutex::new(open(path)?), proxies })
+        Ok(RequestLog::of(path, open(path)?, proxies))
+    }
+
+    /// Creates the file.
+    ///
+    /// # Errors
+    /// If the file exists, or cannot be created.
+    pub fn create(path: &Path) -> io::Result<RequestLog> {
+        let file = OpenOptions::new().create_new(true).append(true).open(path)?;
+        Ok(RequestLog::of(path, file, Proxies::default()))
+    }
+
+    fn of(path: &Path, file: File, proxies: Proxies) -> RequestLog {
+        RequestLog { path: path.to_path_buf(), file: Mutex::new(file), proxies, failure: OnceLock::new() }
+    }
+
+    /// Returns the first error in writing a line, since which lines may be missing.
+    pub fn failure(&self) -> Option<&io::Error> {
+        self.failure.get()
     }
 
     /// Opens the file again, after it was renamed.
@@ -125,23 +168,33 @@ impl Proxies {
 
 impl RequestObserver for RequestLog {
     fn finished(&self, request: &FinishedRequest<'_>) {
+        let is_part = matches!(request.operation, Some(Operation::UploadPart | Operation::UploadPartCopy));
+        let of_part = |name| parameter(request.query, name).filter(|_| is_part);
         let line = Line {
             time: wall_now().to_string(),
             id: request.id,
             client: request.peer.map(|peer| self.proxies.client(peer, request.forwarded_for)),
-            operation: request.operation.map(|operation| format!("{operation:?}")),
+            operation: request.operation.map(Operation::name),
             method: request.method.as_str(),
             path: request.path,
+            bucket: request.bucket,
+            key: request.key,
+            part: of_part("partNumber").and_then(|number| number.parse().ok()),
+            upload: of_part("uploadId"),
             access_key: request.access_key,
             status: request.status,
             bytes_in: request.bytes_in,
             bytes_out: request.bytes_out,
+            object_bytes: request.content_range.and_then(|range| range.rsplit_once('/')?.1.parse().ok()),
             duration_ms: request.duration_ns as f64 / 1e6,
         };
         let Ok(mut text) = serde_json::to_string(&line) else { return };
         text.push('\n');
         // A full disk loses lines, not requests.
-        let _ = self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(text.as_bytes());
+        let written = self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(text.as_bytes());
+        if let Err(error) = written {
+            let _ = self.failure.set(error);
+        }
     }
 }
 
@@ -163,5 +216,42 @@ mod tests {
         for bad in ["", "10.0.0.0/33", "host", "10.0.0.0/-1"] {
             assert!(Proxies::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_part_and_a_range_are_described_without_the_signature() {
+        let path = std::env::temp_dir().join(format!("plimsoll-request-log-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let log = RequestLog::create(&path).unwrap();
+        let finished = |operation, query, content_range| {
+            log.finished(&FinishedRequest {
+                id: "1",
+                operation: Some(operation),
+                peer: None,
+                forwarded_for: "",
+                method: &http::Method::GET,
+                path: "/b/k",
+                query,
+                access_key: "me",
+                bucket: "b",
+                key: "k",
+                status: 206,
+                bytes_in: 0,
+                copied: None,
+                bytes_out: 7,
+                content_range,
+                duration_ns: 1_500_000,
+            });
+        };
+        finished(Operation::UploadPart, "partNumber=3&uploadId=u1&X-Amz-Signature=5ec2e7", None);
+        finished(Operation::GetObject, "X-Amz-Signature=5ec2e7&partNumber=3", Some("bytes 0-6/4096"));
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!((&lines[0]["part"], &lines[0]["upload"]), (&3.into(), &"u1".into()));
+        assert_eq!((&lines[1]["part"], &lines[1]["object_bytes"]), (&serde_json::Value::Null, &4096.into()));
+        assert!(!text.contains("5ec2e7"), "{text}");
+        assert!(RequestLog::create(&path).is_err(), "an existing file is kept");
+        std::fs::remove_file(&path).unwrap();
     }
 }
