@@ -54,12 +54,17 @@ pub fn of_this_program() -> Option<String> {
     sha256_of(&std::env::current_exe().ok()?).ok()
 }
 
+/// Returns an error in reading a file of a run, with the path of the file.
+fn named(run: &Path, name: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", run.join(name).display()))
+}
+
 /// Returns the line of a file; empty if the file does not exist.
 fn line(run: &Path, name: &str) -> io::Result<String> {
     match open(&run.join(name)) {
         Ok(file) => Ok(format!("{}  {name}\n", hex(digest(file)?.as_ref()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", run.join(name).display()))),
+        Err(error) => Err(named(run, name, &error)),
     }
 }
 
@@ -80,7 +85,7 @@ pub fn write(run: &Path) -> io::Result<()> {
 pub fn renew(run: &Path, name: &str) -> io::Result<()> {
     let old = match read_text(&run.join(NAME), MAX_LIST) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        old => old?,
+        old => old.map_err(|error| named(run, NAME, &error))?,
     };
     let renewed = line(run, name)?;
     let is_of = |line: &str| line.split_once("  ").is_some_and(|(_, file)| file.trim_end() == name);
@@ -114,7 +119,7 @@ pub fn check(run: &Path) -> io::Result<Checked> {
             let problem = format!("{NAME} was changed ({error})");
             return Ok(Checked { problems: vec![problem], ..Checked::default() });
         }
-        list => list?,
+        list => list.map_err(|error| named(run, NAME, &error))?,
     };
     let mut checked = Checked { digest: hex(digest(list.as_bytes())?.as_ref()), ..Checked::default() };
     let mut rest = list.as_str();

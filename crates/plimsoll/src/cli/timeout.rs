@@ -40,7 +40,7 @@ pub fn apply(timeout: Option<&str>) -> Result<(), Exit> {
     let ns = parse_duration(text).map_err(|e| Exit::input(format!("--timeout: {e}")))?;
     if ns == 0 {
         return Err(Exit::input(format!(
-            "--timeout {text}: the deadline must be above 0; omit --timeout for the default of 60s"
+            "--timeout {text}: the deadline must be above 0; omit --timeout for the default"
         )));
     }
     client_limits::set_timeout(Duration::from_nanos(ns));

@@ -25,7 +25,8 @@ pub fn preflight(opened: &Opened, space: &KeySpace, create_bucket: bool) -> Resu
     let unusable = |failure: &Failure| {
         let bucket = as_bucket(&opened.written).filter(|_| !store.capabilities().writes);
         let meant = bucket.map(|url| format!("for an S3 server, use '{url}'"));
-        let hints = [Some(hint(failure).to_string()).filter(|hint| !hint.is_empty()), meant];
+        let hints =
+            [Some(hint(failure, opened.url.as_ref()).to_string()).filter(|hint| !hint.is_empty()), meant];
         let hints: String = hints.into_iter().flatten().map(|hint| format!("; {hint}")).collect();
         RunError::store(format!("{}: {failure}{hints}", opened.written))
     };
@@ -77,10 +78,11 @@ pub fn preflight(opened: &Opened, space: &KeySpace, create_bucket: bool) -> Resu
     })
 }
 
-/// Returns advice that usually resolves a failure; empty if there is none.
-pub fn hint(failure: &Failure) -> &'static str {
+/// Returns advice that usually resolves a failure of the store at `url`; empty if there is none.
+pub fn hint(failure: &Failure, url: Option<&StoreUrl>) -> &'static str {
     use plimsoll_engine::store::http::RELAY;
     use plimsoll_recorder::ErrorClass;
+    let is_azure = matches!(url, Some(StoreUrl::Azure(_)));
     match &failure.class {
         _ if failure.message.starts_with(RELAY) => "is the URL of --relay correct?",
         ErrorClass::Connect => "is the server running, and are endpoint= and the port correct?",
@@ -96,6 +98,13 @@ pub fn hint(failure: &Failure) -> &'static str {
         }
         ErrorClass::Response(_) if failure.is_code("InvalidAccessKeyId") => {
             "check AWS_ACCESS_KEY_ID or the AWS profile"
+        }
+        ErrorClass::Response(_) if is_azure && failure.is_code("SignatureDoesNotMatch") => {
+            "check account=, its key or shared access signature, and this machine's clock"
+        }
+        ErrorClass::Response(_) if is_azure && failure.is_code("AccessDenied") => {
+            "a token needs the role Storage Blob Data Contributor, a shared access signature the permissions \
+             rcwdl; does the account's firewall admit this machine?"
         }
         ErrorClass::Response(_) if failure.is_code("SignatureDoesNotMatch") => {
             "check AWS_SECRET_ACCESS_KEY and region="
@@ -152,7 +161,9 @@ pub fn find_objects(opened: &Opened, existing: &Existing, most: u64) -> Result<A
         return Ok(Arc::new(found));
     }
     let found = block_on(list_all(store, existing.prefix(), most))?;
-    let found = found.map_err(|f| RunError::store(format!("{}: {f}; {}", opened.written, hint(&f))))?;
+    let found = found.map_err(|f| {
+        RunError::store(format!("{}: {f}; {}", opened.written, hint(&f, opened.url.as_ref())))
+    })?;
     if found.is_empty() {
         return Err(place(format!("store {} has no objects with this prefix", opened.written)));
     }
@@ -210,20 +221,25 @@ mod tests {
     use super::*;
     use plimsoll_recorder::ErrorClass;
     use plimsoll_recorder::Timings;
+    use plimsoll_s3::url::parse;
 
     #[test]
     fn common_failures_have_hints() {
-        for (class, expected) in [
-            ("400 ExpiredToken", "log in again"),
-            ("403 RequestTimeTooSkewed", "set this machine's clock"),
-            ("301 PermanentRedirect", "another region"),
-            ("400 AuthorizationHeaderMalformed", "set region="),
-            ("404 NoSuchBucket", "--create-bucket"),
-            ("400 ResourceNotFoundException", "--create-bucket"),
-            ("403 SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY"),
+        let azure = parse("az://box?account=acme1", &|_| None).unwrap();
+        for (class, url, expected) in [
+            ("400 ExpiredToken", None, "log in again"),
+            ("403 RequestTimeTooSkewed", None, "set this machine's clock"),
+            ("301 PermanentRedirect", None, "another region"),
+            ("400 AuthorizationHeaderMalformed", None, "set region="),
+            ("404 NoSuchBucket", None, "--create-bucket"),
+            ("400 ResourceNotFoundException", None, "--create-bucket"),
+            ("403 SignatureDoesNotMatch", None, "AWS_SECRET_ACCESS_KEY"),
+            ("403 AccessDenied", None, "s3:ListBucket"),
+            ("403 SignatureDoesNotMatch", Some(&azure), "account="),
+            ("403 AccessDenied", Some(&azure), "Storage Blob Data Contributor"),
         ] {
             let failure = Failure::new(ErrorClass::Response(class.into()), "", Timings::default());
-            assert!(hint(&failure).contains(expected), "{class}: {}", hint(&failure));
+            assert!(hint(&failure, url).contains(expected), "{class}: {}", hint(&failure, url));
         }
     }
 }

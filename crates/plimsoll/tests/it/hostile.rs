@@ -12,8 +12,8 @@ use std::time::Duration;
 use crate::support::hostile::{Hostile, Peer, SERVERS};
 use crate::support::{plimsoll, scratch};
 
-/// A command line. `S3`, `WEB`, `GS`, `DYNAMO` and `EXPRESS` are replaced by stores on the server, `OUT` and `RUN` by
-/// directories.
+/// A command line. `S3`, `WEB`, `GS`, `AZ`, `DYNAMO` and `EXPRESS` are replaced by stores on the server, `OUT` and
+/// `RUN` by directories.
 struct Case {
     name: &'static str,
     line: &'static str,
@@ -47,6 +47,11 @@ const COMMANDS: &[Case] = &[
         "run get --store WEB?X-Amz-Signature=abcdefgh --duration 1s --warmup 0s --json --timeout 1s --out OUT",
     ),
     case("google", "run get --store GS --objects 5 --duration 1s --warmup 0s --json --timeout 1s --out OUT"),
+    case("azure", "run get --store AZ --objects 5 --duration 1s --warmup 0s --json --timeout 1s --out OUT"),
+    case(
+        "azure parts",
+        "run put --store AZ --objects 2 --operations 2 --warmup 0s --size 6MiB --part-size 5MiB --json --timeout 1s --out OUT",
+    ),
     case(
         "dynamodb",
         "run get --store DYNAMO --objects 5 --duration 1s --warmup 0s --json --timeout 1s --out OUT",
@@ -60,6 +65,7 @@ const COMMANDS: &[Case] = &[
         line: "run get --store S3 --objects 5 --duration 1s --warmup 0s --json --timeout 1s --out OUT",
         asks_for_credentials: true,
     },
+    case("canary", "run canary --store S3 --operations 3 --every 1ms --timeout 1s --dir OUT --quiet"),
     case("consistency", "run consistency --store S3 --duration 1s --json --timeout 1s --out OUT"),
     case("contention", "run contention --store S3 --writers 1,2 --duration 1s --json --timeout 1s --out OUT"),
     case("probe", "probe S3 --timeout 1s --json --out OUT"),
@@ -161,6 +167,7 @@ fn pair(case: &Case, hostile: &'static Hostile, out: &Path) -> Option<String> {
         .map(|word| match word {
             "S3" => s3.clone(),
             "GS" => format!("gs://bucket/some/prefix?endpoint=http://127.0.0.1:{port}&sign=off"),
+            "AZ" => format!("az://box/some/prefix?account=acme1&endpoint=http://127.0.0.1:{port}&sign=off"),
             "DYNAMO" => format!("dynamodb://table?endpoint=http://127.0.0.1:{port}"),
             "EXPRESS" => format!("s3://base--use1-az4--x-s3?endpoint=http://127.0.0.1:{port}"),
             "OUT" => out.join("runs").display().to_string(),

@@ -140,6 +140,11 @@ pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<AzureUrl, UrlError> 
     let variable = |name: &str| environment(name).filter(|value| !value.is_empty());
     let connection = ConnectionString::of(environment);
     let (written_account, written) = (query.take("account"), query.take("endpoint"));
+    let class = query.take("storage_class");
+    let checksum = query.choice("checksum", &CHECKSUMS)?.flatten();
+    let sign = query.choice("sign", &[("on", true), ("off", false)])?.unwrap_or(true);
+    // Before the account, whose parameter may be misspelled.
+    query.finish(PARAMETERS)?;
     // The connection string has the endpoint of one account, which another account cannot use.
     let is_connected = written_account.is_none() || written_account.as_deref() == connection.account();
     let endpoint = written.or_else(|| connection.endpoint().filter(|_| is_connected));
@@ -164,7 +169,6 @@ pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<AzureUrl, UrlError> 
         "" if is_address => format!("/{account}"),
         path => path.to_string(),
     };
-    let class = query.take("storage_class");
     if let Some(class) = class.as_ref().filter(|class| !profile.storage_classes.contains(class)) {
         return Err(UrlError::StorageClass {
             class: class.clone(),
@@ -172,18 +176,16 @@ pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<AzureUrl, UrlError> 
             known: profile.storage_classes.join(", "),
         });
     }
-    let url = AzureUrl {
+    Ok(AzureUrl {
         endpoint,
         base,
         account,
         prefix: prefix_of(prefix)?,
         storage_class: class,
-        checksum: query.choice("checksum", &CHECKSUMS)?.flatten(),
-        sign: query.choice("sign", &[("on", true), ("off", false)])?.unwrap_or(true),
+        checksum,
+        sign,
         profile: Arc::new(profile),
-    };
-    query.finish(PARAMETERS)?;
-    Ok(url)
+    })
 }
 
 #[cfg(test)]
@@ -250,6 +252,7 @@ mod tests {
             ("az://b?account=acme1", "bucket name"),
             ("az://box?account=acme1&sig=abc", "credentials"),
             ("az://box?account=acme1&region=x", "use one of account"),
+            ("az://box?acount=acme1", "acount"),
             ("az://box?account=acme1&storage_class=STANDARD", "Cool"),
             ("az://box?account=acme1&checksum=sha1", "none, crc64nvme, md5"),
         ] {

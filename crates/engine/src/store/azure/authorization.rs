@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use reqsign_azure_storage::{Credential, DefaultCredentialProvider};
+use reqsign_azure_storage::{
+    ClientCertificateCredentialProvider, ClientSecretCredentialProvider, Credential,
+    DefaultCredentialProvider, WorkloadIdentityCredentialProvider,
+};
 use reqsign_core::{Context, ProvideCredential};
 
 use crate::store::http::tokens::{Token, Tokens};
@@ -121,8 +124,17 @@ async fn load(context: &Context) -> Result<Token, AuthorizationError> {
             let expires_at_s = expires_in.map(|at| at.as_second());
             Ok(Token { header: format!("Bearer {token}"), expires_at_s })
         }
-        _ => Err(AuthorizationError::Missing),
+        _ => Err(refusal(context).await.map_or(AuthorizationError::Missing, AuthorizationError::Entra)),
     }
+}
+
+/// Returns why credentials that are configured gave no token; `None` if there are none. The chain tries the next provider
+/// after an error, and loses it.
+async fn refusal(context: &Context) -> Option<String> {
+    let certificate = ClientCertificateCredentialProvider::new().provide_credential(context).await.err();
+    let secret = ClientSecretCredentialProvider::new().provide_credential(context).await.err();
+    let workload = WorkloadIdentityCredentialProvider::new().provide_credential(context).await.err();
+    [certificate, secret, workload].into_iter().flatten().map(|error| error.to_string()).next()
 }
 
 #[cfg(test)]

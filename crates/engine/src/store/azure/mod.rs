@@ -306,4 +306,8 @@ impl Connection for AzureConnection {
     ) -> Local<'a, Result<Reply, Failure>> {
         Box::pin(self.run(request, observer))
     }
+
+    fn address(&self) -> Option<usize> {
+        self.wire.address()
+    }
 }
