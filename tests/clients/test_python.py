@@ -131,6 +131,72 @@ def test_a_server_serves_clients_and_ends_with_the_block():
     assert server.secret_key not in repr(server)
 
 
+def code_of(page, language):
+    """Returns the blocks of code of a page in a language."""
+    text = pathlib.Path(ROOT, "docs", page).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
+
+
+def test_the_fixtures_of_the_documentation_work(tmp_path):
+    conftest, test, faulty = code_of("use-in-tests.md", "python")
+    (tmp_path / "conftest.py").write_text(conftest)
+    (tmp_path / "test_upload.py").write_text(test + """
+
+def test_each_test_has_a_bucket_of_its_own(s3_server, s3_bucket, s3_environment):
+    s3 = boto3.client("s3")
+    assert s3.list_objects_v2(Bucket=s3_bucket)["KeyCount"] == 0
+    assert len(s3.list_buckets()["Buckets"]) == 2
+""")
+    (tmp_path / "faulty").mkdir()
+    (tmp_path / "faulty" / "conftest.py").write_text(faulty)
+    (tmp_path / "faulty" / "test_faulty.py").write_text(test)
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path], cwd=tmp_path,
+                          capture_output=True, text=True, env=environment(AWS_MAX_ATTEMPTS="10", PLIMSOLL_BIN=PLIMSOLL))
+    assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_helper_for_go_works(tmp_path):
+    if not shutil.which("go"):
+        pytest.skip("Go is not installed")
+    [helper] = code_of("use-in-tests.md", "go")
+    (tmp_path / "go.mod").write_text("module store\n")
+    (tmp_path / "s3_test.go").write_text(helper.replace('"strings"', '"net/http"\n\t"strings"') + """
+func TestServer(t *testing.T) {
+	answer, err := http.Get(StartS3(t, "--quiet"))
+	if err != nil || answer.StatusCode != 403 {
+		t.Fatal(answer, err)
+	}
+}
+""")
+    programs = environment(PATH=f"{os.path.dirname(PLIMSOLL)}:{os.environ['PATH']}", GOFLAGS="-count=1", GOTOOLCHAIN="local")
+    done = subprocess.run(["go", "test", "./..."], cwd=tmp_path, capture_output=True, text=True, env=programs)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_helper_for_rust_works(tmp_path):
+    if not shutil.which("rustc"):
+        pytest.skip("Rust is not installed")
+    [helper] = code_of("use-in-tests.md", "rust")
+    (tmp_path / "s3.rs").write_text(helper + """
+#[test]
+fn the_server_answers() {
+    use std::io::{Read, Write};
+    let server = S3Server::start(&["--quiet"]);
+    let mut stream = std::net::TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+}
+""")
+    programs = environment(PATH=f"{os.path.dirname(PLIMSOLL)}:{os.environ['PATH']}")
+    built = subprocess.run(["rustc", "--test", "--edition", "2024", "-D", "warnings", "s3.rs"], cwd=tmp_path,
+                           capture_output=True, text=True, env=programs)
+    assert built.returncode == 0, built.stderr
+    done = subprocess.run(["./s3"], cwd=tmp_path, capture_output=True, text=True, env=programs)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_server_ends_with_its_process():
     code = "import os, plimsoll; server = plimsoll.serve(); print(server._process.pid, flush=True); os._exit(1)"
     pid = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout)

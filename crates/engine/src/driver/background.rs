@@ -38,8 +38,8 @@ impl Background {
         self
     }
 
-    /// Sends a request. If the request is idempotent, retries it after throttling (429 or 503). After a
-    /// timeout, this method sends no further requests and returns the same failure again.
+    /// Sends a request. If the request is idempotent or creates a bucket, retries it after throttling (429 or 503).
+    /// After a timeout, this method sends no further requests and returns the same failure again.
     ///
     /// # Errors
     /// Returns the last failure, or one of class [`ErrorClass::Timeout`] at the deadline.
@@ -52,8 +52,8 @@ impl Background {
             return Err(failure.clone());
         }
         let began = now_ns();
-        let (connection, attempts) =
-            (self.connection.as_mut(), if request.is_idempotent() { MAX_ATTEMPTS } else { 1 });
+        let retries = request.is_idempotent() || matches!(request, Request::CreateBucket);
+        let (connection, attempts) = (self.connection.as_mut(), if retries { MAX_ATTEMPTS } else { 1 });
         let work = async {
             for attempt in 1..attempts {
                 match connection.execute(request.clone(), observer).await {

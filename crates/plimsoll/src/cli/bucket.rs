@@ -32,6 +32,9 @@ enum Action {
     Create {
         /// Store URL of the bucket; {random} in its name is replaced with six random characters
         store: String,
+        /// Leave the bucket empty: put no marker object, without which `delete --force` never empties it
+        #[arg(long)]
+        without_marker: bool,
     },
     /// Delete an empty bucket; with --force, also a bucket with objects if `plimsoll bucket create` created it
     Delete {
@@ -54,7 +57,7 @@ const MARKER: &str = CreatedBucket::MARKER;
 pub fn bucket(arguments: &Arguments) -> Result<(), Exit> {
     arguments.timeout.apply()?;
     match &arguments.action {
-        Action::Create { store } => create(&with_random(store)),
+        Action::Create { store, without_marker } => create(&with_random(store), !without_marker),
         Action::Delete { store, force } => remove(store, *force),
     }
 }
@@ -79,12 +82,12 @@ fn open(store: &str) -> Result<Opened, Exit> {
     Ok(opened)
 }
 
-fn unusable(store: &str, failure: &Failure) -> Exit {
-    let hint = if failure.is_missing_container() { "" } else { hint(failure) };
-    Exit::store(format!("{store}: {failure}{}{hint}", if hint.is_empty() { "" } else { "; " }))
+fn unusable(opened: &Opened, failure: &Failure) -> Exit {
+    let hint = if failure.is_missing_container() { "" } else { hint(failure, opened.url.as_ref()) };
+    Exit::store(format!("{}: {failure}{}{hint}", opened.written, if hint.is_empty() { "" } else { "; " }))
 }
 
-fn create(store: &str) -> Result<(), Exit> {
+fn create(store: &str, marked: bool) -> Result<(), Exit> {
     let opened = open(store)?;
     let exists = || Exit::input(format!("{store}: the bucket exists already; choose another name"));
     let work = async {
@@ -100,13 +103,16 @@ fn create(store: &str) -> Result<(), Exit> {
         if contents(&mut background).await? > 0 {
             return Ok(Err(exists()));
         }
+        if !marked {
+            return Ok(Ok(()));
+        }
         let content = CreatedBucket::content(env!("CARGO_PKG_VERSION"));
         background
             .send_until_answered(Request::Put { key: MARKER, body: Body::Whole(content.into()) })
             .await
             .map(|_| Ok(()))
     };
-    block_on(work)?.map_err(|f| unusable(store, &f))??;
+    block_on(work)?.map_err(|f| unusable(&opened, &f))??;
     say(&format!("created {store}\n"))
 }
 
@@ -149,7 +155,7 @@ fn remove(store: &str, force: bool) -> Result<(), Exit> {
         }
         background.send_until_answered(Request::DeleteBucket).await.map(Ok)
     };
-    block_on(work)?.map_err(|f| unusable(store, &f))??;
+    block_on(work)?.map_err(|f| unusable(&opened, &f))??;
     say(&format!("deleted {store}\n"))
 }
 

@@ -84,7 +84,7 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME", default_value = "5m")]
     session_life: String,
     /// Exit when standard input closes, for use as a child process
-    #[arg(long, hide = true)]
+    #[arg(long)]
     until_stdin_closes: bool,
 }
 
