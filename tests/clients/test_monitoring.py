@@ -171,8 +171,9 @@ def test_the_page_has_every_metric_and_every_alert(tmp_path):
     assert all(f"alertname: {alert}\n" in tested for alert in alerts)
 
 
-def test_the_alerts_fire(tmp_path):
-    shutil.copy(os.path.join(MONITORING, "alerts.yml"), tmp_path)
-    shutil.copy(os.path.join(ROOT, "tests", "clients", "alerts_test.yml"), tmp_path)
-    result = subprocess.run(["promtool", "test", "rules", "alerts_test.yml"], cwd=tmp_path, capture_output=True, text=True)
+@pytest.mark.parametrize("name", ["alerts", "canary"])
+def test_the_alerts_fire(name, tmp_path):
+    shutil.copy(os.path.join(MONITORING, f"{name}.yml"), tmp_path)
+    shutil.copy(os.path.join(ROOT, "tests", "clients", f"{name}_test.yml"), tmp_path)
+    result = subprocess.run(["promtool", "test", "rules", f"{name}_test.yml"], cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -11,9 +11,10 @@
 //!
 //! - [`screen`] shows a run on the whole terminal.
 //! - [`fleet`] runs an experiment on several nodes with existing engines.
-//! - [`calibrate`], [`meter`], [`probe`] and [`sync`] implement the commands of the same name.
+//! - [`calibrate`], [`canary`], [`meter`], [`probe`] and [`sync`] implement the commands of the same name.
 
 pub mod calibrate;
+pub mod canary;
 pub mod cli;
 #[cfg(target_os = "linux")]
 pub mod durability;

@@ -22,6 +22,13 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
             "plimsoll run durability --server 'minio server {dir} --address {address}' --model posix",
         ],
     ),
+    (
+        "run canary",
+        &[
+            "plimsoll run canary --store s3://bucket --every 30s --metrics-listen 127.0.0.1:9464",
+            "plimsoll run canary --show",
+        ],
+    ),
     ("run consistency", &["plimsoll run consistency --store s3://bucket --duration 1m --clients 4"]),
     ("run contention", &["plimsoll run contention --store s3://bucket"]),
     (

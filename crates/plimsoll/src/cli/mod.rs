@@ -7,6 +7,7 @@ pub mod advise;
 pub mod audit;
 mod bucket;
 pub mod calibrate;
+mod canary;
 mod capacity;
 pub mod check;
 pub mod clean;

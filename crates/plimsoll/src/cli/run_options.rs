@@ -335,7 +335,7 @@ fn run_page(address: &str) -> Result<&'static RunPage, Exit> {
 ///
 /// # Errors
 /// Exit code 2 if the address or a collector cannot be used.
-fn live(address: Option<&str>, collectors: &[String]) -> Result<Option<Live>, Exit> {
+pub fn live(address: Option<&str>, collectors: &[String]) -> Result<Option<Live>, Exit> {
     let live = Live::default();
     for text in collectors {
         let wrong = |e: String| Exit::input(format!("--metrics-to {text}: {e}"));

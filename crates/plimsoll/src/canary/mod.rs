@@ -1,0 +1,124 @@
+//! A canary: one operation per interval, without an end. It puts an object, gets it, deletes it, and begins again.
+//!
+//! [`target`] sends the operations, and [`history`] keeps what happened on each day. The store, the network and the
+//! disk may be absent for any time: failed operations are counted, and the history is written when the disk is back.
+
+pub mod day;
+pub mod history;
+pub mod target;
+
+use std::sync::Arc;
+
+use history::History;
+use target::{Ended, Target};
+
+use crate::session::live::Live;
+use plimsoll_base::clock::{SECOND, now_ns};
+use plimsoll_engine::driver::Control;
+use plimsoll_judge::run_dir::intervals::IntervalKey;
+use plimsoll_recorder::collector::SecondRow;
+use plimsoll_recorder::latency::Latency;
+use plimsoll_recorder::tally::Tally;
+use plimsoll_workload::schedule::Role;
+
+/// Name of the phase in metrics.
+pub const PHASE: &str = "canary";
+
+/// Time between two writes of the history, in nanoseconds.
+const WRITE_EVERY_NS: u64 = 60 * SECOND;
+
+/// When a canary sends its operations, and when it ends.
+pub struct Schedule {
+    /// Time between the intended starts of two operations, in nanoseconds.
+    pub every_ns: u64,
+    /// Number of operations after which it ends; `None` if it does not.
+    pub operations: Option<u64>,
+    /// Handle that stops it.
+    pub control: Arc<Control>,
+}
+
+/// Receiver of what a canary tells while it runs.
+pub trait Listener {
+    /// Receives the first failure after a success, or the first success after failures, in words.
+    fn changed(&self, line: &str);
+}
+
+/// Operations of a canary: their number, and that of the failed ones.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Number of operations, failed ones included.
+    pub operations: u64,
+    /// Number of failed operations.
+    pub failed: u64,
+}
+
+/// Sends operations until the schedule ends. Returns their numbers.
+pub fn watch(
+    target: &mut Target,
+    schedule: &Schedule,
+    history: &mut History,
+    live: Option<&Live>,
+    listener: &dyn Listener,
+) -> Counts {
+    let (began_ns, mut slot, mut counts) = (now_ns(), 0, Counts::default());
+    let (mut written_ns, mut failing) = (began_ns, false);
+    while schedule.control.stopped_at().is_none()
+        && schedule.operations.is_none_or(|most| counts.operations < most)
+    {
+        let intended_ns = began_ns + slot * schedule.every_ns;
+        if !target.wait_until(intended_ns, &schedule.control) {
+            break;
+        }
+        let ended = target.next(intended_ns);
+        counts.operations += 1;
+        counts.failed += u64::from(ended.failure.is_some());
+        // Intervals that passed during a slow operation have none.
+        let passed = (now_ns() - began_ns) / schedule.every_ns;
+        let missed = passed.saturating_sub(slot + 1);
+        slot += 1 + missed;
+        history.add(&ended, missed);
+        if let Some(live) = live {
+            let key = IntervalKey {
+                store: target.name(),
+                phase: PHASE,
+                role: Role::Measure,
+                repeat: 0,
+                block: 0,
+                step: None,
+            };
+            let tally = tally_of(&ended);
+            let second = (now_ns() - began_ns) / SECOND;
+            live.second(key, &SecondRow { second, phase: 0, kind: ended.kind, tally: &tally });
+        }
+        match &ended.failure {
+            Some((class, message)) if !failing => {
+                listener.changed(&format!("{} failed: {class}: {message}", ended.kind));
+            }
+            None if failing => listener.changed(&format!("{} succeeded again", ended.kind)),
+            _ => {}
+        }
+        failing = ended.failure.is_some();
+        if now_ns() >= written_ns + WRITE_EVERY_NS || history.is_another_day() {
+            written_ns = now_ns();
+            history.write_or_tell(listener);
+        }
+    }
+    history.write_or_tell(listener);
+    counts
+}
+
+/// Returns the counts of one operation.
+fn tally_of(ended: &Ended) -> Tally {
+    let mut tally = Tally { operations: 1, attempts: 1, ..Tally::default() };
+    match &ended.failure {
+        Some((class, _)) => {
+            tally.errors.insert(class.clone(), 1);
+        }
+        None => {
+            (tally.succeeded, tally.completed, tally.bytes) = (1, 1, ended.bytes as f64);
+            tally.latencies[Latency::Service].record(ended.service_ns);
+            tally.latencies[Latency::Response].record(ended.response_ns);
+        }
+    }
+    tally
+}
