@@ -23,7 +23,7 @@ _RENAMED = {
 }
 """Field names of schema 1 that schema 2 replaced."""
 
-_NESTED = ("histograms", "errors", "upload", "cache_ms")
+_NESTED = ("histograms", "errors", "upload", "cache_ms", "size_classes", "addresses")
 
 
 class RunError(Exception):

@@ -11,6 +11,7 @@ pub mod error_class;
 pub mod histogram;
 pub mod latency;
 pub mod log;
+pub mod part;
 pub mod paused;
 pub mod sparse;
 pub mod store_facts;
@@ -79,6 +80,8 @@ pub struct Completed<'a> {
     pub timings: Timings,
     /// Cache status of the response; `None` if it carries none.
     pub cache: Option<CacheStatus>,
+    /// Number of the address to which it was sent, among those of the store; `None` if the store has at most one.
+    pub address: Option<u16>,
     /// Result of the operation.
     pub outcome: OperationResult<'a>,
     /// Requests sent for this operation.

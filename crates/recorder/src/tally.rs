@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::histogram::Latencies;
 use super::latency::{Latency, LatencyTable};
-use crate::cache_status::CacheStatus;
+use crate::part::Part;
 
 /// Counts of one window and operation, or of one second of it.
 #[derive(Debug, Clone, Default)]
@@ -35,6 +35,8 @@ pub struct Tally {
     pub reconnects: u64,
     /// Failed operations by class.
     pub errors: BTreeMap<String, u64>,
+    /// Failed operations by the number of the address to which they were sent; empty if the store has at most one.
+    pub failed_at: BTreeMap<u16, u64>,
     /// Successful compare-and-swaps by connection slot.
     pub commits: BTreeMap<usize, u64>,
     /// Sum of the operations' overlaps with the window, in nanoseconds.
@@ -45,8 +47,8 @@ pub struct Tally {
     pub last_end_ns: u64,
     /// Histograms of latencies. [`Latency::WakeUpDelay`] is empty: it belongs to no operation.
     pub latencies: LatencyTable,
-    /// Service times of successful operations by cache status.
-    pub cache: BTreeMap<CacheStatus, Latencies>,
+    /// Service times of the successful operations of each part.
+    pub parts: BTreeMap<Part, Latencies>,
 }
 
 impl Tally {
@@ -67,14 +69,17 @@ impl Tally {
         for (class, n) in &other.errors {
             *self.errors.entry(class.clone()).or_default() += n;
         }
+        for (address, n) in &other.failed_at {
+            *self.failed_at.entry(*address).or_default() += n;
+        }
         for (slot, n) in &other.commits {
             *self.commits.entry(*slot).or_default() += n;
         }
         self.overlap_ns += other.overlap_ns;
         self.in_flight_ns += other.in_flight_ns;
         self.last_end_ns = self.last_end_ns.max(other.last_end_ns);
-        for (status, latencies) in &other.cache {
-            self.cache.entry(*status).or_default().merge(latencies);
+        for (part, latencies) in &other.parts {
+            self.parts.entry(*part).or_default().merge(latencies);
         }
         self.latencies.merge(&other.latencies);
     }

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use super::latency::Latency;
 use super::log::{LONG, LogRecord, LoggedResult};
+use super::part::Part;
 use super::paused::{PausedOperations, Recent};
 use super::tally::Tally;
 use super::{Completed, Edges, OperationResult};
 use plimsoll_base::machine::pauses::PauseLog;
 use plimsoll_workload::OperationKind;
+use plimsoll_workload::size_classes::SizeClasses;
 
 const KINDS: usize = OperationKind::ALL.len();
 
@@ -28,6 +30,8 @@ pub struct WorkerRecorder {
     in_flight_integrals: [InFlightIntegral; KINDS],
     log: Option<Vec<LogRecord>>,
     paused: Option<PausedOperations>,
+    /// Size classes of each phase run; `None` for one that does not distinguish sizes.
+    size_classes: Vec<Option<SizeClasses>>,
 }
 
 /// A tally with its phase number and kind of operation.
@@ -40,7 +44,14 @@ impl WorkerRecorder {
         let start = edges.first().map_or(0, |e| e.start_ns);
         let in_flight_integrals = [InFlightIntegral { in_flight: 0, at_ns: start }; KINDS];
         let tallies = (0..edges.len() * KINDS).map(|_| None).collect();
-        WorkerRecorder { first, edges, tallies, in_flight_integrals, log: log.then(Vec::new), paused: None }
+        let size_classes = vec![None; edges.len()];
+        let log = log.then(Vec::new);
+        WorkerRecorder { first, edges, tallies, in_flight_integrals, log, paused: None, size_classes }
+    }
+
+    /// Makes the recorder distinguish the sizes of objects, by the classes of each phase run.
+    pub fn with_size_classes(self, size_classes: Vec<Option<SizeClasses>>) -> WorkerRecorder {
+        WorkerRecorder { size_classes, ..self }
     }
 
     /// Makes the recorder find the operations that overlap a pause.
@@ -172,9 +183,22 @@ impl WorkerRecorder {
         self.log.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// Returns the part of an operation by the size of its object; `None` if its phase does not distinguish sizes.
+    fn size_part(&self, op: &Completed<'_>, own: usize) -> Option<Part> {
+        let classes = self.size_classes[own].as_ref()?;
+        match (op.outcome, op.kind) {
+            (
+                OperationResult::Done(bytes),
+                OperationKind::Get | OperationKind::Put | OperationKind::Update,
+            ) => Some(Part::Size(classes.from_of(bytes))),
+            _ => None,
+        }
+    }
+
     /// Records the figures that belong to the operation's own phase, even if it ends after that phase.
     fn count(&mut self, op: &Completed<'_>, own: usize, start: u64, end: u64) {
         let t = &op.timings;
+        let size = self.size_part(op, own);
         let tally = self.tally(own, op.kind);
         tally.operations += 1;
         tally.attempts += u64::from(op.attempts);
@@ -206,8 +230,9 @@ impl WorkerRecorder {
                 if bytes > 0 && t.body_first_ns > 0 {
                     tally.latencies[Latency::Body].record(t.body_last_ns.saturating_sub(t.body_first_ns));
                 }
-                if let Some(cache) = op.cache {
-                    tally.cache.entry(cache).or_default().record(end - start);
+                let parts = [op.cache.map(Part::Cache), op.address.map(Part::Address), size];
+                for part in parts.into_iter().flatten() {
+                    tally.parts.entry(part).or_default().record(end - start);
                 }
                 if let Some(response) = response {
                     tally.latencies[Latency::Response].record(response);
@@ -216,6 +241,9 @@ impl WorkerRecorder {
             OperationResult::Failed(class) => {
                 tally.latencies[Latency::Failed].record(end - start);
                 *tally.errors.entry(class.to_string()).or_default() += 1;
+                if let Some(address) = op.address {
+                    *tally.failed_at.entry(address).or_default() += 1;
+                }
                 if let (Some(response), crate::ErrorClass::Timeout) = (response, class) {
                     tally.censored += 1;
                     tally.latencies[Latency::CensoredWait].record(response);
@@ -318,152 +346,5 @@ impl WorkerRecorder {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ErrorClass;
-    use crate::Timings;
-    use plimsoll_base::machine::pauses::Pause;
-
-    const GET: OperationKind = OperationKind::Get;
-
-    fn edges(cuts: &[u64]) -> Vec<Edges> {
-        cuts.windows(2).map(|w| Edges { start_ns: w[0], end_ns: w[1] }).collect()
-    }
-
-    fn op(phase: usize, start: u64, end: u64, outcome: OperationResult<'_>) -> Completed<'_> {
-        let timings = Timings {
-            start_ns: start,
-            end_ns: end,
-            body_first_ns: start,
-            body_last_ns: end,
-            ..Timings::default()
-        };
-        Completed {
-            slot: 0,
-            phase,
-            number: 0,
-            kind: GET,
-            intended_ns: None,
-            ready_ns: start,
-            announced_ns: start,
-            timings,
-            outcome,
-            attempts: 1,
-            retries: 0,
-            cache: None,
-        }
-    }
-
-    fn run(recorder: &mut WorkerRecorder, ops: &[Completed<'_>], until: u64) -> Vec<PlacedTally> {
-        for op in ops {
-            recorder.started(op.kind, op.timings.start_ns);
-        }
-        for op in ops {
-            recorder.completed(op);
-        }
-        recorder.take(until)
-    }
-
-    #[test]
-    fn an_operation_across_an_edge_is_prorated_and_belongs_to_the_phase_of_its_start() {
-        let mut recorder = WorkerRecorder::new(0, edges(&[1000, 2000, 3000]), false);
-        let placed = run(&mut recorder, &[op(0, 1500, 2500, OperationResult::Done(100))], 3000);
-        let [(0, GET, first), (1, GET, second)] = &placed[..] else { panic!("{placed:?}") };
-        assert_eq!((first.operations, first.completed, first.begun, first.bytes), (1, 0, 1, 50.0));
-        assert_eq!((second.operations, second.completed, second.begun, second.bytes), (0, 1, 0, 50.0));
-        assert_eq!((first.overlap_ns, first.in_flight_ns), (500, 500));
-        assert_eq!((second.overlap_ns, second.in_flight_ns), (500, 500));
-        assert_eq!(
-            (first.latencies[Latency::Service].len(), second.latencies[Latency::Service].len()),
-            (1, 0)
-        );
-    }
-
-    #[test]
-    fn the_integral_equals_the_overlaps_with_failures_included() {
-        let mut recorder = WorkerRecorder::new(3, edges(&[0, 1000, 5000, 9000]), false);
-        let timeout = ErrorClass::Timeout;
-        let ops = [
-            op(3, 10, 700, OperationResult::Done(1)),
-            op(3, 20, 5100, OperationResult::Failed(&timeout)),
-            op(4, 1500, 1501, OperationResult::Done(1)),
-            op(4, 4000, 9500, OperationResult::Done(1)),
-            op(5, 8000, 8000, OperationResult::Done(0)),
-        ];
-        let placed = run(&mut recorder, &ops, 10_000);
-        for (phase, _, tally) in &placed {
-            assert_eq!(tally.in_flight_ns, tally.overlap_ns as i128, "phase {phase}");
-        }
-        assert_eq!(placed.iter().map(|(.., t)| t.overlap_ns).sum::<u128>(), 690 + 5080 + 1 + 5000);
-    }
-
-    #[test]
-    fn a_body_that_arrives_with_the_head_counts() {
-        let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000]), false);
-        let mut small = op(0, 1, 9, OperationResult::Done(100));
-        small.timings.body_last_ns = small.timings.body_first_ns;
-        let empty = op(0, 1, 9, OperationResult::Done(0));
-        let placed = run(&mut recorder, &[small, op(0, 1, 9, OperationResult::Done(100)), empty], 1000);
-        let tally = &placed[0].2;
-        assert_eq!(
-            (tally.operations, tally.latencies[Latency::Body].len()),
-            (3, 2),
-            "operations with content have one"
-        );
-        assert_eq!(tally.latencies[Latency::Body].min_ns(), Some(0));
-    }
-
-    #[test]
-    fn a_failure_counts_in_neither_service_time_nor_throughput() {
-        let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000]), false);
-        let slow = ErrorClass::Response("503 SlowDown".into());
-        let placed = run(&mut recorder, &[op(0, 1, 9, OperationResult::Failed(&slow))], 1000);
-        let tally = &placed[0].2;
-        assert_eq!(
-            (
-                tally.latencies[Latency::Service].len(),
-                tally.latencies[Latency::Failed].len(),
-                tally.bytes,
-                tally.completed
-            ),
-            (0, 1, 0.0, 0)
-        );
-        assert_eq!(tally.errors["503 SlowDown"], 1);
-    }
-
-    #[test]
-    fn operations_that_overlap_a_pause_are_counted_again() {
-        let pauses = Arc::new(PauseLog::of(&[Pause { core: 0, start_ns: 5_000, end_ns: 6_000_000 }]));
-        let mut recorder = WorkerRecorder::new(0, edges(&[0, 9_000_000]), false).with_pauses(pauses);
-        let before = op(0, 1_000, 5_000, OperationResult::Done(1));
-        let during = op(0, 4_000, 8_000, OperationResult::Done(1));
-        let mut late = op(0, 6_500_000, 8_000_000, OperationResult::Done(1));
-        late.intended_ns = Some(5_500_000);
-        let after = op(0, 6_000_000, 8_000_000, OperationResult::Done(1));
-        let failed = op(0, 4_000, 8_000, OperationResult::Failed(&ErrorClass::Timeout));
-        let placed = run(&mut recorder, &[before, during, late, after, failed], 9_000_000);
-        let tally = &placed[0].2;
-        assert_eq!(
-            (
-                tally.latencies[Latency::Service].len(),
-                tally.latencies[Latency::PausedService].len(),
-                tally.latencies[Latency::PausedResponse].len()
-            ),
-            (4, 2, 1)
-        );
-        assert_eq!(tally.latencies[Latency::PausedResponse].max_ns(), Some(2_500_000));
-    }
-
-    #[test]
-    fn an_operation_that_never_started_is_censored_at_its_wait() {
-        let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000]), false);
-        recorder.intended(0, GET);
-        recorder.never_started(0, 7, GET, 1, 5_000_001);
-        let placed = recorder.take(1000);
-        let tally = &placed[0].2;
-        assert_eq!(
-            (tally.operations, tally.censored, tally.latencies[Latency::CensoredWait].max_ns()),
-            (1, 1, Some(5_000_000))
-        );
-    }
-}
+#[path = "worker_tests.rs"]
+mod tests;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::naming::{Naming, names_seed};
 use super::payload::{Block, Cut};
+use super::reduction::Reduction;
 use super::size::Size;
 use plimsoll_base::rng::{Stream, hash_name, mix};
 
@@ -32,6 +33,8 @@ pub struct Dataset {
     pub encoding: Option<Encoding>,
     /// Source of the contents; `None` if they are generated.
     pub source: Option<Source>,
+    /// Savings of compression and deduplication; `None` for contents that are cut from one block.
+    pub reduction: Option<Reduction>,
 }
 
 /// Settings of uploads: parts and checksum.
@@ -134,7 +137,14 @@ impl Dataset {
             at: None,
             encoding: None,
             source: None,
+            reduction: None,
         }
+    }
+
+    /// Returns the dataset with contents of which compression can remove the share `compressible`, and of which `dedup`
+    /// objects have the same.
+    pub fn reducible(self, compressible: f64, dedup: f64) -> Dataset {
+        Dataset { reduction: Some(Reduction::new(compressible, dedup, self.count)), ..self }
     }
 
     /// Returns a copy whose records are below the prefix of a store: `<prefix>plimsoll/records-<table>/`.
@@ -165,7 +175,11 @@ impl Dataset {
                 None => {
                     // The digest of the name makes the sizes of two datasets differ.
                     let stream = Stream::new(self.seed ^ self.id(), "sizes");
-                    let count = self.count.max(1);
+                    // Objects with the same content have the same size.
+                    let (index, count) = match &self.reduction {
+                        Some(reduction) => (reduction.first_like(index), reduction.distinct()),
+                        None => (index, self.count.max(1)),
+                    };
                     let position = ((index % count) as f64 + 0.5) / count as f64;
                     size.draw_at(stream, version.wrapping_mul(count).wrapping_add(index), position)
                 }
@@ -177,9 +191,13 @@ impl Dataset {
     /// version, because a run with another seed and another first record may have written it.
     pub fn content(&self, block: &Block, index: u64, version: u64) -> Cut {
         let size = self.size_of(index, version);
-        match self.naming.record_number(index) {
-            Some(number) => block.record(number, version, size),
-            None => block.cut(self.id(), index, version, size),
+        match (self.naming.record_number(index), &self.reduction) {
+            (Some(number), _) => block.record(number, version, size),
+            (None, Some(reduction)) => {
+                let cut = block.cut(self.id(), reduction.first_like(index), version, size);
+                cut.generated(reduction.compressible)
+            }
+            (None, None) => block.cut(self.id(), index, version, size),
         }
     }
 

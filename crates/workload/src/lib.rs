@@ -20,9 +20,11 @@ pub mod naming;
 pub mod operation_kind;
 pub mod payload;
 pub mod popularity;
+pub mod reduction;
 mod scatter;
 pub mod schedule;
 pub mod size;
+pub mod size_classes;
 pub mod trace;
 pub mod ycsb;
 

@@ -124,7 +124,7 @@ impl Content {
     pub fn body(&self) -> Body {
         match self {
             // An object of one segment is sent whole, which saves an allocation.
-            Content::Cut(cut) if cut.segment(1).is_none() => Body::Whole(cut.segment(0).unwrap_or_default()),
+            Content::Cut(cut) if cut.total() <= Cut::SEGMENT => Body::Whole(cut.whole()),
             Content::Whole(data) => Body::Whole(data.clone()),
             _ => self.part(0, self.total()),
         }

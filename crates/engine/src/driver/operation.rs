@@ -146,6 +146,10 @@ fn file_failure(message: String) -> Failure {
     Failure::new(ErrorClass::File, message, timings)
 }
 
+/// Length up to which generated content is generated before its operation starts, in bytes. Of longer content, each
+/// piece is generated while the system sends the one before, so that no more memory is needed per operation.
+const GENERATED_BEFORE: u64 = 16 << 20;
+
 /// Returns the content that an operation writes or expects to read.
 ///
 /// # Errors
@@ -163,7 +167,11 @@ fn content_of(
     }
     let Some(path) = dataset.file_of(operation.index) else {
         let cut = dataset.content(&context.worker.job.block, operation.index, operation.version);
+        let writes = operation.kind == OperationKind::Put || operation.kind.rewrites();
         return Ok(match dataset.encoding {
+            None if writes && cut.is_generated() && cut.total() <= GENERATED_BEFORE => {
+                Content::Whole(cut.whole())
+            }
             None => Content::Cut(cut),
             Some(encoding) if operation.kind.rewrites() && !encoding.writes_all => {
                 let field = operation.index % u64::from(encoding.fields.max(1));
@@ -219,6 +227,7 @@ async fn execute_operation(
                 announced_ns: start_ns,
                 start_ns,
                 verified: false,
+                address: None,
             };
             return record_result(context, id, task, &operation, execution);
         }
@@ -255,7 +264,8 @@ async fn execute_operation(
     }
     let (announced_ns, start_ns) = (observer.announced_ns, observer.start_ns);
     state.keys = keys;
-    let execution = ExecutionResult { result, counts, announced_ns, start_ns, verified };
+    let address = connection.address().and_then(|number| u16::try_from(number).ok());
+    let execution = ExecutionResult { result, counts, announced_ns, start_ns, verified, address };
     record_result(context, id, task, &operation, execution)
 }
 
@@ -377,6 +387,8 @@ struct ExecutionResult {
     start_ns: u64,
     /// True if the upload was verified after its end.
     verified: bool,
+    /// Number of the address to which the operation was sent; `None` if the store has at most one.
+    address: Option<u16>,
 }
 
 /// Records the result of an operation.
@@ -387,7 +399,7 @@ fn record_result(
     operation: &Operation,
     execution: ExecutionResult,
 ) -> Ended {
-    let ExecutionResult { result, counts, announced_ns, start_ns, verified } = execution;
+    let ExecutionResult { result, counts, announced_ns, start_ns, verified, address } = execution;
     let AttemptCounts { attempts, retries, earlier } = counts;
     let next = Next::after(&result);
     if next == Next::AfterCostLimit && start_ns == 0 {
@@ -434,6 +446,7 @@ fn record_result(
         announced_ns,
         timings,
         cache: result.as_ref().ok().and_then(|reply| reply.cache),
+        address,
         outcome,
         attempts,
         retries,

@@ -66,7 +66,8 @@ async fn run_segment(
         worker: Rc::clone(worker),
         recorder: RefCell::new(
             WorkerRecorder::new(segment.first, segment.edges.clone(), job.log)
-                .with_pauses(Arc::clone(&worker.pauses)),
+                .with_pauses(Arc::clone(&worker.pauses))
+                .with_size_classes(phase_runs.iter().map(|s| s.phase.size_classes.clone()).collect()),
         ),
         slots: Slots::new(count),
         offer: Offer::default(),

@@ -256,6 +256,7 @@ impl CountedConnection {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Connection for CountedConnection {
     fn execute<'a>(
         &'a mut self,
@@ -299,6 +300,10 @@ impl Connection for CountedConnection {
             }
             result
         })
+    }
+
+    fn address(&self) -> Option<usize> {
+        self.inner.address()
     }
 }
 

@@ -26,6 +26,7 @@ pub mod integrity;
 pub mod memory;
 pub mod ownership;
 pub mod s3;
+pub mod spread;
 pub mod testing;
 pub mod web;
 
@@ -386,4 +387,10 @@ pub trait Connection {
         request: Request<'a>,
         observer: &'a mut dyn Observer,
     ) -> Local<'a, Result<Reply, Failure>>;
+
+    /// Returns the number of the address to which the last operation was sent, among those of
+    /// [`Store::describe`]; `None` if the store has at most one.
+    fn address(&self) -> Option<usize> {
+        None
+    }
 }

@@ -181,6 +181,7 @@ fn phase_run(log: &Log, number: usize) -> PhaseRun {
         think_time_ns: 0,
         cache: None,
         working_set: None,
+        size_classes: None,
         sweep: None,
     };
     PhaseRun { phase, store: 0, number, repeat: 0, block: 0, step, recorded: true }
@@ -256,6 +257,7 @@ fn complete(recorder: &mut WorkerRecorder, log: &Log, record: &Record, number: u
         attempts: 1 + record.retries,
         retries: record.retries,
         cache: None,
+        address: None,
     });
 }
 

@@ -37,7 +37,11 @@ fn objects(phase: &Phase) -> String {
     let w = &phase.workload;
     let reads = w.mix.shares().iter().any(|(kind, _)| kind.reads());
     let puts = w.mix.share(OperationKind::Put) > 0 && w.recording.is_none();
-    let written = if reads && puts { format!("; puts of {}", sizes(&w.written)) } else { String::new() };
+    let written = if reads && puts {
+        format!("; puts of {}{}", sizes(&w.written), reduction(&w.written))
+    } else {
+        String::new()
+    };
     format!("{}{written}", addressed(phase))
 }
 
@@ -47,6 +51,16 @@ fn sizes(dataset: &Dataset) -> String {
         Size::Fixed(bytes) => format_size(*bytes),
         other => format!("{other}"),
     }
+}
+
+/// Describes what compression and deduplication can save of a dataset; empty if nothing is known of it.
+fn reduction(dataset: &Dataset) -> String {
+    let Some(reduction) = &dataset.reduction else { return String::new() };
+    let copies = match reduction.dedup {
+        1.0 => "all different".to_string(),
+        copies => format!("{copies} with the same content"),
+    };
+    format!(" ({:.0}% compressible, {copies})", reduction.compressible * 100.0)
 }
 
 /// Describes the objects that a phase reads, deletes or, without reads and deletes, writes.
@@ -66,7 +80,7 @@ fn addressed(phase: &Phase) -> String {
             } else {
                 String::new()
             };
-            let size = sizes(dataset);
+            let size = sizes(dataset) + &reduction(dataset);
             let range =
                 if w.range > 0 { format!(", {} at a time", format_size(w.range)) } else { String::new() };
             let count = format_count(dataset.count);

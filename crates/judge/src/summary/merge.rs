@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::addresses;
 use super::arrangement::Arrangement;
 use super::contention;
 use super::disturbances;
@@ -13,6 +14,7 @@ use super::latencies::{self, of_histogram};
 use super::percentiles::percentiles;
 use super::result::{Disturbances, Percentiles, Window};
 use super::saturation::falls_short;
+use super::size_classes;
 use super::window::hit_ratio;
 use plimsoll_recorder::cache_status::CacheStatus;
 use plimsoll_recorder::histogram::Latencies;
@@ -88,6 +90,8 @@ pub fn merge(windows: &[&Window], how: Arrangement) -> Option<Window> {
     out.disturbances = disturbances::merge(&parts);
     latencies::set(&mut out, &latencies::sums(windows), open);
     set_cache(&mut out, windows);
+    size_classes::merge(&mut out, windows);
+    addresses::merge(&mut out, windows);
     Some(out)
 }
 
@@ -143,6 +147,8 @@ fn counts(windows: &[&Window], how: Arrangement, first: Window) -> Window {
         disturbances: Disturbances::default(),
         cache_ms: BTreeMap::new(),
         hit_ratio: None,
+        size_classes: Vec::new(),
+        addresses: Vec::new(),
         histograms: BTreeMap::new(),
         service_ms: Percentiles::default(),
         response_ms: None,

@@ -5,6 +5,7 @@
 //! [`verdict`] words comparisons.
 //! Nothing here reads a clock, a file or a store.
 
+pub mod addresses;
 pub mod arrangement;
 pub mod background;
 pub mod caches;
@@ -32,6 +33,7 @@ pub mod saturation;
 pub mod sequential;
 pub mod series;
 pub mod shards;
+pub mod size_classes;
 pub mod student;
 pub mod sweeps;
 pub mod unit;

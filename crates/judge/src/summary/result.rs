@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 mod cache;
 mod disturbances;
 mod judgement;
+mod part;
 mod sweep;
 
 pub use cache::{CacheFigures, CacheFinding, CachePoint};
@@ -20,6 +21,7 @@ pub use judgement::{
     CapacityBy, CapacityChange, CapacityFigures, CapacityStep, ClientLimit, ConfidenceInterval,
     ObjectiveFigures, UnseenStalls, UntilFigures,
 };
+pub use part::{AddressFigures, SizeClassFigures};
 pub use sweep::{SweepFigures, SweepPoint, UploadFigures};
 
 /// Schema number of [`RunResult`].
@@ -411,6 +413,12 @@ pub struct Window {
     /// Share of cache hits among the responses that carry a cache status (0 to 1). Null if none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hit_ratio: Option<f64>,
+    /// Successful operations by the size of their object, in ascending order. Empty if all objects have one size.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub size_classes: Vec<SizeClassFigures>,
+    /// Operations by the address to which they were sent. Empty if all went to one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<AddressFigures>,
     /// Delay between the time at which Plimsoll could have started an operation and its actual start.
     pub start_lag_ms: Percentiles,
     /// Clock of the figures, and disturbances of the client.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::addresses;
 use super::contention;
 use super::disturbances;
 use super::latencies;
@@ -12,12 +13,14 @@ use super::limits::{Means, client_limited, exhausted};
 use super::percentiles::percentiles;
 use super::result::{LoopKind, Percentiles, Window};
 use super::saturation::saturated;
+use super::size_classes;
 use super::uploads;
 use plimsoll_recorder::Edges;
 use plimsoll_recorder::cache_status::CacheStatus;
 use plimsoll_recorder::collector::WindowState;
 use plimsoll_recorder::histogram::Latencies;
 use plimsoll_recorder::latency::Latency;
+use plimsoll_recorder::part::Part;
 use plimsoll_recorder::store_facts::Description;
 use plimsoll_recorder::tally::Tally;
 use plimsoll_workload::OperationKind;
@@ -79,6 +82,8 @@ pub fn windows(phase_run: &PhaseRun, state: &WindowState, setting: Setting<'_>) 
         let mut wake_ups = tally.latencies[Latency::WakeUpDelay].clone();
         wake_ups.merge(&state.usage.wake_up_delay);
         latencies::set_with(&mut window, &tally.latencies, &wake_ups, open);
+        size_classes::of_tally(&mut window, phase, tally);
+        addresses::of_tally(&mut window, &setting.store.addresses, tally);
         window.client_exhausted = exhausted(&state.usage, window_s, setting.means);
         window.client_limited =
             client_limited(&state.usage, window_s, setting.means, &lag, &window.service_ms);
@@ -103,9 +108,11 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
     let saturated = open && saturated(tally, in_flight_mean);
     let mut histograms = BTreeMap::new();
     let mut cache_ms = BTreeMap::new();
-    for (status, latencies) in &tally.cache {
-        histograms.insert(format!("cache_{status}"), STANDARD.encode(latencies.to_bytes()));
-        cache_ms.insert(status.to_string(), percentiles(latencies));
+    for (part, latencies) in &tally.parts {
+        if let Part::Cache(status) = part {
+            histograms.insert(format!("cache_{status}"), STANDARD.encode(latencies.to_bytes()));
+            cache_ms.insert(status.to_string(), percentiles(latencies));
+        }
     }
     Window {
         hit_ratio: hit_ratio(&cache_ms),

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::differences::count;
 use crate::run_dir::merge::LogTotal;
 use crate::run_dir::run::Run;
+use crate::summary::addresses;
 use crate::summary::caches::caches;
 use crate::summary::estimates::confidence_intervals;
 use crate::summary::latencies::{of_histogram, set, sums};
@@ -20,6 +21,7 @@ use crate::summary::objective::Objective;
 use crate::summary::objectives::judge;
 use crate::summary::percentiles::PERCENTILES;
 use crate::summary::result::{LoopKind, Percentiles, RunResult, Window};
+use crate::summary::size_classes;
 use crate::summary::sweeps::sweeps;
 
 /// Figures that were computed again.
@@ -48,8 +50,11 @@ pub fn recompute(run: &Run, totals: Option<&[LogTotal]>) -> Recomputed {
         }
     }
     for (number, window) in out.result.windows.iter_mut().enumerate() {
-        out.problems.extend(ends(window).into_iter().map(|problem| format!("windows[{number}]: {problem}")));
-        out.figures += from_histograms(window);
+        let parts = [size_classes::contradiction(window), addresses::contradiction(window)];
+        let problems = ends(window).into_iter().chain(parts.into_iter().flatten());
+        out.problems.extend(problems.map(|problem| format!("windows[{number}]: {problem}")));
+        out.figures +=
+            from_histograms(window) + size_classes::recompute(window) + addresses::recompute(window);
     }
     // Otherwise nobody would find that all of them were removed.
     if has_finished || !run.result.confidence.is_empty() {
@@ -165,7 +170,13 @@ fn ends(window: &Window) -> Vec<String> {
         let name = misfit(&own, stated)?;
         Some(format!("the {name} of {} does not fit its histogram", kind.name()))
     };
-    kinds.into_iter().filter_map(problem).collect()
+    let classes = window.size_classes.iter().map(|class| (class.histogram(), &class.service_ms));
+    let addresses = window.addresses.iter().map(|address| (address.histogram(), &address.service_ms));
+    let of_part = |(histogram, stated): (String, &Percentiles)| {
+        let name = misfit(&of_histogram(window, &histogram, None), stated)?;
+        Some(format!("the {name} of {histogram} does not fit its histogram"))
+    };
+    kinds.into_iter().filter_map(problem).chain(classes.chain(addresses).filter_map(of_part)).collect()
 }
 
 /// Returns the name of the first value that lies outside the buckets.

@@ -110,6 +110,10 @@ fn contradiction(window: &Window, run: &PhaseRun, totals: &[LogTotal]) -> Option
             window.concurrency
         ));
     }
+    let end_of = |from| phase.size_classes.as_ref().and_then(|classes| classes.end_of(from));
+    if let Some(class) = window.size_classes.iter().find(|class| class.to_bytes != end_of(class.from_bytes)) {
+        return Some(format!("the experiment has no class of sizes from {} bytes", class.from_bytes));
+    }
     if run.may_end_early() {
         return None;
     }

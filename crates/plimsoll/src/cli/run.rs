@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::{Args, Subcommand};
 
+use super::canary;
 use super::capacity::{CapacityArguments, MIN_WITHIN_NS};
 use super::consistency;
 use super::contention;
@@ -80,6 +81,8 @@ pub struct ExperimentArguments {
 /// Experiments with options of their own.
 #[derive(Debug, Subcommand)]
 enum Special {
+    /// Send one operation per interval to a store, without an end: metrics, outages, and a history by day
+    Canary(Box<canary::Arguments>),
     /// Check under load whether a store is linearizable: reads, listings and conditional writes of shared keys
     Consistency(Box<consistency::Arguments>),
     /// Measure compare-and-swap on one object by number of writers: throughput, latency, conflicts and fairness
@@ -148,6 +151,12 @@ struct ShortArguments {
     /// Upload this file instead of generated content
     #[arg(long, value_name = "FILE", conflicts_with = "size")]
     file: Option<String>,
+    /// Share of the bytes that compression can remove, such as 0.5; for stores that compress
+    #[arg(long, value_name = "SHARE", conflicts_with_all = ["file", "keys"])]
+    compressible: Option<f64>,
+    /// Number of objects with the same content, such as 3; other contents share nothing. For stores that deduplicate
+    #[arg(long, value_name = "N", conflicts_with_all = ["file", "keys"])]
+    dedup: Option<f64>,
     /// Measure every combination of values: size=1KiB,1MiB concurrency=1,8,64 or rate, part_size, parts_in_flight,
     /// working_set (which shows the size of a cache); at most two fields, 10s per point unless --duration is given
     #[arg(long, value_name = "FIELD=VALUES")]
@@ -185,6 +194,8 @@ impl ShortArguments {
             ("--parts-in-flight", self.parts_in_flight.is_some()),
             ("--checksum", self.checksum.is_some()),
             ("--file", self.file.is_some()),
+            ("--compressible", self.compressible.is_some()),
+            ("--dedup", self.dedup.is_some()),
             ("--think-time", self.think_time.is_some()),
             ("--cache", self.cache.is_some()),
             ("--sweep", !self.sweep.is_empty()),
@@ -261,6 +272,16 @@ fn swept(fields: &[String]) -> Result<Option<SweepSpec>, Exit> {
     Ok((!fields.is_empty()).then_some(sweep))
 }
 
+/// Checks that `--cache` is given only with the short form that accepts it.
+fn check_cache(short: &ShortArguments, form: &str) -> Result<(), Exit> {
+    if short.cache.is_some() && form != "get" && FORMS.contains(&form) {
+        return Err(Exit::input(format!(
+            "--cache: `plimsoll run {form}` does not accept this flag; only get does"
+        )));
+    }
+    Ok(())
+}
+
 fn resolve_experiment(
     arguments: &ExperimentArguments,
     search: Option<&CapacitySearch>,
@@ -269,11 +290,7 @@ fn resolve_experiment(
     let short = &arguments.short;
     let (form, rate) = form_and_rate(arguments, search, relays)?;
     let sweep = swept(&short.sweep)?;
-    if short.cache.is_some() && form != "get" && FORMS.contains(&form.as_str()) {
-        return Err(Exit::input(format!(
-            "--cache: `plimsoll run {form}` does not accept this flag; only get does"
-        )));
-    }
+    check_cache(short, &form)?;
     let mut experiment: Experiment = if FORMS.contains(&form.as_str()) {
         let written = Short {
             form,
@@ -299,6 +316,8 @@ fn resolve_experiment(
             parts_in_flight: short.parts_in_flight,
             checksum: short.checksum.clone(),
             file: short.file.clone(),
+            compressible: short.compressible,
+            dedup: short.dedup,
             think_time: short.think_time.clone(),
             cache: short.cache.clone(),
             sweep,
@@ -344,6 +363,8 @@ fn as_flag(message: &str) -> String {
     for (field, flag) in [
         ("objects.size", "--size"),
         ("objects.count", "--objects"),
+        ("objects.compressible", "--compressible"),
+        ("objects.dedup", "--dedup"),
         ("objects.working_set", "--sweep working_set"),
         ("in_flight", "--in-flight"),
         ("stop_after", "--operations"),
@@ -364,6 +385,7 @@ fn as_flag(message: &str) -> String {
 /// Exit code 2 if an argument is invalid; otherwise as [`execute`].
 pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     match &arguments.special {
+        Some(Special::Canary(arguments)) => canary::canary(arguments),
         Some(Special::Consistency(arguments)) => consistency::consistency(arguments),
         Some(Special::Contention(arguments)) => contention::contention(arguments),
         #[cfg(target_os = "linux")]

@@ -19,9 +19,11 @@ use plimsoll_engine::store::http::relay::{Relay, TOKEN_VARIABLE};
 use plimsoll_engine::store::http::{OpenError, Route};
 use plimsoll_engine::store::memory::MemoryStore;
 use plimsoll_engine::store::s3::S3Store;
+use plimsoll_engine::store::spread::Spread;
 use plimsoll_engine::store::web::WebStore;
 use plimsoll_s3::credentials::{CredentialError, CredentialSource, Credentials};
-use plimsoll_s3::url::s3::BINDING;
+use plimsoll_s3::endpoint::Endpoint;
+use plimsoll_s3::url::s3::{BINDING, S3Url};
 use plimsoll_s3::url::web::redacted as redacted_url;
 use plimsoll_s3::url::{StoreUrl, parse};
 use plimsoll_workload::experiment::Experiment;
@@ -251,11 +253,31 @@ pub fn open_as(
         }
         StoreUrl::S3(s3) => {
             opened.credentials = if s3.sign { Some(aws()?) } else { None };
-            let credentials = opened.credentials.clone();
-            opened.store = Arc::new(S3Store::open(*s3, &written, credentials, route).map_err(open_error)?);
+            opened.store = spread(&s3, &written, opened.credentials.as_ref(), route)?;
         }
     }
     Ok(opened)
+}
+
+/// Opens a bucket, at one endpoint or several.
+fn spread(
+    url: &S3Url,
+    written: &str,
+    credentials: Option<&CredentialSource>,
+    route: Route<'_>,
+) -> Result<Arc<dyn Store>, RunError> {
+    let at = |endpoint: &Endpoint| -> Result<Arc<dyn Store>, RunError> {
+        let url = S3Url { endpoint: endpoint.clone(), others: Vec::new(), ..url.clone() };
+        Ok(Arc::new(S3Store::open(url, written, credentials.cloned(), route).map_err(open_error)?))
+    };
+    let first = at(&url.endpoint)?;
+    if url.others.is_empty() {
+        return Ok(first);
+    }
+    if route.relay.is_some() {
+        return Err(RunError::input("--relay: a relay uses one endpoint; name only one in endpoint="));
+    }
+    Ok(Arc::new(Spread::new(first, url.others.iter().map(at).collect::<Result<_, _>>()?)))
 }
 
 /// Opens a relay with the token from the environment.

@@ -133,6 +133,7 @@ pub fn phase(ground: &Ground, up: bool) -> Result<Phase, RunError> {
         think_time_ns: 0,
         cache: None,
         working_set: None,
+        size_classes: None,
         sweep: None,
     })
 }

@@ -179,6 +179,41 @@ fn foreign_content_is_verified_with_the_checksum_in_the_store() {
     assert!((3..30).contains(&corrupt), "{corrupt} of 60 responses were corrupt; 12 are expected on average");
 }
 
+const SIZES: &str = "name = 'sizes'\n\
+    [[phase]]\nname = 'load'\nrole = 'prepare'\noperations = { put = 1 }\n\
+    objects = { count = 40, size = { weighted = { '100 B' = 1, '5 KiB' = 2, '70 KiB' = 1 } } }\n\
+    [[phase]]\nname = 'read'\noperations = { get = 3, head = 1 }\nobjects = { from = 'load' }\n\
+    size_classes = ['1 KiB', '64 KiB']\nstop_after = 400\n";
+
+#[test]
+fn latencies_are_divided_by_the_size_of_the_object() {
+    let dir = scratch("sizes");
+    let result = measure(&[&write(&dir, SIZES), "--store", "memory:"], &dir.join("runs"));
+    let of = |phase: &str, operation: &str| -> Vec<(u64, Option<u64>, u64)> {
+        let own = |w: &&Window| w.phase == phase && w.operation.name() == operation;
+        let window = result.windows.iter().find(own).unwrap();
+        window
+            .size_classes
+            .iter()
+            .map(|class| (class.from_bytes, class.to_bytes, class.service_ms.n))
+            .collect()
+    };
+    let ends = |classes: &[(u64, Option<u64>, u64)]| -> Vec<_> {
+        classes.iter().map(|(from, to, _)| (*from, *to)).collect()
+    };
+    let (written, read) = (of("load", "put"), of("read", "get"));
+    assert_eq!(ends(&written), [(0, Some(1 << 10)), (4 << 10, Some(16 << 10)), (64 << 10, Some(256 << 10))]);
+    assert_eq!(ends(&read), [(0, Some(1 << 10)), (1 << 10, Some(64 << 10)), (64 << 10, None)]);
+    assert_eq!(written.iter().map(|(.., n)| n).sum::<u64>(), 40);
+    assert_eq!(read.iter().map(|(.., n)| n).sum::<u64>(), 300);
+    assert!(of("read", "head").is_empty());
+    let run = std::fs::read_dir(dir.join("runs")).unwrap().next().unwrap().unwrap().path();
+    let shown = plimsoll(&["show"]).arg(&run).output().unwrap();
+    assert!(text(&shown.stdout).contains("1 KiB to 64 KiB"), "{}", text(&shown.stdout));
+    let verified = plimsoll(&["verify"]).arg(&run).output().unwrap();
+    assert_eq!(verified.status.code(), Some(0), "{}", text(&verified.stdout));
+}
+
 #[test]
 fn a_directory_works_as_a_store() {
     let dir = scratch("directory");

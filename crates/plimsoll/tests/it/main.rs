@@ -13,6 +13,7 @@ mod cost;
 mod damaged;
 mod decisions;
 mod edge;
+mod endpoints;
 mod experiments;
 mod express;
 mod fleet;

@@ -150,3 +150,65 @@ fn a_sweep_recommends_a_setting_and_reports_refused_ones() {
     assert!(message.contains("reach only 48.8 GiB"), "{message}");
     assert_eq!(left(store.as_ref()), (0, 0));
 }
+
+#[test]
+fn reducible_contents_are_verified_whole_in_parts_and_read_back() {
+    let server = Server::start("", false);
+    server.ready("");
+    let dir = scratch("reducible");
+    let few = ["--objects", "4", "--operations", "8", "--warmup", "0", "--concurrency", "2"];
+    for (form, more) in [
+        ("put", &["--size", "3000B", "--verify", "readback"][..]),
+        (
+            "put",
+            &["--size", "23MiB", "--part-size", "5MiB", "--parts-in-flight", "3", "--verify", "readback"],
+        ),
+        ("get", &["--size", "20MiB"]),
+    ] {
+        for reduction in [["--compressible", "0.3"], ["--dedup", "2"]] {
+            let arguments = [&[form], &few[..], more, &reduction].concat();
+            let (result, _) = run(0, &server, &arguments, &dir);
+            let [window] = measured(&result)[..] else { panic!("{arguments:?}") };
+            assert_eq!((window.operations, window.errors.len()), (8, 0), "{arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn objects_with_the_same_content_are_as_many_as_stated() {
+    let dir = scratch("dedup");
+    let root = dir.join("store");
+    std::fs::create_dir(&root).unwrap();
+    let run =
+        plimsoll(&["run", "put", "--objects", "6", "--operations", "6", "--warmup", "0", "--size", "20000B"])
+            .args([
+                "--compressible",
+                "0.5",
+                "--dedup",
+                "3",
+                "--keep",
+                "--store",
+                &format!("file://{}", root.display()),
+            ])
+            .arg("--out")
+            .arg(dir.join("runs"))
+            .output()
+            .unwrap();
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let contents: Vec<Vec<u8>> =
+        files_below(&root).into_iter().filter(|content| content.len() == 20_000).collect();
+    let distinct: std::collections::HashSet<_> = contents.iter().collect();
+    assert_eq!((contents.len(), distinct.len()), (6, 2));
+    let zeros = contents.iter().flatten().filter(|byte| **byte == 0).count();
+    assert!((60_000..61_000).contains(&zeros), "{zeros} of 120,000 bytes");
+}
+
+/// Returns the contents of all files below a directory.
+fn files_below(directory: &Path) -> Vec<Vec<u8>> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let read = |path: std::path::PathBuf| match path.is_dir() {
+        true => files_below(&path),
+        false => vec![std::fs::read(path).unwrap()],
+    };
+    entries.flat_map(read).collect()
+}

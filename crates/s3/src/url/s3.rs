@@ -24,6 +24,8 @@ pub enum PayloadSigning {
 pub struct S3Url {
     /// Endpoint for requests to objects.
     pub endpoint: Endpoint,
+    /// Further endpoints of the same bucket.
+    pub others: Vec<Endpoint>,
     /// Endpoint for creating and deleting the bucket; `None` if `endpoint` does this too.
     pub control: Option<Endpoint>,
     /// Prefix of keys; empty or ending in `/`.
@@ -75,6 +77,7 @@ pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<S3Url, UrlError> {
     let bound = written.as_deref() == Some(BINDING);
     let written = if bound { Some(format!("https://{BINDING}")) } else { written };
     let named = named.or_else(|| bound.then(|| "cloudflare-r2".into()));
+    let (written, others) = several(written)?;
     let seen = written.as_deref().or(from_environment.as_deref());
     let profile = profile_of(named.as_deref(), bucket, seen)?;
     // A named provider with its own endpoint takes precedence over the endpoint from the environment.
@@ -102,6 +105,8 @@ pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<S3Url, UrlError> {
         None => profile.endpoint(holes)?.ok_or_else(|| UrlError::Anywhere(profile.name.clone()))?,
     };
     let endpoint = Endpoint::new(&url, bucket, style, &region)?;
+    let others = others.iter().map(|url| Endpoint::new(url, bucket, style, &region));
+    let others: Vec<Endpoint> = others.collect::<Result<_, _>>()?;
     let control = profile.control(holes)?.filter(|_| custom.is_none());
     let control = control.map(|url| Endpoint::new(&url, bucket, Style::Path, &region)).transpose()?;
     let payload = query
@@ -109,6 +114,7 @@ pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<S3Url, UrlError> {
     let default_payload = if endpoint.tls { PayloadSigning::Unsigned } else { PayloadSigning::Signed };
     let url = S3Url {
         endpoint,
+        others,
         control,
         prefix,
         zone: zone.map(str::to_string),
@@ -121,6 +127,29 @@ pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<S3Url, UrlError> {
     };
     query.finish(PARAMETERS)?;
     Ok(url)
+}
+
+/// Maximum number of endpoints of one store.
+const MAX_ENDPOINTS: usize = 256;
+
+/// Splits the endpoints of `endpoint=a,b,c` into the first and the others.
+fn several(written: Option<String>) -> Result<(Option<String>, Vec<String>), UrlError> {
+    let Some(text) = written else { return Ok((None, Vec::new())) };
+    let mut all: Vec<String> = text.split(',').map(|url| url.trim().to_string()).collect();
+    let wrong = |allowed: &str| {
+        Err(UrlError::Value { name: "endpoint", value: text.clone(), allowed: allowed.to_string() })
+    };
+    if all.len() > MAX_ENDPOINTS {
+        return wrong("at most 256 URLs, separated by commas");
+    }
+    if (1..all.len()).any(|i| all[..i].contains(&all[i])) {
+        return wrong("different URLs, separated by commas");
+    }
+    if all.len() > 1 && all.iter().any(|url| url == BINDING) {
+        return wrong("either a binding or URLs");
+    }
+    let first = all.remove(0);
+    Ok((Some(first), all))
 }
 
 /// Returns the named provider, or the one recognised from the bucket name or the endpoint's host.
@@ -221,6 +250,21 @@ mod tests {
             (PayloadSigning::Unsigned, "aws-s3", "")
         );
         assert_eq!(s3("s3://my.bucket").endpoint.style, Style::Path);
+    }
+
+    #[test]
+    fn a_store_may_have_several_endpoints() {
+        let url = s3("s3://bucket/p?endpoint=http://10.0.0.1:9000,https://b.example:9443,http://10.0.0.3");
+        assert_eq!(url.endpoint.url(), "http://10.0.0.1:9000");
+        let others: Vec<String> = url.others.iter().map(Endpoint::url).collect();
+        assert_eq!(others, ["https://b.example:9443", "http://10.0.0.3"]);
+        let message = |endpoint: &str| {
+            parse(&format!("s3://bucket?endpoint={endpoint}"), &|_| None).unwrap_err().to_string()
+        };
+        assert!(message("http://a:1,http://a:1").contains("different URLs"));
+        assert!(message("http://a:1,b:2").contains("b:2"));
+        assert!(message("http://a:1,").contains("endpoint ''"));
+        assert!(message("binding,http://a:1").contains("either a binding or URLs"));
     }
 
     #[test]

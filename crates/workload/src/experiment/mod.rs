@@ -6,6 +6,7 @@
 //! the line of an error and applies `--set`.
 
 mod caches;
+mod contents;
 pub mod estimate;
 pub mod field_specs;
 pub mod locate;

@@ -1,8 +1,7 @@
 //! Resolution of the objects that a phase reads, writes and deletes.
 
-use std::path::PathBuf;
-
 use super::Problem;
+use super::contents::{resolve_file, resolve_reduction};
 use super::field_specs::SharesSpec;
 use super::records::resolve_records;
 use super::spec::{NamingSpec, ObjectsSpec, PhaseSpec, PopularitySpec, SizeSpec};
@@ -11,6 +10,7 @@ use crate::dataset::{Existing, Source, Upload};
 use crate::mix::Mix;
 use crate::naming::{Naming, RecordOrder};
 use crate::popularity::{DEFAULT_THETA, Popularity};
+use crate::reduction::Reduction;
 use crate::schedule::{Phase, Role};
 use crate::size::Size;
 use crate::{Dataset, Inserts, OperationKind};
@@ -100,10 +100,12 @@ pub fn resolve_objects(
         // Twice the connection slots: at least a full pass over the slots lies between a put and its delete.
         (false, false) => (2 * slots).max(16),
     };
+    let reduction = resolve_reduction(objects, read.as_ref(), count)?;
     let dataset = |name: &str, count| Dataset {
         naming: naming.clone(),
         upload: upload.clone(),
         source: source.as_ref().map(|(path, _)| Source::File(path.clone())),
+        reduction: reduction.map(|(compressible, dedup)| Reduction::new(compressible, dedup, count)),
         ..Dataset::new(name, seed, count, size.clone())
     };
     let spare = (mix.share(OperationKind::Delete) > 0)
@@ -129,6 +131,8 @@ fn check_use(objects: &ObjectsSpec, mix: &Mix, read: Option<&Dataset>) -> Result
         ("objects.part_size", objects.part_size.is_some()),
         ("objects.checksum", objects.checksum.is_some()),
         ("objects.file", objects.file.is_some()),
+        ("objects.compressible", objects.compressible.is_some()),
+        ("objects.dedup", objects.dedup.is_some()),
         ("objects.naming", objects.naming.is_some()),
         ("objects.count", objects.count.is_some() && !existing),
     ];
@@ -180,24 +184,6 @@ fn resolve_upload(objects: &ObjectsSpec, read: Option<&Dataset>) -> Result<Uploa
     Ok(upload)
 }
 
-/// Returns the file whose content is written, with its length in bytes; `None` if no file is set.
-fn resolve_file(objects: &ObjectsSpec) -> Result<Option<(PathBuf, u64)>, Problem> {
-    let Some(path) = &objects.file else { return Ok(None) };
-    if objects.size.is_some() {
-        let text = "objects.file determines the size; remove objects.size";
-        return Err(Problem::new("objects.size", text));
-    }
-    let facts = std::fs::metadata(path)
-        .map_err(|e| Problem::new("objects.file", format!("objects.file {path}: {e}")))?;
-    if !facts.is_file() {
-        return Err(Problem::new(
-            "objects.file",
-            format!("objects.file {path} is not a regular file; use the path of a regular file"),
-        ));
-    }
-    Ok(Some((PathBuf::from(path), facts.len())))
-}
-
 /// Resolves the objects of a phase that works on records.
 fn record_datasets(
     objects: &ObjectsSpec,
@@ -211,6 +197,12 @@ fn record_datasets(
         let text = "records are kept from run to run; remove delete from operations (`plimsoll ycsb clean` \
                     deletes records)";
         return Err(Problem::new("operations", text));
+    }
+    let reduced = [("objects.compressible", objects.compressible), ("objects.dedup", objects.dedup)];
+    if let Some((field, _)) = reduced.iter().find(|(_, given)| given.is_some()) {
+        let text =
+            format!("{field} does not apply to records, whose contents later runs must know; remove {field}");
+        return Err(Problem::new(field, text));
     }
     let size = objects.size.as_ref().map_or(Ok(Size::Fixed(DEFAULT_SIZE)), resolve_size)?;
     let upload = resolve_upload(objects, None)?;

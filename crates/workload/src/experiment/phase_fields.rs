@@ -3,8 +3,10 @@
 use super::Problem;
 use super::spec::PhaseSpec;
 use crate::schedule::{Role, Verify};
+use crate::size_classes::SizeClasses;
+use crate::{Dataset, Workload};
 use plimsoll_base::clock::SECOND;
-use plimsoll_base::units::parse_duration;
+use plimsoll_base::units::{parse_duration, parse_size};
 
 /// Default number of operations in flight of a closed loop.
 pub const DEFAULT_CONCURRENCY: u64 = 16;
@@ -57,6 +59,27 @@ pub(super) fn resolve_verify(written: &PhaseSpec) -> Result<Verify, Problem> {
         return Err(Problem::new("verify", problem));
     }
     Ok(verify)
+}
+
+/// Returns true if the objects of a dataset may have different sizes.
+pub(super) fn varies(dataset: &Dataset) -> bool {
+    dataset.existing.is_some() || dataset.size.smallest() != dataset.size.largest()
+}
+
+/// Resolves the classes of sizes by which latencies are divided; `None` if all objects have one size.
+pub(super) fn resolve_size_classes(
+    written: &PhaseSpec,
+    workload: &Workload,
+) -> Result<Option<SizeClasses>, Problem> {
+    let problem = |text: String| Problem::new("size_classes", format!("size_classes: {text}"));
+    let varies = workload.read.iter().chain([&workload.written]).any(varies);
+    let Some(sizes) = &written.size_classes else { return Ok(varies.then(SizeClasses::default)) };
+    if !varies {
+        return Err(problem("all objects of the phase have one size; remove size_classes".into()));
+    }
+    let bytes = sizes.iter().map(|text| parse_size(text).map_err(|e| problem(e.to_string())));
+    let bytes = bytes.collect::<Result<Vec<u64>, Problem>>()?;
+    SizeClasses::between(&bytes).map(Some).map_err(|e| problem(e.to_string()))
 }
 
 pub(super) fn slots(field: &str, n: u64) -> Result<usize, Problem> {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::Problem;
 use super::phase_fields::{
-    DEFAULT_CONCURRENCY, DEFAULT_IN_FLIGHT, PREPARE_RETRIES, resolve_verify, resolve_waits, role_of, slots,
+    DEFAULT_CONCURRENCY, DEFAULT_IN_FLIGHT, PREPARE_RETRIES, resolve_size_classes, resolve_verify,
+    resolve_waits, role_of, slots,
 };
 use super::spec::{ConcurrencySpec, ExperimentSpec, ObjectsSpec, PhaseSpec, TraceSpec};
 use crate::logs::{Collected, FORMATS, collect};
@@ -94,6 +95,20 @@ pub fn resolve_replay(
         _ => repeat(written, &trace)?,
     };
     let (timeout_ns, drain_ns) = resolve_waits(written)?;
+    let workload = Workload {
+        seed,
+        phase: written.name.clone(),
+        mix,
+        read: (role != Role::Prepare).then(|| dataset.clone()),
+        written: dataset,
+        spare: None,
+        range: 0,
+        popularity: Popularity::Uniform,
+        inserts: None,
+        scan: ScanLength::default(),
+        sink: None,
+        recording: Some(recording),
+    };
     Ok(Phase {
         name: written.name.clone(),
         role,
@@ -108,21 +123,9 @@ pub fn resolve_replay(
         think_time_ns: 0,
         cache: None,
         working_set: None,
+        size_classes: resolve_size_classes(written, &workload)?,
         sweep: None,
-        workload: Workload {
-            seed,
-            phase: written.name.clone(),
-            mix,
-            read: (role != Role::Prepare).then(|| dataset.clone()),
-            written: dataset,
-            spare: None,
-            range: 0,
-            popularity: Popularity::Uniform,
-            inserts: None,
-            scan: ScanLength::default(),
-            sink: None,
-            recording: Some(recording),
-        },
+        workload,
     })
 }
 

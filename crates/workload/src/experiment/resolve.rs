@@ -11,8 +11,8 @@ use super::field_specs::PaceSpec;
 use super::locate::{line_of, parse_set, set};
 use super::objects::{Datasets, resolve_objects, resolve_range};
 use super::phase_fields::{
-    DEFAULT_CONCURRENCY, DEFAULT_IN_FLIGHT, PREPARE_RETRIES, length, resolve_verify, resolve_waits, role_of,
-    slots,
+    DEFAULT_CONCURRENCY, DEFAULT_IN_FLIGHT, PREPARE_RETRIES, length, resolve_size_classes, resolve_verify,
+    resolve_waits, role_of, slots, varies,
 };
 use super::records::resolve_scan;
 use super::replay::resolve_replay;
@@ -27,6 +27,7 @@ use crate::schedule::pace::Pace;
 use crate::schedule::plan::Order;
 use crate::schedule::ramp::{Ramp, Stop};
 use crate::schedule::{Limit, Load, Phase, Role, SweepPlace};
+use crate::size_classes::SizeClasses;
 use crate::{OperationKind, ScanLength, Workload};
 use plimsoll_base::clock::SECOND;
 use plimsoll_base::units::parse_rate;
@@ -216,6 +217,7 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
     };
     let cache = resolve_cache(written, repeats, &mut workload, &mut limit, before)?;
     Ok(Phase {
+        size_classes: resolve_size_classes(written, &workload)?,
         name: written.name.clone(),
         role,
         load,
@@ -436,6 +438,7 @@ fn spare_phase(phase: &Phase, all: &[Phase]) -> Option<Phase> {
         think_time_ns: 0,
         cache: None,
         working_set: None,
+        size_classes: varies(spare).then(SizeClasses::default),
         sweep: None,
         workload,
     })

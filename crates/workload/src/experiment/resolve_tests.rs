@@ -89,6 +89,19 @@ const WRONG_PHASES: &[(&str, u32, &str)] = &[
     ("objects = { size = '1 GiB', parts_in_flight = 4 }", 6, "add objects.part_size"),
     ("objects = { size = '1 GiB', part_size = '8 MiB', parts_in_flight = 0 }", 6, "between 1 and 256"),
     ("objects = { checksum = 'crc16' }", 6, "crc32c"),
+    (
+        "objects = { size = { uniform = ['1 B', '9 MiB'] } }\nsize_classes = ['1 MiB', '64 KiB']",
+        7,
+        "ascending order",
+    ),
+    ("objects = { size = { uniform = ['1 B', '9 MiB'] } }\nsize_classes = ['large']", 7, "size_classes: "),
+    ("size_classes = ['64 KiB']", 6, "all objects of the phase have one size"),
+    ("objects = { compressible = 1.0 }", 6, "from 0 to 0.99"),
+    ("objects = { compressible = nan }", 6, "from 0 to 0.99"),
+    ("objects = { dedup = 0.5 }", 6, "from 1 to the number of objects (1000)"),
+    ("objects = { count = 2, dedup = 3 }", 6, "from 1 to the number of objects (2)"),
+    ("objects = { file = 'Cargo.toml', dedup = 3 }", 6, "remove objects.dedup"),
+    ("objects = { records = { at = 't/', count = 9 }, compressible = 0.5 }", 6, "does not apply to records"),
     ("objects = { file = '/no/such/file' }", 6, "/no/such/file"),
     ("objects = { file = '/' }", 6, "not a regular file"),
     ("think_time = '1s'\nrate = '5/s'", 6, "applies only to a closed loop"),
@@ -199,6 +212,7 @@ fn every_kind_of_field_survives_a_round_trip() {
         ("naming = { prefixes = 7 }", "{ hotspot = { object_share = 0.1, operation_share = 0.9 } }"),
         ("naming = { template = 'a-{hex}/{prefix}/{index}.x', prefixes = 3 }", "'uniform'"),
         ("size = '20 MiB', part_size = '6 MiB', parts_in_flight = 3, checksum = 'auto'", "'zipfian'"),
+        ("compressible = 0.3, dedup = 4", "'uniform'"),
     ] {
         let text = format!(
             "name='x'\nrepeats=2\nblock='3s'\n[[phase]]\nname='o'\nrole='prepare'\noperations={{put=1}}\nobjects={{ {objects} }}\n\
@@ -213,6 +227,20 @@ fn every_kind_of_field_survives_a_round_trip() {
         "name='x'\n[[phase]]\nname='m'\noperations={get=1}\nobjects={ dataset='s3://b/p/', count=9 }\n";
     let experiment = parse("f", text, &[]).unwrap();
     assert_eq!(experiment, parse("f", &to_toml(&experiment), &[]).unwrap());
+}
+
+#[test]
+fn sizes_are_divided_into_classes_if_they_vary() {
+    let classes = |body: &str| {
+        let text = format!("name='x'\n[[phase]]\nname='p'\noperations={{put=1}}\n{body}\n");
+        let experiment = parse("f", &text, &[]).unwrap();
+        assert_eq!(experiment, parse("f", &to_toml(&experiment), &[]).unwrap(), "{body}");
+        experiment.phases[0].size_classes.as_ref().map(|classes| classes.sizes().len())
+    };
+    let mixed = "objects={ size={ uniform=['1 KiB', '3 MiB'] } }";
+    assert_eq!(classes("objects={ size='1 KiB' }"), None);
+    assert_eq!(classes(mixed), Some(17));
+    assert_eq!(classes(&format!("{mixed}\nsize_classes=['10 KiB', '1 MiB']")), Some(2));
 }
 
 /// Resolving a plan of ten million operations with random sizes takes less than a second; `make bench` measures it.

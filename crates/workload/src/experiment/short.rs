@@ -68,6 +68,10 @@ pub struct Short {
     pub checksum: Option<String>,
     /// File that is the content of every object (`--file`); `None` for generated content.
     pub file: Option<String>,
+    /// Share of the bytes that compression can remove (`--compressible`).
+    pub compressible: Option<f64>,
+    /// Number of objects with the same content (`--dedup`).
+    pub dedup: Option<f64>,
     /// Pause after each operation of a closed loop (`--think-time`).
     pub think_time: Option<String>,
     /// State of the store's caches that the measured phase declares (`--cache`); `None` if it declares none.
@@ -122,6 +126,8 @@ impl Short {
             parts_in_flight: self.parts_in_flight,
             checksum: self.checksum.clone(),
             file: self.file.clone(),
+            compressible: self.compressible,
+            dedup: self.dedup,
             ..ObjectsSpec::default()
         }
     }

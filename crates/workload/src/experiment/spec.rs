@@ -129,6 +129,10 @@ pub struct PhaseSpec {
     /// earlier warm-up phase reads every object once).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<String>,
+    /// Sizes at which classes of sizes begin, such as `["64 KiB", "1 MiB"]`. Results have the latency of each class, if
+    /// the objects have several sizes (default: 1 KiB, 4 KiB, 16 KiB, and so on).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size_classes: Option<Vec<String>>,
     /// Sweep: the phase runs once for every combination of these values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sweep: Option<SweepSpec>,
@@ -151,7 +155,7 @@ pub struct PhaseSpec {
 pub struct TraceSpec {
     /// Logs: files, and directories with files.
     pub files: Vec<String>,
-    /// Format of the logs: `s3`, `cloudfront`, `minio`, `nginx`, `warp` or `csv` (default: detected).
+    /// Format of the logs: `s3`, `cloudfront`, `minio`, `nginx`, `plimsoll`, `warp` or `csv` (default: detected).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
     /// Columns of a table that are not called `time`, `operation`, `key`, `size`, `bytes`, `status` or `bucket`.
@@ -286,6 +290,13 @@ pub struct ObjectsSpec {
     /// Path of a file that is the content of every object to write; its length replaces `size`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// Share of the bytes that compression can remove, from 0 to 0.99 (default: 0, or that of the objects of `from`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compressible: Option<f64>,
+    /// Number of objects with the same content, at least 1; other objects share no block of 4 KiB (default: 1 with
+    /// `compressible`, or that of the objects of `from`; otherwise, all contents are slices of one block of 2 MiB).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dedup: Option<f64>,
     /// Number of bytes that a `get_range` reads, such as `1 MiB`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<String>,

@@ -18,6 +18,7 @@ use crate::popularity::Popularity;
 use crate::schedule::arrival::{Arrival, Gaps};
 use crate::schedule::{Load, Phase};
 use crate::size::Size;
+use crate::size_classes::SizeClasses;
 use crate::trace::{Logs, Recording};
 use crate::{OperationKind, Workload};
 use plimsoll_base::units::{format_duration, format_rate, format_size};
@@ -95,6 +96,11 @@ fn phase(p: &Phase, repeats: u32) -> PhaseSpec {
         sweep_of: p.sweep.as_ref().map(|sweep| sweep.of.clone()),
         sweep_at: p.sweep.as_ref().map_or_else(BTreeMap::new, |sweep| sweep.at.clone()),
         cache: p.cache.map(|state| state.name().to_string()),
+        size_classes: p
+            .size_classes
+            .as_ref()
+            .filter(|classes| **classes != SizeClasses::default())
+            .map(|classes| classes.sizes().iter().copied().map(format_size).collect()),
         think_time: (p.think_time_ns > 0).then(|| format_duration(p.think_time_ns)),
     }
 }
@@ -142,6 +148,8 @@ fn objects(w: &Workload, repeats: u32) -> ObjectsSpec {
             Some(Source::File(path)) if writes => Some(path.display().to_string()),
             _ => None,
         },
+        compressible: written.reduction.filter(|_| writes).map(|reduction| reduction.compressible),
+        dedup: written.reduction.filter(|_| writes).map(|reduction| reduction.dedup),
         working_set: None,
         range: (w.range > 0).then(|| format_size(w.range)),
         popularity: (reads && w.read.is_some()).then(|| popularity(&w.popularity)),

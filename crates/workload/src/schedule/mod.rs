@@ -22,6 +22,7 @@ use cache::CacheState;
 use ramp::Ramp;
 
 use crate::Workload;
+use crate::size_classes::SizeClasses;
 
 /// Purpose of a phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -144,6 +145,8 @@ pub struct Phase {
     pub cache: Option<CacheState>,
     /// Size in bytes to which the objects that the phase reads are restricted; `None` if it may read all.
     pub working_set: Option<u64>,
+    /// Classes of sizes by which latencies are divided; `None` if all objects have one size.
+    pub size_classes: Option<SizeClasses>,
     /// Place of the phase in its sweep; `None` outside a sweep.
     pub sweep: Option<SweepPlace>,
 }

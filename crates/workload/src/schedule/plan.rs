@@ -320,6 +320,7 @@ mod tests {
             think_time_ns: 0,
             cache: None,
             working_set: None,
+            size_classes: None,
             sweep: None,
         }
     }

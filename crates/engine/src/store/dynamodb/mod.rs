@@ -394,4 +394,8 @@ impl Connection for DynamoDbConnection {
     ) -> Local<'a, Result<Reply, Failure>> {
         Box::pin(self.run(request, observer))
     }
+
+    fn address(&self) -> Option<usize> {
+        self.wire.address()
+    }
 }

@@ -337,4 +337,8 @@ impl Connection for GcsConnection {
     ) -> Local<'a, Result<Reply, Failure>> {
         Box::pin(self.run(request, observer))
     }
+
+    fn address(&self) -> Option<usize> {
+        self.wire.address()
+    }
 }

@@ -128,7 +128,10 @@ pub struct Sending {
 /// The HTTP transport of one connection slot. It reuses a connection if it can.
 pub struct HttpTransport {
     destination: Destination,
+    /// Number of the next connection, which selects its address.
     turn: usize,
+    /// Number of the address of the last connection.
+    address: usize,
     connection: Option<Box<HttpConnection>>,
 }
 
@@ -160,7 +163,13 @@ impl HttpTransport {
     /// Creates the transport to `destination`. Its first connection uses address number `turn`, modulo the number of
     /// addresses.
     pub fn new(destination: Destination, turn: usize) -> HttpTransport {
-        HttpTransport { destination, turn, connection: None }
+        HttpTransport { destination, turn, address: 0, connection: None }
+    }
+
+    /// Returns the number of the address of the last connection; `None` if there is only one, or if a relay connects.
+    pub fn address(&self) -> Option<usize> {
+        let has_several = self.destination.relay.is_none() && self.destination.target.addresses.len() > 1;
+        has_several.then_some(self.address)
     }
 
     async fn connect(
@@ -168,10 +177,11 @@ impl HttpTransport {
         vectored: bool,
         timings: &mut Timings,
     ) -> Result<Box<HttpConnection>, Failure> {
-        let opened = HttpConnection::open(&self.destination.target, self.turn, vectored).await;
+        let turn = self.turn;
+        self.address = turn % self.destination.target.addresses.len();
         // The next connection of this slot uses the endpoint's next address.
         self.turn += 1;
-        match opened {
+        match HttpConnection::open(&self.destination.target, turn, vectored).await {
             Ok(connection) => {
                 timings.connections += 1;
                 timings.connect_ns += connection.connect_ns;

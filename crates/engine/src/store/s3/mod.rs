@@ -239,4 +239,8 @@ impl Connection for S3Connection {
             request => Box::pin(self.run(request, observer)),
         }
     }
+
+    fn address(&self) -> Option<usize> {
+        self.wire.address()
+    }
 }

@@ -139,6 +139,7 @@ impl Observer for Corrupting<'_> {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Connection for FaultyConnection {
     fn execute<'a>(
         &'a mut self,
@@ -166,5 +167,9 @@ impl Connection for FaultyConnection {
             return Box::pin(async move { self.inner.execute(request, &mut Corrupting(observer)).await });
         }
         self.inner.execute(request, observer)
+    }
+
+    fn address(&self) -> Option<usize> {
+        self.inner.address()
     }
 }

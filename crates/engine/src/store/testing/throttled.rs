@@ -121,6 +121,7 @@ impl Observer for Started<'_> {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Connection for ThrottledConnection {
     fn execute<'a>(
         &'a mut self,
@@ -156,5 +157,9 @@ impl Connection for ThrottledConnection {
             }
             result
         })
+    }
+
+    fn address(&self) -> Option<usize> {
+        self.inner.address()
     }
 }

@@ -222,4 +222,8 @@ impl Connection for WebConnection {
             }),
         }
     }
+
+    fn address(&self) -> Option<usize> {
+        self.wire.address()
+    }
 }

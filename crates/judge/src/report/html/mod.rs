@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::comparison::Comparison;
 use super::loops;
 use super::text::confidence::needs;
-use super::text::{answer, contention, cost, objectives, sweep};
+use super::text::{addresses, answer, contention, cost, objectives, sizes, sweep};
 use crate::run_dir::environment::Environment;
 use crate::summary::result::{CapacityFigures, RampFigures, RunResult, SweepFigures};
 use crate::summary::series::Series;
@@ -104,6 +104,8 @@ pub struct Report {
     loops: Vec<Table>,
     objectives: Vec<Table>,
     contention: Vec<Table>,
+    sizes: Vec<Table>,
+    addresses: Vec<Table>,
     /// Sentences about the best points of sweeps and the best numbers of writers.
     best: Vec<String>,
     /// Sentences about the objectives of the runs.
@@ -158,10 +160,12 @@ impl Report {
         self.judged.extend(answer::judged(result));
         self.best.extend(sweep::sentences(result));
         self.best.extend(contention::sentences(result));
-        self.contention.extend(stores.iter().zip(&names).filter_map(|(store, name)| {
-            let table = contention::table(result, store)?;
-            Some(Table { head: format!("{name}: {}", table.head), ..table })
-        }));
+        for (store, name) in stores.iter().zip(&names) {
+            let headed = |table: Table| Table { head: format!("{name}: {}", table.head), ..table };
+            self.contention.extend(contention::table(result, store).map(headed));
+            self.sizes.extend(sizes::table(result, store).map(headed));
+            self.addresses.extend(addresses::table(result, store).map(headed));
+        }
         let paid = short_names(&result.cost.iter().map(|c| c.store.as_str()).collect::<Vec<_>>());
         self.costs.extend(result.cost.iter().zip(paid).map(|(cost, store)| Cost {
             head: format!("{store}, {}: {}", result.run.id, cost::sentence(cost)),
@@ -280,6 +284,8 @@ impl Report {
             ("Synchronisations", &self.loops),
             ("Objectives", &self.objectives),
             ("Writers", &self.contention),
+            ("Sizes", &self.sizes),
+            ("Addresses", &self.addresses),
         ];
         let mut cautions = std::mem::take(&mut self.warnings);
         let about = self.comparisons.iter().take(MANY).flat_map(Comparison::differences);

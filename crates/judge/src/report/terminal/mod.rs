@@ -16,7 +16,7 @@ use table::table;
 
 use super::text::percentile::cell;
 use super::text::remarks::together;
-use super::text::{answer, contention, objectives};
+use super::text::{addresses, answer, contention, objectives, sizes};
 
 use super::loops::table as table_of_loops;
 use plimsoll_document::terminal;
@@ -117,6 +117,8 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
     }
     out.push_str(&uploads::render(&plain));
     out.push_str(&contention::table(result, store).map_or_else(String::new, |table| terminal::table(&table)));
+    let parts = [sizes::table(result, store), addresses::table(result, store)];
+    parts.iter().flatten().for_each(|part| out.push_str(&terminal::table(part)));
     out.push_str(&groups::render(&own));
     let open = measured.iter().any(|w| w.response_ms.is_some());
     let closed = measured.iter().any(|w| w.response_ms.is_none());

@@ -1,5 +1,6 @@
 //! Sentences and cells of reports, shared by the terminal, HTML and Markdown.
 
+pub mod addresses;
 pub mod answer;
 pub mod cache;
 pub mod capacity;
@@ -10,4 +11,5 @@ pub mod objectives;
 pub mod percentile;
 pub mod ramp;
 pub mod remarks;
+pub mod sizes;
 pub mod sweep;

@@ -1,5 +1,6 @@
 //! Problems of a measured window in words.
 
+use crate::summary::addresses::findings;
 use crate::summary::result::{Percentiles, Window};
 use plimsoll_base::units::{format_count, format_ms};
 
@@ -112,6 +113,7 @@ fn of_store(window: &Window) -> Vec<String> {
             classes.join(", ")
         ));
     }
+    out.extend(findings(window).into_iter().map(|finding| format!("{place}: {finding}")));
     if window.saturated {
         out.push(format!(
             "{place}: saturated; {:.0}/s offered, {:.0}/s achieved",

@@ -1,0 +1,14 @@
+//! Parts into which the successful operations of a window are divided, each with a histogram of its own.
+
+use crate::cache_status::CacheStatus;
+
+/// A part of the successful operations of a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// Operations whose response has this cache status.
+    Cache(CacheStatus),
+    /// Operations that were sent to this address, by its number among those of the store.
+    Address(u16),
+    /// Operations on objects of a size class, by the smallest size of the class in bytes.
+    Size(u64),
+}
