@@ -1,8 +1,7 @@
-//! A store with several endpoints: connections are spread over them in turn.
+//! A store with several endpoints, which each connection slot uses in turn.
 //!
-//! An operation that fails to reach an endpoint fails, as the store's clients would see it. The connection slot then
-//! uses the next endpoint, and tries its own again a second later, so that an endpoint that is gone costs few
-//! operations and one that returns is used again.
+//! An operation that fails to reach its endpoint fails, as a client of that endpoint would see it. Its slot then leaves
+//! the endpoint out for a second, so that one that is gone costs few operations, and one that returns is used again.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::provider::Profile;
 use plimsoll_recorder::store_facts::RelayFacts;
 
-/// Time after which a connection slot tries its own endpoint again, in nanoseconds.
+/// Time for which a connection slot leaves an endpoint out that it could not reach, in nanoseconds.
 const AWAY_NS: u64 = SECOND;
 
 /// One bucket at several endpoints.
@@ -49,11 +48,10 @@ impl Store for Spread {
         let slot = |store: &Arc<dyn Store>| {
             let before = addresses;
             addresses += store.describe().addresses.len().max(1);
-            Slot { connection: store.connection(index / count), addresses_before: before }
+            Slot { connection: store.connection(index / count), addresses_before: before, away_until_ns: 0 }
         };
         let slots = self.all().map(slot).collect();
-        let own = index % count;
-        Box::new(SpreadConnection { slots, own, current: own, last: own, left_ns: 0, is_open: false })
+        Box::new(SpreadConnection { slots, next: index % count, last: 0, is_open: false })
     }
 
     fn prefix(&self) -> &str {
@@ -94,37 +92,40 @@ struct Slot {
     connection: Box<dyn Connection>,
     /// Number of addresses of the endpoints before this one.
     addresses_before: usize,
+    /// Time until which it is left out, on the monotonic clock; 0 if it is not.
+    away_until_ns: u64,
 }
 
-/// A connection slot, which uses one endpoint at a time.
+/// A connection slot, with a connection to each endpoint.
 struct SpreadConnection {
     slots: Vec<Slot>,
-    /// Number of its own endpoint.
-    own: usize,
-    /// Number of the endpoint of the next operation.
-    current: usize,
+    /// Number of the endpoint whose turn it is.
+    next: usize,
     /// Number of the endpoint of the last operation.
     last: usize,
-    /// Time at which the slot left an endpoint, on the monotonic clock.
-    left_ns: u64,
     /// True if the last operation has not ended: its caller dropped it, for example at a deadline.
     is_open: bool,
 }
 
 impl SpreadConnection {
+    /// Leaves the endpoint of the last operation out for a time.
     fn leave(&mut self) {
-        self.current = (self.last + 1) % self.slots.len();
-        self.left_ns = now_ns();
+        self.slots[self.last].away_until_ns = now_ns() + AWAY_NS;
     }
 
-    /// Chooses the endpoint of the next operation.
+    /// Returns the number of the endpoint of the next operation: the next one in turn that is not left out, or the next
+    /// one if all are.
     fn choose(&mut self) -> usize {
         if self.is_open {
             self.leave();
-        } else if self.current != self.own && now_ns() >= self.left_ns + AWAY_NS {
-            self.current = self.own;
         }
-        self.current
+        let count = self.slots.len();
+        let is_used = |slot: &Slot| slot.away_until_ns == 0 || now_ns() >= slot.away_until_ns;
+        let turn = (self.next..self.next + count).map(|number| number % count);
+        let chosen =
+            turn.into_iter().find(|number| is_used(&self.slots[*number])).unwrap_or(self.next % count);
+        self.next = (chosen + 1) % count;
+        chosen
     }
 }
 
@@ -145,8 +146,9 @@ impl Connection for SpreadConnection {
             self.is_open = true;
             let result = self.slots[self.last].connection.execute(request, observer).await;
             self.is_open = false;
-            if result.as_ref().is_err_and(is_unreachable) {
-                self.leave();
+            match result.as_ref().is_err_and(is_unreachable) {
+                true => self.leave(),
+                false => self.slots[self.last].away_until_ns = 0,
             }
             result
         })
@@ -223,46 +225,49 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_spread_over_the_endpoints() {
+    fn each_slot_uses_the_endpoints_in_turn() {
         let (store, all) = endpoints();
         assert_eq!(store.describe().endpoint, "http://a,http://b,http://c");
         assert_eq!(store.describe().addresses, ["a:1", "b:1", "c:1"]);
-        for index in 0..7 {
+        for index in 0..2 {
             let mut connection = store.connection(index);
-            block_on(connection.execute(Request::CheckBucket, &mut Ignore)).unwrap();
-            assert_eq!(connection.address(), Some(index % 3));
+            for turn in 0..4 {
+                block_on(connection.execute(Request::CheckBucket, &mut Ignore)).unwrap();
+                assert_eq!(connection.address(), Some((index + turn) % 3));
+            }
         }
-        assert_eq!(requests(&all), [3, 2, 2]);
+        assert_eq!(requests(&all), [3, 3, 2]);
     }
 
     #[test]
-    fn a_slot_leaves_an_endpoint_that_is_gone() {
+    fn a_slot_leaves_an_endpoint_out_that_is_gone() {
         let (store, all) = endpoints();
         all[1].is_gone.store(true, Ordering::Relaxed);
         let mut connection = store.connection(1);
         assert!(block_on(connection.execute(Request::CheckBucket, &mut Ignore)).is_err());
         assert_eq!(connection.address(), Some(1), "the endpoint that failed");
-        for _ in 0..5 {
+        for _ in 0..4 {
             block_on(connection.execute(Request::CheckBucket, &mut Ignore)).unwrap();
         }
-        assert_eq!((connection.address(), requests(&all)), (Some(2), [0, 1, 5]));
+        assert_eq!(requests(&all), [2, 1, 2]);
+        all[0].is_gone.store(true, Ordering::Relaxed);
+        all[2].is_gone.store(true, Ordering::Relaxed);
+        for _ in 0..3 {
+            assert!(block_on(connection.execute(Request::CheckBucket, &mut Ignore)).is_err(), "all are gone");
+        }
     }
 
     #[test]
-    fn a_slot_leaves_an_endpoint_whose_operation_was_dropped_and_returns() {
+    fn a_slot_leaves_an_endpoint_out_whose_operation_was_dropped_and_returns_to_it() {
         let (store, _) = endpoints();
-        let mut connection = SpreadConnection {
-            slots: (0..3).map(|_| Slot { connection: store.connection(0), addresses_before: 0 }).collect(),
-            own: 0,
-            current: 0,
-            last: 0,
-            left_ns: 0,
-            is_open: true,
-        };
-        assert_eq!((connection.choose(), connection.current), (1, 1));
+        let slot = || Slot { connection: store.connection(0), addresses_before: 0, away_until_ns: 0 };
+        let mut connection =
+            SpreadConnection { slots: vec![slot(), slot(), slot()], next: 1, last: 1, is_open: true };
+        assert_eq!(connection.choose(), 2);
         connection.is_open = false;
-        connection.left_ns = now_ns().saturating_sub(AWAY_NS);
-        assert_eq!(connection.choose(), 0);
+        assert_eq!([connection.choose(), connection.choose()], [0, 2], "the second is left out");
+        connection.slots[1].away_until_ns = 1;
+        assert_eq!([connection.choose(), connection.choose()], [0, 1]);
     }
 
     #[test]

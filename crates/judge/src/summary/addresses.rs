@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::latencies::of_histogram;
 use super::percentiles::percentiles;
 use super::result::{AddressFigures, Window};
+use plimsoll_base::units::format_count;
 use plimsoll_recorder::histogram::Latencies;
 use plimsoll_recorder::part::Part;
 use plimsoll_recorder::tally::Tally;
@@ -115,6 +116,7 @@ fn failing(figures: &AddressFigures, others: &[&AddressFigures]) -> Option<Strin
     let share = |failed: u64, of: u64| failed as f64 / of.max(1) as f64;
     let is_worse = share(failed, of) >= MORE_OFTEN * share(failed_there, of_others);
     (failed >= FEWEST_FAILED && of_others >= FEWEST && is_worse).then(|| {
+        let [failed, of, failed_there, of_others] = [failed, of, failed_there, of_others].map(format_count);
         format!(
             "{} failed {failed} of {of} operations, the other addresses {failed_there} of {of_others}",
             figures.address
@@ -184,7 +186,7 @@ mod tests {
         let healthy = window(&[("a", 500, 5, 1), ("b", 490, 5, 2), ("c", 510, 6, 1)]);
         assert!(findings(&healthy).is_empty(), "{:?}", findings(&healthy));
         let dead = window(&[("a", 500, 5, 0), ("b", 200, 5, 33), ("c", 510, 5, 0)]);
-        assert_eq!(findings(&dead), ["b failed 33 of 233 operations, the other addresses 0 of 1010"]);
+        assert_eq!(findings(&dead), ["b failed 33 of 233 operations, the other addresses 0 of 1,010"]);
         let slow = window(&[("a", 500, 5, 0), ("b", 200, 11, 0), ("c", 510, 5, 0)]);
         let found = findings(&slow);
         assert!(found.len() == 1 && found[0].starts_with("b is slow: p50 11.0"), "{found:?}");

@@ -128,8 +128,8 @@ async fn load(context: &Context) -> Result<Token, AuthorizationError> {
     }
 }
 
-/// Returns why credentials that are configured gave no token; `None` if there are none. The chain tries the next provider
-/// after an error, and loses it.
+/// Returns why credentials that are configured gave no token; `None` if there are none. The chain tries the next
+/// provider after an error, and loses it.
 async fn refusal(context: &Context) -> Option<String> {
     let certificate = ClientCertificateCredentialProvider::new().provide_credential(context).await.err();
     let secret = ClientSecretCredentialProvider::new().provide_credential(context).await.err();
