@@ -349,10 +349,10 @@ def durability_section(name):
         text += f"\nNo short proof was found of: {', '.join(unproven)}.\n"
     for proof in found["proofs"]:
         violation, (shown, of) = proof["violation"], proof["repeated"]
-        interrupted = proof.get("interrupted", 0)
+        interrupted = proof["interrupted"]
         after = f" after {interrupted} steps of the disk" if interrupted else ""
         steps = [*proof["operations"], f"the power fails{after}; {proof['fate']}"]
-        if before := proof.get("written_back", 0):
+        if before := proof["written_back"]:
             steps.insert(before, "the disk writes everything back, as the kernel does every few seconds")
         steps += [f"not synced: {one}" for one in proof["lost"][:MAX_CHANGES]]
         if more := len(proof["lost"][MAX_CHANGES:]):
