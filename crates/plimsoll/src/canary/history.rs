@@ -14,6 +14,8 @@ use plimsoll_judge::run_dir::write::write_whole;
 
 /// Name of the file with the identity of the canary, which is locked while it runs.
 const IDENTITY: &str = "canary";
+/// Maximum length of this file in bytes.
+const MAX_IDENTITY: u64 = 64 << 10;
 /// Maximum length of a file of a day in bytes.
 const MAX_DAY: u64 = 4 << 20;
 
@@ -32,7 +34,7 @@ pub enum HistoryError {
     #[error("{0}: another canary uses this directory; choose another one")]
     Busy(String),
     /// A file is not one of a canary.
-    #[error("{path}: {reason}; move the file away, or choose another directory")]
+    #[error("{path}: {reason}; choose another directory, or move it away")]
     Foreign {
         /// Path of the file.
         path: String,
@@ -114,14 +116,14 @@ impl History {
         let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
         let identity = opened.map_err(unusable(&path))?;
         identity.try_lock().map_err(|_| HistoryError::Busy(directory.display().to_string()))?;
-        let text = read_text(&path, 100).map_err(unusable(&path))?;
-        let id = match text.trim() {
-            "" => {
+        let text = read_text(&path, MAX_IDENTITY).map_err(unusable(&path))?;
+        let id = match text.split_whitespace().next() {
+            None => {
                 let id = RunId::generate();
                 fs::write(&path, format!("{id}\n")).map_err(unusable(&path))?;
                 id
             }
-            text => RunId::parse(text).ok_or_else(|| HistoryError::Foreign {
+            Some(text) => RunId::parse(text).ok_or_else(|| HistoryError::Foreign {
                 path: path.display().to_string(),
                 reason: "not the identity of a canary".into(),
             })?,
@@ -146,9 +148,23 @@ impl History {
     }
 
     /// Sets the name of the store, without secrets.
-    pub fn set_store(&mut self, name: &str) {
+    ///
+    /// # Errors
+    /// If the history is that of another store.
+    pub fn set_store(&mut self, name: &str) -> Result<(), HistoryError> {
+        let path = self.directory.join(IDENTITY);
+        let text = read_text(&path, MAX_IDENTITY).map_err(unusable(&path))?;
+        match text.split_once(' ').map(|(_, store)| store.trim_end()) {
+            Some(known) if known != name => {
+                let reason = format!("the history of {known}");
+                return Err(HistoryError::Foreign { path: self.directory.display().to_string(), reason });
+            }
+            Some(_) => {}
+            None => fs::write(&path, format!("{} {name}\n", self.id)).map_err(unusable(&path))?,
+        }
         self.store = name.to_string();
         self.today.store.clone_from(&self.store);
+        Ok(())
     }
 
     /// Begins or continues a day, and removes old ones.
@@ -239,6 +255,20 @@ mod tests {
         again.add(&ended(), 0);
         again.write().unwrap();
         assert_eq!((again.id(), days(&dir).unwrap()[0].counts()), (&id, (2, 0)));
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// Regression test: a canary of another store continued the counts of the day.
+    #[test]
+    fn the_history_of_another_store_is_refused() {
+        let dir = scratch("another");
+        let mut first = History::open(&dir, "", 10).unwrap();
+        first.set_store("s3://one").unwrap();
+        drop(first);
+        let mut again = History::open(&dir, "", 10).unwrap();
+        again.set_store("s3://one").unwrap();
+        let error = again.set_store("s3://two").unwrap_err().to_string();
+        assert!(error.contains("the history of s3://one"), "{error}");
         fs::remove_dir_all(&dir).unwrap();
     }
 

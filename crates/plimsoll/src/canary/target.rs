@@ -33,8 +33,7 @@ pub struct Ended {
 
 /// An open store with a connection.
 struct Link {
-    /// Kept because it may contain a server that ends with it.
-    _opened: Opened,
+    opened: Opened,
     connection: Box<dyn Connection>,
     space: KeySpace,
     key: String,
@@ -127,7 +126,7 @@ impl Target {
         let connection = opened.store.connection(0);
         let space = KeySpace::of_run(opened.store.prefix(), &self.id);
         let key = format!("{}canary", space.root());
-        self.link = Some(Link { _opened: opened, connection, space, key, opened_ns: now_ns() });
+        self.link = Some(Link { opened, connection, space, key, opened_ns: now_ns() });
         Ok(())
     }
 
@@ -242,6 +241,10 @@ impl Target {
             return Ok(());
         }
         self.linked()?;
-        self.execute(OperationKind::Delete).map(drop)
+        self.execute(OperationKind::Delete)?;
+        if let Some(Link { opened, space, .. }) = &self.link {
+            opened.store.remove_leftovers(space.root(), std::process::id());
+        }
+        Ok(())
     }
 }

@@ -15,6 +15,7 @@ use crate::canary::history::{History, days};
 use crate::canary::target::Target;
 use crate::canary::{Counts, Listener, Schedule, watch};
 use crate::session::RunError;
+use crate::session::open;
 use plimsoll_base::clock::wall_now;
 use plimsoll_base::units::{format_count, parse_duration, parse_size};
 use plimsoll_document::{Table, terminal};
@@ -97,6 +98,8 @@ impl Listener for Lines {
 pub fn canary(arguments: &Arguments) -> Result<(), Exit> {
     let Some(store) = &arguments.store else { return show(&arguments.dir, arguments.json) };
     let (every_ns, timeout, size) = arguments.check()?;
+    // A mistake leaves no directory behind.
+    open::url_of(store)?;
     let mut history = History::open(&arguments.dir, "", arguments.keep).map_err(input)?;
     let mut target = Target::new(store, arguments.ca_bundle.clone(), timeout, size, history.id().clone())?;
     // A store that cannot be reached yet is what a canary is for; an invalid one is not.
@@ -105,7 +108,7 @@ pub fn canary(arguments: &Arguments) -> Result<(), Exit> {
         Err(error) => Lines.changed(&error.to_string()),
         Ok(()) => {}
     }
-    history.set_store(target.name());
+    history.set_store(target.name()).map_err(input)?;
     let live = live(arguments.metrics_listen.as_deref(), &arguments.metrics_to)?;
     let control = Arc::new(Control::default());
     signals::listen(Arc::clone(&control));
