@@ -1,4 +1,4 @@
-//! Parts into which the successful operations of a window are divided, each with a histogram of its own.
+//! Parts of the successful operations of a window. Each part has a histogram.
 
 use crate::cache_status::CacheStatus;
 

@@ -2,7 +2,7 @@
 //!
 //! By default, contents are pseudo-random, incompressible and cut from one shared block, so that none are generated
 //! during the measurement. Storage that looks for equal pieces at any offset finds many. For such storage, contents are
-//! generated ([`Cut::generated`]): each block of 4 KiB begins with random bytes of its own and ends with zeros.
+//! generated ([`Cut::generated`]): each block of 4 KiB begins with different random bytes and ends with zeros.
 //!
 //! An object is a sequence of segments of at most 1 MiB. Each is a slice of a 2 MiB block at an offset derived from
 //! (seed, dataset, index, version, segment). Two objects differ in nearly every byte, and so do two versions of one.

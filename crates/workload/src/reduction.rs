@@ -1,6 +1,6 @@
 //! The share of a dataset's contents that compression and deduplication in storage can save.
 
-/// Maximum share of the bytes that compression removes, so that every block keeps bytes of its own.
+/// Maximum share of the bytes that compression removes. At this share, every block still has some random bytes.
 pub const MAX_COMPRESSIBLE: f64 = 0.99;
 
 /// The savings of compression and deduplication in a dataset's contents.
