@@ -52,8 +52,8 @@ fn a_run_is_judged_by_all_rules_and_a_changed_one_is_not_authentic() {
     {
         assert!(with(&findings, "met").contains(&rule), "{rule}: {shown}");
     }
-    // A second is too short for an interval.
-    assert!(with(&findings, "not-shown").contains(&"length"), "{shown}");
+    // A second is too short for an interval; on a busy machine, it may have a wide one.
+    assert!(!with(&findings, "met").contains(&"length"), "{shown}");
     let path = Path::new(&run).join("result.json");
     let changed =
         fs::read_to_string(&path).unwrap().replace("\"role\": \"measure\"", "\"role\":  \"measure\"");
