@@ -38,7 +38,7 @@ fn set(window: &mut Window, sums: Sums) {
     }
 }
 
-/// Sets the addresses of a window to those of its tally. `names` are the addresses of the store.
+/// Fills in the addresses of a window from its tally. `names` are the addresses of the store.
 pub fn of_tally(window: &mut Window, names: &[String], tally: &Tally) {
     let name =
         |number: u16| names.get(usize::from(number)).cloned().unwrap_or_else(|| format!("number {number}"));
@@ -82,8 +82,8 @@ pub fn recompute(window: &mut Window) -> usize {
     window.addresses.len()
 }
 
-/// Returns what is wrong with the figures of the addresses, which together are those of all operations; `None` if
-/// nothing is.
+/// Returns the first contradiction between the figures of the addresses and the figures of all operations; `None` if
+/// the addresses add up to all operations.
 pub fn contradiction(window: &Window) -> Option<String> {
     if window.addresses.is_empty() {
         return None;

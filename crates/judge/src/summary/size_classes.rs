@@ -23,7 +23,7 @@ fn set(window: &mut Window, classes: BTreeMap<u64, (Option<u64>, Latencies)>) {
     }
 }
 
-/// Sets the classes of a window to those of its tally.
+/// Fills in the size classes of a window from its tally.
 pub fn of_tally(window: &mut Window, phase: &Phase, tally: &Tally) {
     let Some(classes) = &phase.size_classes else { return };
     let of_size = tally.parts.iter().filter_map(|(part, latencies)| match part {
@@ -58,8 +58,8 @@ pub fn recompute(window: &mut Window) -> usize {
     window.size_classes.len()
 }
 
-/// Returns what is wrong with the histograms of the classes, which together are the one of all operations; `None` if
-/// nothing is.
+/// Returns the first contradiction between the histograms of the classes and the histogram of all operations; `None`
+/// if the classes add up to all operations.
 pub fn contradiction(window: &Window) -> Option<String> {
     if window.size_classes.is_empty() {
         return None;

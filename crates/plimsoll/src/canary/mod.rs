@@ -27,7 +27,7 @@ pub const PHASE: &str = "canary";
 /// Time between two writes of the history, in nanoseconds.
 const WRITE_EVERY_NS: u64 = 60 * SECOND;
 
-/// When a canary sends its operations, and when it ends.
+/// Interval between the operations of a canary, and the condition that ends the canary.
 pub struct Schedule {
     /// Time between the intended starts of two operations, in nanoseconds.
     pub every_ns: u64,
@@ -43,7 +43,7 @@ pub trait Listener {
     fn changed(&self, line: &str);
 }
 
-/// Operations of a canary: their number, and that of the failed ones.
+/// Number of operations of a canary, and number of failed operations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Number of operations, failed ones included.

@@ -22,7 +22,7 @@ fn row(window: &Window, figures: &AddressFigures) -> [String; 8] {
     ]
 }
 
-/// Returns the operations of one store by address; `None` if those of each measured phase went to one.
+/// Returns the operations of one store by address; `None` if each measured phase used one address.
 pub fn table(result: &RunResult, store: &str) -> Option<Table> {
     let own =
         |w: &&Window| w.store == store && w.role == Role::Measure && w.step.is_none() && w.sweep.is_none();
