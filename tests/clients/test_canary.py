@@ -48,11 +48,11 @@ def test_an_outage_is_told_measured_and_survived(tmp_path):
     for _ in range(2):
         with Server(listen=address) as server:
             client(server).create_bucket(Bucket="canary")
-            read_until(canary, "put succeeded again")
+            read_until(canary, "all operations succeed again")
         read_until(canary, "failed: ")
     with Server(listen=address) as server:
         client(server).create_bucket(Bucket="canary")
-        read_until(canary, "put succeeded again")
+        read_until(canary, "all operations succeed again")
         text = urllib.request.urlopen(metrics).read().decode()
         store = f's3://canary?endpoint=http://{address}'
         assert f'plimsoll_failed_operations_total{{store="{store}",phase="canary",role="measure",operation="put",' in text

@@ -37,6 +37,9 @@ pub struct Tally {
     pub errors: BTreeMap<String, u64>,
     /// Failed operations by the number of the address to which they were sent; empty if the store has at most one.
     pub failed_at: BTreeMap<u16, u64>,
+    /// Failed attempts by the number of their address, repeated ones included; empty without retries, and if the store
+    /// has at most one address.
+    pub failed_attempts_at: BTreeMap<u16, u64>,
     /// Successful compare-and-swaps by connection slot.
     pub commits: BTreeMap<usize, u64>,
     /// Sum of the operations' overlaps with the window, in nanoseconds.
@@ -71,6 +74,9 @@ impl Tally {
         }
         for (address, n) in &other.failed_at {
             *self.failed_at.entry(*address).or_default() += n;
+        }
+        for (address, n) in &other.failed_attempts_at {
+            *self.failed_attempts_at.entry(*address).or_default() += n;
         }
         for (slot, n) in &other.commits {
             *self.commits.entry(*slot).or_default() += n;

@@ -282,9 +282,13 @@ impl WorkerRecorder {
         }
     }
 
-    /// Records the duration of one attempt, if the phase retries.
-    pub fn attempted(&mut self, phase: usize, kind: OperationKind, took_ns: u64) {
-        self.tally(phase - self.first, kind).latencies[Latency::Attempt].record(took_ns);
+    /// Records the duration of one attempt, if the phase retries, and the number of the address at which it failed.
+    pub fn attempted(&mut self, phase: usize, kind: OperationKind, took_ns: u64, failed_at: Option<u16>) {
+        let tally = self.tally(phase - self.first, kind);
+        tally.latencies[Latency::Attempt].record(took_ns);
+        if let Some(address) = failed_at {
+            *tally.failed_attempts_at.entry(address).or_default() += 1;
+        }
     }
 
     /// Records an operation that was intended and never started. It had waited since `intended_ns` when the

@@ -246,9 +246,11 @@ impl Sequence {
         }
         match (kind, &self.read) {
             (OperationKind::GetRange, Some(read)) => {
-                let starts = read.size_of(operation.index, 0).saturating_sub(self.range) + 1;
+                // The size of an existing object is unknown here.
+                let size = if read.existing.is_some() { u64::MAX } else { read.size_of(operation.index, 0) };
+                operation.length = self.range.min(size);
+                let starts = read.size_of(operation.index, 0).saturating_sub(operation.length) + 1;
                 operation.range_start = self.ranges.below(i, starts);
-                operation.length = self.range;
             }
             // Each write has another content, so that the entity tag of no earlier write matches.
             (OperationKind::CompareAndSwap, _) => operation.version = i + 1,
@@ -408,6 +410,25 @@ mod tests {
             (reads[..40].to_vec(), reads[40..99].to_vec(), reads[99]),
             (vec![1; 40], vec![5; 59], 665)
         );
+    }
+
+    #[test]
+    fn reads_of_a_range_stay_inside_objects_of_several_sizes() {
+        let mut workload = mixed();
+        let size = Size::Weighted(vec![(10, 1), (1_000, 1)]);
+        workload.read = Some(Dataset::new("objects", 42, 64, size));
+        workload.mix = Mix::new(&[(OperationKind::GetRange, 1)]).unwrap();
+        workload.range = 100;
+        let read = workload.read.clone().unwrap();
+        let mut sequence = workload.sequence();
+        let mut lengths = std::collections::BTreeSet::new();
+        for operation in (0..1_000).map(|i| sequence.at(i)) {
+            let size = read.size_of(operation.index, 0);
+            assert!(operation.range_start + operation.length <= size);
+            assert_eq!(operation.length, size.min(100));
+            lengths.insert(operation.length);
+        }
+        assert_eq!(lengths.into_iter().collect::<Vec<_>>(), [10, 100]);
     }
 
     #[test]

@@ -16,14 +16,27 @@ const MAX_ATTEMPTS: u32 = 8;
 pub struct Background {
     connection: Box<dyn Connection>,
     timeout: Duration,
-    /// Failure of the last [`Background::ask`], if it timed out.
+    /// Addresses of the store, which failures name.
+    addresses: Vec<String>,
+    /// Number of endpoints of the store.
+    endpoints: usize,
+    /// Number of consecutive requests that timed out.
+    timeouts: usize,
+    /// Failure of the last [`Background::send`], if it and the requests before it timed out at every endpoint.
     timed_out: Option<Failure>,
 }
 
 impl Background {
     /// Creates a connection to `store`. Each request has the deadline of the process (`--timeout`).
     pub fn new(store: &dyn Store) -> Background {
-        Background { connection: store.connection(0), timeout: timeout(), timed_out: None }
+        Background {
+            connection: store.connection(0),
+            timeout: timeout(),
+            addresses: store.describe().addresses,
+            endpoints: store.endpoints(),
+            timeouts: 0,
+            timed_out: None,
+        }
     }
 
     /// Returns the connection with a deadline of at most `most` for each request.
@@ -39,7 +52,7 @@ impl Background {
     }
 
     /// Sends a request. If the request is idempotent or creates a bucket, retries it after throttling (429 or 503).
-    /// After a timeout, this method sends no further requests and returns the same failure again.
+    /// After a timeout at every endpoint, this method sends no further requests and returns the same failure again.
     ///
     /// # Errors
     /// Returns the last failure, or one of class [`ErrorClass::Timeout`] at the deadline.
@@ -51,6 +64,44 @@ impl Background {
         if let Some(failure) = &self.timed_out {
             return Err(failure.clone());
         }
+        let is_repeatable = request.is_idempotent();
+        loop {
+            let result = self.send_once(request.clone(), observer).await;
+            let Err(failure) = result else {
+                self.timeouts = 0;
+                return result;
+            };
+            if failure.class != ErrorClass::Timeout {
+                self.timeouts = 0;
+                return Err(failure);
+            }
+            self.timeouts += 1;
+            let failure = self.with_address(failure);
+            if self.timeouts >= self.endpoints {
+                self.timed_out = Some(failure.clone());
+                return Err(failure);
+            }
+            if !is_repeatable {
+                return Err(failure);
+            }
+        }
+    }
+
+    /// Returns a failure with the address that did not answer, if the store has several.
+    fn with_address(&self, failure: Failure) -> Failure {
+        let number = self.connection.address().filter(|_| self.addresses.len() > 1);
+        match number.and_then(|number| self.addresses.get(number)) {
+            Some(address) => Failure { message: format!("{address}: {}", failure.message), ..failure },
+            None => failure,
+        }
+    }
+
+    /// Sends a request to one endpoint, with the deadline.
+    async fn send_once(
+        &mut self,
+        request: Request<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<Reply, Failure> {
         let began = now_ns();
         let retries = request.is_idempotent() || matches!(request, Request::CreateBucket);
         let (connection, attempts) = (self.connection.as_mut(), if retries { MAX_ATTEMPTS } else { 1 });
@@ -63,18 +114,26 @@ impl Background {
             }
             connection.execute(request.clone(), observer).await
         };
-        let result = with_deadline(self.timeout, began, work).await;
-        self.timed_out = result.as_ref().err().filter(|f| f.class == ErrorClass::Timeout).cloned();
-        result
+        with_deadline(self.timeout, began, work).await
     }
 
     /// Sends a request and retries it after transient failures. The pauses start at 40 ms and double.
     ///
     /// # Errors
     /// Returns the last failure, or one of class [`ErrorClass::Timeout`] at the deadline, which covers all
-    /// attempts.
+    /// attempts. If a store has several endpoints, each has a deadline.
     pub async fn send_until_answered(&mut self, request: Request<'_>) -> Result<Reply, Failure> {
-        send_until_answered(self.connection.as_mut(), request, self.timeout).await
+        for _ in 1..self.endpoints {
+            match send_until_answered(self.connection.as_mut(), request.clone(), self.timeout).await {
+                Err(failure) if failure.class == ErrorClass::Timeout => {}
+                result => return result,
+            }
+        }
+        let last = send_until_answered(self.connection.as_mut(), request, self.timeout).await;
+        last.map_err(|failure| match failure.class {
+            ErrorClass::Timeout => self.with_address(failure),
+            _ => failure,
+        })
     }
 }
 

@@ -11,7 +11,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use super::background::send_until_answered;
 use super::content::Content;
 use super::retry::{
-    AttemptCounts, AttemptError, OperationObserver, backoff_ns, send_with_retries, wait_until,
+    AttemptCounts, AttemptError, OperationObserver, address_of, backoff_ns, send_with_retries, wait_until,
 };
 
 use crate::store::integrity::check_upload;
@@ -265,7 +265,9 @@ impl Parts<'_, '_> {
                 };
                 let took = times.end_ns.saturating_sub(times.start_ns);
                 let phase = self.observer.context.number(self.observer.task.phase);
-                self.observer.context.recorder.borrow_mut().attempted(phase, self.observer.kind, took);
+                let failed_at = result.as_ref().err().and_then(|_| address_of(connection));
+                let recorder = &self.observer.context.recorder;
+                recorder.borrow_mut().attempted(phase, self.observer.kind, took, failed_at);
             }
             match result {
                 Err(failure) if attempts <= self.phase.retries && failure.is_retryable() => {

@@ -15,7 +15,9 @@ use super::dispatch::next_task;
 use super::multipart::{self, Connections};
 use super::records::encode;
 use super::request::{Keys, build, upload_checksum_of};
-use super::retry::{AttemptCounts, AttemptError, Expected, OperationObserver, send_with_retries, wait_until};
+use super::retry::{
+    AttemptCounts, AttemptError, Expected, OperationObserver, address_of, send_with_retries, wait_until,
+};
 use super::slots::CancelReason;
 use crate::store::{Connection, Failure, Ignore, Reply, Request};
 use plimsoll_base::clock::{MILLISECOND, Timer, now_ns};
@@ -264,7 +266,7 @@ async fn execute_operation(
     }
     let (announced_ns, start_ns) = (observer.announced_ns, observer.start_ns);
     state.keys = keys;
-    let address = connection.address().and_then(|number| u16::try_from(number).ok());
+    let address = address_of(connection);
     let execution = ExecutionResult { result, counts, announced_ns, start_ns, verified, address };
     record_result(context, id, task, &operation, execution)
 }

@@ -183,6 +183,11 @@ pub fn backoff_ns(phase: &Phase, draw: u64, attempts: u32) -> u64 {
     draws.below(draw, ((50 * MILLISECOND) << attempts.min(7)).min(5_000 * MILLISECOND))
 }
 
+/// Returns the number of the address to which a connection sent its last request; `None` if the store has at most one.
+pub fn address_of(connection: &dyn Connection) -> Option<u16> {
+    connection.address().and_then(|number| u16::try_from(number).ok())
+}
+
 /// Sends a request and retries it after transient failures, as often as the phase allows. `timer` is the
 /// timer of the connection slot, for the pauses between attempts.
 ///
@@ -211,7 +216,14 @@ pub async fn send_with_retries(
                 Err(AttemptError::Cancelled(_)) => Timings::default(),
             };
             let took = times.end_ns.saturating_sub(times.start_ns);
-            context.recorder.borrow_mut().attempted(context.number(task.phase), observer.kind, took);
+            let is_failure = matches!(result, Err(AttemptError::Failed(_)));
+            let failed_at = address_of(connection).filter(|_| is_failure);
+            context.recorder.borrow_mut().attempted(
+                context.number(task.phase),
+                observer.kind,
+                took,
+                failed_at,
+            );
         }
         match result {
             Err(AttemptError::Failed(failure)) if attempts <= phase.retries && failure.is_retryable() => {

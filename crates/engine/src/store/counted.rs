@@ -213,6 +213,10 @@ impl Store for Counted {
         self.inner.background_requests()
     }
 
+    fn endpoints(&self) -> usize {
+        self.inner.endpoints()
+    }
+
     fn remove_leftovers(&self, prefix: &str, process: u32) {
         self.inner.remove_leftovers(prefix, process);
     }

@@ -370,6 +370,11 @@ pub trait Store: Send + Sync {
         Vec::new()
     }
 
+    /// Returns the number of endpoints that a connection uses in turn.
+    fn endpoints(&self) -> usize {
+        1
+    }
+
     /// Removes leftovers under `prefix` that no request can delete: empty directories, and temporary files of
     /// process `process`.
     fn remove_leftovers(&self, prefix: &str, process: u32) {

@@ -82,6 +82,10 @@ impl Store for Spread {
         self.all().flat_map(|store| store.background_requests()).collect()
     }
 
+    fn endpoints(&self) -> usize {
+        self.others.len() + 1
+    }
+
     fn remove_leftovers(&self, prefix: &str, process: u32) {
         self.first.remove_leftovers(prefix, process);
     }

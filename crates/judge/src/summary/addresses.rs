@@ -22,8 +22,16 @@ const SLOWER: f64 = 2.0;
 /// Factor from which on an address fails more often than the others.
 const MORE_OFTEN: f64 = 3.0;
 
-/// Failed operations and latencies of each address.
-type Sums = BTreeMap<String, (u64, Latencies)>;
+/// Counts and latencies of an address.
+#[derive(Default)]
+struct Sum {
+    failed: u64,
+    failed_attempts: u64,
+    latencies: Latencies,
+}
+
+/// Counts and latencies by address.
+type Sums = BTreeMap<String, Sum>;
 
 /// Sets the addresses of a window, and their histograms, if there are at least two.
 fn set(window: &mut Window, sums: Sums) {
@@ -31,8 +39,9 @@ fn set(window: &mut Window, sums: Sums) {
     if sums.len() < 2 {
         return;
     }
-    for (address, (failed, latencies)) in sums {
-        let figures = AddressFigures { address, failed, service_ms: percentiles(&latencies) };
+    for (address, Sum { failed, failed_attempts, latencies }) in sums {
+        let figures =
+            AddressFigures { address, failed, failed_attempts, service_ms: percentiles(&latencies) };
         window.histograms.insert(figures.histogram(), STANDARD.encode(latencies.to_bytes()));
         window.addresses.push(figures);
     }
@@ -45,11 +54,14 @@ pub fn of_tally(window: &mut Window, names: &[String], tally: &Tally) {
     let mut sums = Sums::new();
     for (part, latencies) in &tally.parts {
         if let Part::Address(number) = part {
-            sums.entry(name(*number)).or_default().1.merge(latencies);
+            sums.entry(name(*number)).or_default().latencies.merge(latencies);
         }
     }
     for (number, failed) in &tally.failed_at {
-        sums.entry(name(*number)).or_default().0 += failed;
+        sums.entry(name(*number)).or_default().failed += failed;
+    }
+    for (number, failed) in &tally.failed_attempts_at {
+        sums.entry(name(*number)).or_default().failed_attempts += failed;
     }
     set(window, sums);
 }
@@ -67,8 +79,9 @@ pub fn merge(out: &mut Window, windows: &[&Window]) {
         for window in windows {
             for figures in &window.addresses {
                 let sum = sums.entry(figures.address.clone()).or_default();
-                sum.0 += figures.failed;
-                sum.1.merge(&latencies(window, figures));
+                sum.failed += figures.failed;
+                sum.failed_attempts += figures.failed_attempts;
+                sum.latencies.merge(&latencies(window, figures));
             }
         }
     }
@@ -103,7 +116,7 @@ pub fn findings(window: &Window) -> Vec<String> {
     let of = |figures: &AddressFigures| {
         let others: Vec<&AddressFigures> =
             window.addresses.iter().filter(|other| other.address != figures.address).collect();
-        [failing(figures, &others), slow(figures, &others)]
+        [failing(figures, &others).or_else(|| retried(figures, &others)), slow(figures, &others)]
     };
     window.addresses.iter().flat_map(of).flatten().collect()
 }
@@ -119,6 +132,23 @@ fn failing(figures: &AddressFigures, others: &[&AddressFigures]) -> Option<Strin
         let [failed, of, failed_there, of_others] = [failed, of, failed_there, of_others].map(format_count);
         format!(
             "{} failed {failed} of {of} operations, the other addresses {failed_there} of {of_others}",
+            figures.address
+        )
+    })
+}
+
+/// Describes an address whose attempts fail at least three times as often as those at the others together, so that its
+/// operations succeed only because they are sent again.
+fn retried(figures: &AddressFigures, others: &[&AddressFigures]) -> Option<String> {
+    let [failed, of] = [figures.failed_attempts, figures.failed_attempts + figures.service_ms.n];
+    let failed_there: u64 = others.iter().map(|other| other.failed_attempts).sum();
+    let of_others = failed_there + others.iter().map(|other| other.service_ms.n).sum::<u64>();
+    let share = |failed: u64, of: u64| failed as f64 / of.max(1) as f64;
+    let is_worse = share(failed, of) >= MORE_OFTEN * share(failed_there, of_others);
+    (failed >= FEWEST_FAILED && of_others >= FEWEST && is_worse).then(|| {
+        let [failed, of, failed_there, of_others] = [failed, of, failed_there, of_others].map(format_count);
+        format!(
+            "{} failed {failed} of {of} attempts, the other addresses {failed_there} of {of_others}",
             figures.address
         )
     })
@@ -146,8 +176,10 @@ mod tests {
         let mut sums = Sums::new();
         for (address, n, ms, failed) in addresses {
             let sum = sums.entry(address.to_string()).or_default();
-            sum.0 = *failed;
-            (0..*n).for_each(|_| [&mut sum.1, &mut all].into_iter().for_each(|l| l.record(ms * 1_000_000)));
+            sum.failed = *failed;
+            (0..*n).for_each(|_| {
+                [&mut sum.latencies, &mut all].into_iter().for_each(|l| l.record(ms * 1_000_000))
+            });
         }
         let failed: u64 = addresses.iter().map(|(.., failed)| failed).sum();
         let mut window = Window { operations: all.len() + failed, ..Window::default() };
@@ -190,6 +222,10 @@ mod tests {
         let slow = window(&[("a", 500, 5, 0), ("b", 200, 11, 0), ("c", 510, 5, 0)]);
         let found = findings(&slow);
         assert!(found.len() == 1 && found[0].starts_with("b is slow: p50 11.0"), "{found:?}");
+        let mut hidden = window(&[("a", 500, 5, 0), ("b", 0, 5, 0), ("c", 510, 5, 0)]);
+        hidden.addresses[1].failed_attempts = 90;
+        let named = "b failed 90 of 90 attempts, the other addresses 0 of 1,010";
+        assert_eq!(findings(&hidden), [named], "retries hide the failed attempts from the operations");
         let two = window(&[("a", 500, 5, 0), ("b", 3, 50, 0)]);
         assert!(findings(&two).is_empty(), "three operations are too few");
     }

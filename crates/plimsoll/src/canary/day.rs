@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
+use super::outage::{Change, Failing, Outage};
 use super::target::Ended;
 use plimsoll_judge::summary::percentiles::percentiles;
 use plimsoll_judge::summary::result::Percentiles;
@@ -15,8 +16,6 @@ use plimsoll_recorder::histogram::Latencies;
 pub const MAX_OUTAGES: usize = 100;
 /// Maximum number of classes of failures of a day.
 const MAX_CLASSES: usize = 50;
-/// Smallest number of consecutive failed operations that are called an outage.
-const OUTAGE: u64 = 2;
 
 /// One day in UTC, as its file has it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -31,7 +30,7 @@ pub struct Day {
     pub missed: u64,
     /// Time of the last operation (RFC 3339).
     pub until: String,
-    /// Outages, of which at most 100 are listed: two or more consecutive operations that failed.
+    /// Outages, of which at most 100 are listed: two or more failures before the same operation succeeded again.
     pub outages: Vec<Outage>,
     /// Number of outages, also of those that are not listed.
     pub outage_count: u64,
@@ -53,43 +52,6 @@ pub struct DayFigures {
     latencies: Latencies,
 }
 
-/// Consecutive operations that failed.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Outage {
-    /// Intended start of the first failed operation (RFC 3339).
-    pub from: String,
-    /// End of the last failed operation (RFC 3339).
-    pub to: String,
-    /// Length in seconds.
-    pub seconds: f64,
-    /// Number of failed operations.
-    pub operations: u64,
-    /// Class and message of the first failure.
-    pub first: String,
-}
-
-/// Consecutive failures that have not ended yet.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Failing {
-    from: jiff::Timestamp,
-    to: jiff::Timestamp,
-    operations: u64,
-    first: String,
-}
-
-impl Failing {
-    /// Returns the outage, if there were enough failures.
-    fn outage(&self) -> Option<Outage> {
-        (self.operations >= OUTAGE).then(|| Outage {
-            from: self.from.to_string(),
-            to: self.to.to_string(),
-            seconds: self.to.duration_since(self.from).as_secs_f64(),
-            operations: self.operations,
-            first: self.first.clone(),
-        })
-    }
-}
-
 impl Day {
     /// Returns the day with the histograms of its file, to be continued.
     pub fn continued(mut self) -> Day {
@@ -102,28 +64,36 @@ impl Day {
         self
     }
 
-    /// Adds an operation that ended at `now`, and `missed` intervals without one. `failing` has the failures without a
-    /// success since.
-    pub fn add(&mut self, ended: &Ended, missed: u64, now: jiff::Timestamp, failing: &mut Option<Failing>) {
+    /// Adds an operation that ended at `now`, and `missed` intervals without one. `failing` has the failures that have
+    /// not ended. Returns the change from success to failure or back, if the operation is one.
+    pub fn add(
+        &mut self,
+        ended: &Ended,
+        missed: u64,
+        now: jiff::Timestamp,
+        failing: &mut Option<Failing>,
+    ) -> Option<Change> {
         let figures = self.operations.entry(ended.kind.name().to_string()).or_default();
         figures.operations += 1;
         self.missed += missed;
         self.until = now.to_string();
         let Some((class, message)) = &ended.failure else {
             figures.latencies.record(ended.service_ns);
-            if let Some(outage) = failing.take().and_then(|failing| failing.outage()) {
+            let over = failing.take_if(|failing| failing.succeeded(ended))?;
+            if let Some(outage) = over.outage() {
                 self.end(outage);
             }
-            return;
+            return Some(over.ended());
         };
         let is_known = figures.failed.contains_key(class) || figures.failed.len() < MAX_CLASSES;
         let class_name = if is_known { class.as_str() } else { "others" };
         *figures.failed.entry(class_name.to_string()).or_default() += 1;
-        let took = jiff::SignedDuration::from_nanos(i64::try_from(ended.response_ns).unwrap_or(i64::MAX));
-        let began = now.checked_sub(took).unwrap_or(now);
-        let first = || Failing { from: began, to: now, operations: 0, first: format!("{class}: {message}") };
-        let since = failing.get_or_insert_with(first);
-        (since.to, since.operations) = (now, since.operations + 1);
+        if let Some(failing) = failing {
+            failing.add(ended, now);
+            return None;
+        }
+        *failing = Some(Failing::begin(ended, format!("{class}: {message}"), now));
+        Some(Change::Began)
     }
 
     fn end(&mut self, outage: Outage) {
@@ -166,6 +136,7 @@ mod tests {
     fn ended(failure: Option<&str>) -> Ended {
         Ended {
             kind: OperationKind::Get,
+            address: None,
             bytes: 1,
             service_ns: 5_000_000,
             response_ns: 1_000_000_000,
@@ -198,7 +169,9 @@ mod tests {
     #[test]
     fn a_file_is_continued_after_a_restart() {
         let (mut day, mut failing) = (Day::default(), None);
-        (0..30).for_each(|i| day.add(&ended(None), 0, at(i), &mut failing));
+        (0..30).for_each(|i| {
+            day.add(&ended(None), 0, at(i), &mut failing);
+        });
         let text = serde_json::to_string(&day.shown(None)).unwrap();
         let mut again = serde_json::from_str::<Day>(&text).unwrap().continued();
         again.add(&ended(None), 0, at(31), &mut failing);

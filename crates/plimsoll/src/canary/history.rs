@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Listener;
-use super::day::{Day, Failing};
+use super::day::Day;
+use super::outage::{Change, Failing};
 use super::target::Ended;
 use plimsoll_base::clock::wall_now;
 use plimsoll_base::files::read_text;
@@ -84,7 +85,14 @@ fn read_day(path: &Path) -> Result<Option<Day>, HistoryError> {
         path: path.display().to_string(),
         reason: format!("not the day of a canary ({e})"),
     };
-    serde_json::from_str(&text).map(Some).map_err(foreign)
+    let day: Day = serde_json::from_str(&text).map_err(foreign)?;
+    match date_of(path) {
+        Some(date) if date != day.day => Err(HistoryError::Foreign {
+            path: path.display().to_string(),
+            reason: format!("has the figures of {}", day.day),
+        }),
+        _ => Ok(Some(day)),
+    }
 }
 
 /// Returns the paths of the files of days, in the order of their dates.
@@ -96,13 +104,19 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>, HistoryError> {
     Ok(found)
 }
 
-/// Returns the days of a directory, in their order.
+/// Returns the days of a directory in their order, and the errors of the days that cannot be read.
 ///
 /// # Errors
-/// If the directory or one of its days cannot be read.
-pub fn days(directory: &Path) -> Result<Vec<Day>, HistoryError> {
-    let read = files(directory)?.into_iter().map(|path| read_day(&path));
-    Ok(read.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+/// If the directory cannot be read.
+pub fn days(directory: &Path) -> Result<(Vec<Day>, Vec<HistoryError>), HistoryError> {
+    let (mut days, mut damaged) = (Vec::new(), Vec::new());
+    for path in files(directory)? {
+        match read_day(&path) {
+            Ok(day) => days.extend(day),
+            Err(error) => damaged.push(error),
+        }
+    }
+    Ok((days, damaged))
 }
 
 impl History {
@@ -173,8 +187,11 @@ impl History {
         self.today = known.unwrap_or_default().continued();
         (self.today.day, self.today.store) = (day, self.store.clone());
         let days = files(&self.directory)?;
-        let old = days.len().saturating_sub(self.keep_days as usize);
-        for path in &days[..old] {
+        let before: Vec<&PathBuf> =
+            days.iter().filter(|path| **path != self.path_of(&self.today.day)).collect();
+        // The current day is one of those that are kept.
+        let old = (before.len() + 1).saturating_sub(self.keep_days as usize);
+        for path in &before[..old] {
             fs::remove_file(path).map_err(unusable(path))?;
         }
         Ok(())
@@ -189,9 +206,10 @@ impl History {
         date(wall_now()) != self.today.day
     }
 
-    /// Adds an operation that has just ended, and `missed` intervals without one.
-    pub fn add(&mut self, ended: &Ended, missed: u64) {
-        self.today.add(ended, missed, wall_now(), &mut self.failing);
+    /// Adds an operation that has just ended, and `missed` intervals without one. Returns the change from success to
+    /// failure or back, if the operation is one.
+    pub fn add(&mut self, ended: &Ended, missed: u64) -> Option<Change> {
+        self.today.add(ended, missed, wall_now(), &mut self.failing)
     }
 
     /// Writes the day, and begins another one if the date has changed.
@@ -213,12 +231,17 @@ impl History {
         let written = self.write();
         match &written {
             Err(error) if !self.is_unwritten => {
-                listener.changed(&format!("the history cannot be written: {error}; the canary continues"));
+                listener.changed(&format!("the history cannot be written: {error}"));
             }
             Ok(()) if self.is_unwritten => listener.changed("the history is written again"),
             _ => {}
         }
         self.is_unwritten = written.is_err();
+    }
+
+    /// Returns true if the last write failed, so that the files lack the last operations.
+    pub fn is_unwritten(&self) -> bool {
+        self.is_unwritten
     }
 
     /// Returns the current day, as its file has it.
@@ -239,7 +262,14 @@ mod tests {
     }
 
     fn ended() -> Ended {
-        Ended { kind: OperationKind::Put, bytes: 1, service_ns: 1, response_ns: 1, failure: None }
+        Ended {
+            kind: OperationKind::Put,
+            address: None,
+            bytes: 1,
+            service_ns: 1,
+            response_ns: 1,
+            failure: None,
+        }
     }
 
     #[test]
@@ -254,7 +284,7 @@ mod tests {
         let mut again = History::open(&dir, "memory:", 10).unwrap();
         again.add(&ended(), 0);
         again.write().unwrap();
-        assert_eq!((again.id(), days(&dir).unwrap()[0].counts()), (&id, (2, 0)));
+        assert_eq!((again.id(), days(&dir).unwrap().0[0].counts()), (&id, (2, 0)));
         fs::remove_dir_all(&dir).unwrap();
     }
 
@@ -282,8 +312,8 @@ mod tests {
         }
         fs::write(dir.join("2020-01-01.txt"), "mine").unwrap();
         fs::write(dir.join("notes.json"), "mine").unwrap();
-        History::open(&dir, "memory:", 2).unwrap();
-        let left: Vec<String> = days(&dir).unwrap().into_iter().map(|day| day.day).collect();
+        History::open(&dir, "memory:", 3).unwrap();
+        let left: Vec<String> = days(&dir).unwrap().0.into_iter().map(|day| day.day).collect();
         assert_eq!(left, ["2020-01-02", "2020-01-03"]);
         assert!(dir.join("2020-01-01.txt").exists() && dir.join("notes.json").exists());
         fs::remove_dir_all(&dir).unwrap();

@@ -5,15 +5,18 @@
 
 pub mod day;
 pub mod history;
+pub mod outage;
 pub mod target;
 
 use std::sync::Arc;
 
 use history::History;
+use outage::Change;
 use target::{Ended, Target};
 
 use crate::session::live::Live;
 use plimsoll_base::clock::{SECOND, now_ns};
+use plimsoll_base::units::format_count;
 use plimsoll_engine::driver::Control;
 use plimsoll_judge::run_dir::intervals::IntervalKey;
 use plimsoll_recorder::collector::SecondRow;
@@ -39,7 +42,7 @@ pub struct Schedule {
 
 /// Receiver of what a canary tells while it runs.
 pub trait Listener {
-    /// Receives the first failure after a success, or the first success after failures, in words.
+    /// Receives the first failure, or the success that ends failures, in words.
     fn changed(&self, line: &str);
 }
 
@@ -61,7 +64,7 @@ pub fn watch(
     listener: &dyn Listener,
 ) -> Counts {
     let (began_ns, mut slot, mut counts) = (now_ns(), 0, Counts::default());
-    let (mut written_ns, mut failing) = (began_ns, false);
+    let mut written_ns = began_ns;
     while schedule.control.stopped_at().is_none()
         && schedule.operations.is_none_or(|most| counts.operations < most)
     {
@@ -76,7 +79,7 @@ pub fn watch(
         let passed = (now_ns() - began_ns) / schedule.every_ns;
         let missed = passed.saturating_sub(slot + 1);
         slot += 1 + missed;
-        history.add(&ended, missed);
+        let change = history.add(&ended, missed);
         if let Some(live) = live {
             let key = IntervalKey {
                 store: target.name(),
@@ -90,14 +93,9 @@ pub fn watch(
             let second = (now_ns() - began_ns) / SECOND;
             live.second(key, &SecondRow { second, phase: 0, kind: ended.kind, tally: &tally });
         }
-        match &ended.failure {
-            Some((class, message)) if !failing => {
-                listener.changed(&format!("{} failed: {class}: {message}", ended.kind));
-            }
-            None if failing => listener.changed(&format!("{} succeeded again", ended.kind)),
-            _ => {}
+        if let Some(line) = change.and_then(|change| words(&change, &ended)) {
+            listener.changed(&line);
         }
-        failing = ended.failure.is_some();
         if now_ns() >= written_ns + WRITE_EVERY_NS || history.is_another_day() {
             written_ns = now_ns();
             history.write_or_tell(listener);
@@ -105,6 +103,24 @@ pub fn watch(
     }
     history.write_or_tell(listener);
     counts
+}
+
+/// Describes a change that an operation is.
+fn words(change: &Change, ended: &Ended) -> Option<String> {
+    match (change, &ended.failure) {
+        (Change::Ended { operations: 1, .. }, _) => {
+            Some("all operations succeed again after one failure".into())
+        }
+        (Change::Ended { operations, seconds }, _) => Some(format!(
+            "all operations succeed again after {} failures in {seconds:.1} s",
+            format_count(*operations)
+        )),
+        (Change::Began, Some((class, message))) => {
+            let at = ended.address.as_ref().map(|address| format!(" at {address}")).unwrap_or_default();
+            Some(format!("{} failed{at}: {class}: {message}", ended.kind))
+        }
+        (Change::Began, None) => None,
+    }
 }
 
 /// Returns the counts of one operation.

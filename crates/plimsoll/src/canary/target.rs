@@ -21,6 +21,8 @@ const OPEN_NS: u64 = 600 * SECOND;
 pub struct Ended {
     /// Kind of operation: put, get or delete.
     pub kind: OperationKind,
+    /// Address of the store that it used; `None` if the store has only one, or if it is unknown.
+    pub address: Option<String>,
     /// Object bytes that were sent or received.
     pub bytes: u64,
     /// Time from its start to its end, in nanoseconds.
@@ -38,6 +40,8 @@ struct Link {
     space: KeySpace,
     key: String,
     opened_ns: u64,
+    /// Addresses of the store.
+    addresses: Vec<String>,
 }
 
 /// The store of a canary.
@@ -58,6 +62,8 @@ pub struct Target {
     version: Option<u64>,
     /// True if the store may have the object.
     may_exist: bool,
+    /// Number of consecutive operations without an answer.
+    unanswered: usize,
 }
 
 /// Compares received content with the expected one.
@@ -107,6 +113,7 @@ impl Target {
             count: 0,
             version: None,
             may_exist: true,
+            unanswered: 0,
         })
     }
 
@@ -126,7 +133,8 @@ impl Target {
         let connection = opened.store.connection(0);
         let space = KeySpace::of_run(opened.store.prefix(), &self.id);
         let key = format!("{}canary", space.root());
-        self.link = Some(Link { opened, connection, space, key, opened_ns: now_ns() });
+        let addresses = opened.store.describe().addresses;
+        self.link = Some(Link { opened, connection, space, key, opened_ns: now_ns(), addresses });
         Ok(())
     }
 
@@ -157,15 +165,17 @@ impl Target {
         let start_ns = now_ns();
         let result = self.linked().and_then(|()| self.execute(kind));
         self.count += 1;
-        let (mut ended, timings) = match result {
+        let address = self.address();
+        let mut ended = Ended { kind, address, bytes: 0, service_ns: 0, response_ns: 0, failure: None };
+        let timings = match result {
             Ok(reply) => {
-                let ended = Ended { kind, bytes: reply.bytes, service_ns: 0, response_ns: 0, failure: None };
-                (ended, reply.timings)
+                (self.unanswered, ended.bytes) = (0, reply.bytes);
+                reply.timings
             }
             Err(failure) => {
                 self.after(&failure);
-                let failed = Some((failure.class.to_string(), failure.message.clone()));
-                (Ended { kind, bytes: 0, service_ns: 0, response_ns: 0, failure: failed }, failure.timings)
+                ended.failure = Some((failure.class.to_string(), failure.message.clone()));
+                failure.timings
             }
         };
         let started_ns = if timings.start_ns > 0 { timings.start_ns } else { start_ns };
@@ -175,12 +185,18 @@ impl Target {
         ended
     }
 
+    /// Returns the address of the last operation, if the store has several.
+    fn address(&self) -> Option<String> {
+        let link = self.link.as_ref().filter(|link| link.addresses.len() > 1)?;
+        link.addresses.get(link.connection.address()?).cloned()
+    }
+
     /// Opens the store if it is not open, or has been for long.
     fn linked(&mut self) -> Result<(), Failure> {
         if self.link.as_ref().is_some_and(|link| now_ns() < link.opened_ns + OPEN_NS) {
             return Ok(());
         }
-        self.link = None;
+        (self.link, self.unanswered) = (None, 0);
         let failed =
             |error: RunError| Failure::new(ErrorClass::Connect, error.to_string(), Timings::default());
         self.open().map_err(failed)
@@ -224,8 +240,12 @@ impl Target {
 
     /// Prepares for the next operation after a failure.
     fn after(&mut self, failure: &Failure) {
-        let is_broken = !matches!(failure.class, ErrorClass::Response(_) | ErrorClass::Corrupt);
-        if is_broken || failure.is_code("ExpiredToken") || failure.is_code("InvalidToken") {
+        let is_answered = matches!(failure.class, ErrorClass::Response(_) | ErrorClass::Corrupt);
+        self.unanswered = if is_answered { 0 } else { self.unanswered + 1 };
+        // A connection leaves out an address that does not answer. If none answers, the store may have new ones.
+        let addresses = self.link.as_ref().map_or(1, |link| link.addresses.len().max(1));
+        if self.unanswered >= addresses || failure.is_code("ExpiredToken") || failure.is_code("InvalidToken")
+        {
             self.link = None;
         }
         // Another one may have deleted or replaced the object.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::exit::Exit;
-use super::out::{progress, say};
+use super::out::{note, progress, say};
 use super::run_options::live;
 use super::signals;
 use crate::canary::day::Day;
@@ -44,7 +44,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DAYS", default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     keep: u32,
     /// Number of operations after which the canary ends, with exit code 1 if one has failed [default: it does not end]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     operations: Option<u64>,
     /// Serve Prometheus metrics on this address at /metrics; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS")]
@@ -123,6 +123,11 @@ pub fn canary(arguments: &Arguments) -> Result<(), Exit> {
     let left = target.clean();
     let of = format!("{} of {} operations failed", format_count(failed), format_count(operations));
     say(&format!("{of}; today: {}\n", sentence(&history.today())))?;
+    if history.is_unwritten() {
+        let message =
+            format!("{}: the history of the last operations is not written", arguments.dir.display());
+        return Err(Exit { code: 4, message });
+    }
     if arguments.operations.is_some() && failed > 0 {
         return Err(Exit::check(format!("{}: {of}", target.name())));
     }
@@ -142,15 +147,21 @@ fn sentence(day: &Day) -> String {
     let (all, failed) = day.counts();
     let outages = match (day.outage_count, day.longest_outage_s()) {
         (0, _) => "no outage".to_string(),
-        (1, longest) => format!("1 outage of {longest:.0} s"),
-        (n, longest) => format!("{} outages, the longest of {longest:.0} s", format_count(n)),
+        (1, longest) => format!("1 outage of {} s", seconds(longest)),
+        (n, longest) => format!("{} outages, the longest of {} s", format_count(n), seconds(longest)),
     };
     format!("{} of {} operations failed, {outages}", format_count(failed), format_count(all))
 }
 
-/// Shows the days of a directory.
+/// Formats seconds, with a decimal if there are fewer than ten.
+fn seconds(seconds: f64) -> String {
+    if seconds < 10.0 { format!("{seconds:.1}") } else { format!("{seconds:.0}") }
+}
+
+/// Shows the days of a directory. Those that cannot be read are named.
 fn show(directory: &Path, json: bool) -> Result<(), Exit> {
-    let days = days(directory).map_err(input)?;
+    let (days, damaged) = days(directory).map_err(input)?;
+    damaged.iter().for_each(|error| note(format_args!("warning: {error}")));
     if days.is_empty() {
         return Err(Exit::input(format!("{}: there is no day of a canary", directory.display())));
     }
@@ -162,6 +173,7 @@ fn show(directory: &Path, json: bool) -> Result<(), Exit> {
         "store",
         "operations#",
         "failed#",
+        "missed#",
         "outages#",
         "longest s#",
         "put p50 ms#",
@@ -174,7 +186,7 @@ fn show(directory: &Path, json: bool) -> Result<(), Exit> {
     say(terminal::table(&table).trim_start_matches('\n'))
 }
 
-fn row(day: &Day) -> [String; 10] {
+fn row(day: &Day) -> [String; 11] {
     let (all, failed) = day.counts();
     let of = |operation: &str, name: &str| {
         day.operations.get(operation).map_or("-".to_string(), |figures| cell(&figures.service_ms, name))
@@ -184,8 +196,9 @@ fn row(day: &Day) -> [String; 10] {
         day.store.clone(),
         format_count(all),
         format_count(failed),
+        format_count(day.missed),
         format_count(day.outage_count),
-        format!("{:.0}", day.longest_outage_s()),
+        seconds(day.longest_outage_s()),
         of("put", "p50"),
         of("put", "p99"),
         of("get", "p50"),

@@ -140,6 +140,10 @@ pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<AzureUrl, UrlError> 
     let variable = |name: &str| environment(name).filter(|value| !value.is_empty());
     let connection = ConnectionString::of(environment);
     let (written_account, written) = (query.take("account"), query.take("endpoint"));
+    if let Some(value) = written.as_ref().filter(|written| written.contains(',')) {
+        let allowed = "one URL; only s3:// stores may have several".into();
+        return Err(UrlError::Value { name: "endpoint", value: value.clone(), allowed });
+    }
     let class = query.take("storage_class");
     let checksum = query.choice("checksum", &CHECKSUMS)?.flatten();
     let sign = query.choice("sign", &[("on", true), ("off", false)])?.unwrap_or(true);

@@ -78,6 +78,11 @@ pub enum UrlError {
         /// Names of the parameters that the store has.
         known: &'static str,
     },
+    /// The parameter is given more than once.
+    #[error(
+        "store parameter '{0}' is given twice; use it once, with several endpoints separated by commas: endpoint=URL,URL"
+    )]
+    Repeated(String),
     /// The value is not allowed for the parameter.
     #[error("invalid store parameter {name}={value}; allowed values: {allowed}")]
     Value {
@@ -208,8 +213,8 @@ fn prefix_of(written: &str) -> Result<String, UrlError> {
     Ok(prefix)
 }
 
-/// The query parameters of a store URL that have not been taken yet.
-struct Query(Vec<(String, String)>);
+/// The query parameters of a store URL that have not been taken yet, and the name of one that is given more than once.
+struct Query(Vec<(String, String)>, Option<String>);
 
 impl Query {
     fn parse(query: &str) -> Query {
@@ -217,24 +222,20 @@ impl Query {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             (name.to_string(), decode(value, false).unwrap_or_else(|| value.to_string()))
         };
-        Query(query.split('&').filter(|p| !p.is_empty()).map(pair).collect())
+        let all: Vec<(String, String)> = query.split('&').filter(|p| !p.is_empty()).map(pair).collect();
+        let repeated = (1..all.len()).find(|i| all[..*i].iter().any(|(name, _)| *name == all[*i].0));
+        let repeated = repeated.map(|i| all[i].0.clone());
+        Query(all, repeated)
     }
 
     fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(n, _)| n == name)
     }
 
-    /// Takes all values of a parameter and returns the last one.
+    /// Takes a parameter.
     fn take(&mut self, name: &str) -> Option<String> {
-        let mut found = None;
-        self.0.retain(|(n, value)| {
-            let ours = n == name;
-            if ours {
-                found = Some(value.clone());
-            }
-            !ours
-        });
-        found
+        let at = self.0.iter().position(|(n, _)| n == name)?;
+        Some(self.0.remove(at).1)
     }
 
     /// Takes a parameter and returns the value that its name selects from `choices`.
@@ -248,8 +249,11 @@ impl Query {
         })
     }
 
-    /// Returns an error if any parameter was not taken.
+    /// Returns an error if any parameter was not taken, or is given more than once.
     fn finish(self, known: &'static str) -> Result<(), UrlError> {
+        if let Some(name) = self.1 {
+            return Err(UrlError::Repeated(name));
+        }
         match self.0.into_iter().next() {
             Some((name, _)) => Err(UrlError::Parameter { name, known }),
             None => Ok(()),

@@ -107,6 +107,7 @@ pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<S3Url, UrlError> {
     let endpoint = Endpoint::new(&url, bucket, style, &region)?;
     let others = others.iter().map(|url| Endpoint::new(url, bucket, style, &region));
     let others: Vec<Endpoint> = others.collect::<Result<_, _>>()?;
+    check_different(&endpoint, &others)?;
     let control = profile.control(holes)?.filter(|_| custom.is_none());
     let control = control.map(|url| Endpoint::new(&url, bucket, Style::Path, &region)).transpose()?;
     let payload = query
@@ -142,14 +143,25 @@ fn several(written: Option<String>) -> Result<(Option<String>, Vec<String>), Url
     if all.len() > MAX_ENDPOINTS {
         return wrong("at most 256 URLs, separated by commas");
     }
-    if (1..all.len()).any(|i| all[..i].contains(&all[i])) {
-        return wrong("different URLs, separated by commas");
-    }
     if all.len() > 1 && all.iter().any(|url| url == BINDING) {
         return wrong("either a binding or URLs");
     }
     let first = all.remove(0);
     Ok((Some(first), all))
+}
+
+/// Checks that no endpoint is named twice.
+fn check_different(first: &Endpoint, others: &[Endpoint]) -> Result<(), UrlError> {
+    let place = |of: &Endpoint| (of.tls, of.host.to_ascii_lowercase(), of.port);
+    let mut places = vec![place(first)];
+    for other in others {
+        if places.contains(&place(other)) {
+            let allowed = "different URLs, separated by commas".to_string();
+            return Err(UrlError::Value { name: "endpoint", value: other.url(), allowed });
+        }
+        places.push(place(other));
+    }
+    Ok(())
 }
 
 /// Returns the named provider, or the one recognised from the bucket name or the endpoint's host.
@@ -261,7 +273,10 @@ mod tests {
         let message = |endpoint: &str| {
             parse(&format!("s3://bucket?endpoint={endpoint}"), &|_| None).unwrap_err().to_string()
         };
-        assert!(message("http://a:1,http://a:1").contains("different URLs"));
+        for same in ["http://a:1,http://a:1", "http://a:1,http://a:1/", "http://a:80,http://A"] {
+            assert!(message(same).contains("different URLs"), "{same}");
+        }
+        assert!(message("http://a:1&endpoint=http://b:1").contains("given twice"));
         assert!(message("http://a:1,b:2").contains("b:2"));
         assert!(message("http://a:1,").contains("endpoint ''"));
         assert!(message("binding,http://a:1").contains("either a binding or URLs"));

@@ -5,7 +5,7 @@ use super::Experiment;
 use crate::schedule::{Load, Phase, Role, Verify};
 use crate::size::Size;
 use crate::trace::{Recorded, Trace};
-use crate::{Dataset, OperationKind};
+use crate::{Dataset, OperationKind, Workload};
 
 /// Maximum number of objects whose random sizes are added up one by one. For more objects, the estimate uses the mean
 /// size, and its error is then within a few thousandths.
@@ -67,6 +67,21 @@ fn of_replay(phase: &Phase, trace: &Trace) -> PhaseEstimate {
     }
 }
 
+/// Number of objects from which the mean length of a range read is computed, if some are smaller than the range.
+const SAMPLED: u64 = 4096;
+
+/// Returns the mean length of a range read in bytes: smaller objects are read whole.
+fn mean_range(workload: &Workload) -> f64 {
+    let Some(read) = workload.read.as_ref().filter(|read| read.existing.is_none()) else {
+        return workload.range as f64;
+    };
+    if read.size.smallest() >= workload.range {
+        return workload.range as f64;
+    }
+    let count = read.count.clamp(1, SAMPLED);
+    (0..count).map(|index| read.size_of(index, 0).min(workload.range) as f64).sum::<f64>() / count as f64
+}
+
 /// Estimates one phase on one store over all repeats.
 pub fn of_phase(phase: &Phase, repeats: u32) -> PhaseEstimate {
     if let Some(recording) = phase.workload.recording.as_ref().filter(|recording| recording.repeats) {
@@ -89,7 +104,7 @@ pub fn of_phase(phase: &Phase, repeats: u32) -> PhaseEstimate {
         .map(|((gets, modified), swapped)| {
             read_mean.map(|mean| (mean * (gets + modified + swapped) as f64).round() as u64)
         });
-    let ranges = of_kind(OperationKind::GetRange).map(|n| n * workload.range);
+    let ranges = of_kind(OperationKind::GetRange).map(|n| (n as f64 * mean_range(workload)).round() as u64);
     let any = |kinds: &[OperationKind]| kinds.iter().any(|kind| share(*kind) > 0.0);
     let swaps = share(OperationKind::CompareAndSwap) > 0.0;
     let whole = swaps || any(&[OperationKind::Get, OperationKind::ReadModifyWrite]);

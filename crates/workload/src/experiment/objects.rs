@@ -459,7 +459,7 @@ fn resolve_popularity(written: Option<&PopularitySpec>) -> Result<Popularity, Pr
 /// Resolves the length of a range read, in bytes; 0 if none is set.
 ///
 /// # Errors
-/// If `get_range` has no length, or if the length is zero, not a size, or larger than the smallest object.
+/// If `get_range` has no length, or if the length is zero, not a size, or larger than every object.
 pub fn resolve_range(written: &PhaseSpec, mix: &Mix, read: Option<&Dataset>) -> Result<u64, Problem> {
     let Some(text) = &written.objects.range else {
         let needed = mix.share(OperationKind::GetRange) > 0;
@@ -474,11 +474,11 @@ pub fn resolve_range(written: &PhaseSpec, mix: &Mix, read: Option<&Dataset>) -> 
         return Err(Problem::new("objects.range", "objects.range must be above 0"));
     }
     match read {
-        Some(read) if read.existing.is_none() && range > read.size.smallest() => {
+        Some(read) if read.existing.is_none() && range > read.size.largest() => {
             let text = format!(
-                "objects.range: {} exceeds the size of the smallest object, {}; use a smaller range",
+                "objects.range: {} exceeds the size of the largest object, {}; use a smaller range",
                 format_size(range),
-                format_size(read.size.smallest())
+                format_size(read.size.largest())
             );
             Err(Problem::new("objects.range", text))
         }

@@ -31,10 +31,8 @@ pub struct Features {
     pub read_bytes: f64,
     /// Number of whole reads.
     pub whole_reads: f64,
-    /// Median length of a range read, in bytes; 0 if there are none.
-    pub median_range: u64,
-    /// True if range reads have several lengths.
-    pub ranges_differ: bool,
+    /// Lengths of the range reads, in bytes.
+    pub range_lengths: Vec<f64>,
     /// Seconds between the starts of successive operations.
     pub gaps: Vec<f64>,
     /// Variance of the number of operations in a window, divided by its mean, for each of [`WINDOWS_MS`]; `None` with
@@ -56,7 +54,6 @@ struct Collector {
     /// Size and number of reads of each object that is read.
     read: BTreeMap<u64, (u64, u64)>,
     written: std::collections::BTreeSet<u64>,
-    ranges: Vec<u64>,
     /// Number of the last read of each object, and the number of repeated reads.
     last_read: BTreeMap<u64, usize>,
     reads: usize,
@@ -83,7 +80,7 @@ impl Collector {
                     self.features.whole_reads += 1.0;
                 }
                 if kind == OperationKind::GetRange {
-                    self.ranges.push(length);
+                    self.features.range_lengths.push(length as f64);
                 }
             }
             _ => {}
@@ -103,14 +100,12 @@ impl Collector {
             &mut features.read_sizes,
             &mut features.read_counts,
             &mut features.written_sizes,
+            &mut features.range_lengths,
             &mut features.gaps,
         ] {
             list.sort_by(f64::total_cmp);
         }
         features.written = self.written.len() as u64;
-        self.ranges.sort_unstable();
-        features.median_range = self.ranges.get(self.ranges.len() / 2).copied().unwrap_or(0);
-        features.ranges_differ = self.ranges.first() != self.ranges.last();
         features.dispersion = WINDOWS_MS.map(|ms| dispersion(&features.times, ms * 1_000_000));
         self.features
     }
@@ -156,6 +151,11 @@ fn dispersion(times: &[u64], window: u64) -> Option<f64> {
 }
 
 impl Features {
+    /// Returns the median length of a range read, in bytes; `None` if there are none.
+    pub fn median_range(&self) -> Option<u64> {
+        self.range_lengths.get(self.range_lengths.len() / 2).map(|length| *length as u64)
+    }
+
     /// Returns the properties of a trace.
     pub fn of_trace(trace: &Trace) -> Features {
         let mut collector = Collector::default();

@@ -57,6 +57,8 @@ pub struct Fit {
     pub comparisons: Vec<Comparison>,
     /// Numbers of both.
     pub figures: Vec<Figure>,
+    /// Properties besides the distributions that were compared, such as `how soon an object is read again`.
+    pub compared: Vec<&'static str>,
     /// Dependences of the trace that the experiment does not have, such as `how soon an object is read again`.
     pub missed: Vec<String>,
     /// Properties of the trace that the experiment does not have.
@@ -144,8 +146,7 @@ fn experiment(
             ..PhaseSpec::default()
         });
     }
-    let range = features.median_range;
-    if features.ranges_differ {
+    if features.range_lengths.first() != features.range_lengths.last() {
         let text = "the lengths of the range reads differ; the experiment uses their median";
         notes.push(text.into());
     }
@@ -164,7 +165,7 @@ fn experiment(
                 .filter(|_| reads && !features.read_counts.is_empty()),
             count: writes.then_some(features.written.max(1)),
             size: size(&features.written_sizes, None).filter(|_| writes),
-            range: (range > 0).then(|| format_size(range)),
+            range: features.median_range().map(format_size),
             ..ObjectsSpec::default()
         },
         operations,
@@ -274,12 +275,24 @@ pub fn fit(trace: &Trace, seed: u64) -> Result<Fit, Problem> {
     let comparisons = vec![
         property("sizes of objects that are read", "bytes", |f| &f.read_sizes),
         property("sizes of objects that are written", "bytes", |f| &f.written_sizes),
+        property("lengths of range reads", "bytes", |f| &f.range_lengths),
         property("reads per object", "reads", |f| &f.read_counts),
         property("gaps between requests", "seconds", |f| &f.gaps),
     ];
     let comparisons = comparisons.into_iter().filter(|c| c.test.is_some()).collect();
     let missed = missed(&features, &model);
-    Ok(Fit { experiment, comparisons, figures: figures(&features, &model), missed, notes })
+    let compared = compared(&features);
+    Ok(Fit { experiment, comparisons, figures: figures(&features, &model), compared, missed, notes })
+}
+
+/// Returns the dependences that a trace of this length and these operations shows.
+fn compared(trace: &Features) -> Vec<&'static str> {
+    let names = [
+        (trace.dispersion.iter().any(Option::is_some), "bursts"),
+        (trace.size_and_reads.is_some(), "the dependence of size and popularity"),
+        (!trace.read_counts.is_empty(), "how soon an object is read again"),
+    ];
+    names.into_iter().filter(|(is_known, _)| *is_known).map(|(_, name)| name).collect()
 }
 
 /// Returns the dependences of a trace that an experiment does not have, for the sentence that names them.

@@ -81,6 +81,10 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.background_requests()
     }
 
+    fn endpoints(&self) -> usize {
+        self.inner.endpoints()
+    }
+
     fn remove_leftovers(&self, prefix: &str, process: u32) {
         self.inner.remove_leftovers(prefix, process);
     }

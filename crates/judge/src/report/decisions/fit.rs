@@ -31,14 +31,35 @@ fn is_equal(comparison: &Comparison) -> bool {
     comparison.test.is_none_or(|test| test.p >= LEVEL)
 }
 
+/// Smallest number of requests whose experiment is judged. With fewer, even two distributions that differ by half have
+/// a probability above [`LEVEL`].
+const MIN_REQUESTS: usize = 25;
+
+/// Returns the names as a list in a sentence.
+fn list(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_string(),
+        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
+    }
+}
+
 fn answer(fit: &Fit) -> String {
+    let gaps = fit.comparisons.iter().find(|c| c.unit == "seconds").map_or(0, |c| c.trace.len());
+    if gaps + 1 < MIN_REQUESTS {
+        return format!(
+            "The logs have fewer than {MIN_REQUESTS} requests, too few to find a difference between them and the experiment."
+        );
+    }
     let differ: Vec<&str> = fit.comparisons.iter().filter(|c| !is_equal(c)).map(|c| c.name).collect();
     let missed: Vec<&str> = differ.into_iter().chain(fit.missed.iter().map(String::as_str)).collect();
     match missed.as_slice() {
-        [] => "No difference between the experiment and the trace was found in sizes, popularity, gaps, bursts, the \
-               dependence of size and popularity, and how soon an object is read again."
-            .into(),
-        names => format!("The experiment differs from the trace in {}.", names.join(", ")),
+        [] => {
+            let names: Vec<&str> =
+                fit.comparisons.iter().map(|c| c.name).chain(fit.compared.iter().copied()).collect();
+            format!("No difference between the experiment and the trace was found in {}.", list(&names))
+        }
+        names => format!("The experiment differs from the trace in {}.", list(names)),
     }
 }
 

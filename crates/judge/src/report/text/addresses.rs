@@ -7,7 +7,7 @@ use plimsoll_base::units::format_count;
 use plimsoll_document::Table;
 use plimsoll_workload::schedule::Role;
 
-fn row(window: &Window, figures: &AddressFigures) -> [String; 8] {
+fn row(window: &Window, figures: &AddressFigures) -> [String; 9] {
     let all: u64 = window.addresses.iter().map(AddressFigures::operations).sum();
     let cell = |name| cell(&figures.service_ms, name);
     [
@@ -16,6 +16,7 @@ fn row(window: &Window, figures: &AddressFigures) -> [String; 8] {
         format!("{:.1}%", 100.0 * figures.operations() as f64 / all.max(1) as f64),
         format_count(figures.service_ms.n),
         format_count(figures.failed),
+        format_count(figures.failed_attempts.max(figures.failed)),
         cell("p50"),
         cell("p99"),
         cell("max"),
@@ -27,8 +28,17 @@ pub fn table(result: &RunResult, store: &str) -> Option<Table> {
     let own =
         |w: &&Window| w.store == store && w.role == Role::Measure && w.step.is_none() && w.sweep.is_none();
     let merged = overall(&result.windows.iter().filter(own).cloned().collect::<Vec<_>>());
-    let columns =
-        ["operation", "address", "share#", "successful#", "failed#", "p50 ms#", "p99 ms#", "max ms#"];
+    let columns = [
+        "operation",
+        "address",
+        "share#",
+        "successful#",
+        "failed#",
+        "failed attempts#",
+        "p50 ms#",
+        "p99 ms#",
+        "max ms#",
+    ];
     let mut table = Table::new("operations by address of the store (service time)", &columns);
     for window in &merged {
         window.addresses.iter().for_each(|figures| table.row(row(window, figures)));
@@ -46,6 +56,7 @@ mod tests {
         let of = |address: &str, n, failed| AddressFigures {
             address: address.into(),
             failed,
+            failed_attempts: 0,
             service_ms: Percentiles { n, p50: Some(1.5), ..Percentiles::default() },
         };
         let window = Window {

@@ -31,8 +31,16 @@ pub struct AddressFigures {
     pub address: String,
     /// Number of failed operations.
     pub failed: u64,
+    /// Number of failed attempts, repeated ones included. 0 without retries.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failed_attempts: u64,
     /// Start to end of the successful operations.
     pub service_ms: Percentiles,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde expects")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 impl AddressFigures {
