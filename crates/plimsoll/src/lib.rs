@@ -11,6 +11,7 @@
 //!
 //! - [`screen`] shows a run on the whole terminal.
 //! - [`fleet`] runs an experiment on several nodes with existing engines.
+//! - [`twin`] makes the model of a measured store, which `plimsoll serve --like` imitates.
 //! - [`calibrate`], [`canary`], [`meter`], [`probe`] and [`sync`] implement the commands of the same name.
 
 pub mod calibrate;
@@ -26,3 +27,4 @@ pub mod probe;
 pub mod screen;
 pub mod session;
 pub mod sync;
+pub mod twin;

@@ -18,19 +18,30 @@ use super::inject::{Fault, Injector};
 use super::response::{ResponseBody, ServerResponse};
 use super::service::ObjectService;
 use super::timestamps::ConnectionTimestamps;
-use plimsoll_base::clock::{Timer, now_ns};
+use super::twin::model::Failure;
+use super::twin::{InFlight, Twin};
+use plimsoll_base::clock::{SECOND, Timer, now_ns};
 
-/// Handler that executes requests on a service, and injects faults.
+/// Handler that executes requests on a service, injects faults, and answers at the times of a measured store.
 pub struct Faulty<S> {
     /// Service that executes the requests.
     pub service: Arc<S>,
     /// Faults to inject; `None` for none.
     pub injector: Option<Injector>,
+    /// Twin of a measured store; `None` for none.
+    pub twin: Option<Twin>,
 }
+
+/// Time after which a request without an answer ends, if the client still waits, in nanoseconds.
+const SILENCE_NS: u64 = 600 * SECOND;
+/// Size of a body in bytes from which on its pieces are sent in the time that the measured store took.
+const PACED_BYTES: u64 = 128 * 1024;
+/// Size in bytes of the slices of such a body.
+const PACED_SLICE: usize = 64 * 1024;
 
 impl<S: ObjectService> Handler for Faulty<S> {
     fn needs_times(&self) -> bool {
-        self.injector.is_some()
+        self.injector.is_some() || self.twin.is_some()
     }
 
     async fn handle(
@@ -40,10 +51,19 @@ impl<S: ObjectService> Handler for Faulty<S> {
         request: Request<Incoming>,
     ) -> io::Result<ServerResponse> {
         let mut exchange = Exchange::begin(shared, stamps, request);
+        let twin = self.twin.as_ref().zip(exchange.kind());
+        let begun =
+            twin.map(|(twin, kind)| (twin, twin.begin(kind, exchange.declared_size(), exchange.received_ns)));
         let plan = self.injector.as_ref().map(|injector| injector.plan(exchange.received_ns));
-        let fault = plan.map_or(Fault::None, |plan| plan.fault);
-        let mut answer = match fault {
-            Fault::SlowDown => exchange.refuse(ApiError::new(ErrorCode::SlowDown)).await,
+        let failure = begun.as_ref().and_then(|(_, (draw, _))| draw.failure.clone());
+        let fault = match (&failure, plan) {
+            (Some(Failure::Reset), _) => Fault::Reset,
+            (Some(Failure::Corrupt), _) => Fault::Corrupt(0),
+            (_, plan) => plan.map_or(Fault::None, |plan| plan.fault),
+        };
+        let mut answer = match (&failure, fault) {
+            (Some(Failure::Response(code)), _) => exchange.refuse(ApiError::new(*code)).await,
+            (_, Fault::SlowDown) => exchange.refuse(ApiError::new(ErrorCode::SlowDown)).await,
             _ => exchange.execute(shared, &*self.service, stamps).await,
         };
         match fault {
@@ -61,6 +81,21 @@ impl<S: ObjectService> Handler for Faulty<S> {
             let size = answer.body().size();
             let miss_ns = if answer.status().is_success() { injector.miss_ns(method, path, size) } else { 0 };
             wait_until(plan.answer_at_ns + miss_ns).await?;
+        }
+        if let Some((twin, (draw, in_flight))) = begun {
+            if failure == Some(Failure::Silence) {
+                wait_until(exchange.received_ns + SILENCE_NS).await?;
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let size = answer.body().size();
+            let times = twin.times(&draw, size.max(exchange.declared_size()));
+            let [first_ns, last_ns] = [times.first_ns, times.last_ns].map(|ns| exchange.received_ns + ns);
+            if size >= PACED_BYTES && first_ns < last_ns {
+                wait_until(first_ns).await?;
+                answer = answer.map(|body| paced(body, first_ns, last_ns, in_flight));
+            } else {
+                wait_until(last_ns).await?;
+            }
         }
         exchange.finish(shared, stamps, &answer);
         if fault == Fault::Reset { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(answer) }
@@ -93,6 +128,32 @@ fn placed(body: ResponseBody) -> impl Stream<Item = io::Result<(u64, Bytes)>> {
         at += piece.len() as u64;
         Ok((at - piece.len() as u64, piece))
     })
+}
+
+/// Sends a body at a constant rate between two times on the monotonic clock. The request is in flight until its end.
+fn paced(body: ResponseBody, from_ns: u64, to_ns: u64, in_flight: InFlight) -> ResponseBody {
+    let size = body.size();
+    let slices = placed(body).flat_map(|piece| {
+        let slices: Vec<io::Result<(u64, Bytes)>> = match piece {
+            Err(error) => vec![Err(error)],
+            Ok((at, piece)) => {
+                let starts = (0..piece.len()).step_by(PACED_SLICE);
+                let slice = |from: usize| piece.slice(from..piece.len().min(from + PACED_SLICE));
+                starts.map(|from| Ok((at + from as u64, slice(from)))).collect()
+            }
+        };
+        stream::iter(slices)
+    });
+    let pieces = slices.then(move |slice| {
+        let _in_flight = &in_flight;
+        async move {
+            let (at, slice) = slice?;
+            let sent = (at + slice.len() as u64) as f64 / size as f64;
+            wait_until(from_ns + ((to_ns - from_ns) as f64 * sent) as u64).await?;
+            Ok(slice)
+        }
+    });
+    ResponseBody::of_stream(Box::pin(pieces), size)
 }
 
 /// Truncates a body: it announces its full length, sends half of it and then aborts the connection.

@@ -5,7 +5,9 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_RANGE, EXPECT, ORIGIN, SERVER, TRANSFER_ENCODING};
+use http::header::{
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, EXPECT, ORIGIN, RANGE, SERVER, TRANSFER_ENCODING,
+};
 use http::request::Parts;
 use http::{HeaderValue, Version};
 pub use http::{Method, Request};
@@ -30,6 +32,7 @@ use super::route::{Operation, Route};
 use super::service::ObjectService;
 use super::timestamps::ConnectionTimestamps;
 use super::timing_log::{Entry, TAG_HEADER};
+use super::twin::model::Kind;
 use super::{accepts, accounts, auth, express, route};
 use plimsoll_base::clock::{now_ns, wall_now};
 use plimsoll_base::net::encode::parse_query;
@@ -138,6 +141,17 @@ impl Exchange {
     /// Returns the method and the path of the request.
     pub fn target(&self) -> (&Method, &str) {
         (&self.parts.method, self.parts.uri.path())
+    }
+
+    /// Returns the kind of the request by its time; `None` for requests about buckets.
+    pub fn kind(&self) -> Option<Kind> {
+        Kind::of(&self.parts.method, self.parts.uri.path(), self.parts.headers.contains_key(RANGE))
+    }
+
+    /// Returns the length of the request's body as its header declares it; 0 without one.
+    pub fn declared_size(&self) -> u64 {
+        let length = self.parts.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+        length.and_then(|length| length.parse().ok()).unwrap_or(0)
     }
 
     /// Executes the request on a service.

@@ -9,6 +9,7 @@ use plimsoll_base::rng::Stream;
 use plimsoll_base::units::{UnitError, parse_duration, parse_rate, parse_size};
 
 use super::miss::{Cache, CacheSpec};
+use super::token_bucket::TokenBucket;
 
 /// Injected delay of a response.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -66,6 +67,9 @@ pub enum InjectError {
     /// An item that is not of the form `name=value`.
     #[error("--inject '{0}': not of the form name=value; write, for example, latency=5ms")]
     Shape(String),
+    /// A fault is given more than once.
+    #[error("--inject: '{0}' is given twice; use it once")]
+    Repeated(String),
     /// The name of the fault is unknown.
     #[error(
         "--inject '{0}': unknown fault; use latency=5ms, latency=lognormal(5ms;0.8), stall=1s/10s, \
@@ -96,8 +100,13 @@ impl Spec {
     /// Returns an [`InjectError`] for an unknown name or an invalid value.
     pub fn parse(text: &str) -> Result<Spec, InjectError> {
         let mut spec = Spec::default();
+        let mut names = Vec::new();
         for pair in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
             let (name, value) = pair.split_once('=').ok_or_else(|| InjectError::Shape(pair.into()))?;
+            if names.contains(&name) {
+                return Err(InjectError::Repeated(name.into()));
+            }
+            names.push(name);
             let wrong = |name, example| InjectError::Value { name, value: value.into(), example };
             let share = |name| match value.parse::<f64>() {
                 Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
@@ -209,7 +218,7 @@ pub struct Injector {
     /// Arrival time of the first request, from which stalls, slow periods and drift are timed; 0 before it.
     origin_ns: AtomicU64,
     queue_ns: AtomicU64,
-    tokens_ns: AtomicU64,
+    bucket: Option<TokenBucket>,
     cache: Option<Cache>,
 }
 
@@ -220,11 +229,11 @@ impl Injector {
             latencies: Stream::new(spec.seed, "latency"),
             faults: Stream::new(spec.seed, "fault"),
             cache: spec.cache.map(Cache::new),
+            bucket: spec.rate.map(TokenBucket::new),
             spec,
             count: AtomicU64::new(0),
             origin_ns: AtomicU64::new(0),
             queue_ns: AtomicU64::new(0),
-            tokens_ns: AtomicU64::new(0),
         }
     }
 
@@ -275,16 +284,8 @@ impl Injector {
 
     fn fault(&self, number: u64, received_ns: u64) -> Fault {
         let spec = &self.spec;
-        if let Some(per_s) = spec.rate {
-            // Token bucket with a depth of a tenth of a second, stored as the time at which it will be full.
-            let (cost, depth) = ((SECOND as f64 / per_s) as u64, SECOND / 10);
-            let take = |full: u64| {
-                let full = full.max(received_ns);
-                (full - received_ns + cost <= depth.max(cost)).then_some(full + cost)
-            };
-            if self.tokens_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
-                return Fault::SlowDown;
-            }
+        if self.bucket.as_ref().is_some_and(|bucket| !bucket.take(received_ns)) {
+            return Fault::SlowDown;
         }
         let draw = self.faults.unit(2 * number);
         let mut edge = spec.error;
@@ -382,6 +383,7 @@ mod tests {
         assert!(message("latency").contains("name=value"));
         assert!(message("jitter=1").contains("use latency=5ms"));
         assert!(message("error=2").contains("between 0 and 1"));
+        assert!(message("error=0.1,error=0.2").contains("given twice"));
         assert!(message("stall=10s/1s").contains("shorter than its period"));
         assert!(message("drift=2").contains("drift=2x/60s"));
         assert!(message("cache=64MiB").contains("cache=64MiB/5ms"));

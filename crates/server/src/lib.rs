@@ -3,7 +3,8 @@
 //! Each connection stays on one thread. [`route`] maps a request to an operation, [`auth`] verifies its signature and
 //! [`body`] its body, and [`ops`] executes it on the service. [`memory`] is the service of `plimsoll serve`: it keeps
 //! objects in memory, gives a machine without an object store something to measure, and `calibrate` compares the
-//! client's figures with its [`timing_log`]. [`inject`] decides the faults, and [`faults`] injects them. The engine
+//! client's figures with its [`timing_log`]. [`inject`] decides the faults, [`twin`] the times of a measured
+//! store, and [`faults`] applies both. The engine
 //! cannot import this crate: the instrument shares only the wire format with the server that it measures.
 
 use std::io;
@@ -61,6 +62,8 @@ pub mod shutdown;
 mod signing_key;
 pub mod timestamps;
 pub mod timing_log;
+mod token_bucket;
+pub mod twin;
 
 use accounts::Accounts;
 use connections::{Candidates, Connections, Registration, TICK_NS, Timeouts};

@@ -8,7 +8,9 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 use super::exit::Exit;
-use super::out::say;
+use super::out::{progress, say};
+use super::runs::find;
+use crate::twin::{of_runs, overhead};
 use plimsoll_base::clock::SECOND;
 use plimsoll_base::machine::usable_memory_bytes;
 use plimsoll_base::metrics::listen;
@@ -23,6 +25,7 @@ use plimsoll_server::metrics::ServerMetrics;
 use plimsoll_server::observer::RequestObserver;
 use plimsoll_server::shutdown::{listen_on, watch_for_end};
 use plimsoll_server::timing_log::TimingLog;
+use plimsoll_server::twin::Twin;
 use plimsoll_server::{Parts, ServerSettings, Shared};
 
 /// Arguments of `plimsoll serve`.
@@ -74,6 +77,13 @@ pub struct Arguments {
     /// lowercase-headers=1 (ETag in lower case), cache=64MiB/5ms (reads that miss this cache take 5 ms longer), seed=1
     #[arg(long, value_name = "FAULTS")]
     inject: Option<String>,
+    /// Answer as late, and fail as often, as the store that this run measured: a directory, an id or `latest`; may be
+    /// repeated, for runs at other loads
+    #[arg(long, value_name = "RUN")]
+    like: Vec<PathBuf>,
+    /// With --like: the store to imitate, if the runs measured several
+    #[arg(long, value_name = "STORE", requires = "like")]
+    like_store: Option<String>,
     /// Write the arrival and completion times of each request to this file, as CSV
     #[arg(long, value_name = "FILE")]
     timings: Option<PathBuf>,
@@ -133,6 +143,7 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
     };
     let scheme = if tls.is_some() { "https" } else { "http" };
     let spec = arguments.inject.as_deref().map(Spec::parse).transpose().map_err(Exit::input)?;
+    let twin = twin(arguments, spec.as_ref().map_or(0, |spec| spec.seed))?;
     let timing_log = arguments.timings.as_ref().map(|path| {
         TimingLog::create(path).map_err(|e| Exit::input(format!("--timings {}: {e}", path.display())))
     });
@@ -168,8 +179,26 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
         observers: metrics.into_iter().map(|metrics| Arc::new(metrics) as Arc<dyn RequestObserver>).collect(),
     };
     let shared = Shared::new(parts);
-    serve_memory(listener, &shared, spec, &shutdown)
+    serve_memory(listener, &shared, spec, twin, &shutdown)
         .map_err(|e| Exit::store(format!("the server failed: {e}")))
+}
+
+/// Returns the twin of the store that the runs of `--like` measured; `None` without the flag.
+///
+/// # Errors
+/// Exit code 2 if no twin can be made from the runs, 3 if the own overhead cannot be measured.
+fn twin(arguments: &Arguments, seed: u64) -> Result<Option<Twin>, Exit> {
+    if arguments.like.is_empty() {
+        return Ok(None);
+    }
+    let runs = find(&arguments.like)?;
+    let likeness =
+        of_runs(&runs, arguments.like_store.as_deref()).map_err(|e| Exit::input(format!("--like: {e}")))?;
+    let overhead_ns = overhead::measure()?;
+    progress(format_args!("a twin of {}:", likeness.store));
+    likeness.lines.iter().for_each(|line| progress(format_args!("  {line}")));
+    progress(format_args!("  {:.3} ms of this host are subtracted from all times", overhead_ns as f64 / 1e6));
+    Ok(Some(Twin::new(likeness.model, overhead_ns, seed)))
 }
 
 /// Starts a Prometheus endpoint on `address`, and returns the counters that it serves.

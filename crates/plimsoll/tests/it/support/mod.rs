@@ -114,7 +114,7 @@ impl Server {
         };
         let shared = Shared::new(parts);
         let faults = (!inject.is_empty()).then(|| Spec::parse(inject).unwrap());
-        let thread = std::thread::spawn(move || serve(listener, &shared, faults, &shutdown));
+        let thread = std::thread::spawn(move || serve(listener, &shared, faults, None, &shutdown));
         Server { address, tls, stop, thread: Some(thread) }
     }
 

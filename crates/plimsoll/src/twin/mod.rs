@@ -1,0 +1,133 @@
+//! The twin of a measured store for `plimsoll serve --like RUN`: its model, from the windows and the interval log of
+//! runs.
+//!
+//! [`points`] sorts the windows by kind, size and load, [`failures`] translates failed operations and finds limits of
+//! rates, [`wander`] computes how the times of a second depend on each other, and [`overhead`] measures what this host
+//! adds to every answer.
+
+pub mod failures;
+pub mod overhead;
+pub mod points;
+pub mod wander;
+
+use std::path::PathBuf;
+
+use plimsoll_base::units::{format_count, format_size};
+use plimsoll_judge::run_dir::run::{Run, RunDirError, read};
+use plimsoll_judge::summary::result::Window;
+use plimsoll_judge::summary::series::LatencyKind;
+use plimsoll_server::twin::model::{Kind, Model, SizePoint};
+use plimsoll_workload::schedule::Role;
+
+/// A run from which no twin can be made.
+#[derive(Debug, thiserror::Error)]
+pub enum TwinError {
+    /// A run cannot be read.
+    #[error(transparent)]
+    Run(#[from] RunDirError),
+    /// The runs measured several stores.
+    #[error("the runs measured several stores, {0}; choose one with --like-store")]
+    Several(String),
+    /// No run measured the store.
+    #[error("no run measured {store}; they measured {measured}")]
+    Unknown {
+        /// Store as written.
+        store: String,
+        /// Stores that the runs measured.
+        measured: String,
+    },
+    /// No window has successful operations of a kind that a server can answer.
+    #[error("the runs have no successful reads, writes, deletions or listings of {0}")]
+    Empty(String),
+}
+
+/// Returns the kind of the requests of an operation; `None` for operations of several requests.
+fn kind_of(window: &Window) -> Option<Kind> {
+    use plimsoll_workload::OperationKind as Op;
+    match window.operation {
+        // An upload in parts consists of several requests.
+        Op::Put if window.upload.is_some() => None,
+        Op::Get => Some(Kind::Get),
+        Op::GetRange => Some(Kind::GetRange),
+        Op::Head => Some(Kind::Head),
+        Op::Put | Op::Update => Some(Kind::Put),
+        Op::Delete => Some(Kind::Delete),
+        Op::List => Some(Kind::List),
+        _ => None,
+    }
+}
+
+/// A model, and sentences about it.
+pub struct Likeness {
+    /// Figures that the twin imitates.
+    pub model: Model,
+    /// Store that was measured.
+    pub store: String,
+    /// Description of the model, a line for each kind of operation.
+    pub lines: Vec<String>,
+}
+
+/// Returns the model of the store that runs measured, or of `store` if they measured several.
+///
+/// # Errors
+/// See [`TwinError`].
+pub fn of_runs(paths: &[PathBuf], store: Option<&str>) -> Result<Likeness, TwinError> {
+    let read = paths.iter().map(|path| read(path, &[LatencyKind::Service]));
+    let runs = read.collect::<Result<Vec<Run>, _>>()?;
+    let mut measured: Vec<&str> = runs.iter().flat_map(Run::measured).collect();
+    measured.sort_unstable();
+    measured.dedup();
+    let chosen = match (store, measured.as_slice()) {
+        (Some(store), all) if all.contains(&store) => store.to_string(),
+        (Some(store), all) => {
+            return Err(TwinError::Unknown { store: store.into(), measured: all.join(", ") });
+        }
+        (None, [one]) => (*one).to_string(),
+        (None, []) => return Err(TwinError::Empty("any store".into())),
+        (None, all) => return Err(TwinError::Several(all.join(", "))),
+    };
+    let all: Vec<&Window> =
+        runs.iter().flat_map(|run| &run.result.windows).filter(|window| window.store == chosen).collect();
+    let limits = failures::limits(&all);
+    let kinds = points::of_windows(&all, &limits);
+    if kinds.is_empty() {
+        return Err(TwinError::Empty(chosen));
+    }
+    let series = runs.iter().flat_map(|run| &run.series);
+    let series: Vec<_> = series.filter(|one| one.store == chosen && one.role == Role::Measure).collect();
+    let model = Model { kinds, limits, wander: wander::of_series(&series) };
+    let mut lines = describe(&model);
+    if all.iter().any(|window| window.role == Role::Measure && window.client_limited.is_some()) {
+        lines.push("the client limited a part of the measurement, which the twin then imitates".into());
+    }
+    Ok(Likeness { lines, model, store: chosen })
+}
+
+fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Get => "get",
+        Kind::GetRange => "get_range",
+        Kind::Head => "head",
+        Kind::Put => "put",
+        Kind::Delete => "delete",
+        Kind::List => "list",
+    }
+}
+
+/// Describes the sizes, loads and failures of each kind of operation.
+fn describe(model: &Model) -> Vec<String> {
+    let of_size = |size: &SizePoint| {
+        let loads: Vec<String> = size.loads.iter().map(|load| format!("{:.1}", load.in_flight)).collect();
+        let bytes = if size.bytes > 0 { format!("{}, ", format_size(size.bytes)) } else { String::new() };
+        format!("{bytes}{} in flight", loads.join(" / "))
+    };
+    let mut lines = Vec::new();
+    for (kind, sizes) in &model.kinds {
+        let sizes: Vec<String> = sizes.iter().map(of_size).collect();
+        let limit = model.limits.iter().find(|limit| limit.kind == *kind);
+        let limit =
+            limit.map(|limit| format!("; at most {} per second", format_count(limit.per_s.round() as u64)));
+        lines.push(format!("{}: {}{}", name(*kind), sizes.join("; "), limit.unwrap_or_default()));
+    }
+    lines
+}

@@ -1,0 +1,63 @@
+//! The number of requests in flight, averaged over the recent past.
+
+use std::sync::{Mutex, PoisonError};
+
+use plimsoll_base::clock::{MILLISECOND, now_ns};
+
+/// Time constant of the average, in nanoseconds.
+const MEMORY_NS: f64 = (200 * MILLISECOND) as f64;
+
+#[derive(Default)]
+struct State {
+    in_flight: u32,
+    average: f64,
+    at_ns: u64,
+}
+
+impl State {
+    fn advance(&mut self, now_ns: u64) {
+        let passed = now_ns.saturating_sub(self.at_ns) as f64;
+        let kept = (-passed / MEMORY_NS).exp();
+        self.average = kept * self.average + (1.0 - kept) * f64::from(self.in_flight);
+        self.at_ns = self.at_ns.max(now_ns);
+    }
+}
+
+/// Counter of the requests in flight.
+#[derive(Default)]
+pub struct Load(Mutex<State>);
+
+impl Load {
+    /// Counts a request that arrived at `at_ns`; returns the average number in flight, itself included.
+    pub fn begin(&self, at_ns: u64) -> f64 {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.advance(at_ns);
+        state.in_flight += 1;
+        state.average.max(1.0)
+    }
+
+    /// Ends a request.
+    pub fn end(&self) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.advance(now_ns());
+        state.in_flight = state.in_flight.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_average_approaches_the_number_in_flight() {
+        let start = now_ns();
+        let load = Load::default();
+        assert_eq!(load.begin(start), 1.0, "the first request is alone");
+        (0..7).for_each(|_| {
+            load.begin(start);
+        });
+        let soon = load.begin(start + 50 * MILLISECOND);
+        let later = load.begin(start + 5_000 * MILLISECOND);
+        assert!(soon > 1.0 && soon < 4.0 && (8.9..9.1).contains(&later), "{soon} {later}");
+    }
+}

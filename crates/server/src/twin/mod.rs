@@ -1,0 +1,179 @@
+//! The twin of a measured store: `plimsoll serve --like RUN` answers as late, and fails as often, as the store did.
+//!
+//! [`model`] has the measured figures, [`curve`] a distribution of times, and [`load`] the operations in flight. A twin
+//! draws one normal score for each request, which is the position of its time in the distribution of its kind, size and
+//! load. Scores of one second have a part in common, so that slow seconds follow each other as they did.
+
+pub mod curve;
+pub mod load;
+pub mod model;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use curve::lower_and_share;
+use load::Load;
+use model::{Failure, Kind, Model, Point};
+use plimsoll_base::clock::SECOND;
+use plimsoll_base::rng::Stream;
+
+use crate::token_bucket::TokenBucket;
+
+/// The decision about a request when it arrives.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draw {
+    kind: Kind,
+    /// Position of its time in the distribution, as a standard normal score.
+    score: f64,
+    /// Operations in flight, averaged over the recent past.
+    in_flight: f64,
+    /// Failure with which it is answered; `None` if it is executed.
+    pub failure: Option<Failure>,
+}
+
+/// Times of an answer after the arrival of its request, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// Time at which the response begins.
+    pub first_ns: u64,
+    /// Time at which it ends.
+    pub last_ns: u64,
+}
+
+/// Part of the scores that all requests of a second share.
+struct Common {
+    /// Number of the second, from the first request.
+    second: u64,
+    score: f64,
+}
+
+/// The twin of a measured store.
+pub struct Twin {
+    model: Model,
+    /// Time of an answer that the twin's own host takes, in nanoseconds.
+    overhead_ns: u64,
+    scores: Stream,
+    failures: Stream,
+    count: AtomicU64,
+    /// Arrival of the first request, in nanoseconds; 0 before it.
+    origin_ns: AtomicU64,
+    common: Mutex<Common>,
+    load: Arc<Load>,
+    buckets: Vec<(Kind, Failure, TokenBucket)>,
+}
+
+/// A request in flight; counts it until it is dropped.
+pub struct InFlight(Arc<Load>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl Twin {
+    /// Creates a twin. It subtracts `overhead_ns` from all times: the service time that a client measures beyond a
+    /// delay that this server adds.
+    pub fn new(model: Model, overhead_ns: u64, seed: u64) -> Twin {
+        let bucket =
+            |limit: &model::RateLimit| (limit.kind, limit.failure.clone(), TokenBucket::new(limit.per_s));
+        Twin {
+            buckets: model.limits.iter().map(bucket).collect(),
+            model,
+            overhead_ns,
+            scores: Stream::new(seed, "twin score"),
+            failures: Stream::new(seed, "twin failure"),
+            count: AtomicU64::new(0),
+            origin_ns: AtomicU64::new(0),
+            common: Mutex::new(Common { second: 0, score: Stream::new(seed, "twin second").normal(0) }),
+            load: Arc::default(),
+        }
+    }
+
+    /// Decides about a request that arrived at `received_ns`, whose body has `sent` bytes. The second value counts the
+    /// request until it is dropped.
+    pub fn begin(&self, kind: Kind, sent: u64, received_ns: u64) -> (Draw, InFlight) {
+        let in_flight = self.load.begin(received_ns);
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let share = self.model.wander.share;
+        let common = self.common_score(received_ns);
+        let score = share.sqrt() * common + (1.0 - share).sqrt() * self.scores.normal(number);
+        let failure = self.failure(kind, sent, in_flight, number, received_ns);
+        (Draw { kind, score, in_flight, failure }, InFlight(Arc::clone(&self.load)))
+    }
+
+    /// Returns the part of the score that all requests of a second share. It continues that of the second before.
+    fn common_score(&self, now_ns: u64) -> f64 {
+        let origin = self.origin_ns.compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed);
+        let second = now_ns.saturating_sub(origin.err().unwrap_or(now_ns)) / SECOND;
+        let mut common = self.common.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.model.wander.kept;
+        // After a minute, nothing is left of the first second.
+        for number in common.second.max(second.saturating_sub(60)) + 1..=second {
+            let new = self.scores.normal(u64::MAX / 4 - number);
+            common.score = kept * common.score + (1.0 - kept * kept).sqrt() * new;
+        }
+        common.second = common.second.max(second);
+        common.score
+    }
+
+    fn failure(&self, kind: Kind, sent: u64, in_flight: f64, number: u64, now_ns: u64) -> Option<Failure> {
+        for (limited, failure, bucket) in &self.buckets {
+            if *limited == kind && !bucket.take(now_ns) {
+                return Some(failure.clone());
+            }
+        }
+        let sizes = self.model.of(kind)?;
+        let (at, _) = lower_and_share(sizes, |size| size.bytes as f64, sent as f64);
+        let loads = &sizes[at].loads;
+        let (lower, share) = lower_and_share(loads, |point| point.in_flight, in_flight);
+        let is_upper = share > 0.0 && self.failures.unit(2 * number + 1) < share;
+        let point = &loads[lower + usize::from(is_upper)];
+        let mut draw = self.failures.unit(2 * number);
+        point.failures.iter().find_map(|(failure, share)| {
+            draw -= share;
+            (draw < 0.0).then(|| failure.clone())
+        })
+    }
+
+    /// Returns the times of the answer to a request whose object or part has `bytes` bytes.
+    pub fn times(&self, draw: &Draw, bytes: u64) -> Times {
+        let Some(sizes) = self.model.of(draw.kind) else { return Times { first_ns: 0, last_ns: 0 } };
+        let (lower, share) = lower_and_share(sizes, |size| size.bytes as f64, bytes as f64);
+        let of = |at: usize| {
+            let loads = &sizes[at].loads;
+            let (lower, share) = lower_and_share(loads, |point| point.in_flight, draw.in_flight);
+            let [first, last] = logs(&loads[lower], draw);
+            if share == 0.0 {
+                return [first, last];
+            }
+            let upper = logs(&loads[lower + 1], draw);
+            [between(first, upper[0], share), between(last, upper[1], share)]
+        };
+        let mut logs = of(lower);
+        if share > 0.0 {
+            let upper = of(lower + 1);
+            logs = [between(logs[0], upper[0], share), between(logs[1], upper[1], share)];
+        }
+        let [first_ns, last_ns] = logs.map(|log| (log.exp().round() as u64).saturating_sub(self.overhead_ns));
+        Times { first_ns: first_ns.min(last_ns), last_ns }
+    }
+}
+
+/// Returns the logarithms of the times to the first and the last byte of an answer at one load.
+fn logs(point: &Point, draw: &Draw) -> [f64; 2] {
+    if draw.failure.is_some() {
+        let failed = point.failed.as_ref().unwrap_or(&point.total).log_at(draw.score);
+        return [failed, failed];
+    }
+    let total = point.total.log_at(draw.score);
+    [point.first.as_ref().map_or(total, |first| first.log_at(draw.score)), total]
+}
+
+fn between(lower: f64, upper: f64, share: f64) -> f64 {
+    lower + (upper - lower) * share
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,127 @@
+//! The measured figures of a store: times and failures by kind of operation, size and load.
+
+use std::collections::BTreeMap;
+
+use http::Method;
+
+use super::curve::Curve;
+use crate::error_code::ErrorCode;
+
+/// Kinds of requests that take different times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Read of an object.
+    Get,
+    /// Read of a range of an object.
+    GetRange,
+    /// Read of the metadata of an object.
+    Head,
+    /// Write of an object or a part.
+    Put,
+    /// Deletion of an object.
+    Delete,
+    /// Listing of a bucket.
+    List,
+}
+
+impl Kind {
+    /// Returns the kind of a request; `None` for requests about buckets, which take no time.
+    pub fn of(method: &Method, path: &str, has_range: bool) -> Option<Kind> {
+        let (bucket, key) = path.trim_start_matches('/').split_once('/').unwrap_or((path, ""));
+        match (method.as_str(), key.is_empty()) {
+            ("GET", false) => Some(if has_range { Kind::GetRange } else { Kind::Get }),
+            ("HEAD", false) => Some(Kind::Head),
+            ("PUT" | "POST", false) => Some(Kind::Put),
+            ("DELETE", false) => Some(Kind::Delete),
+            ("GET", true) if !bucket.trim_matches('/').is_empty() => Some(Kind::List),
+            _ => None,
+        }
+    }
+
+    /// Returns the kinds whose times are used if a kind was not measured, the most similar one first.
+    pub fn substitutes(self) -> &'static [Kind] {
+        match self {
+            Kind::Get => &[Kind::GetRange, Kind::Head],
+            Kind::GetRange => &[Kind::Get, Kind::Head],
+            Kind::Head | Kind::List => &[Kind::Head, Kind::Get, Kind::GetRange],
+            Kind::Put => &[Kind::Delete],
+            Kind::Delete => &[Kind::Put],
+        }
+    }
+}
+
+/// A failure of the measured store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// Response with an error code.
+    Response(ErrorCode),
+    /// Reset of the connection.
+    Reset,
+    /// No answer at all.
+    Silence,
+    /// Content that was changed.
+    Corrupt,
+}
+
+/// Times and failures at one load.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    /// Operations in flight, averaged over time.
+    pub in_flight: f64,
+    /// Start to end of the successful operations.
+    pub total: Curve,
+    /// Start to first byte of the response; `None` if it is the end.
+    pub first: Option<Curve>,
+    /// Start to end of the failed operations; `None` if none failed.
+    pub failed: Option<Curve>,
+    /// Failures, and their shares of the operations.
+    pub failures: Vec<(Failure, f64)>,
+}
+
+/// Times and failures of objects of one size.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SizePoint {
+    /// Size of the objects in bytes.
+    pub bytes: u64,
+    /// Loads, in ascending order; not empty.
+    pub loads: Vec<Point>,
+}
+
+/// Rate above which requests are refused.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RateLimit {
+    /// Kind of the limited operations.
+    pub kind: Kind,
+    /// Accepted operations per second.
+    pub per_s: f64,
+    /// Answer to the others.
+    pub failure: Failure,
+}
+
+/// Correlation of the times of a second.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Wander {
+    /// Share of the variance of the normal scores that all requests of a second have in common (0 to 1).
+    pub share: f64,
+    /// Correlation of this common part with that of the next second (0 to 1).
+    pub kept: f64,
+}
+
+/// Everything that a twin imitates.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Model {
+    /// Sizes of each measured kind, in ascending order; not empty.
+    pub kinds: BTreeMap<Kind, Vec<SizePoint>>,
+    /// Limits of rates.
+    pub limits: Vec<RateLimit>,
+    /// Correlation over time.
+    pub wander: Wander,
+}
+
+impl Model {
+    /// Returns the sizes of a kind, or of the most similar measured kind; `None` if no similar kind was measured.
+    pub fn of(&self, kind: Kind) -> Option<&[SizePoint]> {
+        let sizes = std::iter::once(&kind).chain(kind.substitutes()).find_map(|kind| self.kinds.get(kind))?;
+        Some(sizes)
+    }
+}
