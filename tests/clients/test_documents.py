@@ -46,8 +46,9 @@ BUCKETS = ["bucket", "my-bucket", "standard"]
 ACCOUNTS = {"gs://": "Google Cloud", "https://cdn": "a web server", "--x-s3": "S3 Express One Zone",
             "--shard": "several hosts", "merge": "the shards of several hosts: test_fleet.py"}
 # Commands that measure although they have no plan, and the values that make them short.
-MEASURES = ("run consistency", "run contention", "run sync", "ycsb")
-SHORT = {"--duration": "1s", "--writers": "1,2", "--files": "2", "--loops": "1", "--target": "100000"}
+MEASURES = ("run clients", "run consistency", "run contention", "run sync", "ycsb")
+SHORT = {"--duration": "1s", "--writers": "1,2", "--files": "2", "--loops": "1", "--target": "100000",
+         "--objects": "4"}
 
 
 def blocks(path):
@@ -240,6 +241,8 @@ def test_a_command_of_the_documents_works(place, command):
         words = [SHORT.get(before, word) for before, word in zip([""] + words, words)]
         if name.startswith(("run consistency", "run contention")) and "--duration" not in words:
             words += ["--duration", "1s"]
+        if name.startswith("run clients"):
+            words += ["--rounds", "1", "--python", sys.executable]
         # The runs of the documents stay the latest ones.
         words += [] if name.startswith("ycsb clean") else ["--out", "other"]
     elif "--for" in words:

@@ -12,11 +12,12 @@
 //! - [`screen`] shows a run on the whole terminal.
 //! - [`fleet`] runs an experiment on several nodes with existing engines.
 //! - [`twin`] makes the model of a measured store, which `plimsoll serve --like` imitates.
-//! - [`calibrate`], [`canary`], [`meter`], [`probe`] and [`sync`] implement the commands of the same name.
+//! - [`calibrate`], [`canary`], [`clients`], [`meter`], [`probe`] and [`sync`] implement the commands of the same name.
 
 pub mod calibrate;
 pub mod canary;
 pub mod cli;
+pub mod clients;
 #[cfg(target_os = "linux")]
 pub mod durability;
 pub mod fitness;

@@ -2,6 +2,7 @@
 //! directory, so it can be created again without another measurement.
 
 pub mod appendix;
+pub mod clients;
 pub mod comparison;
 pub mod decisions;
 pub mod dry_run;

@@ -14,6 +14,7 @@ mod disturbances;
 mod judgement;
 mod part;
 mod sweep;
+mod turns;
 
 pub use cache::{CacheFigures, CacheFinding, CachePoint};
 pub use disturbances::{Disturbances, PauseFigures, ReceiveClock};
@@ -23,6 +24,7 @@ pub use judgement::{
 };
 pub use part::{AddressFigures, SizeClassFigures};
 pub use sweep::{SweepFigures, SweepPoint, UploadFigures};
+pub use turns::{ClientRound, SyncLoop};
 
 /// Schema number of [`RunResult`].
 pub const SCHEMA: u32 = 2;
@@ -51,6 +53,9 @@ pub struct RunResult {
     /// One entry per loop of `plimsoll run sync`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sync: Vec<SyncLoop>,
+    /// One entry per client, operation and round of `plimsoll run clients`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<ClientRound>,
     /// Requests that Plimsoll sends besides the operations, such as those for sessions.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "side_calls")]
     pub background_requests: Vec<BackgroundRequests>,
@@ -141,32 +146,6 @@ pub struct BackgroundRequests {
     pub mean_ms: f64,
     /// Longest duration, in milliseconds.
     pub max_ms: f64,
-}
-
-/// One loop of `plimsoll run sync`: one client transfers all files once.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct SyncLoop {
-    /// URL of the store as the user wrote it, without credentials.
-    pub store: String,
-    /// Direction of the transfer: `up` or `down`.
-    pub direction: String,
-    /// Name of the client: `plimsoll` or another tool.
-    pub client: String,
-    /// Number of the loop, from 0.
-    pub repeat: u32,
-    /// Wall-clock time of the loop, in seconds.
-    pub wall_s: f64,
-    /// CPU time of the client, in seconds.
-    pub cpu_s: f64,
-    /// Number of files transferred.
-    pub objects: u64,
-    /// Total size of the files in bytes.
-    pub bytes: u64,
-    /// Files transferred per second.
-    pub objects_per_s: f64,
-    /// Bytes transferred per second.
-    pub bytes_per_s: f64,
 }
 
 /// Plateau and knee of one ramp.

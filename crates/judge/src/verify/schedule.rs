@@ -86,6 +86,8 @@ fn reason(run: &Run) -> Option<&'static str> {
         Some("it depends on the measured figures")
     } else if !result.sync.is_empty() {
         Some("files were synchronized")
+    } else if !result.clients.is_empty() {
+        Some("several clients took turns")
     } else if phases.into_iter().flatten().any(|phase| phase.get("trace").is_some()) {
         Some("it is that of a recorded log, which is not part of the run")
     } else {

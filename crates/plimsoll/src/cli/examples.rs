@@ -29,6 +29,13 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
             "plimsoll run canary --show",
         ],
     ),
+    (
+        "run clients",
+        &[
+            "plimsoll run clients --store s3://bucket",
+            "plimsoll run clients --store s3://bucket --clients boto3,s5cmd --size 8MiB --objects 100",
+        ],
+    ),
     ("run consistency", &["plimsoll run consistency --store s3://bucket --duration 1m --clients 4"]),
     ("run contention", &["plimsoll run contention --store s3://bucket"]),
     (
@@ -111,7 +118,11 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
     ("calibrate", &["plimsoll calibrate"]),
     (
         "serve",
-        &["plimsoll serve --listen 127.0.0.1:9000", "plimsoll serve --inject 'latency=5ms,error=0.01'"],
+        &[
+            "plimsoll serve --listen 127.0.0.1:9000",
+            "plimsoll serve --inject 'latency=5ms,error=0.01'",
+            "plimsoll serve --like latest",
+        ],
     ),
     ("gateway", &["plimsoll gateway run --data DIR"]),
     (

@@ -11,6 +11,7 @@ mod canary;
 mod capacity;
 pub mod check;
 pub mod clean;
+pub mod clients;
 pub mod compare;
 mod consistency;
 mod contention;

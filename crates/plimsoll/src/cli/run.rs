@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::canary;
 use super::capacity::{CapacityArguments, MIN_WITHIN_NS};
+use super::clients;
 use super::consistency;
 use super::contention;
 #[cfg(target_os = "linux")]
@@ -83,6 +84,8 @@ pub struct ExperimentArguments {
 enum Special {
     /// Send one operation per interval to a store, without an end: metrics, outages, and a history by day
     Canary(Box<canary::Arguments>),
+    /// Measure S3 client libraries and tools against one store, in turns: rates, times, CPU time and requests
+    Clients(Box<clients::Arguments>),
     /// Check under load whether a store is linearizable: reads, listings and conditional writes of shared keys
     Consistency(Box<consistency::Arguments>),
     /// Measure compare-and-swap on one object by number of writers: throughput, latency, conflicts and fairness
@@ -386,6 +389,7 @@ fn as_flag(message: &str) -> String {
 pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     match &arguments.special {
         Some(Special::Canary(arguments)) => canary::canary(arguments),
+        Some(Special::Clients(arguments)) => clients::clients(arguments),
         Some(Special::Consistency(arguments)) => consistency::consistency(arguments),
         Some(Special::Contention(arguments)) => contention::contention(arguments),
         #[cfg(target_os = "linux")]

@@ -84,6 +84,20 @@ impl Upstream {
     /// # Errors
     /// [`RunError::Input`] for a store that is not a whole S3 bucket, [`RunError::Store`] if its host does not resolve.
     pub fn of(opened: &Opened) -> Result<Upstream, RunError> {
+        match opened.store.prefix() {
+            "" => Upstream::whole(opened),
+            _ => Err(RunError::input(format!(
+                "--upstream {}: the requests go to a whole bucket; omit the prefix",
+                opened.written
+            ))),
+        }
+    }
+
+    /// Does the same as [`Upstream::of`] for the whole bucket of a store with a prefix.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`Upstream::of`].
+    pub fn whole(opened: &Opened) -> Result<Upstream, RunError> {
         let Some(StoreUrl::S3(url)) = &opened.url else {
             return Err(RunError::input(format!(
                 "--upstream {}: only an S3 store (s3://BUCKET) can receive the requests",
@@ -91,9 +105,6 @@ impl Upstream {
             )));
         };
         let refused = |why: &str| Err(RunError::input(format!("--upstream {}: {why}", opened.written)));
-        if !url.prefix.is_empty() {
-            return refused("the requests go to a whole bucket; omit the prefix");
-        }
         if !url.others.is_empty() {
             return refused("the requests go to one endpoint; name only one in endpoint=");
         }

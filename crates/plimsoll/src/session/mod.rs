@@ -16,6 +16,7 @@ pub mod lifecycle;
 pub mod live;
 pub mod objectives;
 pub mod observer;
+pub mod one_phase;
 pub mod open;
 pub mod preflight;
 pub mod relays;

@@ -1,35 +1,29 @@
 //! Runs one loop of one contender: empties the target, starts the clock, lists both sides, transfers the missing
 //! files, stops the clock and checks the target.
 
-use std::sync::Arc;
-
 use super::files::{self, Ground};
-use super::tool;
+use super::tool::{self, quoted};
 use crate::session::RunError;
 use crate::session::clean_up::clean_space;
+use crate::session::one_phase::{Ran, Timeline, run_phase};
 use crate::session::open::Opened;
 use crate::session::runtime::block_on;
-use plimsoll_base::clock::{SECOND, now_ns, process_cpu_ns, wall_now};
-use plimsoll_base::machine::{children_cpu_s, usable_cores};
+use plimsoll_base::clock::{SECOND, now_ns, process_cpu_ns};
+use plimsoll_base::machine::children_cpu_s;
+use plimsoll_engine::driver::Shard;
 use plimsoll_engine::driver::background::{Background, Pages};
 use plimsoll_engine::driver::clean::CleanupScope;
-use plimsoll_engine::driver::{Control, Job, Shard, Site, run, workers_for};
 use plimsoll_engine::store::ownership::KeySpace;
 use plimsoll_engine::store::{Failure, Store};
 use plimsoll_judge::run_dir::directory::RunDirectory;
-use plimsoll_judge::run_dir::intervals::IntervalKey;
-use plimsoll_judge::summary::limits::Means;
 use plimsoll_judge::summary::result::{SyncLoop, Window};
-use plimsoll_judge::summary::window::{Setting, windows};
 use plimsoll_recorder::ErrorClass;
-use plimsoll_recorder::collector::{Listener, SecondRow, WindowState};
 use plimsoll_workload::dataset::{Source, Upload};
 use plimsoll_workload::experiment::Experiment;
 use plimsoll_workload::mix::Mix;
 use plimsoll_workload::naming::Naming;
-use plimsoll_workload::payload::Block;
 use plimsoll_workload::popularity::Popularity;
-use plimsoll_workload::schedule::plan::{Order, PhaseRun};
+use plimsoll_workload::schedule::plan::Order;
 use plimsoll_workload::schedule::{Limit, Load, Phase, Role, Verify};
 use plimsoll_workload::size::Size;
 use plimsoll_workload::{Dataset, OperationKind, ScanLength, Workload};
@@ -157,40 +151,6 @@ pub fn recorded(ground: &Ground, loops: u32, opened: &[Opened]) -> Result<Experi
     })
 }
 
-/// Writes the counts of each second to the interval log, and stops the run at the first failure.
-struct LoopListener<'a> {
-    destination: Option<IntervalDestination<'a>>,
-    store: &'a str,
-    phase: &'a str,
-    failures: Vec<String>,
-    control: &'a Control,
-}
-
-impl Listener for LoopListener<'_> {
-    fn second(&mut self, row: &SecondRow<'_>) {
-        if let Some(destination) = &mut self.destination {
-            let role = Role::Measure;
-            let LoopListener { store, phase, .. } = *self;
-            destination.directory.second(
-                IntervalKey { store, phase, role, repeat: destination.repeat, block: 0, step: None },
-                row,
-            );
-        }
-    }
-
-    fn snapshot(&mut self, _: &[WindowState]) {
-        if let Some(destination) = &mut self.destination {
-            destination.directory.flush();
-        }
-    }
-
-    fn failure(&mut self, class: &str, message: &str) {
-        self.failures.push(format!("{class}: {message}"));
-        // A loop with a failed file has no valid time, so the other files need not finish.
-        self.control.stop();
-    }
-}
-
 /// Transfers the files with Plimsoll.
 fn run_plimsoll(
     ground: &Ground,
@@ -215,47 +175,18 @@ fn run_plimsoll(
         files::directories(ground)
             .map_err(|e| RunError::input(format!("{}: {e}", ground.target.display())))?;
     }
-    let phase_run = PhaseRun {
-        phase: phase(ground, up)?,
-        store: 0,
-        number: 0,
-        repeat: destination.as_ref().map_or(0, |destination| destination.repeat),
-        block: 0,
-        step: None,
-        recorded: true,
+    let (repeat, log) = match destination {
+        Some(destination) => (destination.repeat, Some(destination.directory)),
+        None => (0, None),
     };
-    let workers = workers_for(std::slice::from_ref(&phase_run), usable_cores() as usize, Shard::default());
-    let job = Arc::new(Job {
-        sites: vec![Site { store: Arc::clone(store), space: contender.space.clone() }],
-        phase_runs: vec![phase_run.clone()].into(),
-        workers,
-        block: Block::new(ground.seed),
-        tag: false,
-        log: false,
-        shard: Shard::default(),
-        prepared: None,
-    });
-    let described = store.describe();
-    let mut listener = LoopListener {
-        destination,
-        store: &described.url,
-        phase: &phase_run.phase.name,
-        failures: Vec::new(),
-        control: &ground.control,
-    };
-    let states = run(&job, ground.origin_ns, &ground.control, &mut listener).map_err(RunError::store)?;
+    let timeline =
+        Timeline { repeat, seed: ground.seed, origin_ns: ground.origin_ns, control: &ground.control };
+    let ran = run_phase(contender.store, &contender.space, phase(ground, up)?, timeline, log)?;
     let wall_s = (now_ns() - began_ns) as f64 / 1e9;
     let cpu_s = (process_cpu_ns() - cpu) as f64 / 1e9;
-    let setting = Setting {
-        store: &described,
-        means: Means { usable_cores: usable_cores(), workers },
-        connections: ground.concurrency,
-        epoch_unix_s: wall_now().as_nanosecond() as f64 / 1e9 - now_ns() as f64 / 1e9,
-        now_ns: now_ns(),
-    };
-    let windows: Vec<Window> = states.iter().flat_map(|state| windows(&phase_run, state, setting)).collect();
+    let Ran { windows, workers, failures, .. } = ran;
     let failed: u64 = windows.iter().flat_map(|w| w.errors.values()).sum();
-    if let Some(first) = listener.failures.into_iter().next() {
+    if let Some(first) = failures.into_iter().next() {
         return Err(RunError::store(format!(
             "{}: {failed} files failed; the first failure was {first}",
             contender.name()
@@ -294,11 +225,6 @@ pub fn empty(ground: &Ground, store: &dyn Store, space: &KeySpace) -> Result<(),
     Ok(())
 }
 
-/// Quotes a string as one word of a shell command.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
 /// Transfers the files with another tool.
 fn run_tool(ground: &Ground, contender: &Contender<'_>, command: &str, up: bool) -> Result<Moved, RunError> {
     let description = contender.store.store.describe();
@@ -315,7 +241,7 @@ fn run_tool(ground: &Ground, contender: &Contender<'_>, command: &str, up: bool)
         .replace("{source_path}", &path(&source))
         .replace("{target_path}", &path(&target));
     let (began_ns, cpu) = (now_ns(), children_cpu_s());
-    let run = tool::run(&line, &description.endpoint, &ground.control)
+    let run = tool::run(&line, &[("AWS_ENDPOINT_URL_S3", description.endpoint)], &ground.control)
         .map_err(|e| RunError::input(format!("--client '{command}': {e}")))?;
     let wall_s = (now_ns() - began_ns) as f64 / 1e9;
     if !run.status.success() && ground.control.stopped_at().is_none() {

@@ -8,4 +8,4 @@
 pub mod contender;
 pub mod files;
 pub mod scratch;
-mod tool;
+pub mod tool;

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 /// Name of the marker file, which contains the run id.
 const MARKER: &str = ".plimsoll-sync";
 
-/// Returns true if a synchronization creates files with this name: the marker, `source`, `target` and old targets.
+/// Returns true if a synchronization, or a comparison of clients, creates files with this name: the marker, `source`,
+/// `target`, old targets, and `jobs`.
 fn is_created_by_sync(name: &str) -> bool {
-    matches!(name, MARKER | "source" | "target")
+    matches!(name, MARKER | "source" | "target" | "jobs")
         || name.strip_prefix("target.old-").is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
 }
 

@@ -18,6 +18,11 @@ const GRACE: u32 = 20;
 /// Number of bytes to keep from the end of standard error; up to twice as many are kept.
 const MAX_KEPT: usize = 64 << 10;
 
+/// Quotes a string as one word of a shell command.
+pub fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 /// Exit status and last message of a command.
 pub struct ToolExit {
     /// Exit status of the shell that ran the command.
@@ -26,14 +31,14 @@ pub struct ToolExit {
     pub last_line: String,
 }
 
-/// Runs a shell command until it ends. If the run stops, sends the command SIGTERM and 2 s later SIGKILL.
+/// Runs a shell command with additional environment variables until it ends. If the run stops, sends the command SIGTERM and 2 s later SIGKILL.
 ///
 /// # Errors
 /// Fails if the shell cannot be started.
-pub fn run(line: &str, endpoint: &str, control: &Control) -> std::io::Result<ToolExit> {
+pub fn run(line: &str, variables: &[(&str, String)], control: &Control) -> std::io::Result<ToolExit> {
     let mut child = Command::new("sh")
         .args(["-c", line])
-        .env("AWS_ENDPOINT_URL_S3", endpoint)
+        .envs(variables.iter().map(|(name, value)| (*name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -91,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_last_line_of_standard_error_is_returned() {
-        let ended = run("echo one >&2; echo; echo two >&2; exit 3", "", &Control::default()).unwrap();
+        let ended = run("echo one >&2; echo; echo two >&2; exit 3", &[], &Control::default()).unwrap();
         assert_eq!((ended.status.code(), ended.last_line.as_str()), (Some(3), "two"));
     }
 
@@ -100,7 +105,7 @@ mod tests {
     fn a_stop_of_the_run_ends_the_tool() {
         let control = Control::default();
         control.stop();
-        let ended = run("sleep 600 & sleep 600", "", &control).unwrap();
+        let ended = run("sleep 600 & sleep 600", &[], &control).unwrap();
         assert!(!ended.status.success());
     }
 }

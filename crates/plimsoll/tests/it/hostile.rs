@@ -66,6 +66,10 @@ const COMMANDS: &[Case] = &[
         asks_for_credentials: true,
     },
     case("canary", "run canary --store S3 --operations 3 --every 1ms --timeout 1s --dir OUT --quiet"),
+    case(
+        "clients",
+        "run clients --store S3 --objects 3 --rounds 1 --json --timeout 1s --out OUT --program same=true",
+    ),
     case("consistency", "run consistency --store S3 --duration 1s --json --timeout 1s --out OUT"),
     case("contention", "run contention --store S3 --writers 1,2 --duration 1s --json --timeout 1s --out OUT"),
     case("probe", "probe S3 --timeout 1s --json --out OUT"),

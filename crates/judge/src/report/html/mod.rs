@@ -12,9 +12,9 @@ use minijinja::{Value, context};
 use serde::Serialize;
 
 use super::comparison::Comparison;
-use super::loops;
 use super::text::confidence::needs;
 use super::text::{addresses, answer, contention, cost, objectives, sizes, sweep};
+use super::{clients, loops};
 use crate::run_dir::environment::Environment;
 use crate::summary::result::{CapacityFigures, RampFigures, RunResult, SweepFigures};
 use crate::summary::series::Series;
@@ -102,6 +102,7 @@ pub struct Report {
     sources: Vec<String>,
     costs: Vec<Cost>,
     loops: Vec<Table>,
+    clients: Vec<Table>,
     objectives: Vec<Table>,
     contention: Vec<Table>,
     sizes: Vec<Table>,
@@ -173,6 +174,7 @@ impl Report {
             notes: cost.bill.notes.clone(),
         }));
         self.loops.extend(loops::table(&result.sync));
+        self.clients.extend(clients::tables(&result.clients));
         let judged = objectives::table(result);
         self.objectives.extend(judged.map(|table| Table { head: result.run.id.clone(), ..table }));
         let lines = self.lines(series, subject);
@@ -282,6 +284,7 @@ impl Report {
         }
         let sections = [
             ("Synchronisations", &self.loops),
+            ("Clients", &self.clients),
             ("Objectives", &self.objectives),
             ("Writers", &self.contention),
             ("Sizes", &self.sizes),
@@ -348,6 +351,7 @@ impl Report {
                 format!("Where does {stores} saturate?")
             }
             [] if !self.loops.is_empty() => "Which client synchronizes fastest?".into(),
+            [] if !self.clients.is_empty() => "Which client is the fastest?".into(),
             [] if self.contention.iter().any(|table| table.rows.len() > 1) => {
                 format!("How many writers can {stores} take?")
             }

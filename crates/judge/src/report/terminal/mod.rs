@@ -18,6 +18,7 @@ use super::text::percentile::cell;
 use super::text::remarks::together;
 use super::text::{addresses, answer, contention, objectives, sizes};
 
+use super::clients;
 use super::loops::table as table_of_loops;
 use plimsoll_document::terminal;
 
@@ -61,6 +62,7 @@ pub fn render(result: &RunResult, detail: Detail) -> String {
         out.push_str(&of_store(result, store, detail));
     }
     out.push_str(&loops(&result.sync));
+    clients::tables(&result.clients).iter().for_each(|table| out.push_str(&terminal::table(table)));
     for side in &result.background_requests {
         let failed = if side.failed > 0 { format!(", {} failed", side.failed) } else { String::new() };
         out.push_str(&format!(

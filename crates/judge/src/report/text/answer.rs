@@ -2,7 +2,7 @@
 
 use super::{capacity, contention, objectives, sweep};
 use crate::report::comparison::bound;
-use crate::report::loops;
+use crate::report::{clients, loops};
 use crate::summary::result::{RunResult, UntilFigures};
 use plimsoll_base::units::short_names;
 use plimsoll_workload::schedule::Role;
@@ -30,7 +30,8 @@ pub fn judged(result: &RunResult) -> Option<String> {
 }
 
 /// Returns the answers of a run: whether it met its objectives, its capacity, the answer to `--until`, the best points
-/// of a sweep or of a contention, or the fastest contender of a synchronization. Empty for a run that only measured.
+/// of a sweep or of a contention, the fastest contender of a synchronization, or the
+/// fastest client. Empty for a run that only measured.
 pub fn of(result: &RunResult) -> Vec<String> {
     let capacity = result.capacity.iter().map(|found| capacity::sentence(result, found));
     let until = result.until.iter().map(|figures| until(result, figures));
@@ -41,5 +42,6 @@ pub fn of(result: &RunResult) -> Vec<String> {
         .chain(sweep::sentences(result))
         .chain(contention::sentences(result))
         .chain(loops::winners(&result.sync))
+        .chain(clients::winners(&result.clients))
         .collect()
 }

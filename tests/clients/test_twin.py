@@ -1,0 +1,78 @@
+"""`plimsoll serve --like RUN`: the twin of a measured store."""
+
+import json
+import subprocess
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from support import ACCESS, PLIMSOLL, SECRET, Server, environment
+
+
+def client(server):
+    return boto3.client("s3", endpoint_url=server.url, aws_access_key_id=ACCESS, aws_secret_access_key=SECRET,
+                        region_name="us-east-1", config=Config(retries={"max_attempts": 0}))
+
+
+def run(server, out, *flags):
+    """Measures a server; returns the directory of the run and its measured windows."""
+    command = [PLIMSOLL, "run", "get", "--store", f"s3://bench?endpoint={server.url}", "--create-bucket", "--size", "1KiB",
+               "--out", str(out), "--json", "--quiet", *flags]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return max(out.iterdir()), [w for w in json.loads(done.stdout)["windows"] if w["role"] == "measure"]
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """Returns a run of a server whose answers take 30 ms, and a tenth of whose requests fail."""
+    with Server("--inject", "latency=30ms,error=0.1") as server:
+        return run(server, tmp_path_factory.mktemp("measured"), "--operations", "400", "--concurrency", "8")[0]
+
+
+def test_a_twin_has_the_times_and_failures_of_the_measured_store(measured, tmp_path):
+    with Server("--like", str(measured)) as twin:
+        _, [window] = run(twin, tmp_path, "--operations", "400", "--concurrency", "8")
+    # The twin may answer late, but not early.
+    assert window["service_ms"]["min"] > 28, window["service_ms"]
+    assert list(window["errors"]) == ["503 SlowDown"] and 10 <= window["errors"]["503 SlowDown"] <= 80, window["errors"]
+
+
+def test_operations_that_were_not_measured_take_the_time_of_similar_ones(measured):
+    with Server("--like", str(measured), "--timings", "/dev/stdout") as twin:
+        s3 = client(twin)
+        s3.create_bucket(Bucket="bench")
+        statuses = {"head_object": [], "list_objects_v2": []}
+        for name, statuses_of in statuses.items():
+            for _ in range(60):
+                try:
+                    getattr(s3, name)(Bucket="bench", **({"Key": "nothing"} if name == "head_object" else {}))
+                    statuses_of.append(200)
+                except ClientError as error:
+                    statuses_of.append(error.response["ResponseMetadata"]["HTTPStatusCode"])
+    assert set(statuses["head_object"]) == {404, 503} and set(statuses["list_objects_v2"]) == {200, 503}, statuses
+
+
+def test_a_limit_of_the_rate_is_imitated(tmp_path):
+    flags = ("--arrival", "constant", "--duration", "3s", "--sweep", "rate=100/s,400/s,800/s")
+    with Server("--inject", "latency=1ms,rate=200/s") as server:
+        original, _ = run(server, tmp_path / "original", *flags)
+    described = subprocess.Popen([PLIMSOLL, "serve", "--listen", "127.0.0.1:0", "--like", str(original),
+                                  "--until-stdin-closes"], env=environment(PLIMSOLL_ACCESS_KEY=ACCESS, PLIMSOLL_SECRET_KEY=SECRET),
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    _, errors = described.communicate()
+    assert "per second" in errors, errors
+
+
+def test_runs_from_which_no_twin_can_be_made_are_refused(measured, tmp_path):
+    def refused(*flags):
+        done = subprocess.run([PLIMSOLL, "serve", "--listen", "127.0.0.1:0", *flags], capture_output=True, text=True,
+                              env=environment(PLIMSOLL_ACCESS_KEY=ACCESS, PLIMSOLL_SECRET_KEY=SECRET))
+        assert done.returncode == 2 and not done.stdout, done
+        return done.stderr
+
+    assert "neither a run directory nor a run" in refused("--like", "nothing")
+    assert "no run measured s3://other; they measured s3://bench" in refused("--like", str(measured), "--like-store", "s3://other")
+    assert "result.json" in refused("--like", str(tmp_path))
+    assert "--like" in refused("--like-store", "s3://other")
