@@ -6,9 +6,13 @@ import http.server
 import json
 import os
 import subprocess
+import sys
 import threading
 import urllib.parse
 
+import numpy
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from support import ACCESS, PLIMSOLL, ROOT, SECRET, Server, environment
@@ -249,12 +253,57 @@ def test_a_recorded_backup_is_replayed_with_the_same_requests_and_sizes(tmp_path
         # Listings of the run's prefix have other keys.
         return collections.Counter(
             ("List", 0) if line["operation"].startswith("List")
-            else (line["operation"], line["bytes_in"] if line["operation"] == "PutObject" else line["bytes_out"])
+            else (line["operation"], line["bytes_in"] if line["operation"] == "PutObject" else line["bytes_out"],
+                  line.get("range_start"))
             for line in lines)
 
     # Before the replay, the run writes the objects that the backup found.
     assert len(kept) > 20 and shape(recorded("second.log")[-len(kept):]) == shape(kept)
     assert "Signature" not in (tmp_path / "first.log").read_text()
+
+
+SCANS = {
+    "pyarrow": """
+import os, pyarrow.fs, pyarrow.parquet
+store = pyarrow.fs.S3FileSystem(endpoint_override=os.environ["AWS_ENDPOINT_URL_S3"])
+pyarrow.parquet.read_table("meter/table.parquet", filesystem=store, columns=["c1", "c3", "s0"])
+""",
+    "duckdb": """
+import os, duckdb
+from duckdb_extensions import import_extension
+import_extension("httpfs")
+key, secret, url = (os.environ[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL_S3"))
+duckdb.sql("LOAD httpfs")
+duckdb.sql(f"CREATE SECRET s (TYPE s3, KEY_ID '{key}', SECRET '{secret}', ENDPOINT '{url.split('//')[1]}', USE_SSL false, "
+           "URL_STYLE 'path', REGION 'us-east-1')")
+duckdb.sql("SELECT max(c1), max(c3), max(s0) FROM read_parquet('s3://meter/table.parquet')").fetchall()
+""",
+}
+
+
+@pytest.mark.parametrize("reader", SCANS)
+@pytest.mark.parametrize("rows, columns, group", [(1000, 4, 1000), (200_000, 4, 50_000), (20_000, 60, 5_000)])
+def test_a_recorded_parquet_scan_is_replayed_with_the_same_ranges(reader, rows, columns, group, tmp_path):
+    numbers = numpy.random.default_rng(7)
+    table = {f"c{i}": numbers.integers(0, 1 << 40, rows) for i in range(columns)}
+    table["s0"] = [f"value {i}" for i in numbers.integers(0, 10_000, rows)]
+    pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / "table.parquet", row_group_size=group)
+    (tmp_path / "scan.py").write_text(SCANS[reader])
+
+    def ranges(name):
+        lines = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+        return collections.Counter((line["operation"], line["bytes_out"], line.get("range_start"), line.get("object_bytes"))
+                                   for line in lines if line["operation"] in ("GetObject", "HeadObject"))
+
+    meter("--record", "first.log", "--prepare", "aws s3 cp table.parquet s3://meter/", "--", sys.executable, "scan.py",
+          cwd=tmp_path)
+    replay = (f'{PLIMSOLL} replay first.log --keep --out runs --store "s3://meter?endpoint=$AWS_ENDPOINT_URL_S3"')
+    meter("--record", "second.log", "--", "sh", "-c", replay, cwd=tmp_path)
+    first, second = ranges("first.log"), ranges("second.log")
+    assert sum(of for (name, *_), of in first.items() if name == "GetObject") >= 1, first
+    assert not first - second, (first, second)
+    # The replay checks its bucket before, and reads nothing else.
+    assert all(name != "GetObject" for name, *_ in second - first), (first, second)
 
 
 def test_a_record_never_replaces_a_file(tmp_path):

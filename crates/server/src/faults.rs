@@ -52,8 +52,9 @@ impl<S: ObjectService> Handler for Faulty<S> {
     ) -> io::Result<ServerResponse> {
         let mut exchange = Exchange::begin(shared, stamps, request);
         let twin = self.twin.as_ref().zip(exchange.kind());
-        let begun =
-            twin.map(|(twin, kind)| (twin, twin.begin(kind, exchange.declared_size(), exchange.received_ns)));
+        let begun = twin.map(|(twin, kind)| {
+            (twin, twin.begin(kind, exchange.declared_size(), exchange.received_ns, now_ns()))
+        });
         let plan = self.injector.as_ref().map(|injector| injector.plan(exchange.received_ns));
         let failure = begun.as_ref().and_then(|(_, (draw, _))| draw.failure.clone());
         let fault = match (&failure, plan) {

@@ -45,6 +45,9 @@ struct Line<'a> {
     /// Size of the object of which the response has a range.
     #[serde(skip_serializing_if = "Option::is_none")]
     object_bytes: Option<u64>,
+    /// First byte of this range.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    range_start: Option<u64>,
     duration_ms: f64,
 }
 
@@ -55,6 +58,11 @@ fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
         .filter_map(|pair| pair.split_once('='))
         .find(|(key, _)| *key == name)
         .map(|(_, value)| value)
+}
+
+/// Returns the first byte of a range, from a `Content-Range` such as `bytes 0-6/4096`.
+fn range_start(range: &str) -> Option<u64> {
+    range.trim_start_matches("bytes").trim_start().split_once('-')?.0.parse().ok()
 }
 
 impl RequestLog {
@@ -186,6 +194,7 @@ impl RequestObserver for RequestLog {
             bytes_in: request.bytes_in,
             bytes_out: request.bytes_out,
             object_bytes: request.content_range.and_then(|range| range.rsplit_once('/')?.1.parse().ok()),
+            range_start: request.content_range.and_then(range_start),
             duration_ms: request.duration_ns as f64 / 1e6,
         };
         let Ok(mut text) = serde_json::to_string(&line) else { return };
@@ -244,12 +253,16 @@ mod tests {
             });
         };
         finished(Operation::UploadPart, "partNumber=3&uploadId=u1&X-Amz-Signature=5ec2e7", None);
-        finished(Operation::GetObject, "X-Amz-Signature=5ec2e7&partNumber=3", Some("bytes 0-6/4096"));
+        finished(Operation::GetObject, "X-Amz-Signature=5ec2e7&partNumber=3", Some("bytes 5-11/4096"));
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!((&lines[0]["part"], &lines[0]["upload"]), (&3.into(), &"u1".into()));
         assert_eq!((&lines[1]["part"], &lines[1]["object_bytes"]), (&serde_json::Value::Null, &4096.into()));
+        assert_eq!(
+            [&lines[0]["range_start"], &lines[1]["range_start"]],
+            [&serde_json::Value::Null, &5.into()]
+        );
         assert!(!text.contains("5ec2e7"), "{text}");
         assert!(RequestLog::create(&path).is_err(), "an existing file is kept");
         std::fs::remove_file(&path).unwrap();

@@ -46,6 +46,8 @@ pub struct Recorded {
     pub version: u32,
     /// Number of bytes that a range read requests; 0 for other operations.
     pub length: u64,
+    /// First byte of a range read; `None` if it is unknown.
+    pub start: Option<u64>,
 }
 
 /// Recorded requests in order of time. Objects are numbered from 0; those that existed before the first request have
@@ -139,11 +141,11 @@ impl Trace {
         self
     }
 
-    /// Returns operation number `i` of a replay. `starts` selects the first bytes of range reads, which logs do not
-    /// have. The content of an object with several versions is unknown to its readers, because a write may overtake
+    /// Returns operation number `i` of a replay. `starts` selects the first bytes of range reads of which the log has
+    /// none. The content of an object with several versions is unknown to its readers, because a write may overtake
     /// them.
     pub fn operation(&self, i: u64, starts: Stream) -> Operation {
-        let Recorded { kind, object, version, length, .. } = self.requests[i as usize];
+        let Recorded { kind, object, version, length, start, .. } = self.requests[i as usize];
         let index = u64::from(object);
         let versions = self.versions(index);
         let is_read = matches!(kind, OperationKind::Get | OperationKind::GetRange | OperationKind::Head);
@@ -151,7 +153,9 @@ impl Trace {
         let least = versions.iter().min().copied().unwrap_or(0);
         let length = length.min(least);
         let range_start = match kind {
-            OperationKind::GetRange => starts.below(i, least - length + 1),
+            OperationKind::GetRange => {
+                start.unwrap_or_else(|| starts.below(i, least - length + 1)).min(least - length)
+            }
             _ => 0,
         };
         Operation { kind, target: Target::Read, index, version, range_start, length }
@@ -169,7 +173,7 @@ mod tests {
     use super::*;
 
     fn request(at_ns: u64, kind: OperationKind, object: u32, version: u32, length: u64) -> Recorded {
-        Recorded { at_ns, kind, object, version, length }
+        Recorded { at_ns, kind, object, version, length, start: None }
     }
 
     fn trace() -> Trace {
@@ -189,6 +193,11 @@ mod tests {
         let at = |i| trace.operation(i, Stream::new(1, "ranges"));
         assert_eq!((at(0).index, at(0).version, at(0).length), (0, 0, 0));
         assert!((at(1).length, at(1).range_start <= 70) == (30, true));
+        let recorded = Recorded { start: Some(60), ..request(0, OperationKind::GetRange, 0, 0, 30) };
+        let of = |start| Trace::new(vec![Recorded { start, ..recorded }], 1, [vec![100]]);
+        let starts =
+            [Some(60), Some(90)].map(|start| of(start).operation(0, Stream::new(1, "ranges")).range_start);
+        assert_eq!(starts, [60, 70], "the recorded one, within the object");
         assert_eq!((at(3).index, at(3).version), (1, 1));
         assert_eq!(at(4).version, UNKNOWN_VERSION);
         assert_eq!(

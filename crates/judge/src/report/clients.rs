@@ -55,8 +55,8 @@ fn operations(rounds: &[ClientRound]) -> Vec<&str> {
     names
 }
 
-/// Returns a sentence for each operation: the client with the highest rate, and the next one, with the lowest and highest
-/// ratio of both over the rounds.
+/// Returns a sentence for each operation: the client with the highest rate, and the next one, with the lowest and
+/// highest ratio of both over the rounds.
 pub fn winners(rounds: &[ClientRound]) -> Vec<String> {
     let sentence = |operation: &str| {
         let mut groups = groups(rounds, operation);

@@ -21,6 +21,7 @@ use plimsoll_base::units::{format_count, parse_duration, parse_size};
 use plimsoll_document::{Table, terminal};
 use plimsoll_engine::driver::Control;
 use plimsoll_judge::report::text::percentile::cell;
+use plimsoll_s3::url::StoreUrl;
 
 /// Arguments of `plimsoll run canary`.
 #[derive(Debug, Args)]
@@ -60,7 +61,7 @@ pub struct Arguments {
     #[arg(long, conflicts_with = "store")]
     show: bool,
     /// With --show: print JSON instead of the table
-    #[arg(long, requires = "show")]
+    #[arg(long)]
     json: bool,
 }
 
@@ -97,9 +98,14 @@ impl Listener for Lines {
 /// be deleted at its end.
 pub fn canary(arguments: &Arguments) -> Result<(), Exit> {
     let Some(store) = &arguments.store else { return show(&arguments.dir, arguments.json) };
+    if arguments.json {
+        return Err(Exit::input("--json shows the history; use it with --show"));
+    }
     let (every_ns, timeout, size) = arguments.check()?;
     // A mistake leaves no directory behind.
-    open::url_of(store)?;
+    if matches!(open::url_of(store)?, StoreUrl::Embedded | StoreUrl::Memory) {
+        return Err(Exit::input(format!("--store {store}: it ends with the canary; name another store")));
+    }
     let mut history = History::open(&arguments.dir, "", arguments.keep).map_err(input)?;
     let mut target = Target::new(store, arguments.ca_bundle.clone(), timeout, size, history.id().clone())?;
     // A store that cannot be reached yet is what a canary is for; an invalid one is not.

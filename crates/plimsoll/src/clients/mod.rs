@@ -1,4 +1,5 @@
-//! Client libraries and tools as contenders: the same puts and gets by several clients, against the same store, in turn.
+//! Client libraries and tools as contenders: the same puts and gets by several clients, against the same store, in
+//! turn.
 //!
 //! [`batch`] is the work of one turn and its figures. [`own`] executes it with Plimsoll's engine, [`library`] with
 //! libraries of Python and with programs that read the same job, [`tool`] with command-line tools that transfer
@@ -25,7 +26,7 @@ use plimsoll_engine::store::ownership::KeySpace;
 /// A client that takes turns with others.
 #[derive(Debug, Clone)]
 pub enum Client {
-    /// Plimsoll itself.
+    /// The engine of Plimsoll.
     Plimsoll,
     /// A library of Python, or a program that reads a job.
     Library(Library),

@@ -3,22 +3,17 @@
 use super::Turn;
 use super::batch::{Batch, DATASET, Operation, Timed};
 use crate::session::RunError;
-use crate::session::one_phase::{Ran, Timeline, run_phase};
+use crate::session::one_phase::{Ran, Timeline, each_once, run_phase};
 use plimsoll_base::clock::SECOND;
 use plimsoll_judge::summary::latencies::of_histogram;
 use plimsoll_judge::summary::result::Window;
 use plimsoll_recorder::histogram::Latencies;
 use plimsoll_workload::experiment::Experiment;
-use plimsoll_workload::mix::Mix;
 use plimsoll_workload::naming::Naming;
-use plimsoll_workload::popularity::Popularity;
+use plimsoll_workload::schedule::Phase;
 use plimsoll_workload::schedule::plan::Order;
-use plimsoll_workload::schedule::{Limit, Load, Phase, Role, Verify};
 use plimsoll_workload::size::Size;
-use plimsoll_workload::{Dataset, OperationKind, ScanLength, Workload};
-
-/// Deadline of each operation, in nanoseconds.
-const TIMEOUT_NS: u64 = 60 * SECOND;
+use plimsoll_workload::{Dataset, OperationKind, Workload};
 
 fn dataset(batch: &Batch) -> Dataset {
     let naming = Naming::template("{dir}/{index}", 0).unwrap_or_default();
@@ -30,41 +25,12 @@ fn dataset(batch: &Batch) -> Dataset {
 /// # Errors
 /// [`RunError::Input`] if the workload is invalid.
 pub fn phase(batch: &Batch) -> Result<Phase, RunError> {
-    let is_get = batch.operation == Operation::Get;
-    let kind = if is_get { OperationKind::Get } else { OperationKind::Put };
-    let workload = Workload {
-        seed: batch.seed,
-        phase: batch.operation.name().into(),
-        mix: Mix::new(&[(kind, 1)]).map_err(RunError::input)?,
-        read: is_get.then(|| dataset(batch)),
-        written: dataset(batch),
-        spare: None,
-        range: 0,
-        popularity: Popularity::Sequential,
-        inserts: None,
-        scan: ScanLength::default(),
-        sink: None,
-        recording: None,
+    let kind = match batch.operation {
+        Operation::Put => OperationKind::Put,
+        Operation::Get => OperationKind::Get,
     };
-    Ok(Phase {
-        name: batch.operation.name().into(),
-        role: Role::Measure,
-        workload,
-        load: Load::Closed { concurrency: batch.concurrency },
-        ramp: None,
-        gaps: None,
-        limit: Limit { duration_ns: None, operations: Some(batch.objects) },
-        timeout_ns: TIMEOUT_NS,
-        drain_ns: 10 * SECOND,
-        retries: 0,
-        // Other clients have written other contents.
-        verify: Verify::Off,
-        think_time_ns: 0,
-        cache: None,
-        working_set: None,
-        size_classes: None,
-        sweep: None,
-    })
+    // Other clients have written other contents, which are not compared.
+    each_once(batch.operation.name(), kind, dataset(batch), batch.concurrency)
 }
 
 /// Returns an experiment that writes the objects once. The run directory stores it, and `plimsoll clean` derives the
@@ -98,7 +64,7 @@ pub fn recorded(batch: &Batch, store: &str, rounds: u32) -> Result<Experiment, R
 pub fn execute(batch: &Batch, turn: &Turn<'_>) -> Result<Timed, RunError> {
     let timeline = Timeline { repeat: 0, seed: batch.seed, origin_ns: turn.origin_ns, control: turn.control };
     let Ran { cpu_s, windows, failures, .. } =
-        run_phase(turn.store, turn.space, phase(batch)?, timeline, None)?;
+        run_phase(&turn.store.store, turn.space, phase(batch)?, timeline, None)?;
     if let Some(first) = failures.first() {
         return Err(RunError::store(format!("plimsoll, {}: {first}", batch.operation.name())));
     }

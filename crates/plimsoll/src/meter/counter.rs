@@ -55,6 +55,7 @@ impl Counts {
                 status: request.status,
                 bytes,
                 size: bytes.filter(|_| operation == Operation::CopyObject),
+                range_start: None,
             },
             depth,
         );

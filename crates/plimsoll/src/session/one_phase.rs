@@ -1,12 +1,12 @@
-//! Executes one phase against one store, for commands that take turns with other tools.
+//! Executes one phase against one store: an operation on each object, for commands that take turns with other tools.
 
 use std::sync::Arc;
 
 use super::error::RunError;
-use super::open::Opened;
-use plimsoll_base::clock::{now_ns, process_cpu_ns, wall_now};
+use plimsoll_base::clock::{SECOND, now_ns, process_cpu_ns, wall_now};
 use plimsoll_base::machine::usable_cores;
 use plimsoll_engine::driver::{Control, Job, Shard, Site, run, workers_for};
+use plimsoll_engine::store::Store;
 use plimsoll_engine::store::ownership::KeySpace;
 use plimsoll_judge::run_dir::directory::RunDirectory;
 use plimsoll_judge::run_dir::intervals::IntervalKey;
@@ -14,9 +14,58 @@ use plimsoll_judge::summary::limits::Means;
 use plimsoll_judge::summary::result::Window;
 use plimsoll_judge::summary::window::{Setting, windows};
 use plimsoll_recorder::collector::{Listener, SecondRow, WindowState};
+use plimsoll_workload::mix::Mix;
 use plimsoll_workload::payload::Block;
+use plimsoll_workload::popularity::Popularity;
 use plimsoll_workload::schedule::plan::PhaseRun;
-use plimsoll_workload::schedule::{Phase, Role};
+use plimsoll_workload::schedule::{Limit, Load, Phase, Role, Verify};
+use plimsoll_workload::{Dataset, OperationKind, ScanLength, Workload};
+
+/// Returns a phase that executes one kind of operation, put or get, once on each object of a dataset, without retries
+/// and without comparing contents.
+///
+/// # Errors
+/// [`RunError::Input`] if the workload is invalid.
+pub fn each_once(
+    name: &str,
+    kind: OperationKind,
+    objects: Dataset,
+    concurrency: usize,
+) -> Result<Phase, RunError> {
+    let count = objects.count;
+    let workload = Workload {
+        seed: objects.seed,
+        phase: name.into(),
+        mix: Mix::new(&[(kind, 1)]).map_err(RunError::input)?,
+        read: (kind == OperationKind::Get).then(|| objects.clone()),
+        written: objects,
+        spare: None,
+        range: 0,
+        popularity: Popularity::Sequential,
+        inserts: None,
+        scan: ScanLength::default(),
+        sink: None,
+        recording: None,
+    };
+    Ok(Phase {
+        name: name.into(),
+        role: Role::Measure,
+        workload,
+        load: Load::Closed { concurrency },
+        ramp: None,
+        gaps: None,
+        limit: Limit { duration_ns: None, operations: Some(count) },
+        timeout_ns: 60 * SECOND,
+        drain_ns: 10 * SECOND,
+        retries: 0,
+        verify: Verify::Off,
+        think_time_ns: 0,
+        cache: None,
+        working_set: None,
+        size_classes: None,
+        sweep: None,
+    })
+}
 
 /// Place of a phase in the run, and the handle that stops it.
 #[derive(Clone, Copy)]
@@ -81,7 +130,7 @@ impl Listener for PhaseListener<'_> {
 /// # Errors
 /// [`RunError::Store`] if the engine cannot start.
 pub fn run_phase(
-    opened: &Opened,
+    store: &Arc<dyn Store>,
     space: &KeySpace,
     phase: Phase,
     timeline: Timeline<'_>,
@@ -100,7 +149,7 @@ pub fn run_phase(
     };
     let workers = workers_for(std::slice::from_ref(&phase_run), usable_cores() as usize, Shard::default());
     let job = Arc::new(Job {
-        sites: vec![Site { store: Arc::clone(&opened.store), space: space.clone() }],
+        sites: vec![Site { store: Arc::clone(store), space: space.clone() }],
         phase_runs: vec![phase_run.clone()].into(),
         workers,
         block: Block::new(timeline.seed),
@@ -109,7 +158,7 @@ pub fn run_phase(
         shard: Shard::default(),
         prepared: None,
     });
-    let described = opened.store.describe();
+    let described = store.describe();
     let mut listener = PhaseListener {
         log,
         repeat: timeline.repeat,

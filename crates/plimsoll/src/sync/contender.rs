@@ -5,7 +5,7 @@ use super::files::{self, Ground};
 use super::tool::{self, quoted};
 use crate::session::RunError;
 use crate::session::clean_up::clean_space;
-use crate::session::one_phase::{Ran, Timeline, run_phase};
+use crate::session::one_phase::{Ran, Timeline, each_once, run_phase};
 use crate::session::open::Opened;
 use crate::session::runtime::block_on;
 use plimsoll_base::clock::{SECOND, now_ns, process_cpu_ns};
@@ -20,13 +20,11 @@ use plimsoll_judge::summary::result::{SyncLoop, Window};
 use plimsoll_recorder::ErrorClass;
 use plimsoll_workload::dataset::{Source, Upload};
 use plimsoll_workload::experiment::Experiment;
-use plimsoll_workload::mix::Mix;
 use plimsoll_workload::naming::Naming;
-use plimsoll_workload::popularity::Popularity;
+use plimsoll_workload::schedule::Phase;
 use plimsoll_workload::schedule::plan::Order;
-use plimsoll_workload::schedule::{Limit, Load, Phase, Role, Verify};
 use plimsoll_workload::size::Size;
-use plimsoll_workload::{Dataset, OperationKind, ScanLength, Workload};
+use plimsoll_workload::{Dataset, OperationKind, Workload};
 
 /// Client that transfers the files to and from one store.
 pub struct Contender<'a> {
@@ -95,41 +93,10 @@ fn dataset(ground: &Ground) -> Dataset {
 
 /// Returns the phase that transfers all files once: uploads if `up` is true, otherwise downloads.
 pub fn phase(ground: &Ground, up: bool) -> Result<Phase, RunError> {
-    let kind = if up { OperationKind::Put } else { OperationKind::Get };
-    let mix = Mix::new(&[(kind, 1)]).map_err(RunError::input)?;
-    let name = if up { "up" } else { "down" };
-    let workload = Workload {
-        seed: ground.seed,
-        phase: name.into(),
-        mix,
-        read: (!up).then(|| dataset(ground)),
-        written: dataset(ground),
-        spare: None,
-        range: 0,
-        popularity: Popularity::Sequential,
-        inserts: None,
-        scan: ScanLength::default(),
-        sink: (!up).then(|| ground.target.clone()),
-        recording: None,
-    };
-    Ok(Phase {
-        name: name.into(),
-        role: Role::Measure,
-        workload,
-        load: Load::Closed { concurrency: ground.concurrency },
-        ramp: None,
-        gaps: None,
-        limit: Limit { duration_ns: None, operations: Some(ground.count) },
-        timeout_ns: ground.timeout_ns,
-        drain_ns: 10_000_000_000,
-        retries: 5,
-        verify: Verify::Off,
-        think_time_ns: 0,
-        cache: None,
-        working_set: None,
-        size_classes: None,
-        sweep: None,
-    })
+    let (name, kind) = if up { ("up", OperationKind::Put) } else { ("down", OperationKind::Get) };
+    let base = each_once(name, kind, dataset(ground), ground.concurrency)?;
+    let workload = Workload { sink: (!up).then(|| ground.target.clone()), ..base.workload };
+    Ok(Phase { workload, timeout_ns: ground.timeout_ns, retries: 5, ..base })
 }
 
 /// Returns an experiment that uploads the files once. The run directory stores it, and `plimsoll clean` derives the
@@ -181,7 +148,7 @@ fn run_plimsoll(
     };
     let timeline =
         Timeline { repeat, seed: ground.seed, origin_ns: ground.origin_ns, control: &ground.control };
-    let ran = run_phase(contender.store, &contender.space, phase(ground, up)?, timeline, log)?;
+    let ran = run_phase(store, &contender.space, phase(ground, up)?, timeline, log)?;
     let wall_s = (now_ns() - began_ns) as f64 / 1e9;
     let cpu_s = (process_cpu_ns() - cpu) as f64 / 1e9;
     let Ran { windows, workers, failures, .. } = ran;

@@ -31,7 +31,8 @@ pub struct ToolExit {
     pub last_line: String,
 }
 
-/// Runs a shell command with additional environment variables until it ends. If the run stops, sends the command SIGTERM and 2 s later SIGKILL.
+/// Runs a shell command with additional environment variables until it ends. If the run stops, sends the command
+/// SIGTERM and 2 s later SIGKILL.
 ///
 /// # Errors
 /// Fails if the shell cannot be started.

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use plimsoll_base::units::{format_count, format_size};
 use plimsoll_judge::run_dir::run::{Run, RunDirError, read};
 use plimsoll_judge::summary::result::Window;
-use plimsoll_judge::summary::series::LatencyKind;
+use plimsoll_judge::summary::series::{LatencyKind, Series};
 use plimsoll_server::twin::model::{Kind, Model, SizePoint};
 use plimsoll_workload::schedule::Role;
 
@@ -89,13 +89,13 @@ pub fn of_runs(paths: &[PathBuf], store: Option<&str>) -> Result<Likeness, TwinE
     let all: Vec<&Window> =
         runs.iter().flat_map(|run| &run.result.windows).filter(|window| window.store == chosen).collect();
     let limits = failures::limits(&all);
-    let kinds = points::of_windows(&all, &limits);
+    let series: Vec<&Series> =
+        runs.iter().flat_map(|run| &run.series).filter(|series| series.store == chosen).collect();
+    let kinds = points::of_windows(&all, &series, &limits);
     if kinds.is_empty() {
         return Err(TwinError::Empty(chosen));
     }
-    let series = runs.iter().flat_map(|run| &run.series);
-    let series: Vec<_> = series.filter(|one| one.store == chosen && one.role == Role::Measure).collect();
-    let model = Model { kinds, limits, wander: wander::of_series(&series) };
+    let model = Model { kinds, limits };
     let mut lines = describe(&model);
     if all.iter().any(|window| window.role == Role::Measure && window.client_limited.is_some()) {
         lines.push("the client limited a part of the measurement, which the twin then imitates".into());

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::failures::{Counts, failures};
-use super::kind_of;
+use super::{kind_of, wander};
 use plimsoll_base::rng::normal_cdf;
 use plimsoll_judge::summary::latencies::of_histogram;
 use plimsoll_judge::summary::result::Window;
+use plimsoll_judge::summary::series::Series;
 use plimsoll_recorder::histogram::Latencies;
 use plimsoll_server::twin::curve::Curve;
-use plimsoll_server::twin::model::{Kind, Point, RateLimit, SizePoint};
+use plimsoll_server::twin::model::{Kind, Point, RateLimit, SizePoint, Wander};
 use plimsoll_workload::schedule::Role;
 
 /// Ratio of two sizes up to which they are one size.
@@ -26,13 +27,19 @@ struct Raw {
     first: Latencies,
     failed: Latencies,
     counts: Counts,
+    wander: Wander,
 }
 
 impl Raw {
     /// Adds the operations of another window. The load becomes the mean of both.
     fn merge(&mut self, other: &Raw) {
         let [own, added] = [&self.counts, &other.counts].map(|counts| counts.operations.max(1) as f64);
-        self.in_flight = (self.in_flight * own + other.in_flight * added) / (own + added);
+        let mean = |a: f64, b: f64| (a * own + b * added) / (own + added);
+        self.in_flight = mean(self.in_flight, other.in_flight);
+        self.wander = Wander {
+            share: mean(self.wander.share, other.wander.share),
+            kept: mean(self.wander.kept, other.wander.kept),
+        };
         self.service.merge(&other.service);
         self.first.merge(&other.first);
         self.failed.merge(&other.failed);
@@ -46,6 +53,7 @@ impl Raw {
             first: (self.first.len() == self.service.len()).then(|| curve(&self.first)),
             failed: (!self.failed.is_empty()).then(|| curve(&self.failed)),
             failures: failures(&self.counts, limit),
+            wander: self.wander,
         }
     }
 }
@@ -68,9 +76,14 @@ fn in_flight(window: &Window, all: &[&Window]) -> f64 {
 }
 
 /// Returns the times and failures of a window: of each class of sizes, or of the mean size.
-fn raw(window: &Window, all: &[&Window]) -> Vec<Raw> {
+fn raw(window: &Window, all: &[&Window], series: &[&Series]) -> Vec<Raw> {
     let of = |name: &str| of_histogram(window, name, None);
     let ended = (window.achieved_per_s * window.window_s).max(1.0);
+    let is_same = |series: &&&Series| {
+        series.phase == window.phase && series.step == window.step && series.operation == window.operation
+    };
+    let same: Vec<&Series> = series.iter().filter(is_same).copied().collect();
+    let wander = wander::of_series(&same);
     let whole = || Raw {
         bytes: window.bytes as f64 / ended,
         in_flight: in_flight(window, all),
@@ -78,6 +91,7 @@ fn raw(window: &Window, all: &[&Window]) -> Vec<Raw> {
         first: of("first_byte"),
         failed: of("failed"),
         counts: Counts::of(window),
+        wander,
     };
     if window.size_classes.is_empty() {
         return vec![whole()];
@@ -125,13 +139,17 @@ fn sizes(all: Vec<Raw>, limit: Option<&RateLimit>) -> Vec<SizePoint> {
 
 /// Returns the sizes and loads of each kind of operation of the measured windows; of kinds that were not measured,
 /// those of the preparation.
-pub fn of_windows(all: &[&Window], limits: &[RateLimit]) -> BTreeMap<Kind, Vec<SizePoint>> {
+pub fn of_windows(
+    all: &[&Window],
+    series: &[&Series],
+    limits: &[RateLimit],
+) -> BTreeMap<Kind, Vec<SizePoint>> {
     let mut kinds: BTreeMap<Kind, Vec<Raw>> = BTreeMap::new();
     for role in [Role::Measure, Role::Prepare] {
         let mut found: BTreeMap<Kind, Vec<Raw>> = BTreeMap::new();
         for window in all.iter().filter(|window| window.role == role && window.service_ms.n > 0) {
             if let Some(kind) = kind_of(window) {
-                found.entry(kind).or_default().extend(raw(window, all));
+                found.entry(kind).or_default().extend(raw(window, all, series));
             }
         }
         for (kind, raws) in found {

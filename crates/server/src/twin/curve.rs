@@ -38,6 +38,21 @@ pub fn lower_and_share<T>(items: &[T], of: impl Fn(&T) -> f64, value: f64) -> (u
     (after - 1, share.clamp(0.0, 1.0))
 }
 
+/// Ratio of two loads up to which they are one load. A server counts fewer operations in flight than its client,
+/// because requests and responses also wait outside it.
+const SAME_LOAD: f64 = 1.3;
+
+/// Returns the index of the last load that is at most `value`, and the place of `value` between it and the next one.
+/// Near a measured load, this is the load itself.
+pub fn load_and_share<T>(items: &[T], load: impl Fn(&T) -> f64, value: f64) -> (usize, f64) {
+    let (lower, share) = lower_and_share(items, &load, value);
+    let Some(next) = items.get(lower + 1).filter(|_| share > 0.0) else { return (lower, share) };
+    let (from, to) = ((load(&items[lower]) * SAME_LOAD).ln(), (load(next) / SAME_LOAD).ln());
+    let is_far = to > from;
+    let share = if is_far { (value.ln() - from) / (to - from) } else { share };
+    (lower, share.clamp(0.0, 1.0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,5 +72,15 @@ mod tests {
         assert_eq!([of(0.1), of(1.0), of(99.0)], [(0, 0.0), (0, 0.0), (2, 0.0)]);
         let (lower, share) = of(16.0);
         assert!(lower == 1 && (share - 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn near_a_measured_load_its_times_apply() {
+        let of = |value| load_and_share(&[0.8, 8.0, 9.0], |load| *load, value);
+        assert_eq!([of(0.5), of(1.0), of(7.0), of(99.0)], [(0, 0.0), (0, 0.0), (0, 1.0), (2, 0.0)]);
+        let middle = of(6.4f64.sqrt());
+        assert!(middle.0 == 0 && (middle.1 - 0.5).abs() < 1e-9, "{middle:?}");
+        let close = of(72f64.sqrt());
+        assert!(close.0 == 1 && (close.1 - 0.5).abs() < 1e-9, "{close:?}");
     }
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use curve::lower_and_share;
 use load::Load;
-use model::{Failure, Kind, Model, Point};
+use model::{Failure, Kind, Model, Point, Wander};
 use plimsoll_base::clock::SECOND;
 use plimsoll_base::rng::Stream;
 
@@ -90,24 +90,24 @@ impl Twin {
         }
     }
 
-    /// Decides about a request that arrived at `received_ns`, whose body has `sent` bytes. The second value counts the
-    /// request until it is dropped.
-    pub fn begin(&self, kind: Kind, sent: u64, received_ns: u64) -> (Draw, InFlight) {
-        let in_flight = self.load.begin(received_ns);
+    /// Decides at `now_ns` about a request that arrived at `received_ns`, whose body has `sent` bytes. The second value
+    /// counts the request until it is dropped.
+    pub fn begin(&self, kind: Kind, sent: u64, received_ns: u64, now_ns: u64) -> (Draw, InFlight) {
+        let in_flight = self.load.begin(received_ns, now_ns);
         let number = self.count.fetch_add(1, Ordering::Relaxed);
-        let share = self.model.wander.share;
-        let common = self.common_score(received_ns);
-        let score = share.sqrt() * common + (1.0 - share).sqrt() * self.scores.normal(number);
-        let failure = self.failure(kind, sent, in_flight, number, received_ns);
+        let point = self.point(kind, sent, in_flight, number);
+        let wander = point.map_or(Wander::default(), |point| point.wander);
+        let common = self.common_score(received_ns, wander.kept);
+        let score = wander.share.sqrt() * common + (1.0 - wander.share).sqrt() * self.scores.normal(number);
+        let failure = self.refusal(kind, received_ns).or_else(|| self.failure(point?, number));
         (Draw { kind, score, in_flight, failure }, InFlight(Arc::clone(&self.load)))
     }
 
     /// Returns the part of the score that all requests of a second share. It continues that of the second before.
-    fn common_score(&self, now_ns: u64) -> f64 {
+    fn common_score(&self, now_ns: u64, kept: f64) -> f64 {
         let origin = self.origin_ns.compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed);
         let second = now_ns.saturating_sub(origin.err().unwrap_or(now_ns)) / SECOND;
         let mut common = self.common.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = self.model.wander.kept;
         // After a minute, nothing is left of the first second.
         for number in common.second.max(second.saturating_sub(60)) + 1..=second {
             let new = self.scores.normal(u64::MAX / 4 - number);
@@ -117,18 +117,24 @@ impl Twin {
         common.score
     }
 
-    fn failure(&self, kind: Kind, sent: u64, in_flight: f64, number: u64, now_ns: u64) -> Option<Failure> {
-        for (limited, failure, bucket) in &self.buckets {
-            if *limited == kind && !bucket.take(now_ns) {
-                return Some(failure.clone());
-            }
-        }
+    /// Returns the answer to a request above the limit of its kind; `None` below it.
+    fn refusal(&self, kind: Kind, now_ns: u64) -> Option<Failure> {
+        let is_above =
+            |(limited, _, bucket): &&(Kind, Failure, TokenBucket)| *limited == kind && !bucket.take(now_ns);
+        self.buckets.iter().find(is_above).map(|(_, failure, _)| failure.clone())
+    }
+
+    /// Returns the measured load of a request: one of the two neighbours of the current load, the nearer one more
+    /// often.
+    fn point(&self, kind: Kind, sent: u64, in_flight: f64, number: u64) -> Option<&Point> {
         let sizes = self.model.of(kind)?;
         let (at, _) = lower_and_share(sizes, |size| size.bytes as f64, sent as f64);
-        let loads = &sizes[at].loads;
-        let (lower, share) = lower_and_share(loads, |point| point.in_flight, in_flight);
+        let (lower, share) = sizes[at].place(in_flight);
         let is_upper = share > 0.0 && self.failures.unit(2 * number + 1) < share;
-        let point = &loads[lower + usize::from(is_upper)];
+        Some(&sizes[at].loads[lower + usize::from(is_upper)])
+    }
+
+    fn failure(&self, point: &Point, number: u64) -> Option<Failure> {
         let mut draw = self.failures.unit(2 * number);
         point.failures.iter().find_map(|(failure, share)| {
             draw -= share;
@@ -142,7 +148,7 @@ impl Twin {
         let (lower, share) = lower_and_share(sizes, |size| size.bytes as f64, bytes as f64);
         let of = |at: usize| {
             let loads = &sizes[at].loads;
-            let (lower, share) = lower_and_share(loads, |point| point.in_flight, draw.in_flight);
+            let (lower, share) = sizes[at].place(draw.in_flight);
             let [first, last] = logs(&loads[lower], draw);
             if share == 0.0 {
                 return [first, last];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use http::Method;
 
-use super::curve::Curve;
+use super::curve::{Curve, load_and_share};
 use crate::error_code::ErrorCode;
 
 /// Kinds of requests that take different times.
@@ -76,6 +76,8 @@ pub struct Point {
     pub failed: Option<Curve>,
     /// Failures, and their shares of the operations.
     pub failures: Vec<(Failure, f64)>,
+    /// Correlation of the times of a second.
+    pub wander: Wander,
 }
 
 /// Times and failures of objects of one size.
@@ -85,6 +87,14 @@ pub struct SizePoint {
     pub bytes: u64,
     /// Loads, in ascending order; not empty.
     pub loads: Vec<Point>,
+}
+
+impl SizePoint {
+    /// Returns the number of the last measured load that is at most `in_flight`, and the place of `in_flight` between
+    /// it and the next one (0 to 1).
+    pub fn place(&self, in_flight: f64) -> (usize, f64) {
+        load_and_share(&self.loads, |point| point.in_flight, in_flight)
+    }
 }
 
 /// Rate above which requests are refused.
@@ -114,8 +124,6 @@ pub struct Model {
     pub kinds: BTreeMap<Kind, Vec<SizePoint>>,
     /// Limits of rates.
     pub limits: Vec<RateLimit>,
-    /// Correlation over time.
-    pub wander: Wander,
 }
 
 impl Model {

@@ -12,7 +12,14 @@ fn curve(ms: f64, sigma: f64) -> Curve {
 }
 
 fn point(in_flight: f64, ms: f64) -> Point {
-    Point { in_flight, total: curve(ms, 0.5), first: None, failed: None, failures: Vec::new() }
+    Point {
+        in_flight,
+        total: curve(ms, 0.5),
+        first: None,
+        failed: None,
+        failures: Vec::new(),
+        wander: Wander::default(),
+    }
 }
 
 fn twin(model: Model) -> Twin {
@@ -29,10 +36,15 @@ fn median(mut values: Vec<u64>) -> f64 {
     values[values.len() / 2] as f64 / MS
 }
 
+/// Begins a request that is handled when it arrives.
+fn begin(twin: &Twin, kind: Kind, at_ns: u64) -> (Draw, InFlight) {
+    twin.begin(kind, 0, at_ns, at_ns)
+}
+
 /// Returns the times in milliseconds of 10,000 requests, one per millisecond, each alone.
 fn alone(twin: &Twin, bytes: u64) -> Vec<u64> {
     let request = |i: u64| {
-        let (draw, _in_flight) = twin.begin(Kind::Get, 0, 1 + i * 1_000_000);
+        let (draw, _in_flight) = begin(twin, Kind::Get, 1 + i * 1_000_000);
         twin.times(&draw, bytes).last_ns
     };
     (0..10_000).map(request).collect()
@@ -69,7 +81,7 @@ fn failures_have_their_shares_and_their_own_times() {
         ..point(1.0, 10.0)
     };
     let twin = twin(of(vec![(1, vec![failing])]));
-    let draws: Vec<Draw> = (0..10_000).map(|i| twin.begin(Kind::Get, 0, i * 1_000_000).0).collect();
+    let draws: Vec<Draw> = (0..10_000).map(|i| begin(&twin, Kind::Get, i * 1_000_000).0).collect();
     let count =
         |failure: &Failure| draws.iter().filter(|draw| draw.failure.as_ref() == Some(failure)).count();
     assert!((1_850..2_150).contains(&count(&refused)) && (850..1_150).contains(&count(&Failure::Reset)));
@@ -82,7 +94,7 @@ fn a_rate_limit_applies_to_its_kind() {
     let limit = RateLimit { kind: Kind::Put, per_s: 100.0, failure: Failure::Response(ErrorCode::SlowDown) };
     let twin = twin(Model { limits: vec![limit], ..of(vec![(1, vec![point(1.0, 1.0)])]) });
     let refused =
-        |kind| (0..1_000u64).filter(|i| twin.begin(kind, 0, i * 1_000_000).0.failure.is_some()).count();
+        |kind| (0..1_000u64).filter(|i| begin(&twin, kind, i * 1_000_000).0.failure.is_some()).count();
     assert_eq!(refused(Kind::Get), 0);
     assert!(
         (880..=900).contains(&refused(Kind::Put)),
@@ -93,9 +105,9 @@ fn a_rate_limit_applies_to_its_kind() {
 #[test]
 fn slow_seconds_follow_each_other() {
     let lag_one = |wander: Wander| {
-        let twin = twin(Model { wander, ..of(vec![(1, vec![point(1.0, 10.0)])]) });
+        let twin = twin(of(vec![(1, vec![Point { wander, ..point(1.0, 10.0) }])]));
         let second = |s: u64| {
-            let draws = (0..50).map(|i| twin.begin(Kind::Get, 0, 1 + s * SECOND + i * 1_000_000).0.score);
+            let draws = (0..50).map(|i| begin(&twin, Kind::Get, 1 + s * SECOND + i * 1_000_000).0.score);
             draws.sum::<f64>() / 50.0
         };
         let means: Vec<f64> = (0..2_000).map(second).collect();

@@ -38,6 +38,8 @@ struct Entry<'a> {
     bytes_out: u64,
     /// Size of the object of which the response has a range.
     object_bytes: Option<u64>,
+    /// First byte of this range.
+    range_start: Option<u64>,
     duration_ms: f64,
 }
 
@@ -74,8 +76,8 @@ impl Format for AccessLog {
         if line.is_empty() {
             return Ok(Line::Nothing);
         }
-        let entry: Entry<'a> =
-            serde_json::from_str(line).map_err(|e| format!("not a line of plimsoll-gateway: {e}"))?;
+        let entry: Entry<'a> = serde_json::from_str(line)
+            .map_err(|e| format!("not a line of plimsoll-gateway or plimsoll meter: {e}"))?;
         let at: Result<jiff::Timestamp, _> = entry.time.parse();
         let at = at.map_err(|_| format!("time '{}' is not a timestamp", entry.time))?;
         let ready_ns = unix_ns(at).ok_or_else(|| format!("time '{}' is too late", entry.time))?;
@@ -83,8 +85,9 @@ impl Format for AccessLog {
         let (kind, call) = (kind(&name, entry.status), call(&name));
         let key = match (entry.part, entry.key.is_empty()) {
             (Some(part), _) => format!("{}?part={part}&upload={}", entry.key, entry.upload).into(),
-            (None, true) => entry.path,
-            (None, false) => entry.key,
+            // Lines of early versions have no bucket and no key.
+            (None, true) if entry.bucket.is_empty() => entry.path,
+            (None, _) => entry.key,
         };
         let bytes = match kind {
             Some(OperationKind::Put) => Some(entry.bytes_in),
@@ -103,6 +106,7 @@ impl Format for AccessLog {
             status: super::status(entry.status.into())?,
             bytes,
             size: entry.object_bytes,
+            range_start: entry.range_start,
         }))
     }
 }
@@ -134,6 +138,7 @@ mod tests {
             status: 206,
             bytes: Some(100),
             size: Some(4096),
+            range_start: None,
         };
         assert_eq!(parsed(LINE), expected);
     }

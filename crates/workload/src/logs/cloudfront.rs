@@ -99,6 +99,7 @@ impl Format for CloudFront {
             status,
             bytes,
             size: None,
+            range_start: None,
         }))
     }
 }

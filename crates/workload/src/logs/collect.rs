@@ -46,6 +46,8 @@ struct LogRow {
     bytes: u64,
     /// Size of the object, or [`UNKNOWN`].
     size: u64,
+    /// First byte of a range, or [`UNKNOWN`].
+    start: u64,
 }
 
 struct Rows {
@@ -79,7 +81,9 @@ impl Rows {
                     self.most
                 ));
             }
-            Line::Request(Logged { at_ns, kind: Some(kind), bucket, key, bytes, size, .. }) => {
+            Line::Request(Logged {
+                at_ns, kind: Some(kind), bucket, key, bytes, size, range_start, ..
+            }) => {
                 let next = self.keys.len() as u32;
                 let key = match kind {
                     OperationKind::List => 0,
@@ -92,6 +96,7 @@ impl Rows {
                     key,
                     bytes: bytes.unwrap_or(UNKNOWN),
                     size: size.unwrap_or(UNKNOWN),
+                    start: range_start.unwrap_or(UNKNOWN),
                 };
                 self.rows.push(row);
             }
@@ -269,7 +274,14 @@ fn number(rows: &[LogRow], keys: usize) -> (Trace, u64) {
         let object = if is_list { 0 } else { numbers[row.key as usize] };
         let is_range = row.kind == OperationKind::GetRange && row.bytes != UNKNOWN;
         let length = if is_range { row.bytes } else { 0 };
-        Recorded { at_ns: (row.at_ns - origin) as u64, kind: row.kind, object, version, length }
+        Recorded {
+            at_ns: (row.at_ns - origin) as u64,
+            kind: row.kind,
+            object,
+            version,
+            length,
+            start: Some(row.start).filter(|start| *start != UNKNOWN),
+        }
     });
     let requests = requests.collect();
     let sizes = order.iter().map(|key| std::mem::take(&mut objects[*key as usize].sizes));
@@ -314,6 +326,7 @@ mod tests {
                 status,
                 bytes: None,
                 size: None,
+                range_start: None,
             }))
         };
         assert_eq!([add(200), add(500), add(0)], [Ok(()), Ok(()), Ok(())], "failed requests take no memory");
@@ -358,7 +371,8 @@ mod tests {
 
     #[test]
     fn requests_of_a_second_are_spread_over_it_in_their_order() {
-        let row = |at_ns| LogRow { at_ns, kind: OperationKind::Get, key: 0, bytes: 1, size: 1 };
+        let row =
+            |at_ns| LogRow { at_ns, kind: OperationKind::Get, key: 0, bytes: 1, size: 1, start: UNKNOWN };
         let mut rows: Vec<LogRow> = (0..300).map(|i| row(i / 100 * 1_000_000_000)).collect();
         spread(&mut rows, 1_000_000_000);
         assert!(rows.windows(2).all(|pair| pair[0].at_ns <= pair[1].at_ns));

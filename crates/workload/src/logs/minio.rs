@@ -142,6 +142,7 @@ impl Format for Minio {
             status,
             bytes,
             size: None,
+            range_start: None,
         }))
     }
 }

@@ -79,6 +79,8 @@ pub struct Logged<'a> {
     pub bytes: Option<u64>,
     /// Size of the object in bytes; `None` if it is unknown.
     pub size: Option<u64>,
+    /// First byte of a range read; `None` if it is unknown.
+    pub range_start: Option<u64>,
 }
 
 /// A line of a log.

@@ -59,6 +59,7 @@ impl Format for Nginx {
             status,
             bytes,
             size: None,
+            range_start: None,
         }))
     }
 }

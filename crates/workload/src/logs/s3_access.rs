@@ -92,6 +92,7 @@ impl Format for S3Access {
             status,
             bytes,
             size,
+            range_start: None,
         }))
     }
 }
@@ -117,6 +118,7 @@ mod tests {
             status: 206,
             bytes: Some(100),
             size: Some(4096),
+            range_start: None,
         };
         assert_eq!(logged, expected);
         let text = LINE.replace("REST.GET.OBJECT", "REST.GET.ACL");

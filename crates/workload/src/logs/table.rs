@@ -138,7 +138,18 @@ impl Format for Table {
             || matches!(named, Some(Call::PutObject | Call::UploadPart))
             || (named == Some(Call::GetObject) && status != 206);
         let bytes = bytes.or_else(|| size.filter(|_| moves));
-        Ok(Line::Request(Logged { at_ns, operation, kind, call, bucket, key, status, bytes, size }))
+        Ok(Line::Request(Logged {
+            at_ns,
+            operation,
+            kind,
+            call,
+            bucket,
+            key,
+            status,
+            bytes,
+            size,
+            range_start: None,
+        }))
     }
 }
 

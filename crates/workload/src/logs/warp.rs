@@ -64,6 +64,7 @@ impl Format for Warp {
             status: if error.is_empty() { 200 } else { 500 },
             bytes,
             size: bytes,
+            range_start: None,
         }))
     }
 }
