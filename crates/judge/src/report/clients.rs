@@ -96,11 +96,12 @@ fn table(rounds: &[ClientRound], operation: &str) -> Table {
     let base = groups[0].client;
     let first = groups[0].rounds[0];
     let head = format!(
-        "{operation}: {} objects of {}, {} in flight; medians of {} rounds, in turns; CPU time and requests per operation",
+        "{operation}: {} objects of {}, {} in flight; medians of {} {}, in turns; CPU time and requests per operation",
         format_count(first.operations),
         format_bytes(first.bytes / first.operations.max(1)),
         format_count(first.concurrency),
         groups[0].rounds.len(),
+        if groups[0].rounds.len() == 1 { "round" } else { "rounds" },
     );
     let ratio = format!("of {base}#");
     let columns =

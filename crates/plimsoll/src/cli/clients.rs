@@ -38,6 +38,9 @@ use plimsoll_workload::experiment::to_toml::to_toml;
 /// Libraries and tools that are used if they are installed, besides Plimsoll.
 const KNOWN: [&str; 5] = ["boto3", "awscrt", "obstore", "s5cmd", "rclone"];
 
+/// Advice after the failure of a client.
+const LEAVE_OUT: &str = "; to leave this client out, name the others with --clients";
+
 /// Arguments of `plimsoll run clients`.
 #[derive(Debug, Args)]
 pub struct Arguments {
@@ -208,7 +211,8 @@ fn rounds(
                 let batch = Batch { operation, ..*batch };
                 let timed = client.execute(&batch, turn);
                 stopped()?;
-                result.clients.push(round_of(client, &batch, round, timed?));
+                let timed = timed.map_err(|error| error.with(LEAVE_OUT))?;
+                result.clients.push(round_of(client, &batch, round, timed));
                 directory.result(result);
             }
         }
@@ -223,7 +227,8 @@ fn rounds(
         for operation in both {
             let counted = requests::count(client, &Batch { operation, ..*batch }, turn);
             stopped()?;
-            let counted: std::collections::BTreeMap<String, u64> = counted?.into_iter().collect();
+            let counted = counted.map_err(|error| error.with(LEAVE_OUT))?;
+            let counted: std::collections::BTreeMap<String, u64> = counted.into_iter().collect();
             let same = |round: &&mut ClientRound| {
                 round.client == client.name() && round.operation == operation.name()
             };

@@ -50,9 +50,10 @@ fn rclone(place: &Place<'_>) -> String {
     let (source, target) = place.sides(":s3:", "");
     let (endpoint, region) = (quoted(&place.address.endpoint), quoted(&place.address.region));
     let (transfers, style) = (place.batch.concurrency, place.address.has_path_style);
-    // Without a comparison of times, every object is transferred again.
+    // Without a comparison of times, every object is transferred again. The AWS SDK inside of rclone refuses the
+    // variable with the authorities, which rclone takes as an option.
     format!(
-        "rclone copy --config /dev/null --s3-provider Other --s3-env-auth --s3-endpoint {endpoint} --s3-region {region} \
+        "ca=$AWS_CA_BUNDLE; unset AWS_CA_BUNDLE; rclone copy ${{ca:+--ca-cert \"$ca\"}} --config /dev/null --s3-provider Other --s3-env-auth --s3-endpoint {endpoint} --s3-region {region} \
          --s3-force-path-style={style} --s3-no-check-bucket --ignore-times --transfers {transfers} {source} {target}"
     )
 }
