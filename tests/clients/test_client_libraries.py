@@ -58,20 +58,26 @@ def test_the_answer_and_the_tables_name_all_clients(tmp_path):
     # The program of the test sends nothing, and claims a millisecond.
     assert first.startswith("put: own is the fastest with 40,000 operations/s"), first
     assert done.stdout.count("boto3 ") >= 2 and "CPU us" in done.stdout, done.stdout
-    report = subprocess.run([PLIMSOLL, "report", str(next((tmp_path / "runs").iterdir()))], capture_output=True, text=True)
-    assert report.returncode == 0 and "own is the fastest" in report.stdout, report
+    one = str(next((tmp_path / "runs").iterdir()))
+    shown = subprocess.run([PLIMSOLL, "show", one], capture_output=True, text=True)
+    assert shown.returncode == 0 and "own is the fastest" in shown.stdout and "CPU us" in shown.stdout, shown
+    report = subprocess.run([PLIMSOLL, "report", one], capture_output=True, text=True)
+    with open(report.stdout.strip()) as page:
+        assert "own is the fastest" in page.read(), report
 
 
 def test_clients_that_fail_or_are_absent_are_named(tmp_path):
     (tmp_path / "wrong.py").write_text(OWN % 1)
+    (tmp_path / "endless.py").write_text((OWN % 0).replace("1000000,", "10 ** 15,"))
     with Server() as server:
         for flags, code, message in [
             (["--clients", "boto2"], 2, "unknown client; use boto3"),
-            (["--clients", "boto3", "--python", "/nothing"], 2, "--clients boto3: it is not installed; /nothing: No such file"),
+            (["--clients", "boto3", "--python", "/nothing"], 2, "--python /nothing: No such file"),
             (["--clients", "boto3", "--program", "boto3=true"], 2, "another client has this name"),
             (["--clients", "boto3", "--program", "x=false"], 3, "x, put: exit status: 1"),
             (["--clients", "boto3", "--program", "x=true"], 3, "it wrote no times"),
             (["--clients", "boto3", "--program", f"x={sys.executable} {tmp_path}/wrong.py"], 3, "it timed 41 of 40 operations"),
+            (["--clients", "boto3", "--program", f"x={sys.executable} {tmp_path}/endless.py"], 3, "its times are impossible"),
             (["--clients", "boto3", "--size", "0"], 2, "--size 0: must be from 1B to 5GiB"),
         ]:
             done = run(server, tmp_path / "runs", *flags)

@@ -68,6 +68,13 @@ pub fn winners(rounds: &[ClientRound]) -> Vec<String> {
             ratios.iter().copied().fold(0.0, f64::max),
         );
         let [a, b] = [first, second].map(|group| format_count(group.per_s().round() as u64));
+        if first.rounds.len() == 1 {
+            let names = [first.client, second.client];
+            return Some(format!(
+                "{operation}: in the only round, {} had {a} operations/s, and {} {b}",
+                names[0], names[1]
+            ));
+        }
         Some(match low > 1.0 {
             true => format!(
                 "{operation}: {} is the fastest with {a} operations/s, {low:.2} to {high:.2} times as many as {} ({b})",

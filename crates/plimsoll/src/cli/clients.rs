@@ -54,9 +54,9 @@ pub struct Arguments {
     /// Another client: a program that executes a job, as docs/clients.md describes; may be repeated
     #[arg(long, value_name = "NAME=COMMAND")]
     program: Vec<String>,
-    /// Python interpreter with the libraries
-    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
-    python: String,
+    /// Python interpreter with the libraries [default: python3]
+    #[arg(long, value_name = "PROGRAM")]
+    python: Option<String>,
     /// Number of objects that each client writes and reads in each round
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     objects: u64,
@@ -94,9 +94,13 @@ fn find(arguments: &Arguments) -> Result<(Vec<Client>, Vec<&'static str>), Exit>
             "--clients {name}: unknown client; use {known}, or --program {name}=COMMAND"
         )));
     }
-    let (libraries, problem) = match installed(&arguments.python) {
+    let python = arguments.python.as_deref().unwrap_or("python3");
+    let (libraries, problem) = match installed(python) {
         Ok(found) => (found, String::new()),
-        Err(error) => (Vec::new(), format!("; {}: {error}", arguments.python)),
+        Err(error) if arguments.python.is_some() => {
+            return Err(Exit::input(format!("--python {python}: {error}")));
+        }
+        Err(error) => (Vec::new(), format!("; {python}: {error}")),
     };
     let (mut clients, mut absent) = (vec![Client::Plimsoll], Vec::new());
     for name in KNOWN {
@@ -105,7 +109,7 @@ fn find(arguments: &Arguments) -> Result<(Vec<Client>, Vec<&'static str>), Exit>
             continue;
         }
         let library = libraries.iter().find(|(library, _)| library == name);
-        let library = library.map(|(name, version)| Library::of_python(&arguments.python, name, version));
+        let library = library.map(|(name, version)| Library::of_python(python, name, version));
         match library.map(Client::Library).or_else(|| Tool::find(name).map(Client::Tool)) {
             Some(client) => clients.push(client),
             None if is_named => {
@@ -185,6 +189,20 @@ fn round_of(client: &Client, batch: &Batch, round: u32, timed: Timed) -> ClientR
     }
 }
 
+/// Returns the result of a client, or that the user stopped it. A failed operation of Plimsoll itself also stops its
+/// turn.
+fn unless_stopped<T>(client: &Client, turn: &Turn<'_>, done: Result<T, RunError>) -> Result<T, RunError> {
+    let is_stopped = turn.control.stopped_at().is_some();
+    match done {
+        Err(error) if matches!(client, Client::Plimsoll) => Err(error),
+        Err(error) if !is_stopped => Err(error.with(LEAVE_OUT)),
+        Ok(done) if !is_stopped => Ok(done),
+        _ => {
+            Err(RunError::interrupted("interrupted; completed rounds are kept and the run is marked partial"))
+        }
+    }
+}
+
 /// Executes all rounds, and counts the requests of each client.
 fn rounds(
     arguments: &Arguments,
@@ -195,12 +213,6 @@ fn rounds(
     directory: &mut RunDirectory,
 ) -> Result<(), RunError> {
     let both = [Operation::Put, Operation::Get];
-    let stopped = || match turn.control.stopped_at() {
-        Some(_) => {
-            Err(RunError::interrupted("interrupted; completed rounds are kept and the run is marked partial"))
-        }
-        None => Ok(()),
-    };
     for round in 0..arguments.rounds {
         for place in 0..clients.len() {
             let client = &clients[(place + round as usize) % clients.len()];
@@ -209,9 +221,7 @@ fn rounds(
             }
             for operation in both {
                 let batch = Batch { operation, ..*batch };
-                let timed = client.execute(&batch, turn);
-                stopped()?;
-                let timed = timed.map_err(|error| error.with(LEAVE_OUT))?;
+                let timed = unless_stopped(client, turn, client.execute(&batch, turn))?;
                 result.clients.push(round_of(client, &batch, round, timed));
                 directory.result(result);
             }
@@ -226,8 +236,7 @@ fn rounds(
         }
         for operation in both {
             let counted = requests::count(client, &Batch { operation, ..*batch }, turn);
-            stopped()?;
-            let counted = counted.map_err(|error| error.with(LEAVE_OUT))?;
+            let counted = unless_stopped(client, turn, counted)?;
             let counted: std::collections::BTreeMap<String, u64> = counted.into_iter().collect();
             let same = |round: &&mut ClientRound| {
                 round.client == client.name() && round.operation == operation.name()

@@ -9,10 +9,13 @@ use super::Turn;
 use super::batch::{Batch, DATASET, Operation, Timed};
 use crate::session::RunError;
 use crate::sync::tool::{quoted, run};
+use plimsoll_base::clock::now_ns;
 use plimsoll_base::files::read_text;
 
 /// The program that uses the libraries of Python.
 const DRIVER: &str = include_str!("driver.py");
+/// Largest number of cores that a program can use.
+const MAX_CORES: u64 = 4096;
 /// Maximum length in bytes of the file with the times.
 const MAX_TIMES: u64 = 256 << 20;
 
@@ -49,7 +52,7 @@ pub fn installed(python: &str) -> std::io::Result<Vec<(String, String)>> {
     let asked = Command::new(python).args(["-c", DRIVER]).stdin(Stdio::null()).output()?;
     if !asked.status.success() {
         let text = String::from_utf8_lossy(&asked.stderr).lines().last().unwrap_or_default().to_string();
-        return Err(std::io::Error::other(text));
+        return Err(std::io::Error::other(text.chars().take(200).collect::<String>()));
     }
     let text = String::from_utf8_lossy(&asked.stdout).into_owned();
     let found = text.lines().filter_map(|line| line.split_once(' '));
@@ -100,8 +103,10 @@ impl Library {
             quoted(&input.to_string_lossy()),
             quoted(&output.to_string_lossy())
         );
+        let began_ns = now_ns();
         let ended = run(&line, &address.variables(), turn.control)
             .map_err(|e| RunError::input(format!("{}: {e}", self.name)))?;
+        let lived_ns = now_ns() - began_ns;
         let what = format!("{}, {}", self.name, batch.operation.name());
         if !ended.status.success() {
             return Err(RunError::store(format!("{what}: {}: {}", ended.status, ended.last_line)));
@@ -113,6 +118,20 @@ impl Library {
         let (known, expected) = (timed.latencies_ns.len() as u64, batch.objects);
         if timed.wall_ns == 0 || (known > 0 && known != expected) {
             return Err(RunError::store(format!("{what}: it timed {known} of {expected} operations")));
+        }
+        let longest = timed.latencies_ns.iter().copied().max().unwrap_or(0);
+        if timed.wall_ns > lived_ns
+            || longest > timed.wall_ns
+            || timed.cpu_ns > lived_ns.saturating_mul(MAX_CORES)
+        {
+            return Err(RunError::store(format!(
+                "{what}: its times are impossible: it ran for {:.3} s, and states {:.3} s in all, {:.3} s for an operation and \
+                 {:.3} s of CPU time",
+                lived_ns as f64 / 1e9,
+                timed.wall_ns as f64 / 1e9,
+                longest as f64 / 1e9,
+                timed.cpu_ns as f64 / 1e9
+            )));
         }
         Ok(timed)
     }

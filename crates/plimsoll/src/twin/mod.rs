@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use plimsoll_base::units::{format_count, format_size};
 use plimsoll_judge::run_dir::run::{Run, RunDirError, read};
-use plimsoll_judge::summary::result::Window;
+use plimsoll_judge::summary::result::{UploadFigures, Window};
 use plimsoll_judge::summary::series::{LatencyKind, Series};
 use plimsoll_server::twin::model::{Kind, Model, SizePoint};
 use plimsoll_workload::schedule::Role;
@@ -41,12 +41,17 @@ pub enum TwinError {
     Empty(String),
 }
 
+/// Returns true if objects are uploaded in several parts.
+fn has_parts(upload: &UploadFigures) -> bool {
+    upload.object_bytes.is_none_or(|bytes| bytes > upload.part_bytes)
+}
+
 /// Returns the kind of the requests of an operation; `None` for operations of several requests.
 fn kind_of(window: &Window) -> Option<Kind> {
     use plimsoll_workload::OperationKind as Op;
     match window.operation {
         // An upload in parts consists of several requests.
-        Op::Put if window.upload.is_some() => None,
+        Op::Put if window.upload.as_ref().is_some_and(has_parts) => None,
         Op::Get => Some(Kind::Get),
         Op::GetRange => Some(Kind::GetRange),
         Op::Head => Some(Kind::Head),
@@ -72,8 +77,14 @@ pub struct Likeness {
 /// # Errors
 /// See [`TwinError`].
 pub fn of_runs(paths: &[PathBuf], store: Option<&str>) -> Result<Likeness, TwinError> {
-    let read = paths.iter().map(|path| read(path, &[LatencyKind::Service]));
-    let runs = read.collect::<Result<Vec<Run>, _>>()?;
+    let mut runs: Vec<Run> = Vec::new();
+    for path in paths {
+        let run = read(path, &[LatencyKind::Service])?;
+        // A run that is named twice counts once.
+        if runs.iter().all(|known| known.result.run.id != run.result.run.id) {
+            runs.push(run);
+        }
+    }
     let mut measured: Vec<&str> = runs.iter().flat_map(Run::measured).collect();
     measured.sort_unstable();
     measured.dedup();
@@ -97,6 +108,7 @@ pub fn of_runs(paths: &[PathBuf], store: Option<&str>) -> Result<Likeness, TwinE
     }
     let model = Model { kinds, limits };
     let mut lines = describe(&model);
+    lines.extend(failures::doubts(&all, &model.limits));
     if all.iter().any(|window| window.role == Role::Measure && window.client_limited.is_some()) {
         lines.push("the client limited a part of the measurement, which the twin then imitates".into());
     }

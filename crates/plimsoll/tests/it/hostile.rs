@@ -73,7 +73,7 @@ const COMMANDS: &[Case] = &[
     case("consistency", "run consistency --store S3 --duration 1s --json --timeout 1s --out OUT"),
     case("contention", "run contention --store S3 --writers 1,2 --duration 1s --json --timeout 1s --out OUT"),
     case("probe", "probe S3 --timeout 1s --json --out OUT"),
-    case("fitness", "probe S3 --for all --rounds 1 --timeout 1s --json --out OUT"),
+    case("fitness", "probe S3 --for all --rounds 1 --timeout 1s --json --quiet --out OUT"),
     case("sync", "run sync --store S3 --files 3 --size 1KiB --loops 1 --json --timeout 1s --out OUT"),
     case("ycsb load", "ycsb load -P workloada -p recordcount=10 --store S3 --json --timeout 1s --out OUT"),
     case(

@@ -80,7 +80,7 @@ pub enum UrlError {
     },
     /// The parameter is given more than once.
     #[error(
-        "store parameter '{0}' is given twice; use it once, with several endpoints separated by commas: endpoint=URL,URL"
+        "store parameter '{0}' is given twice; use it once (several endpoints need commas: endpoint=URL,URL)"
     )]
     Repeated(String),
     /// The value is not allowed for the parameter.

@@ -150,6 +150,12 @@ fn experiment(
         let text = "the lengths of the range reads differ; the experiment uses their median";
         notes.push(text.into());
     }
+    let range = features.median_range().unwrap_or(0);
+    if features.read_sizes.first().is_some_and(|smallest| (*smallest as u64) < range) {
+        let text =
+            "range reads are those of all objects; objects that are smaller than the range are read whole";
+        notes.push(text.into());
+    }
     let writes = operations.contains_key("put") || operations.contains_key("delete");
     let pace = dependence.pace.as_ref();
     let gaps = match pace.and_then(pace_of) {
@@ -188,6 +194,8 @@ fn experiment(
     (experiment, notes)
 }
 
+/// Smallest number of reads whose order is compared.
+const MIN_READS: f64 = 25.0;
 /// Maximum number of slices of a pace.
 const MAX_SLICES: u64 = 4_000;
 /// Smallest mean number of operations in a slice of a pace.
@@ -248,6 +256,10 @@ fn different_windows(trace: &Features, model: &Features) -> Vec<usize> {
 /// # Errors
 /// If the experiment is invalid, such as one whose objects are larger than a request may be.
 pub fn fit(trace: &Trace, seed: u64) -> Result<Fit, Problem> {
+    if trace.length_ns() == 0 {
+        let text = "the logs have fewer than two requests at different times, so that there is no rate";
+        return Err(Problem::new("rate", text));
+    }
     let features = Features::of_trace(trace);
     let mut dependence = Dependence::default();
     let (mut experiment, mut notes) = self::experiment(trace, &features, seed, &dependence);
@@ -290,7 +302,7 @@ fn compared(trace: &Features) -> Vec<&'static str> {
     let names = [
         (trace.dispersion.iter().any(Option::is_some), "bursts"),
         (trace.size_and_reads.is_some(), "the dependence of size and popularity"),
-        (!trace.read_counts.is_empty(), "how soon an object is read again"),
+        (trace.read_counts.iter().sum::<f64>() >= MIN_READS, "how soon an object is read again"),
     ];
     names.into_iter().filter(|(is_known, _)| *is_known).map(|(_, name)| name).collect()
 }

@@ -55,9 +55,19 @@ fn answer(fit: &Fit) -> String {
     let missed: Vec<&str> = differ.into_iter().chain(fit.missed.iter().map(String::as_str)).collect();
     match missed.as_slice() {
         [] => {
+            let (known, few): (Vec<&Comparison>, Vec<&Comparison>) =
+                fit.comparisons.iter().partition(|comparison| comparison.trace.len() >= MIN_REQUESTS);
+            let few: Vec<&str> = few.into_iter().map(|comparison| comparison.name).collect();
             let names: Vec<&str> =
-                fit.comparisons.iter().map(|c| c.name).chain(fit.compared.iter().copied()).collect();
-            format!("No difference between the experiment and the trace was found in {}.", list(&names))
+                known.into_iter().map(|c| c.name).chain(fit.compared.iter().copied()).collect();
+            let besides = match few.as_slice() {
+                [] => String::new(),
+                few => format!(" Too few values to compare: {}.", list(few)),
+            };
+            format!(
+                "No difference between the experiment and the trace was found in {}.{besides}",
+                list(&names)
+            )
         }
         names => format!("The experiment differs from the trace in {}.", list(names)),
     }

@@ -42,6 +42,11 @@ pub fn of(result: &RunResult) -> Vec<String> {
         .chain(sweep::sentences(result))
         .chain(contention::sentences(result))
         .chain(loops::winners(&result.sync))
-        .chain(clients::winners(&result.clients))
+        .chain(
+            Some(result)
+                .filter(|result| !result.run.partial)
+                .into_iter()
+                .flat_map(|r| clients::winners(&r.clients)),
+        )
         .collect()
 }
