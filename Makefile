@@ -1,5 +1,5 @@
 # CI runs the same targets as a developer's machine.
-.PHONY: build gateway optimized dist test-dist lint dev t prepare binaries stand-ins package test test-rust test-clients test-full test-infra test-edge test-fleet test-servers test-s3-tests test-s3-tests-gateway bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-logs bench-prices bench-counts bench-kills bench-fuzz bench-simulation bench-gateway bench-idle bench-slow schema site gallery results results-pages sentences
+.PHONY: build gateway optimized dist test-dist lint dev t prepare binaries stand-ins package test test-rust test-clients test-full test-infra test-edge test-fleet test-servers test-s3-tests test-s3-tests-gateway bench bench-experiments bench-stores bench-statistics bench-disturbed bench-twin bench-judge bench-logs bench-prices bench-counts bench-kills bench-fuzz bench-simulation bench-gateway bench-idle bench-slow schema site gallery results results-pages sentences
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -196,6 +196,10 @@ bench-stores: optimized
 # Measures the errors of service times on a machine with busy loops, and with a client that is stopped; three minutes.
 bench-disturbed: optimized
 	python3 benches/disturbed.py
+
+# Measures servers and then their twins (`plimsoll serve --like`) in the same way; ten minutes.
+bench-twin: build $(VERSITYGW) $(MINIO)
+	PATH="$$(go env GOPATH)/bin:$$PATH" $(PYTHON) benches/twin.py --duration 12s
 
 # Measures the statistics in simulated runs: coverage of the intervals, wrong verdicts and power; about ten minutes.
 bench-statistics:
