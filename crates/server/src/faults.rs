@@ -51,7 +51,7 @@ impl<S: ObjectService> Handler for Faulty<S> {
         request: Request<Incoming>,
     ) -> io::Result<ServerResponse> {
         let mut exchange = Exchange::begin(shared, stamps, request);
-        let twin = self.twin.as_ref().zip(exchange.kind());
+        let twin = self.twin.as_ref().and_then(|twin| Some((twin, exchange.kind()?)));
         let begun = twin.map(|(twin, kind)| {
             (twin, twin.begin(kind, exchange.declared_size(), exchange.received_ns, now_ns()))
         });
