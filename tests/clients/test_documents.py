@@ -243,6 +243,7 @@ def test_a_command_of_the_documents_works(place, command):
             words += ["--duration", "1s"]
         if name.startswith("run clients"):
             words += ["--rounds", "1", "--python", sys.executable]
+            words += [] if "--objects" in words else ["--objects", "4"]
         # The runs of the documents stay the latest ones.
         words += [] if name.startswith("ycsb clean") else ["--out", "other"]
     elif "--for" in words:
