@@ -137,8 +137,8 @@ fn sizes(all: Vec<Raw>, limit: Option<&RateLimit>) -> Vec<SizePoint> {
     clusters(all, SAME_SIZE, |raw| raw.bytes.max(1.0)).into_iter().map(size).collect()
 }
 
-/// Returns the sizes and loads of each kind of operation of the measured windows; of kinds that were not measured,
-/// those of the preparation.
+/// Returns the sizes and loads of each kind of operation in the measured windows. A kind that was not measured has the
+/// sizes and loads of the preparation.
 pub fn of_windows(
     all: &[&Window],
     series: &[&Series],

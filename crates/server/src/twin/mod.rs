@@ -103,7 +103,7 @@ impl Twin {
         (Draw { kind, score, in_flight, failure }, InFlight(Arc::clone(&self.load)))
     }
 
-    /// Returns the part of the score that all requests of a second share. It continues that of the second before.
+    /// Returns the part of the score that all requests of a second share. It depends on the second before.
     fn common_score(&self, now_ns: u64, kept: f64) -> f64 {
         let origin = self.origin_ns.compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed);
         let second = now_ns.saturating_sub(origin.err().unwrap_or(now_ns)) / SECOND;

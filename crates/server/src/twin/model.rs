@@ -113,7 +113,7 @@ pub struct RateLimit {
 pub struct Wander {
     /// Share of the variance of the normal scores that all requests of a second have in common (0 to 1).
     pub share: f64,
-    /// Correlation of this common part with that of the next second (0 to 1).
+    /// Correlation of the common parts of two successive seconds (0 to 1).
     pub kept: f64,
 }
 

@@ -30,10 +30,12 @@ pub fn judged(result: &RunResult) -> Option<String> {
 }
 
 /// Returns the answers of a run: whether it met its objectives, its capacity, the answer to `--until`, the best points
-/// of a sweep or of a contention, the fastest contender of a synchronization, or the
-/// fastest client. Empty for a run that only measured.
+/// of a sweep or of a contention, the fastest contender of a synchronization, or the fastest client. Empty for a run
+/// that only measured.
 pub fn of(result: &RunResult) -> Vec<String> {
     let capacity = result.capacity.iter().map(|found| capacity::sentence(result, found));
+    // In a broken-off run, some clients had fewer turns than others.
+    let fastest = if result.run.partial { Vec::new() } else { clients::winners(&result.clients) };
     let until = result.until.iter().map(|figures| until(result, figures));
     judged(result)
         .into_iter()
@@ -42,11 +44,6 @@ pub fn of(result: &RunResult) -> Vec<String> {
         .chain(sweep::sentences(result))
         .chain(contention::sentences(result))
         .chain(loops::winners(&result.sync))
-        .chain(
-            Some(result)
-                .filter(|result| !result.run.partial)
-                .into_iter()
-                .flat_map(|r| clients::winners(&r.clients)),
-        )
+        .chain(fastest)
         .collect()
 }
