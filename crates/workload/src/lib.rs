@@ -18,6 +18,7 @@ pub mod logs;
 pub mod mix;
 pub mod naming;
 pub mod operation_kind;
+pub mod parquet_scan;
 pub mod payload;
 pub mod popularity;
 pub mod reduction;

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{Operation, OperationKind, Target};
+use crate::parquet_scan::Scan;
 use plimsoll_base::rng::Stream;
 
-/// Logs of requests, and how to read them.
+/// Logs of requests, and how to read them; or Parquet files, and who scans them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Logs {
     /// Files and directories with files.
@@ -16,6 +17,8 @@ pub struct Logs {
     pub format: Option<String>,
     /// Names of columns of a table that differ from the standard ones: the standard name and the other one.
     pub columns: Vec<(String, String)>,
+    /// Scan of the files; `None` if they are logs.
+    pub scan: Option<Scan>,
 }
 
 /// A trace that a phase repeats.
@@ -141,11 +144,16 @@ impl Trace {
         self
     }
 
-    /// Returns operation number `i` of a replay. `starts` selects the first bytes of range reads of which the log has
+    /// Returns whether the requests can be repeated from the beginning: none of them changes an object.
+    pub fn only_reads(&self) -> bool {
+        self.requests.iter().all(|request| request.kind.reads() || request.kind == OperationKind::List)
+    }
+
+    /// Returns operation number `i` of a replay, which begins again after the last request. `starts` selects the first bytes of range reads of which the log has
     /// none. The content of an object with several versions is unknown to its readers, because a write may overtake
     /// them.
     pub fn operation(&self, i: u64, starts: Stream) -> Operation {
-        let Recorded { kind, object, version, length, start, .. } = self.requests[i as usize];
+        let Recorded { kind, object, version, length, start, .. } = self.requests[i as usize % self.requests.len()];
         let index = u64::from(object);
         let versions = self.versions(index);
         let is_read = matches!(kind, OperationKind::Get | OperationKind::GetRange | OperationKind::Head);

@@ -89,7 +89,7 @@ fn reason(run: &Run) -> Option<&'static str> {
     } else if !result.clients.is_empty() {
         Some("several clients took turns")
     } else if phases.into_iter().flatten().any(|phase| phase.get("trace").is_some()) {
-        Some("it is that of a recorded log, which is not part of the run")
+        Some("it follows from logs or files that are not part of the run")
     } else {
         None
     }

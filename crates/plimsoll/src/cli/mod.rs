@@ -35,6 +35,7 @@ mod meter;
 mod money;
 mod out;
 mod page;
+mod parquet;
 pub mod prices;
 pub mod probe;
 pub mod progress;

@@ -54,6 +54,7 @@ impl LogArguments {
             format: self.format.clone(),
             columns: columns(&self.columns)?.into_iter().collect(),
             speed: Some(speed),
+            ..TraceSpec::default()
         })
     }
 

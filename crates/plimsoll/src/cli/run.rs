@@ -13,6 +13,7 @@ use super::contention;
 use super::durability;
 use super::exit::Exit;
 use super::out::{fit, say};
+use super::parquet;
 use super::run_options::RunOptions;
 use super::sync;
 use super::timeout;
@@ -93,6 +94,8 @@ enum Special {
     /// Cut the power of a server on a simulated disk, and check whether it kept what it acknowledged
     #[cfg(target_os = "linux")]
     Durability(Box<durability::Arguments>),
+    /// Measure the requests that DuckDB or pyarrow send to scan Parquet files
+    Parquet(Box<parquet::Arguments>),
     /// Time the transfer of a directory of generated files to and from a store, by Plimsoll and by other tools
     Sync(Box<sync::Arguments>),
 }
@@ -360,7 +363,7 @@ fn resolve_experiment(
 }
 
 /// Rewrites a message about a field of an experiment so that it names the flag that sets the field.
-fn as_flag(message: &str) -> String {
+pub(super) fn as_flag(message: &str) -> String {
     let message = message.split_once("': ").map_or(message, |(_, rest)| rest);
     let mut text = message.replace("rate = \"500/s\"", "--rate 500/s");
     for (field, flag) in [
@@ -394,6 +397,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         Some(Special::Contention(arguments)) => contention::contention(arguments),
         #[cfg(target_os = "linux")]
         Some(Special::Durability(arguments)) => durability::durability(arguments),
+        Some(Special::Parquet(arguments)) => parquet::parquet(arguments),
         Some(Special::Sync(arguments)) => sync::sync(arguments),
         None => run_through(&arguments.experiment, &Relays::default()),
     }

@@ -52,18 +52,31 @@ fn written_bytes(dataset: &Dataset, puts: u64) -> u64 {
 
 /// Estimates a phase that repeats recorded requests.
 fn of_replay(phase: &Phase, trace: &Trace) -> PhaseEstimate {
-    let requests = &trace.requests()[..operations(phase).unwrap_or(0) as usize];
+    let requests = trace.requests();
+    let Some(operations) = operations(phase) else {
+        let duration_ns = phase.limit.duration_ns;
+        let written = trace.only_reads().then_some(0);
+        return PhaseEstimate { operations: None, bytes_written: written, bytes_read: None, duration_ns };
+    };
     let size = |request: &Recorded| match request.kind {
         OperationKind::GetRange => request.length,
         _ => trace.size(u64::from(request.object), u64::from(request.version)),
     };
-    let bytes = |kinds: &[OperationKind]| requests.iter().filter(|r| kinds.contains(&r.kind)).map(size).sum();
+    // All passes that are complete, and a part of another one.
+    let (passes, rest) = (operations / requests.len() as u64, (operations % requests.len() as u64) as usize);
+    let bytes = |kinds: &[OperationKind]| {
+        let of = |part: &[Recorded]| part.iter().filter(|r| kinds.contains(&r.kind)).map(size).sum::<u64>();
+        passes * of(requests) + of(&requests[..rest])
+    };
+    let last = requests[..operations.min(requests.len() as u64) as usize].last();
     PhaseEstimate {
-        operations: Some(requests.len() as u64),
+        operations: Some(operations),
         bytes_written: Some(bytes(&[OperationKind::Put])),
         bytes_read: Some(bytes(&[OperationKind::Get, OperationKind::GetRange])),
         // Rounded up to milliseconds, for people.
-        duration_ns: requests.last().map(|request| request.at_ns.div_ceil(1_000_000) * 1_000_000),
+        duration_ns: last
+            .filter(|_| phase.load.is_open())
+            .map(|request| request.at_ns.div_ceil(1_000_000) * 1_000_000),
     }
 }
 

@@ -5,19 +5,21 @@ use std::sync::Arc;
 
 use super::Problem;
 use super::phase_fields::{
-    DEFAULT_CONCURRENCY, DEFAULT_IN_FLIGHT, PREPARE_RETRIES, resolve_size_classes, resolve_verify,
+    DEFAULT_CONCURRENCY, DEFAULT_IN_FLIGHT, PREPARE_RETRIES, length, resolve_size_classes, resolve_verify,
     resolve_waits, role_of, slots,
 };
 use super::spec::{ConcurrencySpec, ExperimentSpec, ObjectsSpec, PhaseSpec, TraceSpec};
-use crate::logs::{Collected, FORMATS, collect};
+use crate::logs::{Collected, FORMATS, LogError, collect};
 use crate::mix::Mix;
 use crate::naming::Naming;
+use crate::parquet_scan::{self, READERS, Reader, Scan};
 use crate::popularity::Popularity;
 use crate::schedule::arrival::Arrival;
 use crate::schedule::{Limit, Load, Phase, Role};
 use crate::size::Size;
 use crate::trace::{Logs, Recording, Trace};
 use crate::{Dataset, OperationKind, ScanLength, Workload};
+use plimsoll_base::units::{format_bytes, parse_duration};
 
 /// Options of `plimsoll replay`. `None` selects the default.
 #[derive(Debug, Clone, Default)]
@@ -71,6 +73,66 @@ impl Replay {
     }
 }
 
+/// Options of `plimsoll run parquet`. `None` selects the default.
+#[derive(Debug, Clone, Default)]
+pub struct ScanExperiment {
+    /// Files, reader and columns of the scan.
+    pub trace: TraceSpec,
+    /// Number of requests in flight (`--concurrency`).
+    pub concurrency: Option<u64>,
+    /// Length of the measurement (`--duration`).
+    pub duration: Option<String>,
+    /// Number of requests (`--operations`).
+    pub operations: Option<u64>,
+    /// Length of the warm-up; zero for none (`--warmup`).
+    pub warmup: String,
+    /// Maximum number of retries of a request (`--retries`).
+    pub retries: Option<u32>,
+    /// Verification of content (`--verify`).
+    pub verify: Option<String>,
+    /// Deadline of an operation (`--timeout`).
+    pub timeout: Option<String>,
+    /// Seed for all random choices (`--seed`).
+    pub seed: u64,
+}
+
+impl ScanExperiment {
+    /// Builds the experiment: a phase that writes objects of the sizes of the files, a warm-up, and a phase that sends
+    /// the requests of the scan again and again.
+    pub fn to_spec(&self) -> ExperimentSpec {
+        let phase = |name: &str, role: &str| PhaseSpec {
+            name: name.into(),
+            role: Some(role.into()),
+            trace: Some(self.trace.clone()),
+            timeout: self.timeout.clone(),
+            ..PhaseSpec::default()
+        };
+        let reading = |name: &str, role: &str| PhaseSpec {
+            objects: ObjectsSpec { from: Some("files".into()), ..ObjectsSpec::default() },
+            concurrency: self.concurrency.map(ConcurrencySpec::Fixed),
+            retries: self.retries,
+            verify: self.verify.clone(),
+            ..phase(name, role)
+        };
+        let warmup = PhaseSpec { duration: Some(self.warmup.clone()), ..reading("warmup", "warmup") };
+        let scan = PhaseSpec {
+            duration: self.duration.clone().or_else(|| self.operations.is_none().then(|| "30s".into())),
+            stop_after: self.operations,
+            ..reading("scan", "measure")
+        };
+        let warms = parse_duration(&self.warmup) != Ok(0);
+        let phases = [Some(phase("files", "prepare")), warms.then_some(warmup), Some(scan)];
+        let reader = self.trace.reader.as_deref().unwrap_or_default();
+        ExperimentSpec {
+            name: "parquet".into(),
+            description: format!("scan of Parquet files by {reader}: plimsoll run parquet"),
+            seed: self.seed,
+            phase: phases.into_iter().flatten().collect(),
+            ..ExperimentSpec::default()
+        }
+    }
+}
+
 /// Resolves a phase with a trace. `before` lists the earlier phases, of which one may have prepared the objects.
 ///
 /// # Errors
@@ -83,11 +145,12 @@ pub fn resolve_replay(
     before: &[Phase],
 ) -> Result<Phase, Problem> {
     check_fields(written)?;
-    if repeats > 1 {
-        return Err(Problem::new("trace", "a trace cannot be repeated; remove repeats"));
-    }
     let role = role_of(written)?;
     let recording = resolve_trace(trace, role != Role::Prepare, before)?;
+    if repeats > 1 && role != Role::Prepare && !(is_closed(written) && recording.trace.only_reads()) {
+        let text = "a trace with times or writes cannot be repeated; remove repeats";
+        return Err(Problem::new("trace", text));
+    }
     let trace = Arc::clone(&recording.trace);
     let dataset = dataset(written, seed, &trace, before)?;
     let (load, limit, mix) = match role {
@@ -129,6 +192,12 @@ pub fn resolve_replay(
     })
 }
 
+/// Returns whether a phase sends its requests one after the other, instead of at their recorded times.
+pub(super) fn is_closed(written: &PhaseSpec) -> bool {
+    let scans = written.trace.as_ref().is_some_and(|trace| trace.reader.is_some());
+    scans || written.concurrency.is_some()
+}
+
 /// Checks that the phase has no field that the trace replaces.
 fn check_fields(written: &PhaseSpec) -> Result<(), Problem> {
     let objects = &written.objects;
@@ -136,7 +205,7 @@ fn check_fields(written: &PhaseSpec) -> Result<(), Problem> {
         ("operations", !written.operations.is_empty()),
         ("rate", written.rate.is_some()),
         ("arrival", written.arrival.is_some()),
-        ("duration", written.duration.is_some()),
+        ("duration", written.duration.is_some() && !is_closed(written)),
         ("sweep", written.sweep.is_some()),
         ("think_time", written.think_time.is_some()),
         ("objects.size", objects.size.is_some()),
@@ -168,6 +237,7 @@ pub fn resolve_trace(written: &TraceSpec, repeats: bool, before: &[Phase]) -> Re
     if written.files.is_empty() {
         return Err(Problem::new("trace.files", "trace.files must name at least one log"));
     }
+    let scan = resolve_scan(written)?;
     if let Some(format) = written.format.as_deref().filter(|format| !FORMATS.contains(format)) {
         let text = format!("unknown trace.format '{format}'; use one of {}", FORMATS.join(", "));
         return Err(Problem::new("trace.format", text));
@@ -176,15 +246,62 @@ pub fn resolve_trace(written: &TraceSpec, repeats: bool, before: &[Phase]) -> Re
         files: written.files.iter().map(PathBuf::from).collect(),
         format: written.format.clone(),
         columns: written.columns.clone().into_iter().collect(),
+        scan,
     };
     let known = before.iter().filter_map(|phase| phase.workload.recording.as_ref());
     if let Some(same) = known.into_iter().find(|known| known.logs == logs && known.speed == speed) {
         return Ok(Recording { repeats, ..same.clone() });
     }
-    let collected = collect(&logs).map_err(|e| Problem::new("trace.files", e.to_string()))?;
+    let unreadable = |e: LogError| Problem::new("trace.files", e.to_string());
+    if let Some(scan) = &logs.scan {
+        let trace = Arc::new(parquet_scan::trace(&logs.files, scan).map_err(unreadable)?);
+        let notes = vec![describe_scan(scan, &trace)];
+        return Ok(Recording { logs, speed, repeats, trace, notes });
+    }
+    let collected = collect(&logs).map_err(unreadable)?;
     let notes = notes(&collected);
     let trace = collected.trace.at_speed(speed);
     Ok(Recording { logs, speed, repeats, trace: Arc::new(trace), notes })
+}
+
+/// Returns the scan of a trace; `None` if its files are logs.
+fn resolve_scan(written: &TraceSpec) -> Result<Option<Scan>, Problem> {
+    let Some(name) = &written.reader else {
+        if !written.select.is_empty() {
+            let text = "trace.select needs a trace.reader, which reads the columns";
+            return Err(Problem::new("trace.select", text));
+        }
+        return Ok(None);
+    };
+    let reader = Reader::of(name).ok_or_else(|| {
+        let text = format!("unknown trace.reader '{name}'; use one of {}", READERS.join(", "));
+        Problem::new("trace.reader", text)
+    })?;
+    let of_logs = [
+        ("trace.format", written.format.is_some()),
+        ("trace.columns", !written.columns.is_empty()),
+        ("trace.speed", written.speed.is_some()),
+    ];
+    if let Some((field, _)) = of_logs.into_iter().find(|(_, given)| *given) {
+        return Err(Problem::new(field, format!("a scan has no log; remove {field}")));
+    }
+    Ok(Some(Scan { reader, select: written.select.clone() }))
+}
+
+/// Describes the requests of a scan.
+fn describe_scan(scan: &Scan, trace: &Trace) -> String {
+    let requests = trace.requests();
+    let heads = requests.iter().filter(|request| request.kind == OperationKind::Head).count();
+    let read = requests.iter().map(|request| request.length).sum();
+    let size = (0..trace.objects()).map(|object| trace.size(object, 0)).sum();
+    format!(
+        "one scan by {} is {} requests: {heads} head, {} get_range of {} in all; the files have {}",
+        scan.reader.name(),
+        requests.len(),
+        requests.len() - heads,
+        format_bytes(read),
+        format_bytes(size)
+    )
 }
 
 /// Returns remarks about what the logs lack.
@@ -239,34 +356,60 @@ fn dataset(written: &PhaseSpec, seed: u64, trace: &Arc<Trace>, before: &[Phase])
 
 /// Returns load, limit and operations of a phase that writes the objects which existed before the first request.
 fn prepare(written: &PhaseSpec, trace: &Trace) -> Result<(Load, Limit, Mix), Problem> {
-    let concurrency = match &written.concurrency {
-        None => DEFAULT_CONCURRENCY,
-        Some(ConcurrencySpec::Fixed(n)) => *n,
-        Some(_) => {
-            return Err(Problem::new("concurrency", "only a measure phase can have a ramp; use a number"));
-        }
-    };
-    let load = Load::Closed { concurrency: slots("concurrency", concurrency)? };
+    let load = closed(written)?;
     let limit = Limit { duration_ns: None, operations: Some(trace.existing()) };
     Ok((load, limit, mix_of([(OperationKind::Put, 1)])?))
 }
 
+/// Returns the load of a closed loop.
+fn closed(written: &PhaseSpec) -> Result<Load, Problem> {
+    let concurrency = match &written.concurrency {
+        None => DEFAULT_CONCURRENCY,
+        Some(ConcurrencySpec::Fixed(n)) => *n,
+        Some(_) => return Err(Problem::new("concurrency", "a trace cannot have a ramp; use a number")),
+    };
+    if written.in_flight.is_some() {
+        let text = "a closed loop has as many operations in flight as concurrency says; remove in_flight";
+        return Err(Problem::new("in_flight", text));
+    }
+    Ok(Load::Closed { concurrency: slots("concurrency", concurrency)? })
+}
+
+/// Returns the limit of a closed loop. Only requests that change nothing begin again after the last one.
+fn closed_limit(written: &PhaseSpec, trace: &Trace) -> Result<Limit, Problem> {
+    let most = trace.requests().len() as u64;
+    if written.stop_after == Some(0) {
+        return Err(Problem::new("stop_after", "stop_after must be above 0"));
+    }
+    let duration_ns = written.duration.as_deref().map(|text| length("duration", text)).transpose()?;
+    if duration_ns == Some(0) {
+        return Err(Problem::new("duration", "duration must be above 0"));
+    }
+    let operations = match (trace.only_reads(), written.stop_after) {
+        (true, Some(n)) => Some(n),
+        (true, None) if duration_ns.is_some() => None,
+        (_, stop_after) => Some(stop_after.map_or(most, |n| n.min(most))),
+    };
+    Ok(Limit { duration_ns, operations })
+}
+
 /// Returns load, limit and operations of a phase that repeats the requests.
 fn repeat(written: &PhaseSpec, trace: &Trace) -> Result<(Load, Limit, Mix), Problem> {
-    if written.concurrency.is_some() {
-        let text = "a trace is an open loop; use in_flight to limit the number of operations in flight";
-        return Err(Problem::new("concurrency", text));
-    }
-    let in_flight = slots("in_flight", written.in_flight.unwrap_or(DEFAULT_IN_FLIGHT))?;
-    let load = Load::Open { rate_per_s: trace.rate_per_s(), arrival: Arrival::Recorded, in_flight };
     let requests = trace.requests();
     let most = requests.len() as u64;
-    let operations = written.stop_after.map_or(most, |n| n.min(most));
+    let (load, limit) = if is_closed(written) {
+        (closed(written)?, closed_limit(written, trace)?)
+    } else {
+        let in_flight = slots("in_flight", written.in_flight.unwrap_or(DEFAULT_IN_FLIGHT))?;
+        let operations = written.stop_after.map_or(most, |n| n.min(most));
+        let load = Load::Open { rate_per_s: trace.rate_per_s(), arrival: Arrival::Recorded, in_flight };
+        (load, Limit { duration_ns: None, operations: Some(operations) })
+    };
     let counts = OperationKind::ALL.map(|kind| (kind, requests.iter().filter(|r| r.kind == kind).count()));
     // Weights of at most 5,000 in all; the operations themselves come from the trace.
     let scaled = |n: usize| if n == 0 { 0 } else { (n as u64 * 5_000 / most).max(1) as u32 };
     let mix = mix_of(counts.map(|(kind, n)| (kind, scaled(n))))?;
-    Ok((load, Limit { duration_ns: None, operations: Some(operations) }, mix))
+    Ok((load, limit, mix))
 }
 
 fn mix_of<const N: usize>(weights: [(OperationKind, u32); N]) -> Result<Mix, Problem> {

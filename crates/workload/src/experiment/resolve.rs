@@ -15,7 +15,7 @@ use super::phase_fields::{
     resolve_waits, role_of, slots, varies,
 };
 use super::records::resolve_scan;
-use super::replay::resolve_replay;
+use super::replay::{is_closed, resolve_replay};
 use super::spec::{ArrivalSpec, ConcurrencySpec, ExperimentSpec, PhaseSpec, RateSpec};
 use super::sweep::expand;
 use super::{Experiment, ExperimentError, Problem};
@@ -102,7 +102,7 @@ pub fn resolve(written: ExperimentSpec) -> Result<Experiment, Problem> {
     if !(1..=10_000).contains(&repeats) {
         return Err(Problem::new("repeats", "repeats must be between 1 and 10000"));
     }
-    let has_trace = written.phase.iter().any(|phase| phase.trace.is_some());
+    let has_trace = written.phase.iter().any(|phase| phase.trace.is_some() && !is_closed(phase));
     let order = match written.order.as_deref() {
         None if has_trace => Order::Sequential,
         None => Order::Interleaved,

@@ -153,7 +153,7 @@ pub struct PhaseSpec {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TraceSpec {
-    /// Logs: files, and directories with files.
+    /// Logs, or the Parquet files of a scan: files, and directories with files.
     pub files: Vec<String>,
     /// Format of the logs: `s3`, `cloudfront`, `minio`, `nginx`, `plimsoll`, `warp` or `csv` (default: detected).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -164,6 +164,12 @@ pub struct TraceSpec {
     /// Factor by which the requests are faster than recorded (default: 1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
+    /// The files are Parquet files, and the requests those of a scan by this program: `duckdb` or `pyarrow`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reader: Option<String>,
+    /// Columns that the scan reads (default: all).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub select: Vec<String>,
 }
 
 /// YCSB records: the objects of a table that is kept from run to run.

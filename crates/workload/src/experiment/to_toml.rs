@@ -106,12 +106,14 @@ fn phase(p: &Phase, repeats: u32) -> PhaseSpec {
 }
 
 fn trace(recording: &Recording) -> TraceSpec {
-    let Logs { files, format, columns } = &recording.logs;
+    let Logs { files, format, columns, scan } = &recording.logs;
     TraceSpec {
         files: files.iter().map(|file| file.display().to_string()).collect(),
         format: format.clone(),
         columns: columns.iter().cloned().collect(),
-        speed: Some(recording.speed),
+        speed: scan.is_none().then_some(recording.speed),
+        reader: scan.as_ref().map(|scan| scan.reader.name().into()),
+        select: scan.as_ref().map_or_else(Vec::new, |scan| scan.select.clone()),
     }
 }
 

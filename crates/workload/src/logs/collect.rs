@@ -117,7 +117,7 @@ pub(super) fn count(names: &mut BTreeMap<String, u64>, name: &str) {
 }
 
 /// Returns the files of a list, with those in its directories, in the order of their names.
-pub(super) fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>, LogError> {
+pub(crate) fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>, LogError> {
     let mut files = Vec::new();
     for path in paths {
         let unreadable = |e: std::io::Error| LogError::unreadable(path, e);

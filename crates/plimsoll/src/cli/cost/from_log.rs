@@ -136,6 +136,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         files: arguments.logs.clone(),
         format: arguments.log_format.clone(),
         columns: columns(&arguments.columns)?,
+        ..Logs::default()
     };
     let names: Vec<String> = arguments.logs.iter().map(|path| path.display().to_string()).collect();
     let prices = arguments.prices.read()?;
