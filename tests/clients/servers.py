@@ -40,6 +40,17 @@ EXPERIMENTS = {
               [f"phase.upload-{n}g.{setting}" for n in (1, 5, 10) for setting in ("stop_after=2", "think_time=10ms", "objects.part_size=5MiB")],
     "upload-sweep": ["phase.upload.objects.size=12MiB", "phase.upload.stop_after=1",
                      "phase.upload.sweep={ part_size = ['1 MiB', '5 MiB', '8 MiB'], parts_in_flight = [1, 4] }"],
+    "checkpoint": ["phase.save.objects.size={ list = ['12 MiB', '17 MiB'] }", "phase.save.objects.count=4", "phase.save.stop_after=4",
+                   "phase.save.objects.parts_in_flight=2", "phase.restore.concurrency=4", "phase.restore.stop_after=10"],
+    "shards": ["phase.shards.objects.count=4", "phase.shards.objects.size=8MiB", "phase.whole.duration=1s", "phase.samples.duration=1s"],
+    "model-load": ["phase.files.objects.size={ list = ['20 MiB', '9 MiB'] }", "phase.files.objects.part_size=8MiB",
+                   "phase.files.objects.count=2", "phase.load.stop_after=5"],
+    "kv-cache": ["phase.blocks.objects.size=1MiB", "phase.cache.objects.size=1MiB", "phase.cache.duration=1s"],
+    "nix-cache": ["phase.descriptions.objects.count=50", "phase.archives.objects.count=20", "phase.query.duration=1s",
+                  "phase.substitute.duration=1s"],
+    "backup": ["phase.backup.objects.size=2MiB", "phase.backup.stop_after=10", "phase.backup.objects.count=10",
+               "phase.check.stop_after=10", "phase.restore.duration=1s"],
+    "log-ingest": ["phase.fluent-bit.objects.size=11000000 B"] + [f"phase.{p}.duration=1s" for p in ("loki", "fluent-bit", "firehose")],
     "ycsb": ["phase.load.objects.count=300", "phase.load.stop_after=300", "phase.run.stop_after=500"],
 }
 SCHEMA = os.path.join(os.path.dirname(PLIMSOLL), "..", "..", "schema", "result.schema.json")

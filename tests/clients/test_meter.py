@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import tomllib
 import urllib.parse
 
 import numpy
@@ -18,6 +19,7 @@ import pytest
 from support import ACCESS, PLIMSOLL, ROOT, SECRET, Server, environment
 
 BUCKET = "real"
+BUILT_IN = os.path.join(ROOT, "crates/workload/experiments")
 
 
 def operation(method, target, headers):
@@ -356,6 +358,26 @@ def test_a_parquet_scan_has_the_requests_of_the_program_itself(reader, name, tmp
     again = scan.replace(f"--operations {len(first)}", f"--operations {len(first) + 1}")
     meter("--record", "third.log", "--", "sh", "-c", again, cwd=tmp_path)
     assert requests_of(tmp_path / "third.log")[-1] == second[0]
+
+
+def test_the_packs_of_restic_have_the_size_of_the_built_in_backup(tmp_path):
+    if subprocess.run(["which", "restic"], capture_output=True).returncode:
+        pytest.skip("restic is not installed")
+    [size] = [phase["objects"]["size"] for phase in tomllib.load(open(os.path.join(BUILT_IN, "backup.toml"), "rb"))["phase"]
+              if phase["name"] == "backup"]
+    assert size == "16 MiB"
+    pack = 16 << 20
+    (tmp_path / "data").write_bytes(os.urandom(5 * pack))
+    meter("--record", "log", "--prepare", "restic init", "--", "sh", "-c",
+          "restic backup data && restic check --read-data", cwd=tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    written = [line["bytes_in"] for line in lines if line["operation"] == "PutObject" and "data/" in line["key"]]
+    # A pack is full when it reaches the size; the packs that are open at the end, one for each kind of blob, are smaller.
+    full = [bytes for bytes in written if bytes >= pack]
+    assert len(full) >= len(written) - 3 and len(full) >= 3, written
+    assert max(full) < pack + (9 << 20), "the largest blob has 8 MiB"
+    read = collections.Counter(line["bytes_out"] for line in lines if line["operation"] == "GetObject" and "data/" in line["key"])
+    assert not collections.Counter(full) - read, "a check reads packs whole"
 
 
 def test_a_record_never_replaces_a_file(tmp_path):

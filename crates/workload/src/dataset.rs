@@ -169,6 +169,10 @@ impl Dataset {
             (Some(found), _) => found.size(index),
             (None, Size::Fixed(bytes)) => *bytes,
             (None, Size::Recorded(trace)) => trace.size(index, version),
+            (None, Size::List(list)) => {
+                let index = self.reduction.as_ref().map_or(index, |reduction| reduction.first_like(index));
+                list[index as usize % list.len()]
+            }
             (None, size) => match self.naming.record_number(index) {
                 // Like the content, the size of a record depends only on its key and version.
                 Some(number) => size.draw(Stream::new(0, "record sizes"), mix(number).wrapping_add(version)),

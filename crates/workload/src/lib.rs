@@ -21,6 +21,7 @@ pub mod operation_kind;
 pub mod parquet_scan;
 pub mod payload;
 pub mod popularity;
+pub mod ranges_in_order;
 pub mod reduction;
 mod scatter;
 pub mod schedule;
@@ -35,6 +36,7 @@ pub use operation_kind::OperationKind;
 use mix::{Mix, MixCursor};
 use plimsoll_base::rng::Stream;
 use popularity::{Picker, Popularity};
+use ranges_in_order::RangesInOrder;
 use trace::{Recording, Trace};
 
 /// Dataset of a workload that an operation addresses.
@@ -167,6 +169,11 @@ impl Workload {
                 Picker::new(self.popularity.clone(), count, self.seed, &self.phase)
             },
             ranges: Stream::new(self.seed, &format!("ranges/{}", self.phase)),
+            in_order: self
+                .read
+                .as_ref()
+                .filter(|_| self.popularity == Popularity::Ranges)
+                .map(|read| RangesInOrder::new(read, self.range.max(1))),
             read: self.read.clone(),
             written_count: self.written.count.max(1),
             spare_count: self.spare.as_ref().map_or(0, |s| s.count),
@@ -196,6 +203,8 @@ pub struct Sequence {
     cursor: MixCursor,
     picker: Picker,
     ranges: Stream,
+    /// Ranges of [`Popularity::Ranges`].
+    in_order: Option<RangesInOrder>,
     read: Option<Dataset>,
     written_count: u64,
     spare_count: u64,
@@ -246,13 +255,7 @@ impl Sequence {
             }
         }
         match (kind, &self.read) {
-            (OperationKind::GetRange, Some(read)) => {
-                // The size of an existing object is unknown here.
-                let size = if read.existing.is_some() { u64::MAX } else { read.size_of(operation.index, 0) };
-                operation.length = self.range.min(size);
-                let starts = read.size_of(operation.index, 0).saturating_sub(operation.length) + 1;
-                operation.range_start = self.ranges.below(i, starts);
-            }
+            (OperationKind::GetRange, Some(read)) => self.set_range(&mut operation, read, i, ordinal),
             // Each write has another content, so that the entity tag of no earlier write matches.
             (OperationKind::CompareAndSwap, _) => operation.version = i + 1,
             (OperationKind::Scan, _) => {
@@ -263,6 +266,21 @@ impl Sequence {
             _ => {}
         }
         operation
+    }
+
+    /// Chooses the range of range read `ordinal`, which is operation `i`.
+    fn set_range(&self, operation: &mut Operation, read: &Dataset, i: u64, ordinal: u64) {
+        if let Some(in_order) = &self.in_order {
+            (operation.index, operation.range_start) = in_order.at(ordinal);
+            let size = read.size_of(operation.index, 0);
+            operation.length = self.range.min(size - operation.range_start);
+            return;
+        }
+        // The size of an existing object is unknown here.
+        let size = if read.existing.is_some() { u64::MAX } else { read.size_of(operation.index, 0) };
+        operation.length = self.range.min(size);
+        let starts = read.size_of(operation.index, 0).saturating_sub(operation.length) + 1;
+        operation.range_start = self.ranges.below(i, starts);
     }
 }
 

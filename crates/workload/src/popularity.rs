@@ -19,6 +19,8 @@ pub enum Popularity {
     Uniform,
     /// All objects in order, starting again after the last one.
     Sequential,
+    /// The ranges of each object in order, one object after the other, starting again after the last one.
+    Ranges,
     /// Zipfian: the object of rank k has a weight of `1 / k^theta`. A permutation spreads the ranks over the objects.
     Zipfian {
         /// Exponent of the distribution, above 0.
@@ -117,7 +119,7 @@ impl Picker {
         let rank = || self.zipf.as_ref().map_or(0, |zipf| zipf.rank(self.draws, i * DRAWS_PER_OPERATION) - 1);
         match &self.popularity {
             Popularity::Uniform => self.draws.below(i, self.count),
-            Popularity::Sequential => ordinal % self.count,
+            Popularity::Sequential | Popularity::Ranges => ordinal % self.count,
             Popularity::Zipfian { .. } => self.scatter.at(rank()),
             Popularity::Latest { .. } => self.count + added - 1 - rank(),
             Popularity::YcsbZipfian { .. } => {

@@ -27,6 +27,8 @@ pub enum Size {
     },
     /// Listed sizes with their weights, in ascending order of size.
     Weighted(Vec<(u64, u32)>),
+    /// Sizes in bytes of the first objects; then they begin again.
+    List(Vec<u64>),
     /// Sizes in bytes with a cumulative distribution function.
     Cdf(Cdf),
     /// Sizes in bytes with a cumulative distribution function, whose rank correlation with the number of the object is
@@ -59,6 +61,7 @@ impl Size {
                 }
                 list.last().map_or(0, |(bytes, _)| *bytes)
             }
+            Size::List(list) => list.get(i as usize % list.len().max(1)).copied().unwrap_or(0),
             Size::Cdf(cdf) | Size::Ordered(cdf, _) => cdf.at(stream.unit(i)).round() as u64,
             Size::Recorded(trace) => trace.size(stream.below(i, trace.objects().max(1)), 0),
             Size::Sum(count, of) => {
@@ -85,6 +88,7 @@ impl Size {
             Size::Fixed(bytes) => *bytes,
             Size::Uniform(min, _) | Size::Lognormal { min, .. } => *min,
             Size::Weighted(list) => list.first().map_or(0, |(bytes, _)| *bytes),
+            Size::List(list) => list.iter().copied().min().unwrap_or(0),
             Size::Cdf(cdf) | Size::Ordered(cdf, _) => cdf.range().0.round() as u64,
             Size::Recorded(trace) => trace.size_range().0,
             Size::Sum(count, of) => u64::from(*count) * of.smallest(),
@@ -97,6 +101,7 @@ impl Size {
             Size::Fixed(bytes) => *bytes,
             Size::Uniform(_, max) | Size::Lognormal { max, .. } => *max,
             Size::Weighted(list) => list.last().map_or(0, |(bytes, _)| *bytes),
+            Size::List(list) => list.iter().copied().max().unwrap_or(0),
             Size::Cdf(cdf) | Size::Ordered(cdf, _) => cdf.range().1.round() as u64,
             Size::Recorded(trace) => trace.size_range().1,
             Size::Sum(count, of) => u64::from(*count) * of.largest(),
@@ -121,6 +126,9 @@ impl Size {
                 let total: f64 = list.iter().map(|(_, w)| f64::from(*w)).sum();
                 list.iter().map(|(bytes, w)| *bytes as f64 * f64::from(*w)).sum::<f64>() / total
             }
+            Size::List(list) => {
+                list.iter().map(|bytes| *bytes as f64).sum::<f64>() / list.len().max(1) as f64
+            }
             Size::Sum(count, of) => f64::from(*count) * of.mean(),
             Size::Cdf(cdf) | Size::Ordered(cdf, _) => cdf.mean(),
             Size::Recorded(trace) => trace.mean_size(),
@@ -135,6 +143,7 @@ impl fmt::Display for Size {
             Size::Uniform(min, max) => write!(f, "uniform {min}..{max} B"),
             Size::Lognormal { median, sigma, .. } => write!(f, "lognormal {median} B, sigma {sigma}"),
             Size::Weighted(list) => write!(f, "{} weighted sizes", list.len()),
+            Size::List(list) => write!(f, "{} sizes in turn", list.len()),
             Size::Sum(count, of) => write!(f, "{count} times {of}"),
             Size::Cdf(cdf) | Size::Ordered(cdf, _) => write!(f, "sizes of {} points", cdf.points().len()),
             Size::Recorded(_) => write!(f, "recorded sizes"),

@@ -146,14 +146,15 @@ impl Trace {
 
     /// Returns whether the requests can be repeated from the beginning: none of them changes an object.
     pub fn only_reads(&self) -> bool {
-        self.requests.iter().all(|request| request.kind.reads() || request.kind == OperationKind::List)
+        self.requests.iter().all(|request| request.kind.reads() && !request.kind.rewrites())
     }
 
-    /// Returns operation number `i` of a replay, which begins again after the last request. `starts` selects the first bytes of range reads of which the log has
-    /// none. The content of an object with several versions is unknown to its readers, because a write may overtake
-    /// them.
+    /// Returns operation number `i` of a replay, which begins again after the last request. `starts` selects the first
+    /// bytes of range reads of which the log has none. The content of an object with several versions is unknown to its
+    /// readers, because a write may overtake them.
     pub fn operation(&self, i: u64, starts: Stream) -> Operation {
-        let Recorded { kind, object, version, length, start, .. } = self.requests[i as usize % self.requests.len()];
+        let Recorded { kind, object, version, length, start, .. } =
+            self.requests[i as usize % self.requests.len()];
         let index = u64::from(object);
         let versions = self.versions(index);
         let is_read = matches!(kind, OperationKind::Get | OperationKind::GetRange | OperationKind::Head);

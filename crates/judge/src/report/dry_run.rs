@@ -94,6 +94,7 @@ fn popularity(w: &Workload) -> String {
     match w.popularity {
         Popularity::Uniform => String::new(),
         Popularity::Sequential => ", sequential".into(),
+        Popularity::Ranges => ", ranges in order".into(),
         Popularity::Zipfian { theta } => format!(", zipfian {theta}"),
         Popularity::Latest { theta } => format!(", latest {theta}"),
         Popularity::YcsbZipfian { .. } => ", zipfian as in YCSB".into(),

@@ -2,6 +2,7 @@
 //! loop that is limited by time depends on the store, so it is not estimated.
 
 use super::Experiment;
+use crate::popularity::Popularity;
 use crate::schedule::{Load, Phase, Role, Verify};
 use crate::size::Size;
 use crate::trace::{Recorded, Trace};
@@ -88,6 +89,13 @@ fn mean_range(workload: &Workload) -> f64 {
     let Some(read) = workload.read.as_ref().filter(|read| read.existing.is_none()) else {
         return workload.range as f64;
     };
+    if workload.popularity == Popularity::Ranges {
+        let count = read.count.clamp(1, SAMPLED);
+        let (bytes, ranges) = (0..count)
+            .map(|index| read.size_of(index, 0))
+            .fold((0, 0), |(bytes, ranges), size| (bytes + size, ranges + size.div_ceil(workload.range)));
+        return bytes as f64 / ranges.max(1) as f64;
+    }
     if read.size.smallest() >= workload.range {
         return workload.range as f64;
     }

@@ -29,6 +29,11 @@ pub enum SizeSpec {
         /// Weight of each size.
         weighted: BTreeMap<String, u32>,
     },
+    /// Sizes of the first objects, which then begin again: `{ list = ["1 MiB", "5 MiB"] }`.
+    List {
+        /// Sizes of the first objects.
+        list: Vec<String>,
+    },
     /// Points of the cumulative distribution function: `{ cdf = [[0.0, "1 KiB"], [0.5, "4 KiB"], [1.0, "1 MiB"]] }`.
     Cdf {
         /// Probabilities of sizes up to a point, from 0 to 1, and the sizes.
@@ -309,6 +314,7 @@ fn size(value: Value) -> Result<SizeSpec, String> {
             .map(|f| f.map(|uniform| SizeSpec::Uniform { uniform })))
         .or_else(|| field(&table, "lognormal").map(|f| f.map(|lognormal| SizeSpec::Lognormal { lognormal })))
         .or_else(|| field(&table, "weighted").map(|f| f.map(|weighted| SizeSpec::Weighted { weighted })))
+        .or_else(|| field(&table, "list").map(|f| f.map(|list| SizeSpec::List { list })))
         .or_else(|| field(&table, "cdf").map(|f| f.map(|cdf| SizeSpec::Cdf { cdf, trend: None })))
         .or_else(|| {
             fields(&table, "cdf", "trend")

@@ -13,6 +13,7 @@ pub mod locate;
 pub mod objects;
 mod phase_fields;
 pub mod records;
+mod ranges;
 pub mod replay;
 pub mod resolve;
 pub mod short;
@@ -134,6 +135,13 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("ycsb", include_str!("../../experiments/ycsb.toml")),
     ("upload", include_str!("../../experiments/upload.toml")),
     ("upload-sweep", include_str!("../../experiments/upload-sweep.toml")),
+    ("checkpoint", include_str!("../../experiments/checkpoint.toml")),
+    ("shards", include_str!("../../experiments/shards.toml")),
+    ("model-load", include_str!("../../experiments/model-load.toml")),
+    ("kv-cache", include_str!("../../experiments/kv-cache.toml")),
+    ("nix-cache", include_str!("../../experiments/nix-cache.toml")),
+    ("backup", include_str!("../../experiments/backup.toml")),
+    ("log-ingest", include_str!("../../experiments/log-ingest.toml")),
 ];
 
 /// An error in loading an experiment.
@@ -220,3 +228,6 @@ pub fn load(name: &str, sets: &[String]) -> Result<Experiment, ExperimentError> 
     })?;
     resolve::parse(name, &text, sets)
 }
+
+#[cfg(test)]
+mod load_tests;

@@ -268,7 +268,7 @@ fn resolve_read(objects: &ObjectsSpec, seed: u64, before: &[Phase]) -> Result<Op
     }
 }
 
-fn bytes(field: &str, text: &str) -> Result<u64, Problem> {
+pub(super) fn bytes(field: &str, text: &str) -> Result<u64, Problem> {
     parse_size(text).map_err(|e| Problem::new(field, format!("{field}: {e}")))
 }
 
@@ -319,6 +319,13 @@ fn resolve_size(written: &SizeSpec) -> Result<Size, Problem> {
                 return Err(Problem::new(FIELD, text));
             }
             Ok(Size::Lognormal { median, sigma, min, max })
+        }
+        SizeSpec::List { list } => {
+            let sizes = list.iter().map(|size| bytes(FIELD, size)).collect::<Result<Vec<u64>, Problem>>()?;
+            if sizes.is_empty() {
+                return Err(Problem::new(FIELD, "objects.size.list needs at least one size"));
+            }
+            Ok(Size::List(sizes))
         }
         SizeSpec::Weighted { weighted } => {
             let mut list = Vec::new();
@@ -403,13 +410,14 @@ fn resolve_popularity(written: Option<&PopularitySpec>) -> Result<Popularity, Pr
         Some(PopularitySpec::Name(name)) => match name.as_str() {
             "uniform" => Ok(Popularity::Uniform),
             "sequential" => Ok(Popularity::Sequential),
+            "ranges" => Ok(Popularity::Ranges),
             "zipfian" => Ok(Popularity::Zipfian { theta: DEFAULT_THETA }),
             "latest" => Ok(Popularity::Latest { theta: DEFAULT_THETA }),
             // The defaults of YCSB's hotspotdatafraction and hotspotopnfraction.
             "hotspot" => Ok(Popularity::Hotspot { objects: 0.2, operations: 0.8 }),
             "ycsb_latest" => Ok(Popularity::YcsbLatest),
             other => {
-                let known = "uniform, sequential, zipfian, latest or hotspot";
+                let known = "uniform, sequential, ranges, zipfian, latest or hotspot";
                 Err(problem(format!("unknown value '{other}'; use {known}")))
             }
         },
@@ -453,35 +461,5 @@ fn resolve_popularity(written: Option<&PopularitySpec>) -> Result<Popularity, Pr
             }
             Ok(Popularity::Hotspot { objects: hotspot.object_share, operations: hotspot.operation_share })
         }
-    }
-}
-
-/// Resolves the length of a range read, in bytes; 0 if none is set.
-///
-/// # Errors
-/// If `get_range` has no length, or if the length is zero, not a size, or larger than every object.
-pub fn resolve_range(written: &PhaseSpec, mix: &Mix, read: Option<&Dataset>) -> Result<u64, Problem> {
-    let Some(text) = &written.objects.range else {
-        let needed = mix.share(OperationKind::GetRange) > 0;
-        return if needed {
-            Err(Problem::new("operations", "get_range needs objects.range, such as \"1 MiB\""))
-        } else {
-            Ok(0)
-        };
-    };
-    let range = bytes("objects.range", text)?;
-    if range == 0 {
-        return Err(Problem::new("objects.range", "objects.range must be above 0"));
-    }
-    match read {
-        Some(read) if read.existing.is_none() && range > read.size.largest() => {
-            let text = format!(
-                "objects.range: {} exceeds the size of the largest object, {}; use a smaller range",
-                format_size(range),
-                format_size(read.size.largest())
-            );
-            Err(Problem::new("objects.range", text))
-        }
-        _ => Ok(range),
     }
 }

@@ -9,12 +9,13 @@ use serde::Deserialize;
 use super::caches::{of_one_pass, resolve_cache, resolve_working_set};
 use super::field_specs::PaceSpec;
 use super::locate::{line_of, parse_set, set};
-use super::objects::{Datasets, resolve_objects, resolve_range};
+use super::objects::{Datasets, resolve_objects};
 use super::phase_fields::{
     DEFAULT_CONCURRENCY, DEFAULT_IN_FLIGHT, PREPARE_RETRIES, length, resolve_size_classes, resolve_verify,
     resolve_waits, role_of, slots, varies,
 };
 use super::records::resolve_scan;
+use super::ranges::{check_ranges, resolve_range};
 use super::replay::{is_closed, resolve_replay};
 use super::spec::{ArrivalSpec, ConcurrencySpec, ExperimentSpec, PhaseSpec, RateSpec};
 use super::sweep::expand;
@@ -189,6 +190,7 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
         resolve_objects(written, &mix, slots, load.is_open(), seed, repeats, before)?;
     let working_set = resolve_working_set(written, read.as_mut())?;
     let range = resolve_range(written, &mix, read.as_ref())?;
+    check_ranges(&popularity, &mix, read.as_ref())?;
     let per_repeat =
         (deletes == mix.total()).then(|| spare.as_ref().map_or(0, |s| s.count / u64::from(repeats)));
     let one_pass = of_one_pass(written, role, &popularity, read.as_ref());

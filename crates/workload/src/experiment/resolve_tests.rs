@@ -69,12 +69,13 @@ const WRONG_PHASES: &[(&str, u32, &str)] = &[
     ("objects = { size = { uniform = ['2 KiB'] } }", 6, "write a size, such as"),
     ("objects = { size = { lognormal = { median = '1 KiB', sigma = -1.0 } } }", 6, "must be above 0"),
     ("objects = { size = { weighted = { '1 KiB' = 0 } } }", 6, "at least one size with a weight above 0"),
+    ("objects = { size = { list = [] } }", 6, "needs at least one size"),
     ("objects = { size = { normal = 3 } }", 6, "{ lognormal = "),
     ("objects = { size = '100 GiB', part_size = '6 GiB' }", 6, "at most 5 GiB"),
     ("objects = { size = '1 TiB', part_size = '5 MiB' }", 6, "use at least 105 MiB"),
     ("objects = { count = 0 }", 6, "objects.count must be above 0"),
     ("objects = { popularity = 'uniform' }", 6, "applies only to phases that read"),
-    ("objects = { popularity = 'zipf' }", 6, "use uniform, sequential, zipfian, latest or hotspot"),
+    ("objects = { popularity = 'zipf' }", 6, "use uniform, sequential, ranges, zipfian, latest or hotspot"),
     ("objects = { popularity = { zipfian = 0.0 } }", 6, "must be above 0 and at most 10"),
     (
         "objects = { popularity = { hotspot = { object_share = 2.0, operation_share = 0.5 } } }",
@@ -378,5 +379,35 @@ fn the_defaults_in_the_tables_of_the_document_are_those_of_the_code() {
             continue;
         }
         assert_eq!(phase("", &with), phase("", base), "{field}");
+    }
+}
+
+#[test]
+fn errors_about_scans_and_ranges_in_order_name_the_fix() {
+    let refused = |phase: &str| {
+        let objects = "[[phase]]\nname = 'o'\nrole = 'prepare'\noperations = { put = 1 }\n";
+        parse("e.toml", &format!("name = 'e'\n{objects}[[phase]]\nname = 'p'\n{phase}"), &[])
+            .unwrap_err()
+            .to_string()
+    };
+    for (phase, expected) in [
+        ("trace = { files = ['x'], select = ['a'] }", "trace.select needs a trace.reader"),
+        ("trace = { files = ['x'], reader = 'spark' }", "use one of duckdb, pyarrow"),
+        (
+            "trace = { files = ['x'], reader = 'duckdb', speed = 2.0 }",
+            "a scan has no log; remove trace.speed",
+        ),
+        ("trace = { files = ['missing.parquet'], reader = 'duckdb' }", "missing.parquet: No such file"),
+        (
+            "operations = { get_range = 1, head = 1 }\nobjects = { from = 'o', range = '1 B', popularity = 'ranges' }",
+            "only get_range reads ranges",
+        ),
+        (
+            "operations = { get_range = 1 }\nobjects = { dataset = 's3://b/p', range = '1 B', popularity = 'ranges' }",
+            "the sizes of existing objects are not known",
+        ),
+    ] {
+        let message = refused(phase);
+        assert!(message.contains(expected), "{phase}\n -> {message}");
     }
 }

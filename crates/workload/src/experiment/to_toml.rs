@@ -193,6 +193,7 @@ fn size(size: &Size) -> Option<SizeSpec> {
         Size::Sum(count, of) => {
             SizeSpec::Sum { sum: SumSpec { count: *count, of: Box::new(self::size(of)?) } }
         }
+        Size::List(list) => SizeSpec::List { list: list.iter().copied().map(format_size).collect() },
         Size::Weighted(list) => {
             SizeSpec::Weighted { weighted: list.iter().map(|(b, w)| (format_size(*b), *w)).collect() }
         }
@@ -209,6 +210,7 @@ fn popularity(popularity: &Popularity) -> PopularitySpec {
     match *popularity {
         Popularity::Uniform => PopularitySpec::Name("uniform".into()),
         Popularity::Sequential => PopularitySpec::Name("sequential".into()),
+        Popularity::Ranges => PopularitySpec::Name("ranges".into()),
         Popularity::Zipfian { theta } => PopularitySpec::Zipfian { zipfian: theta },
         Popularity::Latest { theta } => PopularitySpec::Latest { latest: theta },
         Popularity::YcsbZipfian { items, order } => {

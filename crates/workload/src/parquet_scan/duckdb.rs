@@ -49,7 +49,8 @@ pub fn requests(file: &Layout, columns: &[usize]) -> Vec<ScanRequest> {
 /// Returns the ranges of a row group that are read, in order.
 fn reads(group: &Group, columns: &[usize]) -> Vec<Range<u64>> {
     let all = group.chunks.iter().map(|chunk| chunk.range());
-    let span = all.clone().map(|range| range.start).min().unwrap_or(0)..all.map(|range| range.end).max().unwrap_or(0);
+    let span = all.clone().map(|range| range.start).min().unwrap_or(0)
+        ..all.map(|range| range.end).max().unwrap_or(0);
     let chosen: Vec<Range<u64>> = columns.iter().map(|column| group.chunks[*column].range()).collect();
     let needed: u64 = chosen.iter().map(|range| range.end - range.start).sum();
     if span.is_empty() || chosen.is_empty() {
@@ -63,7 +64,8 @@ fn reads(group: &Group, columns: &[usize]) -> Vec<Range<u64>> {
 
 /// Merges each range with the first of the known ones that is near enough. The last new range is read first.
 fn merge(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
-    let is_before = |a: &Range<u64>, b: &Range<u64>| a.start < b.start && a.end.saturating_add(GAP_BYTES) < b.start;
+    let is_before =
+        |a: &Range<u64>, b: &Range<u64>| a.start < b.start && a.end.saturating_add(GAP_BYTES) < b.start;
     // Numbers of the ranges by their order in the file.
     let (mut merged, mut order): (Vec<Range<u64>>, Vec<usize>) = (Vec::new(), Vec::new());
     for range in ranges {

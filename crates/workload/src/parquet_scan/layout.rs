@@ -1,4 +1,4 @@
-//! Where the parts of a Parquet file are.
+//! Positions of the parts of a Parquet file.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -11,7 +11,7 @@ use crate::logs::LogError;
 
 /// Length of the end of a file, behind the metadata: their length and the magic number.
 pub(super) const TAIL_BYTES: u64 = 8;
-/// Largest metadata that are read, in bytes; those of ten thousand columns in a hundred row groups have about this size.
+/// Largest metadata that are read, in bytes. Those of ten thousand columns in a hundred row groups have this size.
 const MAX_METADATA_BYTES: u64 = 256 << 20;
 
 /// Positions of the parts of a Parquet file.
@@ -68,15 +68,16 @@ impl Layout {
         }
         let metadata_bytes = tail.metadata_length() as u64;
         if metadata_bytes > MAX_METADATA_BYTES || metadata_bytes + TAIL_BYTES > bytes {
-            return Err(failed(&format!("the file ends with metadata of {metadata_bytes} bytes, which is not possible")));
+            return Err(failed(&format!(
+                "the file ends with metadata of {metadata_bytes} bytes, which is not possible"
+            )));
         }
         let mut metadata = vec![0; metadata_bytes as usize];
         file.seek(SeekFrom::Start(bytes - TAIL_BYTES - metadata_bytes)).map_err(|e| failed(&e))?;
         file.read_exact(&mut metadata).map_err(|e| failed(&e))?;
         let metadata = ParquetMetaDataReader::decode_metadata(&metadata).map_err(|e| failed(&e))?;
-        Layout::of(&metadata, bytes, metadata_bytes).ok_or_else(|| {
-            failed(&"the metadata of the Parquet file name bytes that it does not have")
-        })
+        Layout::of(&metadata, bytes, metadata_bytes)
+            .ok_or_else(|| failed(&"the metadata of the Parquet file name bytes that it does not have"))
     }
 
     /// Returns the positions that metadata name; `None` if a chunk is not within the file.

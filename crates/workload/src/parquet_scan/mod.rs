@@ -35,7 +35,7 @@ pub struct Scan {
 pub enum Reader {
     /// `read_parquet` of DuckDB, with one thread.
     DuckDb,
-    /// `pyarrow.parquet.read_table`.
+    /// `pyarrow.parquet.read_table` of Apache Arrow.
     PyArrow,
 }
 
