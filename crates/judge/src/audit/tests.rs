@@ -90,7 +90,8 @@ impl Kind {
         };
         let experiment =
             "order = 'interleaved'\n[[phase]]\nrole = 'warmup'\n[[phase]]\nname = 'mix'\nverify = 'on'\n";
-        Run { path: PathBuf::new(), result, environment, experiment: experiment.into(), series: Vec::new() }
+        let (path, experiment) = (PathBuf::new(), experiment.into());
+        Run { path, result, environment, experiment, series: Vec::new(), by_size: Vec::new() }
     }
 
     fn window(self, store: &str, repeat: u32) -> Window {

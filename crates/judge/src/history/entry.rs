@@ -7,7 +7,7 @@ use plimsoll_base::files::read_text;
 use serde::{Deserialize, Serialize};
 
 use crate::run_dir::MAX_TEXT;
-use crate::summary::objective::FigureSelector;
+use crate::summary::figure_selector::FigureSelector;
 use crate::summary::result::ConfidenceInterval;
 
 /// Fields of `result.json` that a summary needs.
@@ -93,6 +93,7 @@ impl Entry {
         self.figures.iter().find(|f| {
             f.metric == target.metric
                 && f.step.is_none()
+                && target.size.is_none()
                 && target.phase.as_ref().is_none_or(|phase| *phase == f.phase)
                 && target.operation.as_ref().is_none_or(|name| *name == f.operation.name())
                 && store.is_none_or(|store| f.store == store)

@@ -309,6 +309,7 @@ mod tests {
             environment: Environment { command, machine, workers: 2, ..Environment::default() },
             experiment: experiment.into(),
             series: Vec::new(),
+            by_size: Vec::new(),
         }
     }
 

@@ -6,6 +6,7 @@ use crate::summary::comparison::Verdict;
 use crate::summary::estimates::Estimate;
 use crate::summary::primary_figure::{Choice, Figure, GroupPair, SeriesPair, figures, group_figures};
 use crate::summary::series::Series;
+use crate::summary::size_range::SizeRange;
 use crate::summary::unit::Unit;
 use crate::summary::verdict::{self, Compared, Sides};
 use plimsoll_document::{Column, Document, Table, terminal};
@@ -45,6 +46,9 @@ pub struct ComparisonRow {
     pub step: Option<u32>,
     /// Kind of operation.
     pub operation: String,
+    /// Sizes of the objects, if the figure is about the operations on some. `None` for all operations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<SizeRange>,
     /// Name of the metric, such as `p99` or `throughput`.
     pub metric: String,
     /// Unit of the figures: `ms`, `per_s`, `bytes_per_s` or `share`.
@@ -125,7 +129,8 @@ fn row(figure: &Figure<'_>) -> ComparisonRow {
         phase: series.phase.clone(),
         step: series.step,
         operation: series.operation.to_string(),
-        metric: compared.metric.name(series.clocked()),
+        size: series.size,
+        metric: compared.metric.name(series.named()),
         unit,
         primary: *primary,
         declared: *declared,
@@ -156,7 +161,8 @@ impl ComparisonRow {
     fn place(&self) -> String {
         let phase = self.step.map_or_else(|| self.phase.clone(), |s| format!("{}_{}", self.phase, s + 1));
         let phase = if phase == self.operation { String::new() } else { format!("{phase} ") };
-        format!("{phase}{}", self.operation)
+        let size = self.size.map_or_else(String::new, |size| format!(" {size}"));
+        format!("{phase}{}{size}", self.operation)
     }
 
     fn value(&self, value: f64) -> String {
@@ -255,7 +261,8 @@ impl Comparison {
                 None => format!("no difference shown between {a} and {b} in {}", row.label()),
             };
         }
-        let same = |r: &&ComparisonRow| (&r.operation, &r.metric) == (&row.operation, &row.metric);
+        let same =
+            |r: &&ComparisonRow| (&r.operation, r.size, &r.metric) == (&row.operation, row.size, &row.metric);
         let points: Vec<&ComparisonRow> = self.rows.iter().filter(same).collect();
         if points.len() > 1 && !row.declared {
             return self.sentence_of_points(&points);
@@ -263,7 +270,8 @@ impl Comparison {
         let beside = |r: &&ComparisonRow| {
             r.metric == "p99"
                 && row.metric == "p50"
-                && (&r.phase, r.step, &r.operation) == (&row.phase, row.step, &row.operation)
+                && (&r.phase, r.step, &r.operation, r.size)
+                    == (&row.phase, row.step, &row.operation, row.size)
         };
         let shown: Vec<&ComparisonRow> =
             std::iter::once(row).chain(self.rows.iter().filter(beside)).collect();
@@ -328,6 +336,10 @@ impl Comparison {
         let mut out = Vec::new();
         for row in &self.rows {
             for (side, subject) in [(&row.base, &self.base), (&row.other, &self.other)] {
+                // That of all operations says the same.
+                if row.size.is_some() {
+                    continue;
+                }
                 let Some(why) = &side.client_limited else { continue };
                 let place = row.place();
                 let line =

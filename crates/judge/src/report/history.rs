@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::history::changes::{Change, changes};
 use crate::history::entry::Entry;
 use crate::run_dir::comparable::difference;
-use crate::summary::objective::FigureSelector;
+use crate::summary::figure_selector::FigureSelector;
 use crate::summary::result::ConfidenceInterval;
 use crate::summary::unit::Unit;
 use plimsoll_base::units::{format_per_s, short_names};
@@ -47,7 +47,8 @@ fn names_of_places(entries: &[Entry]) -> BTreeMap<String, String> {
 
 /// Returns the list of runs, the latest last.
 pub fn list(entries: &[Entry]) -> Document {
-    let target = |metric: &str| FigureSelector { phase: None, operation: None, metric: metric.into() };
+    let target =
+        |metric: &str| FigureSelector { phase: None, operation: None, size: None, metric: metric.into() };
     let metrics = ["rate", "p50", "p99"].map(target);
     // The id starts with the start time.
     let columns = ["id", "experiment", "stores", "labels", "rate#", "p50#", "p99#"];

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::history::{list, trend};
 use crate::history::entry::Entry;
-use crate::summary::objective::FigureSelector;
+use crate::summary::figure_selector::FigureSelector;
 
 /// Figures whose trends the site shows, for each operation that was measured.
 const FIGURES: [&str; 3] = ["p50", "p99", "rate"];

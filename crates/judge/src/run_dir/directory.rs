@@ -1,5 +1,5 @@
-//! The run directory: `experiment.toml`, `environment.json`, `result.json`, `intervals.arrows`, `SHA256SUMS`. It never
-//! contains secrets.
+//! The run directory: `experiment.toml`, `environment.json`, `result.json`, `intervals.arrows`, `SHA256SUMS`, and for
+//! objects of several sizes `size_classes.arrows`. It never contains secrets.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,8 @@ use super::intervals::{IntervalKey, IntervalLog};
 use super::json;
 use super::operations::OperationLog;
 use super::run::Run;
-use super::seconds::series_since;
+use super::seconds::{series_since, sizes_since};
+use super::size_log::SizeLog;
 use super::sums;
 use super::write::write_whole;
 use crate::summary::estimates::confidence_intervals;
@@ -20,6 +21,7 @@ use crate::summary::result::RunResult;
 use crate::summary::series::LatencyKind;
 use plimsoll_recorder::collector::SecondRow;
 use plimsoll_recorder::log::LogRecord;
+use plimsoll_recorder::tally::Tally;
 
 /// Latencies whose histograms reports and confidence intervals need.
 pub const LATENCIES: [LatencyKind; 2] = [LatencyKind::Service, LatencyKind::Response];
@@ -29,6 +31,7 @@ pub struct RunDirectory {
     path: PathBuf,
     experiment: String,
     log: IntervalLog,
+    sizes: SizeLog,
     operations: Option<OperationLog>,
     /// Objectives to judge when the run ends.
     pub objectives: Vec<Objective>,
@@ -51,6 +54,7 @@ impl RunDirectory {
             if operations { Some(OperationLog::create(&path.join("operations.arrows"))?) } else { None };
         Ok(RunDirectory {
             objectives: Vec::new(),
+            sizes: SizeLog::new(&path),
             path,
             experiment: experiment.to_string(),
             log,
@@ -75,7 +79,15 @@ impl RunDirectory {
     /// Adds a row to the interval log. Stores an error in `disk_error` and does not stop the run.
     pub fn second(&mut self, place: IntervalKey<'_>, row: &SecondRow<'_>) {
         if self.disk_error.is_none() {
-            self.disk_error = self.log.add(place, row).err();
+            let sizes = &mut self.sizes;
+            self.disk_error = self.log.add(place, row).and_then(|()| sizes.add(place, row)).err();
+        }
+    }
+
+    /// Adds a row with any name of an operation to the log of the size classes, as [`RunDirectory::second`].
+    pub fn size_second(&mut self, place: IntervalKey<'_>, second: u64, operation: &str, tally: &Tally) {
+        if self.disk_error.is_none() {
+            self.disk_error = self.sizes.add_named(place, second, operation, tally).err();
         }
     }
 
@@ -101,7 +113,7 @@ impl RunDirectory {
     pub fn flush(&mut self) {
         if self.disk_error.is_none() {
             let operations = self.operations.as_mut().map_or(Ok(()), OperationLog::flush);
-            self.disk_error = self.log.flush().and(operations).err();
+            self.disk_error = self.log.flush().and(self.sizes.flush()).and(operations).err();
         }
     }
 
@@ -110,7 +122,7 @@ impl RunDirectory {
     ///
     /// Returns the run, and the first error while writing a file since the run began.
     pub fn finish(self, mut result: RunResult, environment: Environment) -> (Run, Option<io::Error>) {
-        let RunDirectory { path, experiment, log, operations, objectives, mut disk_error } = self;
+        let RunDirectory { path, experiment, log, sizes, operations, objectives, mut disk_error } = self;
         let mut check = |done: io::Result<()>| {
             if let Err(error) = done {
                 disk_error.get_or_insert(error);
@@ -118,6 +130,7 @@ impl RunDirectory {
         };
         check(operations.map_or(Ok(()), OperationLog::finish));
         check(log.finish());
+        check(sizes.finish());
         check(write_environment(&path, &environment));
         let series =
             series_since(&path, environment.origin_unix_s, &result, &LATENCIES).unwrap_or_else(|error| {
@@ -128,10 +141,13 @@ impl RunDirectory {
         if !objectives.is_empty() {
             let latencies = [LatencyKind::Service, LatencyKind::Response, LatencyKind::FirstByte];
             let all = series_since(&path, environment.origin_unix_s, &result, &latencies);
-            result.objectives = judge(all.as_deref().unwrap_or(&series), &objectives);
+            let by_size = sizes_since(&path, environment.origin_unix_s, &result).unwrap_or_default();
+            let all = all.as_deref().unwrap_or(&series);
+            result.objectives = judge(all.iter().chain(&by_size), &objectives);
         }
         check(write_whole(&path.join("result.json"), &json::to_string(&result)));
         check(sums::write(&path));
-        (Run { path, result, environment, experiment, series }, disk_error)
+        let by_size = sizes_since(&path, environment.origin_unix_s, &result).unwrap_or_default();
+        (Run { path, result, environment, experiment, series, by_size }, disk_error)
     }
 }

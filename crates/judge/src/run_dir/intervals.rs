@@ -12,6 +12,7 @@ use arrow_schema::{DataType, Field, Schema};
 use super::stream::Stream;
 use plimsoll_recorder::collector::SecondRow;
 use plimsoll_recorder::latency::Latency;
+use plimsoll_recorder::tally::Tally;
 use plimsoll_workload::schedule::Role;
 
 /// Store, phase and position in the run to which a row belongs.
@@ -30,6 +31,9 @@ pub struct IntervalKey<'a> {
     /// Step of a ramp, from 0. `None` outside a ramp.
     pub step: Option<u32>,
 }
+
+/// Name of the file.
+pub const NAME: &str = "intervals.arrows";
 
 /// Returns the schema of the log. Histograms are compressed HdrHistogram V2 in microseconds, or empty if there
 /// are no values.
@@ -100,20 +104,34 @@ impl IntervalLog {
     /// # Errors
     /// Fails if the file cannot be written, for example because the disk is full.
     pub fn add(&mut self, place: IntervalKey<'_>, row: &SecondRow<'_>) -> io::Result<()> {
-        if row.second != self.second {
+        self.add_named(place, row.second, row.kind.name(), row.tally)
+    }
+
+    /// Adds a row with any name of an operation, as [`IntervalLog::add`].
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written, for example because the disk is full.
+    pub fn add_named(
+        &mut self,
+        place: IntervalKey<'_>,
+        second: u64,
+        operation: &str,
+        tally: &Tally,
+    ) -> io::Result<()> {
+        if second != self.second {
             self.flush()?;
-            self.second = row.second;
+            self.second = second;
         }
-        let (rows, tally) = (&mut self.rows, row.tally);
+        let rows = &mut self.rows;
         rows.count += 1;
-        rows.seconds.append_value(row.second);
+        rows.seconds.append_value(second);
         rows.stores.append_value(place.store);
         rows.phases.append_value(place.phase);
         rows.roles.append_value(place.role.name());
         rows.repeats.append_value(place.repeat);
         rows.blocks.append_value(place.block);
         rows.steps.append_option(place.step);
-        rows.kinds.append_value(row.kind.name());
+        rows.kinds.append_value(operation);
         rows.intended.append_value(tally.intended);
         rows.begun.append_value(tally.begun);
         rows.completed.append_value(tally.completed);

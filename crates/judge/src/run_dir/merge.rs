@@ -14,12 +14,12 @@ use arrow_schema::Schema;
 use super::directory::RunDirectory;
 use super::intervals::IntervalKey;
 use super::read::plausible;
+use super::size_log;
 use super::stream::{Batches, invalid};
 use plimsoll_recorder::collector::SecondRow;
 use plimsoll_recorder::latency::{Latency, LatencyTable};
 use plimsoll_recorder::sum::HistogramSum;
 use plimsoll_recorder::tally::Tally;
-use plimsoll_workload::OperationKind;
 use plimsoll_workload::schedule::Role;
 
 /// An interval log to merge.
@@ -27,6 +27,8 @@ use plimsoll_workload::schedule::Role;
 pub struct ShardLog {
     /// Run directory of the shard.
     pub run: PathBuf,
+    /// Name of the log in the directory.
+    pub name: &'static str,
     /// Second of the merged log in which second 0 of this log begins; a fraction is rounded for each row.
     pub shift_s: f64,
 }
@@ -93,7 +95,7 @@ struct Cursor {
 
 impl Cursor {
     fn open(log: &ShardLog) -> io::Result<Cursor> {
-        let path = log.run.join("intervals.arrows");
+        let path = log.run.join(log.name);
         let batches = Batches::open(&path, "an interval log")?;
         let places = Places::of(&batches.schema()).ok_or_else(|| Cursor::damaged(&path))?;
         let (shift_s, scratch) = (log.shift_s, Vec::new());
@@ -270,12 +272,12 @@ pub struct LogTotal {
     pub tally: Tally,
 }
 
-/// Adds up all seconds of the log of a run.
+/// Adds up all seconds of the log of a run that has this name.
 ///
 /// # Errors
 /// If the log cannot be read.
-pub fn log_totals(run: &Path) -> io::Result<Vec<LogTotal>> {
-    let log = ShardLog { run: run.to_path_buf(), shift_s: 0.0 };
+pub fn log_totals(run: &Path, name: &'static str) -> io::Result<Vec<LogTotal>> {
+    let log = ShardLog { run: run.to_path_buf(), name, shift_s: 0.0 };
     let mut cursor = Cursor::open(&log)?;
     let mut totals: BTreeMap<Key, (Sums, (u64, u64))> = BTreeMap::new();
     while let Some(second) = cursor.second()? {
@@ -350,12 +352,16 @@ fn write(
     let (store, phase, role, repeat, block, step, operation) = key;
     let unknown = |what: &str| invalid(directory.path(), format!("a shard has an unknown {what}"));
     let role = Role::from_name(role).ok_or_else(|| unknown("role"))?;
-    let kind = OperationKind::from_name(operation).ok_or_else(|| unknown("operation"))?;
+    let (kind, from_bytes) = size_log::parse(operation).ok_or_else(|| unknown("operation"))?;
     let number = places.iter().position(|known| known == key).unwrap_or_else(|| {
         places.push(key.clone());
         places.len() - 1
     });
     let place = IntervalKey { store, phase, role, repeat: *repeat, block: *block, step: *step };
-    directory.second(place, &SecondRow { second, phase: number, kind, tally: &sums.tally() });
+    let tally = sums.tally();
+    match from_bytes {
+        Some(_) => directory.size_second(place, second, operation, &tally),
+        None => directory.second(place, &SecondRow { second, phase: number, kind, tally: &tally }),
+    }
     Ok(())
 }

@@ -20,6 +20,7 @@ pub mod operations;
 pub mod read;
 pub mod run;
 pub mod seconds;
+pub mod size_log;
 mod stream;
 pub mod sums;
 pub mod write;

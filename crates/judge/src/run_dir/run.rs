@@ -7,7 +7,7 @@ use plimsoll_base::files::read_text;
 use super::MAX_TEXT;
 use super::environment::{Environment, read_environment};
 use super::json;
-use super::seconds::series;
+use super::seconds::{by_size, series};
 use crate::summary::consistency;
 use crate::summary::objective::Objective;
 use crate::summary::objectives;
@@ -27,12 +27,19 @@ pub struct Run {
     pub experiment: String,
     /// All counts by second, from `intervals.arrows`.
     pub series: Vec<Series>,
+    /// Service times by second and size of the object, from `size_classes.arrows`.
+    pub by_size: Vec<Series>,
 }
 
 impl Run {
     /// Returns the resolved experiment as TOML; an empty table if the text is not valid TOML.
     pub fn experiment_table(&self) -> toml::Table {
         self.experiment.parse().unwrap_or_default()
+    }
+
+    /// Returns the series of all operations, and then those of the operations on objects of some sizes.
+    pub fn all_series(&self) -> impl Iterator<Item = &Series> + Clone {
+        self.series.iter().chain(&self.by_size)
     }
 
     /// Returns the stores that the run measured, in the order in which the experiment lists them.
@@ -45,7 +52,7 @@ impl Run {
     /// Returns the measured series to which an objective applies. If it names no operation, all operations of a
     /// phase are combined into one series.
     pub fn subjects(&self, objective: &Objective) -> Vec<Series> {
-        objectives::subjects(&self.series, objective)
+        objectives::subjects(self.all_series(), objective)
     }
 }
 
@@ -102,5 +109,6 @@ pub fn read(path: &Path, latencies: &[LatencyKind]) -> Result<Run, RunDirError> 
     if let Some(problem) = consistency::problem(&result, &series) {
         return Err(RunDirError::Inconsistent { path: shown.to_string(), problem });
     }
-    Ok(Run { path: path.to_path_buf(), result, environment, experiment, series })
+    let by_size = by_size(path, &result).map_err(RunDirError::Intervals)?;
+    Ok(Run { path: path.to_path_buf(), result, environment, experiment, series, by_size })
 }

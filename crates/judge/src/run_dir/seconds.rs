@@ -10,17 +10,20 @@ use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 
 use super::environment::read_environment;
+use super::intervals;
 use super::read::plausible;
+use super::size_log;
 use super::stream::{Batches, invalid};
 use crate::summary::merge::client_limited;
-use crate::summary::result::{LoopKind, RunResult, Window};
+use crate::summary::result::{LoopKind, RunResult, SizeClassFigures, Window};
 use crate::summary::series::{Block, LatencyKind, Second, Series};
+use crate::summary::size_range::SizeRange;
 use plimsoll_recorder::sparse::Sparse;
 use plimsoll_workload::OperationKind;
 use plimsoll_workload::schedule::Role;
 
-/// Key of a series: store, phase, step and operation.
-type Key = (String, String, Option<u32>, OperationKind);
+/// Key of a series: store, phase, step, operation, and the smallest size of a size class.
+type Key = (String, String, Option<u32>, OperationKind, Option<u64>);
 
 /// Columns of the log that must exist, histograms last.
 const COLUMNS: [&str; 16] = [
@@ -74,16 +77,60 @@ pub fn series_since(
     result: &RunResult,
     latencies: &[LatencyKind],
 ) -> io::Result<Vec<Series>> {
+    series_of(&run.join(intervals::NAME), origin_unix_s, result, latencies)
+}
+
+/// Returns the series of a run by size of the object; none if it has no size classes.
+///
+/// # Errors
+/// Fails if the log is damaged, or written by another version.
+pub fn by_size(run: &Path, result: &RunResult) -> io::Result<Vec<Series>> {
+    let origin_unix_s = read_environment(run).map(|e| e.origin_unix_s).unwrap_or_default();
+    sizes_since(run, origin_unix_s, result)
+}
+
+/// Returns the series by size of a run whose second 0 began at `origin_unix_s`; see [`by_size`].
+///
+/// # Errors
+/// Fails like [`by_size`].
+pub fn sizes_since(run: &Path, origin_unix_s: f64, result: &RunResult) -> io::Result<Vec<Series>> {
+    let log = run.join(size_log::NAME);
+    if !log.exists() {
+        return Ok(Vec::new());
+    }
+    let mut found = series_of(&log, origin_unix_s, result, &[LatencyKind::Service])?;
+    // In the order of their sizes, not of their first operations.
+    found.sort_by(|a, b| {
+        let key = |series: &Series| {
+            (series.store.clone(), series.phase.clone(), series.step, series.operation.index())
+        };
+        key(a).cmp(&key(b)).then(a.size.cmp(&b.size))
+    });
+    Ok(found)
+}
+
+/// Returns all series of a log.
+fn series_of(
+    log: &Path,
+    origin_unix_s: f64,
+    result: &RunResult,
+    latencies: &[LatencyKind],
+) -> io::Result<Vec<Series>> {
     let mut rows = Rows::default();
-    let log = run.join("intervals.arrows");
-    read(&log, latencies, &mut rows)?;
+    read(log, latencies, &mut rows)?;
     let Rows { mut by_key, order } = rows;
     let mut out = Vec::new();
     for key in order {
         let Some((role, rows)) = by_key.remove(&key) else { continue };
         let windows: Vec<&Window> = result.windows.iter().filter(|w| is_of(w, &key)).collect();
-        let (store, phase, step, operation) = key;
+        let (store, phase, step, operation, from_bytes) = key;
+        let size = from_bytes.map(|from_bytes| {
+            let mut classes = windows.iter().flat_map(|window| &window.size_classes);
+            let known = classes.find(|class| class.from_bytes == from_bytes);
+            known.map_or(SizeRange { from_bytes, to_bytes: None }, SizeClassFigures::range)
+        });
         out.push(Series {
+            size,
             store,
             phase,
             role,
@@ -93,13 +140,13 @@ pub fn series_since(
             open: windows.first().is_some_and(|w| w.loop_ == LoopKind::Open),
             client_limited: client_limited(&windows),
             seconds: laid_out(rows, &windows, origin_unix_s)
-                .ok_or_else(|| invalid(&log, "its seconds are too far apart for one run"))?,
+                .ok_or_else(|| invalid(log, "its seconds are too far apart for one run"))?,
         });
     }
     Ok(out)
 }
 
-fn is_of(window: &Window, (store, phase, step, operation): &Key) -> bool {
+fn is_of(window: &Window, (store, phase, step, operation, _): &Key) -> bool {
     (&window.store, &window.phase, &window.step, &window.operation) == (store, phase, step, operation)
 }
 
@@ -200,10 +247,10 @@ fn add(
             first_byte,
         };
         let step = (!steps.is_null(i)).then(|| steps.value(i));
-        let Some(kind) = OperationKind::from_name(kinds.value(i)) else {
+        let Some((kind, from_bytes)) = size_log::parse(kinds.value(i)) else {
             return Some(Err("it contains an unknown operation"));
         };
-        let key = (stores.value(i).into(), phases.value(i).into(), step, kind);
+        let key = (stores.value(i).into(), phases.value(i).into(), step, kind, from_bytes);
         match rows.by_key.get_mut(&key) {
             Some((_, seconds)) => seconds.push(second),
             None => {

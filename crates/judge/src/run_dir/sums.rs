@@ -11,14 +11,21 @@ use aws_lc_rs::digest::{Context, Digest, SHA256};
 use plimsoll_base::files::{open, read_text};
 use plimsoll_base::net::encode::hex;
 
+use super::size_log;
 use super::write::write_whole;
 
 /// Name of the list.
 pub const NAME: &str = "SHA256SUMS";
 
 /// Files of a run that have a checksum if they exist, in the order of the list.
-pub const FILES: [&str; 5] =
-    ["environment.json", "experiment.toml", "intervals.arrows", "operations.arrows", "result.json"];
+pub const FILES: [&str; 6] = [
+    "environment.json",
+    "experiment.toml",
+    "intervals.arrows",
+    "operations.arrows",
+    "result.json",
+    size_log::NAME,
+];
 
 /// Maximum length of a list in bytes.
 pub const MAX_LIST: u64 = 4096;

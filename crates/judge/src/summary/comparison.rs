@@ -214,6 +214,9 @@ fn shorter_than_widest_s(width: f64, seconds: f64) -> f64 {
 /// offered rate.
 pub fn metrics(base: &Series, other: &Series) -> Vec<Metric> {
     let counts: LatencyKind = base.clocked();
+    if base.size.is_some() {
+        return [0.5, 0.99].map(|q| Metric::Percentile(counts, q)).to_vec();
+    }
     let mut out: Vec<Metric> = [0.5, 0.9, 0.99, 0.999].map(|q| Metric::Percentile(counts, q)).to_vec();
     if !base.open {
         out.push(Metric::Rate);

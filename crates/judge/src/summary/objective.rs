@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::confidence::{IntervalEstimate, MIN_INDEPENDENT, Share, WIDEST};
 use super::estimates::{Estimate, Estimator, Metric};
+use super::figure_selector::{FigureSelector, check_size};
 use super::latencies::of_histogram;
 use super::limits::is_only_lag;
 use super::percentiles::samples_needed;
@@ -34,17 +35,6 @@ impl ObjectiveError {
 const OBJECTIVE_FORM: &str = "< value, such as get.p99 < 10ms";
 const CONDITION_FORM: &str = "> value, such as errors > 5%";
 const CHANGE_FORM: &str = "> change, such as get.p99 > +5%";
-
-/// Figure that a bound applies to: `ramp.get.p99`, `get.service.p99`, `throughput`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FigureSelector {
-    /// Name of the phase. `None` matches every phase.
-    pub phase: Option<String>,
-    /// Kind of operation. `None` means all operations of a phase together.
-    pub operation: Option<String>,
-    /// Name of the metric, such as `p99` or `throughput`.
-    pub metric: String,
-}
 
 /// An upper or lower bound on a figure.
 #[derive(Debug, Clone, PartialEq)]
@@ -111,46 +101,6 @@ pub struct Finding {
     pub unseen_stalls: Option<UnseenStalls>,
 }
 
-impl FigureSelector {
-    /// Parses a target. Accepts any name of an operation, because stores differ in the operations that they have.
-    ///
-    /// # Errors
-    /// Returns a message if the text has no known metric, an invalid name or too many parts.
-    pub fn parse(text: &str) -> Result<FigureSelector, String> {
-        let known = |metric: &str| Metric::from_name(metric, LatencyKind::Service).is_some();
-        let parts: Vec<&str> = text.split('.').map(str::trim).collect();
-        // The metric is the longest suffix that is a known name: p99.9, service.p99.
-        let begin = (0..parts.len()).find(|i| known(&parts[*i..].join("."))).ok_or_else(|| {
-            format!(
-                "'{text}' contains no metric; use rate, throughput, errors, or a percentile such as \
-                 p99.9, service.p99 or first_byte.p99"
-            )
-        })?;
-        let metric = parts[begin..].join(".");
-        let name = |part: &str| {
-            if part.is_empty() || part.contains(char::is_whitespace) {
-                Err(format!("'{part}' is not the name of a phase or an operation"))
-            } else {
-                Ok(part.to_string())
-            }
-        };
-        match &parts[..begin] {
-            [] => Ok(FigureSelector { phase: None, operation: None, metric }),
-            [operation] => Ok(FigureSelector { phase: None, operation: Some(name(operation)?), metric }),
-            [phase, operation] => {
-                Ok(FigureSelector { phase: Some(name(phase)?), operation: Some(name(operation)?), metric })
-            }
-            _ => Err(format!("'{text}' has too many parts")),
-        }
-    }
-
-    /// Returns true if the target names this series.
-    pub fn matches(&self, series: &Series) -> bool {
-        self.phase.as_ref().is_none_or(|p| *p == series.phase)
-            && self.operation.as_ref().is_none_or(|o| *o == series.operation.name())
-    }
-}
-
 /// Splits a bound at its comparison sign. Returns the target, true for `<`, and the text of the value; an error
 /// if one is missing or the target is invalid.
 fn split(text: &str) -> Result<(FigureSelector, bool, String), String> {
@@ -200,7 +150,10 @@ impl Objective {
     /// # Errors
     /// As [`Objective::parse`].
     pub fn parse_condition(text: &str) -> Result<Objective, ObjectiveError> {
-        let opposite = Objective::parse_bound(text, true);
+        let opposite = Objective::parse_bound(text, true).and_then(|objective| match objective.target.size {
+            Some(_) => Err("a condition that ends a run is about all sizes; omit the size".to_string()),
+            None => Ok(objective),
+        });
         opposite.map_err(|reason| ObjectiveError::of_condition(text, reason))
     }
 
@@ -209,6 +162,7 @@ impl Objective {
         let (target, below, value) = split(text)?;
         let metric =
             Metric::from_name(&target.metric, LatencyKind::Service).ok_or("it contains no metric")?;
+        check_size(&target, metric)?;
         let (bound, small_is_good) = value_of(metric, &value)?;
         let wants_below = small_is_good != is_condition;
         if below != wants_below {
@@ -238,7 +192,9 @@ impl Objective {
                 let mut within = |clocked| {
                     let share = estimator.within(clocked, (self.bound / 1e3) as u64);
                     let value = percent(share.value);
-                    let measured = format!("{value} of operations within the limit, {} needed", percent(q));
+                    let time = if series.size.is_some() && series.open { " (service time)" } else { "" };
+                    let measured =
+                        format!("{value} of operations within the limit, {} needed{time}", percent(q));
                     decide(Measured::of(share, measured_s), q, |x| x >= q, &measured, percent)
                 };
                 let found = within(clocked);
@@ -294,11 +250,17 @@ impl Objective {
     pub fn broken_by(&self, window: &Window) -> Option<String> {
         let counts =
             if window.loop_ == LoopKind::Open { LatencyKind::Response } else { LatencyKind::Service };
-        let all = window.operations as f64;
+        let (all, target) = (window.operations as f64, &self.target);
         let failed: u64 = window.errors.values().sum();
         match Metric::from_name(&self.target.metric, counts)? {
             Metric::Percentile(clocked, q) => {
-                let latencies = of_histogram(window, clocked.name(), None);
+                let class = window.size_classes.iter().find(|class| target.is_about(Some(class.range())));
+                let (name, all) = match (target.size, class) {
+                    (None, _) => (clocked.name().to_string(), all),
+                    (Some(_), Some(class)) => (class.histogram(), class.service_ms.n as f64),
+                    (Some(_), None) => return Some(format!("no operation of the size of {}", self.text)),
+                };
+                let latencies = of_histogram(window, &name, None);
                 let limit_us = (self.bound / 1e3) as u64;
                 let Some(recorded) = latencies.histogram() else {
                     let missed = all > 0.0 || window.censored > 0;

@@ -25,6 +25,10 @@ fn objectives_parse_in_all_their_forms() {
     assert_eq!(parsed("errors < 0.1%").bound, 0.001);
     assert_eq!(parsed("throughput > 5 Gbit/s").bound, 625e6);
     assert_eq!(parsed("put.rate > 500/s").bound, 500.0);
+    let of_size = parsed("read.get[64KiB].p99 < 10ms").target;
+    assert_eq!((of_size.operation.as_deref(), of_size.size), (Some("get"), Some(65_536)));
+    assert_eq!((of_size.phase.as_deref(), of_size.metric.as_str()), (Some("read"), "p99"));
+    assert_eq!(parsed("get[1.5 MiB].service.p99 < 1s").target.size, Some(3 << 19));
     assert_eq!(ChangeBound::parse("get.p99 > +5%").unwrap().bound, 1.05);
     assert_eq!(ChangeBound::parse("get.rate < -10%").unwrap().bound, 0.9);
 }
@@ -34,6 +38,11 @@ fn invalid_bounds_are_refused_with_a_reason() {
     for (text, reason) in [
         ("get.p99 10ms", "neither < nor >"),
         ("get.p99 <", "no value"),
+        ("get[64KiB.p99 < 1ms", "no ] after its size"),
+        ("get[many].p99 < 1ms", "many"),
+        ("[64KiB].p99 < 1ms", "a size and no operation"),
+        ("get[64KiB].errors < 1%", "not measured by size"),
+        ("get[64KiB].first_byte.p99 < 1ms", "not measured by size"),
         ("get.p99 < 10", "unit"),
         ("get.p99 > 10ms", "better when small"),
         ("throughput < 5 Gbit/s", "better when large"),

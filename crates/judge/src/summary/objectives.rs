@@ -7,9 +7,9 @@ use plimsoll_workload::schedule::Role;
 
 /// Returns the measured series to which an objective applies. If it names no operation, all operations of a phase are
 /// combined into one series.
-pub fn subjects(series: &[Series], objective: &Objective) -> Vec<Series> {
+pub fn subjects<'a>(series: impl IntoIterator<Item = &'a Series>, objective: &Objective) -> Vec<Series> {
     let measured: Vec<&Series> =
-        series.iter().filter(|s| s.role == Role::Measure && objective.target.matches(s)).collect();
+        series.into_iter().filter(|s| s.role == Role::Measure && objective.target.matches(s)).collect();
     if objective.target.operation.is_some() {
         return measured.into_iter().cloned().collect();
     }
@@ -30,7 +30,10 @@ pub fn subjects(series: &[Series], objective: &Objective) -> Vec<Series> {
 }
 
 /// Judges objectives by the series of a run. Returns one entry per objective and series that it applies to.
-pub fn judge(series: &[Series], objectives: &[Objective]) -> Vec<ObjectiveFigures> {
+pub fn judge<'a>(
+    series: impl IntoIterator<Item = &'a Series> + Clone,
+    objectives: &[Objective],
+) -> Vec<ObjectiveFigures> {
     let figures = |objective: &Objective, series: &Series| {
         let finding = objective.judge(series);
         ObjectiveFigures {
@@ -39,6 +42,7 @@ pub fn judge(series: &[Series], objectives: &[Objective]) -> Vec<ObjectiveFigure
             phase: series.phase.clone(),
             step: series.step,
             operation: objective.target.operation.is_some().then_some(series.operation),
+            size: series.size,
             outcome: finding.outcome,
             detail: finding.detail,
             duration_needed_s: finding.duration_needed_s,
@@ -46,7 +50,7 @@ pub fn judge(series: &[Series], objectives: &[Objective]) -> Vec<ObjectiveFigure
             unseen_stalls: finding.unseen_stalls,
         }
     };
-    let of = |o| subjects(series, o).iter().map(|s| figures(o, s)).collect::<Vec<_>>();
+    let of = |o| subjects(series.clone(), o).iter().map(|s| figures(o, s)).collect::<Vec<_>>();
     objectives.iter().flat_map(of).collect()
 }
 

@@ -2,9 +2,9 @@
 
 use super::comparison::{MetricComparison, compare, metrics};
 use super::estimates::{Estimator, Metric};
+use super::figure_selector::FigureSelector;
 use super::groups::compare_groups;
 use super::holm::holm;
-use super::objective::FigureSelector;
 use super::series::Series;
 use super::student::LEVEL;
 
@@ -87,8 +87,11 @@ fn add<'a>(
     }
     for metric in all {
         let first = found.iter().all(|figure| !figure.primary);
-        let name = metric.name(counts);
-        let chosen = first && primary.map_or(name == "p50", |t| t.matches(base) && t.metric == name);
+        let name = metric.name(base.named());
+        let chosen = first
+            && primary.map_or(name == "p50", |t| {
+                t.matches(base) && Metric::from_name(&t.metric, counts) == Some(metric)
+            });
         let declared = chosen && primary.is_some();
         found.push(Figure { base, other, compared: compare(metric), primary: chosen, declared, bound: 0.0 });
     }

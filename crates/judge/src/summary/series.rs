@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::size_range::SizeRange;
 use plimsoll_recorder::sparse::{Sparse, edges_us};
 use plimsoll_recorder::sum::HistogramSum;
 use plimsoll_workload::OperationKind;
@@ -21,6 +22,8 @@ pub struct Series {
     pub step: Option<u32>,
     /// Kind of operation.
     pub operation: OperationKind,
+    /// Sizes of the objects, if the series has only the successful operations on some. `None` for all operations.
+    pub size: Option<SizeRange>,
     /// Group of keys. `None` if the experiment does not distinguish groups.
     pub key_group: Option<String>,
     /// True for an open loop.
@@ -128,8 +131,13 @@ pub enum Of {
 
 impl Series {
     /// Returns the primary latency: the response time of an open loop, the service time of a closed one
-    /// (docs/method.md, "Time").
+    /// (docs/method.md, "Time"). The operations on objects of some sizes have only service times.
     pub fn clocked(&self) -> LatencyKind {
+        if self.open && self.size.is_none() { LatencyKind::Response } else { LatencyKind::Service }
+    }
+
+    /// Returns the latency whose figures have no prefix in names: that of all operations.
+    pub fn named(&self) -> LatencyKind {
         if self.open { LatencyKind::Response } else { LatencyKind::Service }
     }
 

@@ -25,6 +25,7 @@ use crate::run_dir::environment::{Environment, read_environment};
 use crate::run_dir::merge::{LogTotal, log_totals};
 use crate::run_dir::run::{Run, RunDirError, read};
 use crate::run_dir::sums::{self, Checked};
+use crate::run_dir::{intervals, size_log};
 use crate::summary::series::LatencyKind;
 use prices::Priced;
 use schedule::{Scheduled, Unscheduled, counts, phases_on_stores};
@@ -106,8 +107,13 @@ pub fn verify(path: &Path, key: Option<&PublicKey>) -> Result<Verification, RunD
 /// Computes the figures of a run again and compares them.
 fn figures(run: &Run, found: &mut Verification) -> io::Result<()> {
     let has_finished = !found.digest.is_empty();
-    let totals = has_finished.then(|| log_totals(&run.path)).transpose()?;
-    let again = recompute::recompute(run, totals.as_deref());
+    let totals = has_finished.then(|| log_totals(&run.path, intervals::NAME)).transpose()?;
+    let has_sizes = has_finished && run.path.join(size_log::NAME).exists();
+    let sizes = has_sizes.then(|| log_totals(&run.path, size_log::NAME)).transpose()?;
+    let logs = totals
+        .as_deref()
+        .map(|totals| recompute::Logs { totals, sizes: sizes.as_deref().unwrap_or_default() });
+    let again = recompute::recompute(run, logs);
     let compared = differences::between(&run.result, &again.result);
     found.figures = again.figures;
     found.problems.extend(again.problems);

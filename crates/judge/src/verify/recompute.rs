@@ -12,6 +12,7 @@ use serde_json::json;
 use super::differences::count;
 use crate::run_dir::merge::LogTotal;
 use crate::run_dir::run::Run;
+use crate::run_dir::size_log;
 use crate::summary::addresses;
 use crate::summary::caches::caches;
 use crate::summary::estimates::confidence_intervals;
@@ -34,19 +35,29 @@ pub struct Recomputed {
     pub problems: Vec<String>,
 }
 
-/// Computes the figures of a run again. `totals` are those of the interval log; `None` if the run has not finished,
-/// because a run that was killed has written its log further than its result.
-pub fn recompute(run: &Run, totals: Option<&[LogTotal]>) -> Recomputed {
-    let has_finished = totals.is_some();
+/// Sums of the logs of a run.
+#[derive(Clone, Copy)]
+pub struct Logs<'a> {
+    /// Those of the interval log.
+    pub totals: &'a [LogTotal],
+    /// Those of the log of size classes; none if it does not exist.
+    pub sizes: &'a [LogTotal],
+}
+
+/// Computes the figures of a run again. `logs` is `None` if the run has not finished, because a run that was killed has
+/// written its logs further than its result.
+pub fn recompute(run: &Run, logs: Option<Logs<'_>>) -> Recomputed {
+    let has_finished = logs.is_some();
     let none = Tally::default();
     let mut out = Recomputed { result: run.result.clone(), figures: 0, problems: Vec::new() };
-    if let Some(totals) = totals {
+    if let Some(Logs { totals, sizes }) = logs {
         // The rates of a merged run are sums of those of its shards, whose windows differ in length.
         let is_merged = run.result.run.shards.len() > 1;
         for window in &mut out.result.windows {
             let total = totals.iter().find(|total| is_of(window, total)).map(|total| &total.tally);
             let tally = total.unwrap_or(&none);
             out.figures += counts(window, tally) + if is_merged { 0 } else { rates(window, tally) };
+            set_classes(window, sizes);
         }
     }
     for (number, window) in out.result.windows.iter_mut().enumerate() {
@@ -72,8 +83,24 @@ pub fn recompute(run: &Run, totals: Option<&[LogTotal]>) -> Recomputed {
 }
 
 fn is_of(window: &Window, total: &LogTotal) -> bool {
+    is_of_class(window, total, window.operation.name())
+}
+
+/// Returns whether the sum is that of the operations with this name in the phase run of a window.
+fn is_of_class(window: &Window, total: &LogTotal, operation: &str) -> bool {
     let place = (&*total.store, &*total.phase, total.repeat, total.block, total.step, &*total.operation);
-    place == (&window.store, &window.phase, window.repeat, window.block, window.step, window.operation.name())
+    place == (&window.store, &window.phase, window.repeat, window.block, window.step, operation)
+}
+
+/// Sets the histograms of the size classes of a window to the sums of their log.
+fn set_classes(window: &mut Window, sizes: &[LogTotal]) {
+    for class in window.size_classes.clone() {
+        let name = size_log::name(window.operation, class.from_bytes);
+        let total = sizes.iter().find(|total| is_of_class(window, total, &name));
+        let histogram =
+            total.map_or_else(Latencies::default, |total| total.tally.latencies[Latency::Service].clone());
+        window.histograms.insert(class.histogram(), STANDARD.encode(histogram.to_bytes()));
+    }
 }
 
 /// Sets the counts and histograms of a window to the sums of the log. Returns the number of figures.
@@ -218,7 +245,7 @@ fn objectives(run: &Run, out: &mut Recomputed) {
     let parsed: Result<Vec<Objective>, _> = texts.into_iter().map(Objective::parse).collect();
     match parsed {
         Ok(parsed) => {
-            out.result.objectives = judge(&run.series, &parsed);
+            out.result.objectives = judge(run.all_series(), &parsed);
             out.figures += count(&json!(out.result.objectives));
         }
         Err(error) => out.problems.push(error.to_string()),

@@ -10,6 +10,7 @@ use super::inconclusive::Inconclusive;
 use super::out::{append, fit, say};
 use super::runs::find;
 use plimsoll_base::text::outgoing;
+use plimsoll_base::units::format_size;
 use plimsoll_document::{Document, Table, terminal};
 use plimsoll_judge::report::junit;
 use plimsoll_judge::report::text::objectives::{detail, place, sentence};
@@ -100,6 +101,13 @@ fn check_run(run: &Run, objectives: &[Objective]) -> Result<Suite, Exit> {
     if let Some(other) = objectives.iter().find(|objective| run.subjects(objective).is_empty()) {
         let measured = run.series.iter().filter(|s| s.role == Role::Measure);
         let mut known: Vec<String> = measured.map(|s| format!("{}.{}", s.phase, s.operation)).collect();
+        if other.target.size.is_some() {
+            let classes =
+                run.by_size.iter().filter(|s| s.role == Role::Measure).filter_map(|s| Some((s, s.size?)));
+            known.extend(classes.map(|(s, size)| {
+                format!("{}.{}[{}]", s.phase, s.operation, format_size(size.from_bytes.max(1)))
+            }));
+        }
         known.sort();
         known.dedup();
         let (text, path, known) = (&other.text, run.path.display(), known.join(", "));
@@ -109,7 +117,7 @@ fn check_run(run: &Run, objectives: &[Objective]) -> Result<Suite, Exit> {
         path: run.path.clone(),
         run: run.result.run.name(),
         stores: run.environment.stores.iter().map(|s| s.url.clone()).collect(),
-        found: judge(&run.series, objectives),
+        found: judge(run.all_series(), objectives),
     })
 }
 

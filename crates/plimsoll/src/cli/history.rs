@@ -9,7 +9,7 @@ use super::exit::Exit;
 use super::runs::DIRECTORY;
 use plimsoll_judge::history::entry::{Entry, Filter, entries};
 use plimsoll_judge::report::history::{list, trend};
-use plimsoll_judge::summary::objective::FigureSelector;
+use plimsoll_judge::summary::figure_selector::FigureSelector;
 
 /// Arguments of `plimsoll history`.
 #[derive(Debug, Args)]

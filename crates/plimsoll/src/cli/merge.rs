@@ -18,6 +18,7 @@ use plimsoll_judge::run_dir::environment::{Environment, read_environment};
 use plimsoll_judge::run_dir::json;
 use plimsoll_judge::run_dir::merge::{ShardLog, merge_intervals};
 use plimsoll_judge::run_dir::run::Run;
+use plimsoll_judge::run_dir::{intervals, size_log};
 use plimsoll_judge::summary::result::RunResult;
 use plimsoll_judge::summary::shards::merge_runs;
 
@@ -142,12 +143,19 @@ pub fn merge_shards(runs: &[PathBuf], out: &Path) -> Result<Run, Exit> {
 /// # Errors
 /// Exit code 2 if the intervals of a shard cannot be read.
 fn write_intervals(shards: &[Shard], origin: f64, directory: &mut RunDirectory) -> Result<(), Exit> {
-    let log = |shard: &Shard| {
+    let log = |shard: &Shard, name| {
         let offset_s = shard.result.run.shards[0].host_offset_s.unwrap_or(0.0);
         let shift_s = (shard.environment.origin_unix_s - offset_s - origin).max(0.0);
-        ShardLog { run: shard.path.clone(), shift_s }
+        ShardLog { run: shard.path.clone(), name, shift_s }
     };
-    let logs: Vec<ShardLog> = shards.iter().map(log).collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    merge_intervals(&logs, threads, directory).map_err(Exit::input)
+    for name in [intervals::NAME, size_log::NAME] {
+        // A shard without objects of several sizes has no log of size classes.
+        let has_log = |shard: &&Shard| name == intervals::NAME || shard.path.join(name).exists();
+        let logs: Vec<ShardLog> = shards.iter().filter(has_log).map(|shard| log(shard, name)).collect();
+        if !logs.is_empty() {
+            merge_intervals(&logs, threads, directory).map_err(Exit::input)?;
+        }
+    }
+    Ok(())
 }

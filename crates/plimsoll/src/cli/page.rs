@@ -8,7 +8,7 @@ use plimsoll_cost::published::named;
 use plimsoll_judge::report::html::Report;
 use plimsoll_judge::run_dir::run::Run;
 use plimsoll_judge::run_dir::{MAX_TEXT, REPORT};
-use plimsoll_judge::summary::objective::FigureSelector;
+use plimsoll_judge::summary::figure_selector::FigureSelector;
 
 use super::compare::comparisons;
 use super::exit::Exit;

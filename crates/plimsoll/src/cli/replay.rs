@@ -83,6 +83,10 @@ pub struct Arguments {
     /// Maximum number of operations in flight; further ones wait, and their waiting time counts [default: 1024]
     #[arg(long, value_name = "N")]
     in_flight: Option<u64>,
+    /// Closed loop: send each request as soon as one of this number of requests in flight has ended, instead of at its
+    /// recorded time
+    #[arg(long, value_name = "N", conflicts_with_all = ["in_flight", "speed"])]
+    concurrency: Option<u64>,
     /// Maximum number of retries after throttling, server errors and broken connections [default: 0]
     #[arg(long, value_name = "N")]
     retries: Option<u32>,
@@ -117,6 +121,7 @@ pub fn replay(arguments: &Arguments) -> Result<(), Exit> {
         trace: arguments.logs.to_spec(parse_speed(&arguments.speed)?)?,
         operations: arguments.operations,
         in_flight: arguments.in_flight,
+        concurrency: arguments.concurrency,
         retries: arguments.retries,
         verify: arguments.verify.clone(),
         timeout: arguments.timeout.given().map(str::to_string),

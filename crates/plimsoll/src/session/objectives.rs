@@ -23,7 +23,8 @@ pub fn check(experiment: &Experiment, objectives: &[Objective]) -> Result<(), Ru
         let target = &objective.target;
         measured().filter(|phase| target.phase.as_ref().is_none_or(|name| *name == phase.name)).any(|phase| {
             let operation = target.operation.as_ref();
-            operation.is_none_or(|name| kinds(phase).any(|kind| kind.name() == name))
+            let has_sizes = target.size.is_none() || phase.size_classes.is_some();
+            has_sizes && operation.is_none_or(|name| kinds(phase).any(|kind| kind.name() == name))
         })
     };
     let Some(other) = objectives.iter().find(|objective| !is_measured(objective)) else { return Ok(()) };

@@ -9,7 +9,7 @@ use super::{Components, Passes, RunSummary, SessionSettings, execute_passes};
 use plimsoll_base::clock::now_ns;
 use plimsoll_base::units::{short_names, show_duration};
 use plimsoll_judge::summary::estimates::{Estimator, Metric};
-use plimsoll_judge::summary::objective::FigureSelector;
+use plimsoll_judge::summary::figure_selector::FigureSelector;
 use plimsoll_judge::summary::ranking::{self, Ranking, rank};
 use plimsoll_judge::summary::result::{RunResult, UntilFigures};
 use plimsoll_judge::summary::sequential::{errors_of_looks, looks, precision};

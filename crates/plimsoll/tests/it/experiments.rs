@@ -215,6 +215,46 @@ fn latencies_are_divided_by_the_size_of_the_object() {
 }
 
 #[test]
+fn objectives_and_comparisons_may_be_about_a_size() {
+    let dir = scratch("sizes-judged");
+    let file = write(&dir, SIZES);
+    for _ in 0..2 {
+        measure(&[&file, "--store", "memory:"], &dir.join("runs"));
+    }
+    let runs: Vec<PathBuf> =
+        std::fs::read_dir(dir.join("runs")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let check = |slo: &str| plimsoll(&["check", "--json", "--slo", slo]).arg(&runs[0]).output().unwrap();
+    let judged = |slo: &str| {
+        let found: serde_json::Value = serde_json::from_slice(&check(slo).stdout).unwrap();
+        let check = &found["checks"][0];
+        (check["place"].as_str().unwrap().to_string(), check["outcome"].as_str().unwrap().to_string())
+    };
+    // A class that begins at 1 KiB contains 5 KiB. No operation takes a nanosecond.
+    let missed = ("memory: read get 1 KiB to 64 KiB".into(), "fail".into());
+    assert_eq!(judged("get[5KiB].p50 < 1ns"), missed);
+    let refused = check("put[5KiB].p50 < 1ms");
+    assert!(text(&refused.stderr).contains("did not measure this"), "{}", text(&refused.stderr));
+
+    let compared =
+        plimsoll(&["compare", "--json", "--primary", "get[5KiB].p99", "--fail-if", "get[5KiB].p50 > +900%"])
+            .args(&runs)
+            .output()
+            .unwrap();
+    let found: serde_json::Value = serde_json::from_slice(&compared.stdout).unwrap();
+    let rows = found["comparisons"][0]["rows"].as_array().unwrap();
+    let classes: Vec<_> = rows.iter().filter(|row| row["size"].is_object()).collect();
+    assert_eq!(classes.len(), 3 * 2, "p50 and p99 of each class");
+    let primary = rows.iter().find(|row| row["primary"] == true).unwrap();
+    assert_eq!((&primary["size"]["from_bytes"], &primary["metric"]), (&1024.into(), &"p99".into()));
+    assert_eq!(found["checks"].as_array().unwrap().len(), 1);
+
+    // A log of size classes that does not belong to the figures is found.
+    std::fs::copy(runs[1].join("size_classes.arrows"), runs[0].join("size_classes.arrows")).unwrap();
+    let verified = plimsoll(&["verify"]).arg(&runs[0]).output().unwrap();
+    assert_eq!(verified.status.code(), Some(1), "{}", text(&verified.stdout));
+}
+
+#[test]
 fn a_directory_works_as_a_store() {
     let dir = scratch("directory");
     let root = dir.join("store");

@@ -6,7 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, UInt64Type};
 use plimsoll_base::rng::Stream;
 use plimsoll_judge::run_dir::read::batches;
-use plimsoll_judge::summary::result::RunResult;
+use plimsoll_judge::summary::result::{RunResult, Window};
 
 use crate::support::ask::{fails, good, write};
 use crate::support::{Server, plimsoll, scratch, text};
@@ -129,6 +129,37 @@ fn a_run_directory_of_a_replay_can_be_repeated_at_another_speed() {
 }
 
 #[test]
+fn a_replay_in_a_closed_loop_sends_the_requests_one_after_the_other() {
+    let dir = scratch("replay-closed");
+    let file = log(&dir);
+    let (_server, store) = server(&dir);
+    let out = dir.join("runs");
+    let base = ["replay", file.to_str().unwrap(), "--store", &store, "--concurrency", "1", "--json", "--out"];
+    let replayed = |json: &str| {
+        let result: RunResult = serde_json::from_str(json).unwrap();
+        let own: Vec<Window> = result.windows.into_iter().filter(|w| w.phase == "replay").collect();
+        assert!(own.iter().all(|w| w.errors.is_empty() && w.offered_per_s.is_none()), "{own:?}");
+        own.iter().map(|w| w.operations).sum::<u64>()
+    };
+    let run = plimsoll(&base).arg(&out).output().unwrap();
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    assert_eq!(replayed(&text(&run.stdout)), 275, "each request once, because some of them write");
+    let directory = std::fs::read_dir(&out).unwrap().flatten().next().unwrap().path();
+    let again = good(&["run", directory.to_str().unwrap(), "--json", "--out", out.to_str().unwrap()]);
+    assert_eq!(replayed(&again), 275);
+    // Requests that only read begin again after the last one.
+    let reads = write(&dir, "reads.csv", "time,operation,key,size\n1,GET,a,9\n2,HEAD,b,9\n3,GET,b,9\n");
+    let file = format!(
+        "name = 'x'\n[[phase]]\nname = 'o'\nrole = 'prepare'\ntrace = {{ files = ['{0}'] }}\n[[phase]]\nname = 'replay'\n\
+         trace = {{ files = ['{0}'] }}\nobjects = {{ from = 'o' }}\nconcurrency = 2\nstop_after = 10\n",
+        reads.display()
+    );
+    let file = write(&dir, "reads.toml", &file);
+    let run = ["run", file.to_str().unwrap(), "--store", &store, "--json", "--out", out.to_str().unwrap()];
+    assert_eq!(replayed(&good(&run)), 10);
+}
+
+#[test]
 fn a_fitted_experiment_resembles_the_log() {
     let dir = scratch("fit");
     let file = log(&dir);
@@ -224,7 +255,7 @@ fn unusable_logs_and_options_are_rejected() {
     let text =
         format!("name = 'x'\nrepeats = 2\n[[phase]]\nname = 'replay'\ntrace = {{ files = ['{log}'] }}\n");
     let file = write(&dir, "repeats.toml", &text);
-    fails(&["run", file.to_str().unwrap(), "--dry-run"], 2, &["a trace cannot be repeated"]);
+    fails(&["run", file.to_str().unwrap(), "--dry-run"], 2, &["cannot be repeated; remove repeats"]);
     let text =
         text.replace("repeats = 2\n", "").replace("name = 'replay'\n", "name = 'replay'\nrate = '5/s'\n");
     let file = write(&dir, "rate.toml", &text);

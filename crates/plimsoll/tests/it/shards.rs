@@ -135,6 +135,34 @@ fn shard_runs(server: &Server, network: Option<&Network>, dir: &Path) -> Vec<Pat
     std::fs::read_dir(dir.join("runs")).unwrap().flatten().map(|e| e.path()).collect()
 }
 
+/// Asserts that each operation of a phase ran on exactly one shard.
+fn assert_once(logged: &[Row]) {
+    let mut numbers: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    logged.iter().for_each(|row| numbers.entry(row.phase.clone()).or_default().push(row.number));
+    for (phase, numbers) in &mut numbers {
+        numbers.sort_unstable();
+        let distinct: BTreeSet<u64> = numbers.iter().copied().collect();
+        assert!(
+            distinct.iter().copied().eq(0..numbers.len() as u64),
+            "{phase}: each operation runs exactly once"
+        );
+    }
+    assert_eq!((numbers["objects"].len(), numbers["counted"].len()), (50, 2001));
+    assert!(numbers["open"].len() > 2000);
+}
+
+/// Asserts that the log of the size classes of all shards, added up, has the histograms of the merged windows.
+fn assert_classes(result: &RunResult, merged_run: &Path, operations: u64) {
+    let classes = result.windows.iter().flat_map(|window| &window.size_classes);
+    assert_eq!(
+        classes.map(|class| class.service_ms.n).sum::<u64>(),
+        operations,
+        "each operation has a size class"
+    );
+    let verified = plimsoll(&["verify"]).arg(merged_run).output().unwrap();
+    assert_eq!(verified.status.code(), Some(0), "{}", text(&verified.stdout));
+}
+
 #[test]
 fn eight_shards_merge_into_one_run() {
     let network = Network::new();
@@ -160,18 +188,7 @@ fn eight_shards_merge_into_one_run() {
     for run in &runs {
         batches(&run.join("operations.arrows")).unwrap().iter().for_each(|batch| rows(batch, &mut logged));
     }
-    let mut numbers: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-    logged.iter().for_each(|row| numbers.entry(row.phase.clone()).or_default().push(row.number));
-    for (phase, numbers) in &mut numbers {
-        numbers.sort_unstable();
-        let distinct: BTreeSet<u64> = numbers.iter().copied().collect();
-        assert!(
-            distinct.iter().copied().eq(0..numbers.len() as u64),
-            "{phase}: each operation runs exactly once"
-        );
-    }
-    assert_eq!((numbers["objects"].len(), numbers["counted"].len()), (50, 2001));
-    assert!(numbers["open"].len() > 2000);
+    assert_once(&logged);
 
     let mut compared = 0;
     for window in &result.windows {
@@ -202,6 +219,10 @@ fn eight_shards_merge_into_one_run() {
         has_failures || seconds == logged.len() as u64,
         "the merged interval log holds every operation once"
     );
+
+    if !has_failures {
+        assert_classes(&result, &merged_run, logged.len() as u64);
+    }
 
     let seven =
         plimsoll(&["merge", "--json", "--out"]).arg(dir.join("seven")).args(&runs[1..]).output().unwrap();

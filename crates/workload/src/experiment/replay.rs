@@ -30,6 +30,8 @@ pub struct Replay {
     pub operations: Option<u64>,
     /// Maximum number of operations in flight (`--in-flight`).
     pub in_flight: Option<u64>,
+    /// Closed loop: number of operations in flight, which follow each other without their times (`--concurrency`).
+    pub concurrency: Option<u64>,
     /// Maximum number of retries of a request (`--retries`).
     pub retries: Option<u32>,
     /// Verification of content (`--verify`).
@@ -58,6 +60,7 @@ impl Replay {
             objects: ObjectsSpec { from: Some("objects".into()), ..ObjectsSpec::default() },
             stop_after: self.operations,
             in_flight: self.in_flight,
+            concurrency: self.concurrency.map(ConcurrencySpec::Fixed),
             retries: self.retries,
             verify: self.verify.clone(),
             timeout: self.timeout.clone(),

@@ -14,8 +14,8 @@ use super::phase_fields::{
     DEFAULT_CONCURRENCY, DEFAULT_IN_FLIGHT, PREPARE_RETRIES, length, resolve_size_classes, resolve_verify,
     resolve_waits, role_of, slots, varies,
 };
-use super::records::resolve_scan;
 use super::ranges::{check_ranges, resolve_range};
+use super::records::resolve_scan;
 use super::replay::{is_closed, resolve_replay};
 use super::spec::{ArrivalSpec, ConcurrencySpec, ExperimentSpec, PhaseSpec, RateSpec};
 use super::sweep::expand;

@@ -92,9 +92,10 @@ pub fn place(stores: &[&str], figures: &ObjectiveFigures) -> String {
     let store = at.map_or(figures.store.as_str(), |at| &names[at]);
     let phase = &figures.phase;
     let phase = figures.step.map_or_else(|| phase.clone(), |step| format!("{phase}_{}", step + 1));
+    let size = figures.size.map_or_else(String::new, |size| format!(" {size}"));
     match figures.operation.map(|operation| operation.name()) {
-        Some(operation) if phase != operation => format!("{store} {phase} {operation}"),
-        _ => format!("{store} {phase}"),
+        Some(operation) if phase != operation => format!("{store} {phase} {operation}{size}"),
+        _ => format!("{store} {phase}{size}"),
     }
 }
 
@@ -122,6 +123,7 @@ mod tests {
     #[test]
     fn the_sentence_counts_and_says_how_long_to_measure() {
         let one = |outcome, duration_needed_s| ObjectiveFigures {
+            size: None,
             objective: "errors < 0.1%".into(),
             store: "s3://b?endpoint=http://127.0.0.1:1".into(),
             phase: "mixed".into(),

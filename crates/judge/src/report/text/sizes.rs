@@ -3,23 +3,14 @@
 use super::percentile::cell;
 use crate::summary::merge::overall;
 use crate::summary::result::{RunResult, SizeClassFigures, Window};
-use plimsoll_base::units::{format_count, format_size};
+use plimsoll_base::units::format_count;
 use plimsoll_document::Table;
 use plimsoll_workload::schedule::Role;
-
-/// Returns the sizes of a class in words.
-fn sizes(class: &SizeClassFigures) -> String {
-    match (class.from_bytes, class.to_bytes) {
-        (0, Some(to)) => format!("below {}", format_size(to)),
-        (from, Some(to)) => format!("{} to {}", format_size(from), format_size(to)),
-        (from, None) => format!("from {}", format_size(from)),
-    }
-}
 
 fn row(window: &Window, class: &SizeClassFigures) -> [String; 7] {
     let cell = |name| cell(&class.service_ms, name);
     let count = format_count(class.service_ms.n);
-    [window.place(), sizes(class), count, cell("p50"), cell("p90"), cell("p99"), cell("max")]
+    [window.place(), class.range().to_string(), count, cell("p50"), cell("p90"), cell("p99"), cell("max")]
 }
 
 /// Returns the latencies of one store by size; `None` if no measured phase has objects of several classes.

@@ -1,6 +1,7 @@
 //! Conclusions that a run draws from its windows: the capacity, the objectives and the confidence intervals.
 
 use crate::summary::objective::ObjectiveResult;
+use crate::summary::size_range::SizeRange;
 use plimsoll_workload::OperationKind;
 use serde::{Deserialize, Serialize};
 
@@ -140,6 +141,9 @@ pub struct ObjectiveFigures {
     /// Kind of operation. Null if the objective is about all operations of the phase together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<OperationKind>,
+    /// Sizes of the objects that the objective is about. Null if it is about all operations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<SizeRange>,
     /// Result of the judgement.
     pub outcome: ObjectiveResult,
     /// Measured value with its 95% confidence interval, for people.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Percentiles;
+use crate::summary::size_range::SizeRange;
 
 /// Successful operations on objects of one class of sizes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -17,6 +18,11 @@ pub struct SizeClassFigures {
 }
 
 impl SizeClassFigures {
+    /// Returns the sizes of the class.
+    pub fn range(&self) -> SizeRange {
+        SizeRange { from_bytes: self.from_bytes, to_bytes: self.to_bytes }
+    }
+
     /// Returns the name of the class's histogram in [`super::Window::histograms`].
     pub fn histogram(&self) -> String {
         format!("size_{}", self.from_bytes)

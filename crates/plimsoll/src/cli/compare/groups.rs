@@ -6,7 +6,7 @@ use plimsoll_base::units::short_names;
 use plimsoll_judge::report::comparison::{Comparison, Subject, group_rows};
 use plimsoll_judge::run_dir::comparable;
 use plimsoll_judge::run_dir::run::Run;
-use plimsoll_judge::summary::objective::FigureSelector;
+use plimsoll_judge::summary::figure_selector::FigureSelector;
 use plimsoll_judge::summary::primary_figure::{Choice, GroupPair};
 use plimsoll_judge::summary::series::Series;
 use plimsoll_workload::schedule::Role;
@@ -57,12 +57,13 @@ fn check_comparable<'a>(first: &Run, others: impl Iterator<Item = &'a Run>) -> R
 }
 
 fn measured(run: &Run) -> impl Iterator<Item = &Series> {
-    run.series.iter().filter(|s| s.role == Role::Measure)
+    run.all_series().filter(|s| s.role == Role::Measure)
 }
 
 /// Returns the series of the group that have the phase, step and operation of `model`, one per run.
 fn matching_series<'a>(group: &'a [Run], model: &Series) -> Vec<&'a Series> {
-    let same = |s: &&Series| (&s.phase, s.step, s.operation) == (&model.phase, model.step, model.operation);
+    let key = |s: &Series| (s.phase.clone(), s.step, s.operation, s.size);
+    let same = |s: &&Series| key(s) == key(model);
     group.iter().filter_map(|run| measured(run).find(same)).collect()
 }
 

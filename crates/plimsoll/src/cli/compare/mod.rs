@@ -9,9 +9,11 @@ use super::exit::Exit;
 use super::inconclusive::Inconclusive;
 use super::out::{append, fit, say};
 use super::runs::find;
+use plimsoll_base::units::format_size;
 use plimsoll_judge::report::comparison::{Comparison, ComparisonRow, rows};
 use plimsoll_judge::run_dir::run::{Run, read};
-use plimsoll_judge::summary::objective::{ChangeBound, FigureSelector, ObjectiveResult};
+use plimsoll_judge::summary::figure_selector::FigureSelector;
+use plimsoll_judge::summary::objective::{ChangeBound, ObjectiveResult};
 use plimsoll_judge::summary::primary_figure::{Choice, SeriesPair};
 use plimsoll_judge::summary::series::{LatencyKind, Series};
 
@@ -68,7 +70,8 @@ struct Check {
 
 /// Returns the pairs of series with the same phase, step and operation.
 fn matching<'a>(base: &'a Side<'_>, other: &'a Side<'_>) -> Vec<SeriesPair<'a>> {
-    let same = |a: &Series, b: &Series| (&a.phase, a.step, &a.operation) == (&b.phase, b.step, &b.operation);
+    let key = |s: &Series| (s.phase.clone(), s.step, s.operation, s.size);
+    let same = |a: &Series, b: &Series| key(a) == key(b);
     base.series()
         .filter_map(|a| other.series().find(|b| same(a, b)).map(|other| SeriesPair { base: a, other }))
         .collect()
@@ -138,7 +141,9 @@ fn check_primary(primary: Option<&FigureSelector>, rows: &[ComparisonRow]) -> Re
 }
 
 fn show(target: &FigureSelector) -> String {
-    [target.phase.as_deref(), target.operation.as_deref(), Some(&target.metric)]
+    let size = target.size.map_or_else(String::new, |bytes| format!("[{}]", format_size(bytes)));
+    let operation = target.operation.as_ref().map(|operation| format!("{operation}{size}"));
+    [target.phase.as_deref(), operation.as_deref(), Some(&target.metric)]
         .into_iter()
         .flatten()
         .collect::<Vec<_>>()
@@ -170,7 +175,9 @@ fn check(comparisons: &[Comparison], bounds: &[ChangeBound]) -> Result<Vec<Check
             let matching = comparison.rows.iter().filter(|row| {
                 target.phase.as_ref().is_none_or(|p| *p == row.phase)
                     && target.operation.as_ref().is_none_or(|o| *o == row.operation)
-                    && target.metric == row.metric
+                    && target.is_about(row.size)
+                    && target.metric
+                        == row.metric.trim_start_matches(if row.size.is_some() { "service." } else { "" })
             });
             for row in matching {
                 let change = row.change.zip(row.change_low).zip(row.change_high).map(|((c, l), h)| (c, l, h));

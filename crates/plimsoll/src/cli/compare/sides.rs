@@ -25,7 +25,7 @@ impl<'a> Side<'a> {
 
     /// Returns the measured series of the store.
     pub fn series(&self) -> impl Iterator<Item = &Series> {
-        self.run.series.iter().filter(|s| s.role == Role::Measure && s.store == self.store)
+        self.run.all_series().filter(|s| s.role == Role::Measure && s.store == self.store)
     }
 
     /// Returns possible names of the side, the shortest first. `alone` is true if its run measured no other
