@@ -83,6 +83,8 @@ pub struct Workload {
     /// Objects that the first deletes address; later deletes address objects that the phase has put. `None` if the
     /// phase does not delete.
     pub spare: Option<Dataset>,
+    /// Repeat whose writes the reads expect, if each repeat writes the objects again; `None` if they are written once.
+    pub written_in: Option<u32>,
     /// Length of a range read, in bytes; 0 if there are none.
     pub range: u64,
     /// Distribution of reads over the objects.
@@ -124,6 +126,11 @@ impl Default for ScanLength {
 }
 
 impl Workload {
+    /// Returns the version of the objects that reads expect.
+    pub fn read_version(&self) -> u64 {
+        self.written_in.map_or(0, u64::from)
+    }
+
     /// Returns the dataset of a target.
     pub fn dataset(&self, target: Target) -> &Dataset {
         match target {
@@ -173,7 +180,8 @@ impl Workload {
                 .read
                 .as_ref()
                 .filter(|_| self.popularity == Popularity::Ranges)
-                .map(|read| RangesInOrder::new(read, self.range.max(1))),
+                .map(|read| RangesInOrder::new(read, self.read_version(), self.range.max(1))),
+            version: self.read_version(),
             read: self.read.clone(),
             written_count: self.written.count.max(1),
             spare_count: self.spare.as_ref().map_or(0, |s| s.count),
@@ -205,6 +213,8 @@ pub struct Sequence {
     ranges: Stream,
     /// Ranges of [`Popularity::Ranges`].
     in_order: Option<RangesInOrder>,
+    /// Version of the objects that reads expect.
+    version: u64,
     read: Option<Dataset>,
     written_count: u64,
     spare_count: u64,
@@ -225,8 +235,14 @@ impl Sequence {
             return trace.operation(i, self.ranges);
         }
         let (kind, ordinal) = self.cursor.at(i);
-        let mut operation =
-            Operation { kind, target: Target::Read, index: 0, version: 0, range_start: 0, length: 0 };
+        let mut operation = Operation {
+            kind,
+            target: Target::Read,
+            index: 0,
+            version: self.version,
+            range_start: 0,
+            length: 0,
+        };
         match (kind, self.inserts) {
             (OperationKind::Put, Some(inserts)) => {
                 (operation.target, operation.index) = (Target::Written, inserts.from + ordinal);
@@ -272,14 +288,15 @@ impl Sequence {
     fn set_range(&self, operation: &mut Operation, read: &Dataset, i: u64, ordinal: u64) {
         if let Some(in_order) = &self.in_order {
             (operation.index, operation.range_start) = in_order.at(ordinal);
-            let size = read.size_of(operation.index, 0);
+            let size = read.size_of(operation.index, self.version);
             operation.length = self.range.min(size - operation.range_start);
             return;
         }
         // The size of an existing object is unknown here.
-        let size = if read.existing.is_some() { u64::MAX } else { read.size_of(operation.index, 0) };
+        let size =
+            if read.existing.is_some() { u64::MAX } else { read.size_of(operation.index, self.version) };
         operation.length = self.range.min(size);
-        let starts = read.size_of(operation.index, 0).saturating_sub(operation.length) + 1;
+        let starts = read.size_of(operation.index, self.version).saturating_sub(operation.length) + 1;
         operation.range_start = self.ranges.below(i, starts);
     }
 }
@@ -311,6 +328,7 @@ mod tests {
             scan: ScanLength::default(),
             sink: None,
             recording: None,
+            written_in: None,
         }
     }
 

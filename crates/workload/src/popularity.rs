@@ -19,6 +19,13 @@ pub enum Popularity {
     Uniform,
     /// All objects in order, starting again after the last one.
     Sequential,
+    /// All objects from the last to the first, starting again after the first one.
+    Reversed,
+    /// All objects in a random order, in the same one again after the last.
+    Shuffled,
+    /// All objects in order from the second one on. If several hosts share a run, each reads those that the next one
+    /// has written.
+    Shifted,
     /// The ranges of each object in order, one object after the other, starting again after the last one.
     Ranges,
     /// Zipfian: the object of rank k has a weight of `1 / k^theta`. A permutation spreads the ranks over the objects.
@@ -120,6 +127,9 @@ impl Picker {
         match &self.popularity {
             Popularity::Uniform => self.draws.below(i, self.count),
             Popularity::Sequential | Popularity::Ranges => ordinal % self.count,
+            Popularity::Reversed => self.count - 1 - ordinal % self.count,
+            Popularity::Shuffled => self.scatter.at(ordinal % self.count),
+            Popularity::Shifted => (ordinal + 1) % self.count,
             Popularity::Zipfian { .. } => self.scatter.at(rank()),
             Popularity::Latest { .. } => self.count + added - 1 - rank(),
             Popularity::YcsbZipfian { .. } => {
@@ -230,7 +240,11 @@ mod tests {
 
     #[test]
     fn sequential_reads_every_object_equally_often() {
-        assert!(counts(Popularity::Sequential, 1000).iter().all(|c| *c == 300));
+        for popularity in
+            [Popularity::Sequential, Popularity::Reversed, Popularity::Shuffled, Popularity::Shifted]
+        {
+            assert!(counts(popularity, 1000).iter().all(|c| *c == 300));
+        }
     }
 
     #[test]

@@ -19,15 +19,15 @@ pub struct RangesInOrder {
 }
 
 impl RangesInOrder {
-    /// Divides the objects of a dataset into ranges of `length` bytes, which is above 0.
-    pub fn new(dataset: &Dataset, length: u64) -> RangesInOrder {
+    /// Divides a version of the objects of a dataset into ranges of `length` bytes, which is above 0.
+    pub fn new(dataset: &Dataset, version: u64, length: u64) -> RangesInOrder {
         let objects = dataset.count.max(1);
-        let each = dataset.size_of(0, 0).div_ceil(length);
+        let each = dataset.size_of(0, version).div_ceil(length);
         let mut before = Vec::new();
         if dataset.size.smallest() != dataset.size.largest() {
             before.push(0);
             for index in 0..objects {
-                before.push(before[index as usize] + dataset.size_of(index, 0).div_ceil(length));
+                before.push(before[index as usize] + dataset.size_of(index, version).div_ceil(length));
             }
         }
         RangesInOrder { length, objects, each, before }
@@ -56,7 +56,7 @@ mod tests {
     use crate::size::Size;
 
     fn all(size: Size, count: u64, length: u64) -> Vec<(u64, u64)> {
-        let ranges = RangesInOrder::new(&Dataset::new("objects", 42, count, size), length);
+        let ranges = RangesInOrder::new(&Dataset::new("objects", 42, count, size), 0, length);
         (0..ranges.total() + 1).map(|number| ranges.at(number)).collect()
     }
 

@@ -165,7 +165,11 @@ fn drive(
                 break;
             }
         }
-        match run_segment(job, range, planned_ns, control, messages, &handles, &mut counters) {
+        let begins_ns = match first.phase.read_after_ns {
+            Some(delay_ns) => Some(now_ns().max(planned_ns.unwrap_or(0)) + delay_ns),
+            None => planned_ns,
+        };
+        match run_segment(job, range, begins_ns, control, messages, &handles, &mut counters) {
             Ok(segment) if segment.failed > 0 && prepare => break,
             Ok(segment) => planned_ns = segment.next_ns.filter(|_| measuring && job.prepared.is_some()),
             Err(error) => {

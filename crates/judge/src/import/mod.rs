@@ -164,6 +164,7 @@ fn phase_run(log: &Log, number: usize) -> PhaseRun {
         scan: ScanLength::default(),
         sink: None,
         recording: None,
+        written_in: None,
     };
     let role = if name == "warmup" { Role::Warmup } else { Role::Measure };
     let phase = Phase {
@@ -179,6 +180,7 @@ fn phase_run(log: &Log, number: usize) -> PhaseRun {
         retries: 0,
         verify: Verify::Off,
         think_time_ns: 0,
+        read_after_ns: None,
         cache: None,
         working_set: None,
         size_classes: None,

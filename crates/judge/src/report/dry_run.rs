@@ -94,6 +94,9 @@ fn popularity(w: &Workload) -> String {
     match w.popularity {
         Popularity::Uniform => String::new(),
         Popularity::Sequential => ", sequential".into(),
+        Popularity::Reversed => ", reversed".into(),
+        Popularity::Shuffled => ", shuffled".into(),
+        Popularity::Shifted => ", shifted".into(),
         Popularity::Ranges => ", ranges in order".into(),
         Popularity::Zipfian { theta } => format!(", zipfian {theta}"),
         Popularity::Latest { theta } => format!(", latest {theta}"),

@@ -23,6 +23,7 @@ mod examples;
 pub mod exit;
 pub mod export;
 mod fit;
+mod flags;
 mod fleet;
 mod gateway;
 mod groups;

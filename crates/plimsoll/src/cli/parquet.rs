@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::exit::Exit;
+use super::flags::as_flag;
 use super::out::{fit, note, say};
-use super::run::as_flag;
 use super::run_options::RunOptions;
 use super::timeout::TimeoutArgument;
 use crate::session::execute;

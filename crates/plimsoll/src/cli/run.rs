@@ -12,6 +12,7 @@ use super::contention;
 #[cfg(target_os = "linux")]
 use super::durability;
 use super::exit::Exit;
+use super::flags::as_flag;
 use super::out::{fit, say};
 use super::parquet;
 use super::run_options::RunOptions;
@@ -173,6 +174,13 @@ struct ShortArguments {
     /// Closed loop: pause after each operation
     #[arg(long, value_name = "TIME", conflicts_with = "rate")]
     think_time: Option<String>,
+    /// Write each object once with `put`, and read each one once, this time after the last was written
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["duration", "operations", "sweep", "cache", "keys"])]
+    read_after: Option<String>,
+    /// Order of these reads: sequential, reversed, shuffled, or shifted, which makes each host of several read what
+    /// another one wrote [default: sequential]
+    #[arg(long, value_name = "ORDER", requires = "read_after")]
+    read_order: Option<String>,
 }
 
 impl ExperimentArguments {
@@ -204,6 +212,7 @@ impl ShortArguments {
             ("--dedup", self.dedup.is_some()),
             ("--think-time", self.think_time.is_some()),
             ("--cache", self.cache.is_some()),
+            ("--read-after", self.read_after.is_some()),
             ("--sweep", !self.sweep.is_empty()),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
@@ -241,6 +250,7 @@ fn form_and_rate(
         ("--warmup", short.warmup.is_some(), "omit it, because every step has its own warm-up"),
         ("--sweep", !short.sweep.is_empty(), "run one search per value"),
         ("--cache", short.cache.is_some(), "omit it"),
+        ("--read-after", short.read_after.is_some(), "omit it"),
         ("--drop-caches", arguments.drop_caches.is_some(), "omit it"),
         ("--shard", arguments.options.shard.is_some(), "run the search on one host"),
     ];
@@ -278,11 +288,16 @@ fn swept(fields: &[String]) -> Result<Option<SweepSpec>, Exit> {
     Ok((!fields.is_empty()).then_some(sweep))
 }
 
-/// Checks that `--cache` is given only with the short form that accepts it.
-fn check_cache(short: &ShortArguments, form: &str) -> Result<(), Exit> {
+/// Checks that flags are given only with the short form that accepts them.
+fn check_form(short: &ShortArguments, form: &str) -> Result<(), Exit> {
     if short.cache.is_some() && form != "get" && FORMS.contains(&form) {
         return Err(Exit::input(format!(
             "--cache: `plimsoll run {form}` does not accept this flag; only get does"
+        )));
+    }
+    if short.read_after.is_some() && form != "put" && FORMS.contains(&form) {
+        return Err(Exit::input(format!(
+            "--read-after: `plimsoll run {form}` does not accept this flag; only put does"
         )));
     }
     Ok(())
@@ -296,7 +311,7 @@ fn resolve_experiment(
     let short = &arguments.short;
     let (form, rate) = form_and_rate(arguments, search, relays)?;
     let sweep = swept(&short.sweep)?;
-    check_cache(short, &form)?;
+    check_form(short, &form)?;
     let mut experiment: Experiment = if FORMS.contains(&form.as_str()) {
         let written = Short {
             form,
@@ -326,6 +341,8 @@ fn resolve_experiment(
             dedup: short.dedup,
             think_time: short.think_time.clone(),
             cache: short.cache.clone(),
+            read_after: short.read_after.clone(),
+            read_order: short.read_order.clone(),
             sweep,
             seed: arguments.seed.unwrap_or(DEFAULT_SEED),
         };
@@ -360,29 +377,6 @@ fn resolve_experiment(
     arguments.options.name_stores(&mut experiment)?;
     relays.apply(&mut experiment)?;
     Ok(experiment)
-}
-
-/// Rewrites a message about a field of an experiment so that it names the flag that sets the field.
-pub(super) fn as_flag(message: &str) -> String {
-    let message = message.split_once("': ").map_or(message, |(_, rest)| rest);
-    let mut text = message.replace("rate = \"500/s\"", "--rate 500/s");
-    for (field, flag) in [
-        ("objects.size", "--size"),
-        ("objects.count", "--objects"),
-        ("objects.compressible", "--compressible"),
-        ("objects.dedup", "--dedup"),
-        ("objects.working_set", "--sweep working_set"),
-        ("in_flight", "--in-flight"),
-        ("stop_after", "--operations"),
-    ] {
-        text = text.replace(field, flag);
-    }
-    for flag in ["cache", "concurrency", "rate", "arrival", "duration", "verify", "timeout"] {
-        if text.starts_with(flag) {
-            text = format!("--{text}");
-        }
-    }
-    text
 }
 
 /// Runs the experiment and prints its result.

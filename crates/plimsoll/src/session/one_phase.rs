@@ -46,6 +46,7 @@ pub fn each_once(
         scan: ScanLength::default(),
         sink: None,
         recording: None,
+        written_in: None,
     };
     Ok(Phase {
         name: name.into(),
@@ -60,6 +61,7 @@ pub fn each_once(
         retries: 0,
         verify: Verify::Off,
         think_time_ns: 0,
+        read_after_ns: None,
         cache: None,
         working_set: None,
         size_classes: None,

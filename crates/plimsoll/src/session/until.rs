@@ -175,7 +175,7 @@ impl Answering {
         let due = (self.looks[self.look] / self.repeat_s).round() as u32;
         let mut out = Vec::new();
         for repeat in self.repeats..due {
-            out.extend(self.model.iter().map(|phase_run| PhaseRun { repeat, ..phase_run.clone() }));
+            out.extend(self.model.iter().map(|phase_run| phase_run.clone().in_repeat(repeat)));
         }
         self.repeats = due;
         out

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use crate::support::ask::{fails, good};
 use crate::support::{Server, block_on, data, plimsoll, scratch, text};
 use plimsoll_engine::store::{Body, Ignore, PartTag, Request, Store};
 use plimsoll_judge::summary::result::{RunResult, Window};
@@ -212,6 +213,50 @@ fn latencies_are_divided_by_the_size_of_the_object() {
     assert!(text(&shown.stdout).contains("1 KiB to 64 KiB"), "{}", text(&shown.stdout));
     let verified = plimsoll(&["verify"]).arg(&run).output().unwrap();
     assert_eq!(verified.status.code(), Some(0), "{}", text(&verified.stdout));
+}
+
+/// Regression test: from the second repeat on, all reads of objects that a measured phase writes were called corrupt.
+#[test]
+fn each_repeat_reads_what_it_wrote() {
+    let dir = scratch("repeats-write");
+    let sizes = "size = { weighted = { '1 KiB' = 1, '20 KiB' = 1 } }";
+    let content = format!(
+        "name = 'again'\nrepeats = 3\n[[phase]]\nname = 'write'\noperations = {{ put = 1 }}\nstop_after = 30\n\
+         objects = {{ count = 30, {sizes} }}\n[[phase]]\nname = 'whole'\noperations = {{ get = 1 }}\nstop_after = 40\n\
+         objects = {{ from = 'write' }}\n[[phase]]\nname = 'ranges'\noperations = {{ get_range = 1 }}\nstop_after = 40\n\
+         objects = {{ from = 'write', range = '3 KiB', popularity = 'ranges' }}\n"
+    );
+    let result = measure(&[&write(&dir, &content), "--store", "memory:"], &dir.join("runs"));
+    assert_eq!(measured(&result).len(), 3 * 3);
+    assert!(measured(&result).iter().all(|window| window.errors.is_empty()), "{:?}", result.windows);
+}
+
+#[test]
+fn objects_are_read_once_some_time_after_they_were_written() {
+    let dir = scratch("read-after");
+    let runs = dir.join("runs");
+    let base = ["put", "--store", "memory:", "--objects", "40", "--warmup", "0s", "--read-after", "300ms"];
+    let record = ["--record", "operations", "--read-order", "reversed", "--concurrency", "1"];
+    let result = measure(&[&base[..], &record].concat(), &runs);
+    let [put, read] = &measured(&result)[..] else { panic!("{:?}", result.windows) };
+    assert_eq!((put.operations, read.operations), (40, 40));
+    assert!(read.errors.is_empty() && read.phase == "read");
+    // The writes last at most as long as their window.
+    assert!(read.start_unix_s >= put.start_unix_s + 0.3, "{} {}", put.start_unix_s, read.start_unix_s);
+    let run = std::fs::read_dir(&runs).unwrap().next().unwrap().unwrap().path();
+    let exported = good(&["export", "--format", "requests", run.to_str().unwrap()]);
+    assert!(exported.contains("requests"), "{exported}");
+    let table = std::fs::read_to_string(run.join("requests.csv")).unwrap();
+    let keys = |operation: &str| -> Vec<String> {
+        let rows = table.lines().map(|line| line.split(',').map(str::to_string).collect::<Vec<_>>());
+        rows.filter(|row| row.iter().any(|cell| cell == operation)).map(|row| row[2].clone()).collect()
+    };
+    let (mut written, read) = (keys("put"), keys("get"));
+    written.reverse();
+    assert_eq!(written, read);
+    fails(&["run", "get", "--store", "memory:", "--read-after", "1s"], 2, &["only put does"]);
+    let order = ["run", "put", "--store", "memory:", "--read-after", "1s", "--read-order", "zipfian"];
+    fails(&order, 2, &["sequential, reversed, shuffled or shifted"]);
 }
 
 #[test]

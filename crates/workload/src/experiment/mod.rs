@@ -13,6 +13,7 @@ pub mod locate;
 pub mod objects;
 mod phase_fields;
 mod ranges;
+mod read_after;
 pub mod records;
 pub mod replay;
 pub mod resolve;

@@ -410,6 +410,9 @@ fn resolve_popularity(written: Option<&PopularitySpec>) -> Result<Popularity, Pr
         Some(PopularitySpec::Name(name)) => match name.as_str() {
             "uniform" => Ok(Popularity::Uniform),
             "sequential" => Ok(Popularity::Sequential),
+            "reversed" => Ok(Popularity::Reversed),
+            "shuffled" => Ok(Popularity::Shuffled),
+            "shifted" => Ok(Popularity::Shifted),
             "ranges" => Ok(Popularity::Ranges),
             "zipfian" => Ok(Popularity::Zipfian { theta: DEFAULT_THETA }),
             "latest" => Ok(Popularity::Latest { theta: DEFAULT_THETA }),
@@ -417,7 +420,8 @@ fn resolve_popularity(written: Option<&PopularitySpec>) -> Result<Popularity, Pr
             "hotspot" => Ok(Popularity::Hotspot { objects: 0.2, operations: 0.8 }),
             "ycsb_latest" => Ok(Popularity::YcsbLatest),
             other => {
-                let known = "uniform, sequential, ranges, zipfian, latest or hotspot";
+                let known =
+                    "uniform, sequential, reversed, shuffled, shifted, ranges, zipfian, latest or hotspot";
                 Err(problem(format!("unknown value '{other}'; use {known}")))
             }
         },

@@ -174,6 +174,7 @@ pub fn resolve_replay(
         scan: ScanLength::default(),
         sink: None,
         recording: Some(recording),
+        written_in: None,
     };
     Ok(Phase {
         name: written.name.clone(),
@@ -187,6 +188,7 @@ pub fn resolve_replay(
         retries: written.retries.unwrap_or(if role == Role::Prepare { PREPARE_RETRIES } else { 0 }),
         verify: resolve_verify(written)?,
         think_time_ns: 0,
+        read_after_ns: None,
         cache: None,
         working_set: None,
         size_classes: resolve_size_classes(written, &workload)?,
@@ -210,6 +212,7 @@ fn check_fields(written: &PhaseSpec) -> Result<(), Problem> {
         ("arrival", written.arrival.is_some()),
         ("duration", written.duration.is_some() && !is_closed(written)),
         ("sweep", written.sweep.is_some()),
+        ("read_after", written.read_after.is_some()),
         ("think_time", written.think_time.is_some()),
         ("objects.size", objects.size.is_some()),
         ("objects.count", objects.count.is_some()),

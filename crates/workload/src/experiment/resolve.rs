@@ -15,9 +15,10 @@ use super::phase_fields::{
     resolve_waits, role_of, slots, varies,
 };
 use super::ranges::{check_ranges, resolve_range};
+use super::read_after::resolve_read_after;
 use super::records::resolve_scan;
 use super::replay::{is_closed, resolve_replay};
-use super::spec::{ArrivalSpec, ConcurrencySpec, ExperimentSpec, PhaseSpec, RateSpec};
+use super::spec::{ArrivalSpec, ConcurrencySpec, ExperimentSpec, ObjectsSpec, PhaseSpec, RateSpec};
 use super::sweep::expand;
 use super::{Experiment, ExperimentError, Problem};
 use crate::cdf::Cdf;
@@ -216,8 +217,10 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
         scan: resolve_scan(written.objects.scan.as_ref())?,
         sink: None,
         recording: None,
+        written_in: written_in(&written.objects, before),
     };
     let cache = resolve_cache(written, repeats, &mut workload, &mut limit, before)?;
+    let read_after_ns = resolve_read_after(written, &mut workload, &mut limit)?;
     Ok(Phase {
         size_classes: resolve_size_classes(written, &workload)?,
         name: written.name.clone(),
@@ -231,11 +234,18 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
         retries: written.retries.unwrap_or(if role == Role::Prepare { PREPARE_RETRIES } else { 0 }),
         verify,
         think_time_ns,
+        read_after_ns,
         cache,
         working_set,
         sweep: written.sweep_of.clone().map(|of| SweepPlace { of, at: written.sweep_at.clone() }),
         workload,
     })
+}
+
+/// Returns the first repeat if a measured phase writes the objects, because each repeat then writes them again.
+fn written_in(objects: &ObjectsSpec, before: &[Phase]) -> Option<u32> {
+    let from = objects.from.as_ref()?;
+    before.iter().any(|phase| phase.name == *from && phase.role == Role::Measure).then_some(0)
 }
 
 fn resolve_limit(
@@ -424,6 +434,7 @@ fn spare_phase(phase: &Phase, all: &[Phase]) -> Option<Phase> {
         scan: ScanLength::default(),
         sink: None,
         recording: None,
+        written_in: None,
     };
     let concurrency = phase.load.slots().min(DEFAULT_CONCURRENCY as usize);
     Some(Phase {
@@ -438,6 +449,7 @@ fn spare_phase(phase: &Phase, all: &[Phase]) -> Option<Phase> {
         retries: PREPARE_RETRIES,
         verify: phase.verify,
         think_time_ns: 0,
+        read_after_ns: None,
         cache: None,
         working_set: None,
         size_classes: varies(spare).then(SizeClasses::default),

@@ -75,7 +75,11 @@ const WRONG_PHASES: &[(&str, u32, &str)] = &[
     ("objects = { size = '1 TiB', part_size = '5 MiB' }", 6, "use at least 105 MiB"),
     ("objects = { count = 0 }", 6, "objects.count must be above 0"),
     ("objects = { popularity = 'uniform' }", 6, "applies only to phases that read"),
-    ("objects = { popularity = 'zipf' }", 6, "use uniform, sequential, ranges, zipfian, latest or hotspot"),
+    (
+        "objects = { popularity = 'zipf' }",
+        6,
+        "use uniform, sequential, reversed, shuffled, shifted, ranges, zipfian, latest or hotspot",
+    ),
     ("objects = { popularity = { zipfian = 0.0 } }", 6, "must be above 0 and at most 10"),
     (
         "objects = { popularity = { hotspot = { object_share = 2.0, operation_share = 0.5 } } }",

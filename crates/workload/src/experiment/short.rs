@@ -76,6 +76,10 @@ pub struct Short {
     pub think_time: Option<String>,
     /// State of the store's caches that the measured phase declares (`--cache`); `None` if it declares none.
     pub cache: Option<String>,
+    /// Time after the writes of `put` at which each object is read once (`--read-after`); `None` for no reads.
+    pub read_after: Option<String>,
+    /// Order of these reads (`--read-order`).
+    pub read_order: Option<String>,
     /// Swept fields and their values (`--sweep`); `None` without a sweep.
     pub sweep: Option<SweepSpec>,
     /// Seed for all random choices (`--seed`).
@@ -169,6 +173,25 @@ impl Short {
         [write, read]
     }
 
+    /// Returns the phase that reads what `measure` wrote; `None` without `--read-after`.
+    fn reading(&self, measure: &PhaseSpec) -> Option<PhaseSpec> {
+        let read_after = Some(self.read_after.clone()?);
+        let objects = ObjectsSpec {
+            from: Some(measure.name.clone()),
+            popularity: self.read_order.clone().map(PopularitySpec::Name),
+            ..ObjectsSpec::default()
+        };
+        let operations = BTreeMap::from([("get".to_string(), 1)]);
+        Some(PhaseSpec {
+            name: "read".into(),
+            operations,
+            objects,
+            read_after,
+            stop_after: None,
+            ..measure.clone()
+        })
+    }
+
     /// Builds the experiment.
     pub fn to_spec(&self) -> ExperimentSpec {
         let reads = !matches!(self.form.as_str(), "put" | "delete");
@@ -205,7 +228,8 @@ impl Short {
             arrival: self.arrival.clone().map(ArrivalSpec::Name),
             in_flight: self.in_flight,
             duration: self.duration.clone(),
-            stop_after: self.operations,
+            // Objects that are read afterwards are written once.
+            stop_after: self.operations.or(self.read_after.as_ref().map(|_| self.objects)),
             timeout: self.timeout.clone(),
             retries: self.retries,
             verify: self.verify.clone(),
@@ -223,7 +247,9 @@ impl Short {
             Some("cold") => phases.extend(self.warmup_of_others(&measure)),
             _ => phases.push(PhaseSpec { duration: self.warmup.clone(), ..warmup(&measure) }),
         }
+        let reading = self.reading(&measure);
         phases.push(measure);
+        phases.extend(reading);
         ExperimentSpec {
             name: self.form.clone(),
             description: format!("short form: plimsoll run {}", self.form),

@@ -108,6 +108,10 @@ pub struct PhaseSpec {
     /// Length of the phase. Default: `30s`, or unlimited if `stop_after` is set or the phase is a prepare phase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<String>,
+    /// Reads each object of `objects.from` once, this time after the end of the phase before: `10s`, or `0s` without a
+    /// pause. The order is `objects.popularity`: `sequential` (default), `reversed`, `shuffled` or `shifted`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_after: Option<String>,
     /// Number of operations after which the phase ends. Default: unlimited; in prepare phases, the number of objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_after: Option<u64>,

@@ -141,6 +141,9 @@ pub struct Phase {
     pub verify: Verify,
     /// Pause of each connection slot of a closed loop after each of its operations, in nanoseconds.
     pub think_time_ns: u64,
+    /// Time between the end of the phase before and this one, which then reads each of its objects once, in
+    /// nanoseconds; `None` if the phase is not about that.
+    pub read_after_ns: Option<u64>,
     /// State of the store's caches that the phase declares; `None` if it declares none.
     pub cache: Option<CacheState>,
     /// Size in bytes to which the objects that the phase reads are restricted; `None` if it may read all.

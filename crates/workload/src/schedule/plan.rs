@@ -78,7 +78,17 @@ pub struct PhaseRun {
 impl PhaseRun {
     /// Creates a phase run of a whole phase on one store.
     pub fn of(phase: &Phase, number: usize, store: usize, repeat: u32) -> PhaseRun {
-        PhaseRun { phase: phase.clone(), store, number, repeat, block: 0, step: None, recorded: true }
+        let phase = phase.clone();
+        PhaseRun { phase, store, number, repeat, block: 0, step: None, recorded: true }.in_repeat(repeat)
+    }
+
+    /// Returns the phase run in another repeat.
+    #[must_use]
+    pub fn in_repeat(mut self, repeat: u32) -> PhaseRun {
+        self.repeat = repeat;
+        let written_in = &mut self.phase.workload.written_in;
+        *written_in = written_in.map(|_| repeat);
+        self
     }
 
     /// Returns a name for people: the phase, the load of a ramp step, the repeat, and the store if there are several.
@@ -263,7 +273,7 @@ pub fn plan(phases: &[Phase], layout: Layout, stores: usize) -> Vec<PhaseRun> {
 /// Groups phase runs that run back to back without a drain: neighbours on one store that are limited only by time.
 /// A ramp that a rule may end closes its group, because the start of the next phase run is not known beforehand.
 pub fn segments(phase_runs: &[PhaseRun]) -> Vec<Range<usize>> {
-    let timed = |s: &PhaseRun| s.phase.limit.operations.is_none();
+    let timed = |s: &PhaseRun| s.phase.limit.operations.is_none() && s.phase.read_after_ns.is_none();
     let mut out: Vec<Range<usize>> = Vec::new();
     for (i, phase_run) in phase_runs.iter().enumerate() {
         let joins = |last: &Range<usize>| {
@@ -303,6 +313,7 @@ mod tests {
             scan: crate::ScanLength::default(),
             sink: None,
             recording: None,
+            written_in: None,
         };
         let load = Load::Closed { concurrency: 4 };
         Phase {
@@ -318,6 +329,7 @@ mod tests {
             retries: 0,
             verify: crate::schedule::Verify::On,
             think_time_ns: 0,
+            read_after_ns: None,
             cache: None,
             working_set: None,
             size_classes: None,
