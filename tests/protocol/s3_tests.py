@@ -132,7 +132,7 @@ def about(name, message):
 
 def start(folder):
     if not GATEWAY_RUN:
-        return Server()
+        return Server("--lifecycle-day", "10s")
     accounts = os.path.join(folder, "accounts.toml")
     with open(accounts, "w") as file:
         for key, secret in ((ACCESS, SECRET), (ALT, "other-secret"), (TENANT, "other-secret")):

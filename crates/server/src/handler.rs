@@ -443,7 +443,7 @@ async fn permitted<S: ObjectService>(
     query: Option<Vec<Pair>>,
 ) -> Result<Route, ApiError> {
     let route = route::with_query(parts, query)?;
-    let features = service.features();
+    let features = service.features().in_bucket(&route.bucket);
     match session {
         Some(session) => session.allows(parts, &route)?,
         None if features.directory_buckets => express::without_session(&route)?,

@@ -32,6 +32,7 @@ pub mod config;
 pub mod connections;
 pub mod error;
 pub mod error_code;
+pub mod expiry;
 pub mod express;
 pub mod faults;
 pub mod features;
@@ -64,6 +65,7 @@ pub mod timestamps;
 pub mod timing_log;
 mod token_bucket;
 pub mod twin;
+pub mod versions;
 
 use accounts::Accounts;
 use connections::{Candidates, Connections, Registration, TICK_NS, Timeouts};

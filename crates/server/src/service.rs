@@ -54,6 +54,22 @@ pub struct BucketInfo {
     pub lifecycle: Option<Lifecycle>,
 }
 
+impl BucketInfo {
+    /// Returns the properties after a change.
+    #[must_use]
+    pub fn with(mut self, change: BucketChange) -> BucketInfo {
+        match change {
+            BucketChange::Acl(acl) => self.acl = acl,
+            BucketChange::Versioning(true) => self.versioning = Versioning::Enabled,
+            BucketChange::Versioning(false) => self.versioning = Versioning::Suspended,
+            BucketChange::Tags(tags) => self.tags = tags,
+            BucketChange::Cors(cors) => self.cors = cors,
+            BucketChange::Lifecycle(lifecycle) => self.lifecycle = lifecycle,
+        }
+        self
+    }
+}
+
 /// A change of a bucket's configuration. `None` removes the configuration.
 #[derive(Debug, Clone)]
 pub enum BucketChange {

@@ -38,7 +38,14 @@ fn serve(credentials: Credentials) -> Result<String, Failed> {
     std::thread::spawn(move || {
         // The server runs until the process ends.
         let (_sender, shutdown) = tokio::sync::watch::channel(false);
-        plimsoll_server::memory::serve::serve(listener, &shared, None, None, &shutdown)
+        plimsoll_server::memory::serve::serve(
+            listener,
+            &shared,
+            None,
+            None,
+            std::time::Duration::from_secs(86_400),
+            &shutdown,
+        )
     });
     Ok(address)
 }

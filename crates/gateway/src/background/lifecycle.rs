@@ -3,8 +3,9 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use plimsoll_server::config::lifecycle::{Expiration, Lifecycle, Rule};
+use plimsoll_server::config::lifecycle::{Lifecycle, Rule};
 use plimsoll_server::error::ApiError;
+use plimsoll_server::expiry::{self, Now, VersionFacts};
 
 use crate::catalog::Catalog;
 use crate::object::delete::{expire_generation, remove_generation};
@@ -20,20 +21,6 @@ struct Due {
     generation: u64,
     /// True to hide the current object behind a delete marker if the bucket is versioned.
     expires: bool,
-}
-
-/// Time as lifecycle rules see it.
-#[derive(Clone, Copy)]
-struct Now {
-    ms: i64,
-    day_ms: u64,
-}
-
-impl Now {
-    /// Returns true if a number of days have passed since a time in Unix milliseconds.
-    fn is_past(self, since_ms: i64, days: u32) -> bool {
-        self.ms >= since_ms.saturating_add(i64::from(days).saturating_mul(self.day_ms as i64))
-    }
 }
 
 /// The versions of one key, from the newest to the oldest.
@@ -57,10 +44,6 @@ pub async fn apply<C: Catalog>(store: &Store<C>, day_ms: u64, now_ms: u64) -> Re
         count += abort_uploads(store, &bucket, &rules, now).await?;
     }
     Ok(count)
-}
-
-fn enabled(rules: &Lifecycle) -> impl Iterator<Item = &Rule> {
-    rules.rules.iter().filter(|rule| rule.enabled)
 }
 
 async fn expire<C: Catalog>(
@@ -140,36 +123,20 @@ fn find_due<C: Catalog>(
     group: &Versions,
     rules: &Lifecycle,
     now: Now,
-    due: &mut Vec<Due>,
+    into: &mut Vec<Due>,
 ) -> Result<(), ApiError> {
-    let Some((current_key, current)) = group.versions.first() else { return Ok(()) };
-    for rule in enabled(rules) {
-        let applies = |key: &[u8], head: &Head| matches(store, rule, &group.key, key, head);
-        let add = |catalog_key: &[u8], head: &Head, expires| Due {
-            catalog_key: catalog_key.to_vec(),
-            key: group.key.clone(),
-            generation: head.generation,
-            expires,
-        };
-        let is_due = match rule.expiration {
-            None => false,
-            Some(Expiration::DeleteMarkers) => current.marker && group.versions.len() == 1,
-            Some(Expiration::Days(days)) => !current.marker && now.is_past(current.modified_ms, days),
-            Some(Expiration::Date(at)) => !current.marker && now.ms >= at.saturating_mul(1000),
-        };
-        if is_due && applies(current_key, current)? {
-            due.push(add(current_key, current, !current.marker));
-        }
-        let Some(noncurrent) = rule.noncurrent else { continue };
-        for (index, (key, head)) in group.versions.iter().enumerate().skip(1 + noncurrent.keep as usize) {
-            // A version becomes noncurrent when the next one is written.
-            let since = group.versions[index - 1].1.modified_ms;
-            if now.is_past(since, noncurrent.days) && applies(key, head)? {
-                due.push(add(key, head, false));
-            }
-        }
+    let facts =
+        |(_, head): &(Vec<u8>, Head)| VersionFacts { is_marker: head.marker, modified_ms: head.modified_ms };
+    let versions: Vec<VersionFacts> = group.versions.iter().map(facts).collect();
+    let applies = |rule: &Rule, version: usize| {
+        let (key, head) = &group.versions[version];
+        matches(store, rule, &group.key, key, head)
+    };
+    for expiry::Due { version, expires } in expiry::due(rules, &versions, now, applies)? {
+        let (catalog_key, head) = &group.versions[version];
+        let (catalog_key, key) = (catalog_key.clone(), group.key.clone());
+        into.push(Due { catalog_key, key, generation: head.generation, expires });
     }
-    due.dedup_by(|a, b| a.catalog_key == b.catalog_key);
     Ok(())
 }
 
@@ -199,11 +166,8 @@ async fn abort_uploads<C: Catalog>(
 ) -> Result<u64, ApiError> {
     let mut due = Vec::new();
     store.visit_uploads(bucket, "", &mut |key, id, upload| {
-        let is_due = enabled(rules).any(|rule| {
-            rule.abort_after_days.is_some_and(|days| now.is_past(upload.initiated.as_millisecond(), days))
-                && rule.filter.matches(key, 0, &upload.object.tags)
-        });
-        if is_due {
+        let initiated_ms = upload.initiated.as_millisecond();
+        if expiry::aborts(rules, key, &upload.object.tags, initiated_ms, now) {
             due.push((key.to_string(), id));
         }
         true

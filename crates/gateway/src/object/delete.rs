@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use plimsoll_server::conditions::{DeleteConditions, Existing};
-use plimsoll_server::error::{ApiError, ErrorCode};
+use plimsoll_server::error::ApiError;
 use plimsoll_server::service::{Deleted, Versioning};
+use plimsoll_server::versions::{Found, check_delete};
 
 use super::retained::{Leaving, Removal};
 use super::row::{Body, Head, parse_version_id};
@@ -12,17 +13,15 @@ use super::{Store, keys};
 use crate::ambient::wall_now;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value, unless_in_doubt};
 
-/// Checks the conditions of a delete on a version. A delete marker satisfies only `*`.
+/// Checks the conditions of a delete on a version.
 fn check(conditions: &DeleteConditions, head: Option<&Head>) -> Result<(), ApiError> {
-    let needs_object = conditions.etag.as_deref().is_some_and(|etag| etag.trim() != "*")
-        || conditions.modified.is_some()
-        || conditions.size.is_some();
-    if head.is_some_and(|head| head.marker) && needs_object {
-        return Err(ApiError::new(ErrorCode::PreconditionFailed));
-    }
     let etag = head.map(Head::etag).unwrap_or_default();
-    let existing = head.map(|h| (Existing { etag: &etag, modified_s: h.modified().as_second() }, h.size));
-    conditions.check(existing)
+    let found = head.map(|head| Found {
+        existing: Existing { etag: &etag, modified_s: head.modified().as_second() },
+        size: head.size,
+        is_marker: head.marker,
+    });
+    check_delete(conditions, found)
 }
 
 /// Deletes the current object of a key: removes it or, in a versioned bucket, hides it behind a delete marker.

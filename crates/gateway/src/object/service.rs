@@ -49,6 +49,7 @@ impl<C: Catalog> ObjectService for Store<C> {
             forms: true,
             acls: true,
             directory_buckets: false,
+            if_none_match_tags: true,
             storage_classes: !self.class_names.is_empty(),
         }
     }

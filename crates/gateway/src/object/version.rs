@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_server::error::{ApiError, ErrorCode};
-use plimsoll_server::service::Versioning;
+use plimsoll_server::versions::of_write;
 
 use super::retained::{Leaving, Removal};
 use super::row::{Body, Head, parse_version_id};
@@ -138,21 +138,19 @@ impl ObjectAddress {
     ) -> Result<bool, CatalogError> {
         let versioning = self.bucket.info.versioning;
         let Replaced { current, is_in_doubt } = replaced;
-        let is_null = current.as_ref().is_some_and(|(_, head)| head.null);
-        if versioning == Versioning::Suspended && !is_null {
+        let effect = of_write(versioning, current.as_ref().map(|(_, head)| head.null));
+        if effect.removes_null {
             self.remove_null(t)?;
         }
         if let Some((row, head)) = current {
-            let is_replaced =
-                versioning == Versioning::Off || (versioning == Versioning::Suspended && is_null);
-            match is_replaced {
+            match effect.replaces_current {
                 // The lost record may have discarded what the row refers to.
                 true if *is_in_doubt => {}
                 true => self.take_out(t, &Leaving { head, row, removal, is_current: true })?,
                 false => self.retire(t, row, head, *is_in_doubt)?,
             }
         }
-        Ok(versioning != Versioning::Enabled)
+        Ok(effect.is_null)
     }
 }
 
@@ -245,6 +243,5 @@ pub fn no_version() -> ApiError {
 
 /// Returns the error for a read that finds a delete marker.
 pub fn hidden(head: &Head, by_version: bool) -> ApiError {
-    let error = ApiError::new(if by_version { ErrorCode::MethodNotAllowed } else { ErrorCode::NoSuchKey });
-    error.hidden_by(head.version(), head.modified())
+    plimsoll_server::versions::hidden(head.version(), head.modified(), by_version)
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use prometheus_client::registry::Registry;
@@ -93,6 +94,9 @@ pub struct Arguments {
     /// Lifetime of a session of a directory bucket (base--zone--x-s3)
     #[arg(long, value_name = "TIME", default_value = "5m")]
     session_life: String,
+    /// Length of a day of lifecycle rules, for tests of expiration
+    #[arg(long, value_name = "TIME", default_value = "24h")]
+    lifecycle_day: String,
     /// Exit when standard input closes, for use as a child process
     #[arg(long)]
     until_stdin_closes: bool,
@@ -152,6 +156,12 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
     if !(SECOND..=300 * SECOND).contains(&life) {
         return Err(Exit::input("--session-life must be between 1s and 5m"));
     }
+    let day =
+        parse_duration(&arguments.lifecycle_day).map_err(|e| Exit::input(format!("--lifecycle-day: {e}")))?;
+    if day < SECOND {
+        return Err(Exit::input("--lifecycle-day must be at least 1s"));
+    }
+    let day = Duration::from_nanos(day);
     let mut settings = ServerSettings {
         session_life_s: (life / SECOND) as u32,
         region: arguments.region.clone(),
@@ -179,7 +189,7 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
         observers: metrics.into_iter().map(|metrics| Arc::new(metrics) as Arc<dyn RequestObserver>).collect(),
     };
     let shared = Shared::new(parts);
-    serve_memory(listener, &shared, spec, twin, &shutdown)
+    serve_memory(listener, &shared, spec, twin, day, &shutdown)
         .map_err(|e| Exit::store(format!("the server failed: {e}")))
 }
 

@@ -34,6 +34,7 @@ mod replay;
 mod resume;
 mod schema;
 mod server;
+mod server_versions;
 mod shards;
 mod stores;
 mod sync;

@@ -52,7 +52,7 @@ fn an_unsigned_header_on_a_presigned_url_is_refused() {
 fn headers_in_the_query_of_a_presigned_url_are_applied() {
     let server = server();
     let put = |pairs| server.presigned("PUT", "/bkt/k", pairs, &[], b"body");
-    assert_eq!(put(&[("x-amz-acl", "public-read")]).error(), refusal(501, "NotImplemented"));
+    assert_eq!(put(&[("x-amz-storage-class", "GLACIER")]).error(), refusal(501, "NotImplemented"));
     assert_eq!(put(&[("x-amz-checksum-crc32", "AAAAAA==")]).error(), refusal(400, "BadDigest"));
     assert!(!exists(&server, "k"));
     assert_eq!(put(&[("x-amz-meta-who", "me")]).status, 200);
@@ -79,9 +79,7 @@ fn unimplemented_headers_are_refused_and_nothing_is_written() {
     for (name, value) in [
         ("x-amz-server-side-encryption-customer-algorithm", "AES256"),
         ("x-amz-server-side-encryption", "AES256"),
-        ("x-amz-acl", "public-read"),
         ("x-amz-storage-class", "GLACIER"),
-        ("x-amz-tagging", "a=b"),
         ("if-none-match", "\"etag\""),
     ] {
         let answer = server.ask("PUT", "/bkt/new", &[(name, value)], b"new");
@@ -116,10 +114,8 @@ fn delete_object_honours_its_conditions() {
         assert_eq!(delete(&[condition]).error(), refusal(412, "PreconditionFailed"), "{condition:?}");
     }
     assert_eq!(delete(&[("if-unmodified-since", OLD_DATE)]).error(), refusal(501, "NotImplemented"));
-    assert_eq!(
-        server.ask("DELETE", "/bkt/k?versionId=v1", &[], b"").error(),
-        refusal(400, "InvalidArgument")
-    );
+    // Nothing happens to a version that does not exist.
+    assert_eq!(server.ask("DELETE", "/bkt/k?versionId=v1", &[], b"").status, 204);
     assert!(exists(&server, "k"));
     assert_eq!(delete(&[("if-match", &etag), ("x-amz-if-match-size", "5")]).status, 204);
     assert!(!exists(&server, "k"));
@@ -141,7 +137,6 @@ fn delete_objects_honours_the_conditions_of_each_key() {
     );
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.text().matches("<Code>PreconditionFailed</Code>").count(), 3, "{}", answer.text());
-    assert_eq!(answer.text().matches("<Code>NoSuchVersion</Code>").count(), 1);
     assert_eq!(["a", "b", "c", "d", "e"].map(|key| exists(&server, key)), [true, true, true, true, false]);
     let unknown =
         server.post("/bkt?delete", "<Delete><Object><Key>a</Key><IfOld>1</IfOld></Object></Delete>");

@@ -73,7 +73,8 @@ pub fn check(parts: &Parts, route: &Route, owner: &str, features: &Features) -> 
             check_values(parts, header, &Any, owner)?;
             continue;
         }
-        if name == "if-none-match" && features.versions && route.operation.takes_any_if_none_match() {
+        if name == "if-none-match" && features.if_none_match_tags && route.operation.takes_any_if_none_match()
+        {
             check_values(parts, header, &Any, owner)?;
             continue;
         }

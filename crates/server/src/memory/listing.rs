@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use super::object::{Object, Objects};
 use super::state::Bucket;
+use super::versions::Noncurrent;
 use crate::error::ApiError;
 use crate::paging::{EntryCursor, page};
 use crate::service::{ListPage, ListQuery, Listed};
 use plimsoll_base::net::encode::hex;
 use plimsoll_s3::sign::sha256;
 
-fn listed(key: &str, object: &Object) -> Listed {
+fn listed(key: &str, object: &Object, latest: bool) -> Listed {
     let info = &object.info;
     Listed {
         key: key.to_string(),
@@ -20,33 +21,68 @@ fn listed(key: &str, object: &Object) -> Listed {
         etag: info.etag().to_string(),
         modified: info.modified,
         checksum: info.checksum.as_ref().map(|c| (c.algorithm, c.full_object)),
-        version: "null".into(),
-        latest: true,
-        marker: false,
+        version: object.version().to_string(),
+        latest,
+        marker: object.is_marker,
         storage_class: None,
     }
 }
 
-/// Objects in key order.
+/// Objects in key order, and with `noncurrent` all their versions, the newest first.
 struct InOrder<'a> {
     objects: &'a Objects,
+    noncurrent: Option<&'a Noncurrent>,
     from: Bound<String>,
+    /// Key whose noncurrent versions come next, from a position on.
+    versions: Option<(String, usize)>,
+}
+
+impl<'a> InOrder<'a> {
+    fn of(objects: &'a Objects, noncurrent: Option<&'a Noncurrent>) -> InOrder<'a> {
+        InOrder { objects, noncurrent, from: Bound::Unbounded, versions: None }
+    }
+
+    /// Returns the next noncurrent version of a key; `None` if there is none.
+    fn next_version(&mut self) -> Option<Listed> {
+        let (key, at) = self.versions.take()?;
+        let listed = listed(&key, self.noncurrent?.get(&key)?.get(at)?, false);
+        self.versions = Some((key, at + 1));
+        Some(listed)
+    }
 }
 
 impl EntryCursor for InOrder<'_> {
     fn seek(&mut self, from: Bound<String>) {
         self.from = from;
+        self.versions = None;
     }
 
-    fn seek_after_version(&mut self, key: &str, _: &str) {
+    fn seek_after_version(&mut self, key: &str, version: &str) {
         self.from = Bound::Excluded(key.to_string());
+        let others = self.noncurrent.and_then(|noncurrent| noncurrent.get(key));
+        let is_current = self.objects.get(key).is_some_and(|current| current.version() == version);
+        let at = match others.and_then(|others| others.iter().position(|object| object.version() == version))
+        {
+            _ if is_current => Some(0),
+            Some(at) => Some(at + 1),
+            None => None,
+        };
+        self.versions = at.map(|at| (key.to_string(), at));
     }
 
     fn next(&mut self) -> Result<Option<Listed>, ApiError> {
+        if let Some(version) = self.next_version() {
+            return Ok(Some(version));
+        }
         let range = (self.from.clone(), Bound::Unbounded);
-        let Some((key, object)) = self.objects.range::<String, _>(range).next() else { return Ok(None) };
+        let lists_markers = self.noncurrent.is_some();
+        let mut objects = self.objects.range::<String, _>(range);
+        let Some((key, object)) = objects.find(|(_, object)| lists_markers || !object.is_marker) else {
+            return Ok(None);
+        };
         self.from = Bound::Excluded(key.clone());
-        Ok(Some(listed(key, object)))
+        self.versions = lists_markers.then(|| (key.clone(), 0));
+        Ok(Some(listed(key, object, true)))
     }
 }
 
@@ -58,9 +94,10 @@ pub fn list(bucket: &Bucket, query: &ListQuery<'_>, stale_ns: Option<u64>) -> Re
     let objects = bucket.objects();
     if let Some(stale_ns) = stale_ns {
         let objects = bucket.past().objects(&objects, stale_ns);
-        return page(&mut InOrder { objects: &objects, from: Bound::Unbounded }, query);
+        return page(&mut InOrder::of(&objects, None), query);
     }
-    page(&mut InOrder { objects: &objects, from: Bound::Unbounded }, query)
+    let noncurrent = query.versions.then(|| bucket.noncurrent());
+    page(&mut InOrder::of(&objects, noncurrent.as_deref()), query)
 }
 
 /// Returns the sort key of a key or common prefix in a directory bucket's listings: a digest, so that clients
@@ -101,7 +138,7 @@ fn unordered(bucket: &Bucket, query: &ListQuery<'_>) -> ListPage {
     let mut last = None;
     for ((position, name), object) in rest.by_ref().take(query.most) {
         match object {
-            Some(object) => page.objects.push(listed(&name, &object)),
+            Some(object) => page.objects.push(listed(&name, &object, true)),
             None => page.prefixes.push(name),
         }
         last = Some(position);

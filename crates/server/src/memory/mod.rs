@@ -1,10 +1,12 @@
 //! The service of `plimsoll serve`: keeps buckets and objects in memory, within a limit.
 
 pub mod anomalies;
+mod expire;
 mod listing;
 pub mod object;
 pub mod serve;
 pub mod state;
+pub mod versions;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,8 +14,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use self::anomalies::Anomalies;
-use self::object::{Object, Stored, headers_size};
+use self::object::{NULL, Object, Stored, headers_size};
 use self::state::{Bucket, Part, State, Upload};
+use self::versions::Versions;
 use super::body::BodyReader;
 use super::conditions::{DeleteConditions, WriteConditions};
 use super::error::{ApiError, ErrorCode};
@@ -23,8 +26,9 @@ use super::reserve::{Memory, OVERHEAD};
 use super::response::ResponseBody;
 use super::service::{
     BucketChange, Completion, Deleted, ListPage, ListQuery, NewBucket, NewObject, ObjectChange, ObjectInfo,
-    ObjectPart, ObjectService, PartInfo, StoredChecksum, UploadInfo, UploadName,
+    ObjectPart, ObjectService, PartInfo, StoredChecksum, UploadInfo, UploadName, Versioning,
 };
+use super::versions::{Found, check_delete, hidden};
 use plimsoll_base::clock::wall_now;
 use plimsoll_base::net::encode::hex;
 use plimsoll_s3::checksum::Algorithm;
@@ -50,10 +54,6 @@ fn no_upload() -> ApiError {
     ApiError::new(ErrorCode::NoSuchUpload)
 }
 
-fn not_implemented() -> ApiError {
-    ApiError::new(ErrorCode::NotImplemented)
-}
-
 impl MemoryService {
     /// Creates an empty store, whose objects count against the limit of `memory`.
     pub fn new(memory: &Arc<Memory>) -> MemoryService {
@@ -70,7 +70,7 @@ impl MemoryService {
     /// # Errors
     /// Returns `BucketAlreadyOwnedByYou` if it has this bucket, or `SlowDown` beyond the memory limit.
     pub fn with_bucket(self, name: &str) -> Result<MemoryService, ApiError> {
-        self.state.create_bucket(name, "")?;
+        self.state.create_bucket(name, NewBucket::default())?;
         Ok(self)
     }
 
@@ -78,7 +78,10 @@ impl MemoryService {
     pub fn stored(&self) -> (u64, u64) {
         let mut sum = (0, 0);
         for (_, bucket) in self.state.buckets() {
-            for object in bucket.objects().values() {
+            let objects = bucket.objects();
+            let noncurrent = bucket.noncurrent();
+            let all = objects.values().chain(noncurrent.values().flatten());
+            for object in all.filter(|object| !object.is_marker) {
                 sum = (sum.0 + 1, sum.1 + object.info.size);
             }
         }
@@ -105,9 +108,19 @@ impl MemoryService {
         conditions: &WriteConditions,
     ) -> Result<(), ApiError> {
         let mut objects = bucket.objects_mut()?;
-        conditions.check(objects.get(key).map(|object| existing(&object.info)))?;
+        conditions.check(
+            objects.get(key).filter(|object| !object.is_marker).map(|object| existing(&object.info)),
+        )?;
         let conditional = *conditions != WriteConditions::default();
         if conditional && self.anomalies.as_ref().is_some_and(Anomalies::loses_write) {
+            return Ok(());
+        }
+        if bucket.is_versioned() {
+            let mut noncurrent = bucket.noncurrent();
+            let mut versions = Versions { current: &mut objects, noncurrent: &mut noncurrent };
+            let replaced = versions.write(key, Arc::new(object), bucket.info.versioning);
+            drop((noncurrent, objects));
+            drop(replaced);
             return Ok(());
         }
         // Release the lock before the old content is freed.
@@ -120,6 +133,75 @@ impl MemoryService {
         drop(old);
         Ok(())
     }
+
+    /// Returns the id of a new version in a bucket; `None` if the bucket was never versioned.
+    fn new_version(&self, bucket: &Bucket) -> Option<String> {
+        match bucket.info.versioning {
+            Versioning::Off => None,
+            Versioning::Enabled => Some(self.state.new_id()),
+            Versioning::Suspended => Some(NULL.into()),
+        }
+    }
+
+    /// Finds the current object of a key, or one of its versions.
+    fn find(&self, bucket: &Bucket, key: &str, version: Option<&str>) -> Result<Arc<Object>, ApiError> {
+        let found = match version {
+            None => bucket.object(key)?,
+            Some(version) => {
+                let mut objects = bucket.objects_mut()?;
+                let mut noncurrent = bucket.noncurrent();
+                let versions = Versions { current: &mut objects, noncurrent: &mut noncurrent };
+                let found = versions.find(key, version).cloned();
+                found.ok_or_else(|| ApiError::new(ErrorCode::NoSuchVersion))?
+            }
+        };
+        unless_hidden(found, version.is_some())
+    }
+
+    /// Deletes a version of a versioned bucket, or hides the current one.
+    fn delete_versioned(
+        &self,
+        bucket: &Bucket,
+        key: &str,
+        version: Option<&str>,
+        conditions: &DeleteConditions,
+    ) -> Result<Deleted, ApiError> {
+        let mut objects = bucket.objects_mut()?;
+        let mut noncurrent = bucket.noncurrent();
+        let mut versions = Versions { current: &mut objects, noncurrent: &mut noncurrent };
+        let found = version.map_or_else(|| versions.current.get(key), |version| versions.find(key, version));
+        check_delete(conditions, found.map(|object| facts(object)))?;
+        let (removed, deleted) = match version {
+            Some(version) => {
+                let removed = versions.remove(key, version);
+                let marker = removed.as_ref().is_some_and(|object| object.is_marker);
+                let version = bucket.is_versioned().then(|| version.to_string());
+                (removed.into_iter().collect(), Deleted { version, marker })
+            }
+            None => {
+                let version = self.new_version(bucket).unwrap_or_else(|| NULL.into());
+                let marker = Arc::new(Object::marker(&self.memory, key, version.clone())?);
+                let replaced = versions.write(key, marker, bucket.info.versioning);
+                (replaced, Deleted { version: Some(version), marker: true })
+            }
+        };
+        drop((noncurrent, objects));
+        drop::<Vec<_>>(removed);
+        Ok(deleted)
+    }
+}
+
+/// Returns an object as the conditions of a delete see it.
+fn facts(object: &Object) -> Found<'_> {
+    Found { existing: existing(&object.info), size: object.info.size, is_marker: object.is_marker }
+}
+
+/// Returns an object, or the error for a read that finds a delete marker.
+fn unless_hidden(object: Arc<Object>, by_version: bool) -> Result<Arc<Object>, ApiError> {
+    match object.is_marker {
+        true => Err(hidden(object.version().to_string(), object.info.modified, by_version)),
+        false => Ok(object),
+    }
 }
 
 impl ObjectService for MemoryService {
@@ -127,7 +209,16 @@ impl ObjectService for MemoryService {
     type Object = Stored;
 
     fn features(&self) -> Features {
-        Features { directory_buckets: true, ..Features::default() }
+        Features {
+            versions: true,
+            tags: true,
+            bucket_configuration: true,
+            forms: true,
+            acls: true,
+            directory_buckets: true,
+            if_none_match_tags: false,
+            storage_classes: false,
+        }
     }
 
     async fn buckets(&self) -> Result<Vec<(String, Handle)>, ApiError> {
@@ -139,29 +230,39 @@ impl ObjectService for MemoryService {
     }
 
     async fn create_bucket(&self, name: &str, new: NewBucket<'_>) -> Result<(), ApiError> {
-        self.state.create_bucket(name, new.region)
+        self.state.create_bucket(name, new)
     }
 
     async fn delete_bucket(&self, name: &str) -> Result<(), ApiError> {
         self.state.delete_bucket(name)
     }
 
-    async fn configure_bucket(&self, _: &str, _: BucketChange) -> Result<(), ApiError> {
-        Err(not_implemented())
+    async fn configure_bucket(&self, name: &str, change: BucketChange) -> Result<(), ApiError> {
+        if let BucketChange::Lifecycle(Some(rules)) = &change
+            && rules.rules.iter().any(|rule| !rule.transitions.is_empty())
+        {
+            let text = "This server has no storage classes for transitions";
+            return Err(ApiError::with(ErrorCode::NotImplemented, text));
+        }
+        self.state.change_bucket(name, change)
     }
 
-    async fn open(&self, bucket: &Handle, key: &str, _: Option<&str>) -> Result<Stored, ApiError> {
+    async fn open(&self, bucket: &Handle, key: &str, version: Option<&str>) -> Result<Stored, ApiError> {
+        let handle = |object| Stored::new(object, bucket.0.is_versioned());
         if let Some(mixed) = self.anomalies.as_ref().and_then(|anomalies| anomalies.mixed(key)) {
-            return Ok(Stored(mixed));
+            return Ok(handle(mixed));
         }
-        let Some(stale_ns) = self.stale_ns() else { return bucket.0.object(key).map(Stored) };
+        let Some(stale_ns) = self.stale_ns().filter(|_| version.is_none()) else {
+            return self.find(&bucket.0, key, version).map(handle);
+        };
         let current = bucket.0.objects().get(key).cloned();
         let object = bucket.0.past().object(key, current, stale_ns);
-        object.map(Stored).ok_or_else(|| ApiError::new(ErrorCode::NoSuchKey))
+        let object = object.ok_or_else(|| ApiError::new(ErrorCode::NoSuchKey))?;
+        unless_hidden(object, false).map(handle)
     }
 
     async fn read(&self, object: Stored, range: Range<u64>) -> Result<ResponseBody, ApiError> {
-        let object = object.0;
+        let object = object.object;
         let whole = range.end - range.start == object.info.size;
         Ok(ResponseBody::new(if whole {
             object.pieces.clone()
@@ -184,6 +285,9 @@ impl ObjectService for MemoryService {
         let mut object = Object::new(&self.memory, key, vec![data], &etag, new.headers)?;
         object.info.checksum =
             digests.checksum.map(|(algorithm, value)| StoredChecksum { algorithm, value, full_object: true });
+        object.set_tags(new.tags)?;
+        object.info.acl = new.acl;
+        object.info.version = self.new_version(bucket);
         let info = object.info.clone();
         if let Some(anomalies) = self.anomalies.as_ref().filter(|anomalies| anomalies.tears_write()) {
             let old = bucket.objects().get(key).cloned();
@@ -199,11 +303,14 @@ impl ObjectService for MemoryService {
         &self,
         bucket: &Handle,
         key: &str,
-        _: Option<&str>,
+        version: Option<&str>,
         conditions: DeleteConditions,
     ) -> Result<Deleted, ApiError> {
+        if bucket.0.is_versioned() || version.is_some() {
+            return self.delete_versioned(&bucket.0, key, version, &conditions);
+        }
         let mut objects = bucket.0.objects_mut()?;
-        conditions.check(objects.get(key).map(|o| (existing(&o.info), o.info.size)))?;
+        check_delete(&conditions, objects.get(key).map(|object| facts(object)))?;
         let old = objects.remove(key);
         if let Some(stale_ns) = self.stale_list_ns() {
             bucket.0.past().record(key, old.clone(), stale_ns);
@@ -215,12 +322,18 @@ impl ObjectService for MemoryService {
 
     async fn change_object(
         &self,
-        _: &Handle,
-        _: &str,
-        _: Option<&str>,
-        _: ObjectChange,
+        bucket: &Handle,
+        key: &str,
+        version: Option<&str>,
+        change: ObjectChange,
     ) -> Result<Option<String>, ApiError> {
-        Err(not_implemented())
+        let bucket = &*bucket.0;
+        let changed = self.find(bucket, key, version)?.changed(&self.memory, key, change)?;
+        let version = bucket.is_versioned().then(|| changed.version().to_string());
+        let mut objects = bucket.objects_mut()?;
+        let mut noncurrent = bucket.noncurrent();
+        Versions { current: &mut objects, noncurrent: &mut noncurrent }.replace(key, Arc::new(changed));
+        Ok(version)
     }
 
     async fn list(&self, bucket: &Handle, query: &ListQuery<'_>) -> Result<ListPage, ApiError> {
@@ -236,7 +349,7 @@ impl ObjectService for MemoryService {
         let overhead = OVERHEAD + key.len() as u64 + headers_size(&upload.object.headers);
         let overhead = self.memory.reserve(overhead)?;
         let upload = Upload { overhead, info: upload, parts: Default::default() };
-        let id = self.state.upload_id();
+        let id = self.state.new_id();
         bucket.0.uploads().insert((key.to_string(), id.clone()), upload);
         Ok(id)
     }
@@ -297,6 +410,9 @@ impl ObjectService for MemoryService {
         object.info.parts = Some(completion.parts.into_iter().map(ObjectPart::from).collect());
         object.info.upload_id = Some(name.id.to_string());
         object.info.checksum = Some(completion.checksum);
+        object.set_tags(upload.info.object.tags.clone())?;
+        object.info.acl = upload.info.object.acl;
+        object.info.version = self.new_version(bucket);
         let info = object.info.clone();
         self.store(bucket, name.key, object, &completion.conditions)?;
         uploads.remove(&name.owned());

@@ -11,7 +11,7 @@ use crate::config::tags::Tags;
 use crate::error::ApiError;
 use crate::reserve::{Memory, OVERHEAD, Reservation};
 use crate::response::http_date;
-use crate::service::ObjectInfo;
+use crate::service::{ObjectChange, ObjectInfo};
 use plimsoll_base::clock::wall_now;
 
 /// A stored object, which is immutable.
@@ -21,6 +21,8 @@ pub struct Object {
     pub pieces: Vec<Bytes>,
     /// Properties of the object.
     pub info: ObjectInfo,
+    /// True for a delete marker.
+    pub is_marker: bool,
     /// Memory reserved for everything but the content.
     _overhead: Reservation,
 }
@@ -32,12 +34,36 @@ impl AsRef<ObjectInfo> for Object {
 }
 
 /// Handle of a stored object.
-pub struct Stored(pub Arc<Object>);
+pub struct Stored {
+    /// The object.
+    pub object: Arc<Object>,
+    /// Properties with the version id `null`, if the bucket is versioned and the object was written before; `None` for
+    /// those of the object.
+    named: Option<Box<ObjectInfo>>,
+}
+
+impl Stored {
+    /// Creates the handle of an object in a bucket that is versioned, or not.
+    pub fn new(object: Arc<Object>, is_versioned: bool) -> Stored {
+        let is_unnamed = is_versioned && object.info.version.is_none();
+        let named =
+            is_unnamed.then(|| Box::new(ObjectInfo { version: Some(NULL.into()), ..object.info.clone() }));
+        Stored { object, named }
+    }
+}
 
 impl AsRef<ObjectInfo> for Stored {
     fn as_ref(&self) -> &ObjectInfo {
-        &self.0.info
+        self.named.as_deref().unwrap_or(&self.object.info)
     }
+}
+
+/// Version id of an object that has no other one.
+pub const NULL: &str = "null";
+
+/// Returns the estimated memory of tags in bytes.
+fn tags_size(tags: &Tags) -> u64 {
+    tags.0.iter().map(|(name, value)| (name.len() + value.len() + 64) as u64).sum()
 }
 
 /// Returns the estimated memory of headers in bytes.
@@ -75,7 +101,52 @@ impl Object {
             upload_id: None,
             storage_class: None,
         };
-        Ok(Object { pieces, info, _overhead: overhead })
+        Ok(Object { pieces, info, is_marker: false, _overhead: overhead })
+    }
+
+    /// Creates a delete marker.
+    ///
+    /// # Errors
+    /// Returns `SlowDown` if the memory limit would be exceeded.
+    pub fn marker(memory: &Arc<Memory>, key: &str, version: String) -> Result<Object, ApiError> {
+        let mut marker = Object::new(memory, key, Vec::new(), "", Vec::new())?;
+        marker.info.version = Some(version);
+        Ok(Object { is_marker: true, ..marker })
+    }
+
+    /// Sets the tags of a new object.
+    ///
+    /// # Errors
+    /// Returns `SlowDown` if the memory limit would be exceeded.
+    pub fn set_tags(&mut self, tags: Tags) -> Result<(), ApiError> {
+        self._overhead.grow(tags_size(&tags))?;
+        self.info.tags = tags;
+        Ok(())
+    }
+
+    /// Returns the object with other properties and the same content.
+    ///
+    /// # Errors
+    /// Returns `SlowDown` if the memory limit would be exceeded.
+    pub fn changed(&self, memory: &Arc<Memory>, key: &str, change: ObjectChange) -> Result<Object, ApiError> {
+        let mut info = self.info.clone();
+        match change {
+            ObjectChange::Tags(tags) => info.tags = tags,
+            ObjectChange::Acl(acl) => info.acl = acl,
+        }
+        let bytes = OVERHEAD + key.len() as u64 + headers_size(&info.headers) + tags_size(&info.tags);
+        let pieces = self.pieces.clone();
+        Ok(Object { pieces, info, is_marker: self.is_marker, _overhead: memory.reserve(bytes)? })
+    }
+
+    /// Returns the version id.
+    pub fn version(&self) -> &str {
+        self.info.version.as_deref().unwrap_or(NULL)
+    }
+
+    /// Returns true if the version is `null`.
+    pub fn is_null(&self) -> bool {
+        self.version() == NULL
     }
 
     /// Returns an object with the first half of this content and the second of an older one, as far as it reaches;

@@ -8,10 +8,11 @@ use bytes::Bytes;
 
 use super::anomalies::Past;
 use super::object::{Object, Objects};
+use super::versions::Noncurrent;
 use crate::error::{ApiError, ErrorCode};
 use crate::express::{is_directory, tag};
 use crate::reserve::{Memory, OVERHEAD, Reservation};
-use crate::service::{BucketInfo, PartInfo, UploadInfo};
+use crate::service::{BucketChange, BucketInfo, NewBucket, PartInfo, UploadInfo, Versioning};
 use plimsoll_base::clock::wall_now;
 use plimsoll_base::rng::mix;
 
@@ -38,11 +39,18 @@ pub struct Upload {
 /// Unfinished uploads by key and upload id.
 pub type Uploads = BTreeMap<(String, String), Upload>;
 
-/// A bucket with its objects and unfinished uploads.
+/// A bucket with its objects and unfinished uploads. A change of its properties makes another one with the same contents.
 pub struct Bucket {
     /// Properties of the bucket.
     pub info: BucketInfo,
+    contents: Arc<Contents>,
+}
+
+/// What a bucket contains.
+struct Contents {
     objects: RwLock<Objects>,
+    /// Versions that are not the current one. Take this lock after the lock of the objects.
+    noncurrent: Mutex<Noncurrent>,
     uploads: Mutex<Uploads>,
     /// Previous states of the objects, if reads are to be stale.
     past: Mutex<Past>,
@@ -65,7 +73,7 @@ impl Bucket {
 
     /// Locks the objects for reading.
     pub fn objects(&self) -> RwLockReadGuard<'_, Objects> {
-        self.objects.read().unwrap_or_else(PoisonError::into_inner)
+        self.contents.objects.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the objects for writing. The bucket cannot be deleted while the guard lives, so a successful write
@@ -74,8 +82,8 @@ impl Bucket {
     /// # Errors
     /// Returns `NoSuchBucket` if the bucket was deleted after it was looked up.
     pub fn objects_mut(&self) -> Result<RwLockWriteGuard<'_, Objects>, ApiError> {
-        let objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-        if self.deleted.load(Ordering::Relaxed) {
+        let objects = self.contents.objects.write().unwrap_or_else(PoisonError::into_inner);
+        if self.contents.deleted.load(Ordering::Relaxed) {
             Err(ApiError::new(ErrorCode::NoSuchBucket))
         } else {
             Ok(objects)
@@ -84,20 +92,30 @@ impl Bucket {
 
     /// Locks the unfinished uploads. Take this lock before the lock of the objects.
     pub fn uploads(&self) -> MutexGuard<'_, Uploads> {
-        self.uploads.lock().unwrap_or_else(PoisonError::into_inner)
+        self.contents.uploads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the previous states of the objects. Take this lock after the lock of the objects.
     pub fn past(&self) -> MutexGuard<'_, Past> {
-        self.past.lock().unwrap_or_else(PoisonError::into_inner)
+        self.contents.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the object stored under `key`.
+    /// Locks the versions that are not the current one. Take this lock after the lock of the objects.
+    pub fn noncurrent(&self) -> MutexGuard<'_, Noncurrent> {
+        self.contents.noncurrent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the object stored under `key`, which may be a delete marker.
     ///
     /// # Errors
     /// Returns `NoSuchKey` if there is no such object.
     pub fn object(&self, key: &str) -> Result<Arc<Object>, ApiError> {
         self.objects().get(key).cloned().ok_or_else(|| ApiError::new(ErrorCode::NoSuchKey))
+    }
+
+    /// Returns true if responses contain version ids.
+    pub fn is_versioned(&self) -> bool {
+        self.info.versioning != Versioning::Off
     }
 }
 
@@ -106,13 +124,13 @@ pub struct State {
     /// Memory limit and usage of the server.
     memory: Arc<Memory>,
     buckets: RwLock<HashMap<String, Arc<Bucket>>>,
-    upload_ids: AtomicU64,
+    ids: AtomicU64,
 }
 
 impl State {
     /// Creates an empty state, whose objects count against the limit of `memory`.
     pub fn new(memory: Arc<Memory>) -> State {
-        State { memory, buckets: RwLock::default(), upload_ids: AtomicU64::default() }
+        State { memory, buckets: RwLock::default(), ids: AtomicU64::default() }
     }
 
     /// Returns the bucket called `name`.
@@ -137,7 +155,7 @@ impl State {
     ///
     /// # Errors
     /// Returns `BucketAlreadyOwnedByYou` if the bucket exists, or `SlowDown` if the memory limit would be exceeded.
-    pub fn create_bucket(&self, name: &str, region: &str) -> Result<(), ApiError> {
+    pub fn create_bucket(&self, name: &str, new: NewBucket<'_>) -> Result<(), ApiError> {
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
         if buckets.contains_key(name) {
             return Err(ApiError::new(ErrorCode::BucketAlreadyOwnedByYou));
@@ -145,17 +163,34 @@ impl State {
         let bucket = Bucket {
             info: BucketInfo {
                 created: wall_now(),
-                region: region.to_string(),
+                region: new.region.to_string(),
                 directory: is_directory(name),
+                owner: new.owner.to_string(),
+                acl: new.acl,
                 ..BucketInfo::default()
             },
-            objects: RwLock::default(),
-            uploads: Mutex::default(),
-            past: Mutex::default(),
-            deleted: AtomicBool::new(false),
-            _overhead: self.memory.reserve(OVERHEAD)?,
+            contents: Arc::new(Contents {
+                objects: RwLock::default(),
+                noncurrent: Mutex::default(),
+                uploads: Mutex::default(),
+                past: Mutex::default(),
+                deleted: AtomicBool::new(false),
+                _overhead: self.memory.reserve(OVERHEAD)?,
+            }),
         };
         buckets.insert(name.to_string(), Arc::new(bucket));
+        Ok(())
+    }
+
+    /// Changes the properties of a bucket.
+    ///
+    /// # Errors
+    /// Returns `NoSuchBucket` if there is no such bucket.
+    pub fn change_bucket(&self, name: &str, change: BucketChange) -> Result<(), ApiError> {
+        let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+        let bucket = buckets.get_mut(name).ok_or_else(|| ApiError::new(ErrorCode::NoSuchBucket))?;
+        let info = bucket.info.clone().with(change);
+        *bucket = Arc::new(Bucket { info, contents: Arc::clone(&bucket.contents) });
         Ok(())
     }
 
@@ -170,14 +205,14 @@ impl State {
         if !objects.is_empty() {
             return Err(ApiError::new(ErrorCode::BucketNotEmpty));
         }
-        bucket.deleted.store(true, Ordering::Relaxed);
+        bucket.contents.deleted.store(true, Ordering::Relaxed);
         buckets.remove(name);
         Ok(())
     }
 
-    /// Returns a new upload id of 32 hexadecimal digits.
-    pub fn upload_id(&self) -> String {
-        let n = self.upload_ids.fetch_add(1, Ordering::Relaxed);
+    /// Returns a new id of an upload or a version, of 32 hexadecimal digits.
+    pub fn new_id(&self) -> String {
+        let n = self.ids.fetch_add(1, Ordering::Relaxed);
         format!("{:016x}{:016x}", mix(n ^ wall_now().as_nanosecond() as u64), n)
     }
 }
@@ -193,12 +228,12 @@ mod tests {
     #[test]
     fn a_put_into_a_bucket_that_is_being_deleted_is_not_acknowledged() {
         let state = State::new(Memory::new(u64::MAX));
-        state.create_bucket("bkt", "r").unwrap();
+        state.create_bucket("bkt", NewBucket::default()).unwrap();
         // A PUT has looked the bucket up when another client deletes it.
         let found = state.bucket("bkt").unwrap();
         state.delete_bucket("bkt").unwrap();
         assert_eq!(found.objects_mut().unwrap_err().code, ErrorCode::NoSuchBucket);
-        state.create_bucket("bkt", "r").unwrap();
+        state.create_bucket("bkt", NewBucket::default()).unwrap();
         assert!(found.objects_mut().is_err(), "a new bucket of the same name is a different bucket");
         let found = state.bucket("bkt").unwrap();
         found.objects_mut().unwrap().insert("k".into(), object(&state));
@@ -209,7 +244,7 @@ mod tests {
     fn puts_racing_with_a_bucket_deletion_persist_or_fail() {
         let state = State::new(Memory::new(u64::MAX));
         for _ in 0..200 {
-            state.create_bucket("bkt", "r").unwrap();
+            state.create_bucket("bkt", NewBucket::default()).unwrap();
             let (put, deleted) = std::thread::scope(|scope| {
                 let put = scope.spawn(|| {
                     let bucket = state.bucket("bkt")?;

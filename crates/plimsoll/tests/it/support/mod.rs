@@ -27,6 +27,9 @@ use tokio::sync::watch;
 pub const ACCESS: &str = "test-access";
 pub const SECRET: &str = "test-secret-never-to-be-written";
 
+/// Length of a day of lifecycle rules.
+const DAY: std::time::Duration = std::time::Duration::from_secs(86_400);
+
 /// Returns the path of a file or folder of the repository.
 pub fn repository(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
@@ -114,7 +117,7 @@ impl Server {
         };
         let shared = Shared::new(parts);
         let faults = (!inject.is_empty()).then(|| Spec::parse(inject).unwrap());
-        let thread = std::thread::spawn(move || serve(listener, &shared, faults, None, &shutdown));
+        let thread = std::thread::spawn(move || serve(listener, &shared, faults, None, DAY, &shutdown));
         Server { address, tls, stop, thread: Some(thread) }
     }
 

@@ -1,0 +1,78 @@
+//! Versions of the objects in memory, by the rules of [`crate::versions`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::object::{Object, Objects};
+use crate::service::Versioning;
+use crate::versions::of_write;
+
+/// Versions that are not the current one, by key, the newest first. No list is empty.
+pub type Noncurrent = BTreeMap<String, Vec<Arc<Object>>>;
+
+/// The objects of a bucket with all their versions, under their locks.
+pub struct Versions<'a> {
+    /// Current versions, which may be delete markers.
+    pub current: &'a mut Objects,
+    /// The other ones.
+    pub noncurrent: &'a mut Noncurrent,
+}
+
+impl Versions<'_> {
+    /// Makes an object the current version of a key. Returns the versions that it replaces, so that the caller can free
+    /// them without the locks.
+    pub fn write(&mut self, key: &str, new: Arc<Object>, versioning: Versioning) -> Vec<Arc<Object>> {
+        let old = self.current.insert(key.to_string(), new);
+        let effect = of_write(versioning, old.as_ref().map(|old| old.is_null()));
+        let mut replaced = Vec::new();
+        if effect.removes_null {
+            let others = self.noncurrent.get(key).map_or(&[][..], Vec::as_slice);
+            let at = others.iter().position(|version| version.is_null());
+            replaced.extend(at.and_then(|at| self.take_noncurrent(key, at)));
+        }
+        match old {
+            Some(old) if effect.replaces_current => replaced.push(old),
+            Some(old) => self.noncurrent.entry(key.to_string()).or_default().insert(0, old),
+            None => {}
+        }
+        replaced
+    }
+
+    /// Returns a version of a key; `None` if there is none.
+    pub fn find(&self, key: &str, version: &str) -> Option<&Arc<Object>> {
+        let mut all = self.current.get(key).into_iter().chain(self.noncurrent.get(key).into_iter().flatten());
+        all.find(|object| object.version() == version)
+    }
+
+    /// Removes a version of a key. If it is the current one, the newest other version becomes current. Returns it;
+    /// `None` if there is none.
+    pub fn remove(&mut self, key: &str, version: &str) -> Option<Arc<Object>> {
+        if self.current.get(key).is_some_and(|current| current.version() == version) {
+            return match self.take_noncurrent(key, 0) {
+                Some(next) => self.current.insert(key.to_string(), next),
+                None => self.current.remove(key),
+            };
+        }
+        let at = self.noncurrent.get(key)?.iter().position(|object| object.version() == version)?;
+        self.take_noncurrent(key, at)
+    }
+
+    /// Replaces a version of a key by the same one with other properties.
+    pub fn replace(&mut self, key: &str, new: Arc<Object>) {
+        let current = self.current.get_mut(key).into_iter();
+        let mut all = current.chain(self.noncurrent.get_mut(key).into_iter().flatten());
+        if let Some(old) = all.find(|object| object.version() == new.version()) {
+            *old = new;
+        }
+    }
+
+    /// Removes the noncurrent version at a position; `None` if there is none.
+    fn take_noncurrent(&mut self, key: &str, at: usize) -> Option<Arc<Object>> {
+        let others = self.noncurrent.get_mut(key)?;
+        let taken = (at < others.len()).then(|| others.remove(at));
+        if others.is_empty() {
+            self.noncurrent.remove(key);
+        }
+        taken
+    }
+}
