@@ -12,6 +12,8 @@ import subprocess
 import sys
 
 import boto3
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from support import ACCESS, GATEWAY, PLIMSOLL, ROOT, SECRET, Server, environment
@@ -145,6 +147,10 @@ def place(tmp_path_factory):
         write("inventory/1.csv", '"bucket","a/b","1000000","2026-01-01T00:00:00.000Z","STANDARD"\n')
         write("requests.csv", table.replace("key", "path", 1).replace("bytes", "sent", 1))
         subprocess.run(["gzip", "-k", "access.log"], cwd=path, check=True)
+        sales = pyarrow.table({"day": [1, 2, 3], "price": [1.5, 2.5, 3.5]})
+        (path / "tables").mkdir()
+        for name in ("sales.parquet", "tables/1.parquet"):
+            pyarrow.parquet.write_table(sales, path / name)
         (path / "access-logs").mkdir()
         write("access-logs/1.csv", table)
         write("gateway.toml", f"""[catalog]

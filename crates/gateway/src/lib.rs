@@ -12,7 +12,6 @@ pub mod body;
 pub mod catalog;
 pub mod cli;
 pub mod config;
-pub mod credentials;
 pub mod disk;
 pub mod guard;
 pub mod journal;

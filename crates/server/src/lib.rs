@@ -30,6 +30,7 @@ pub mod body;
 pub mod conditions;
 pub mod config;
 pub mod connections;
+pub mod credentials;
 pub mod error;
 pub mod error_code;
 pub mod expiry;

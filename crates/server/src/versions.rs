@@ -1,5 +1,6 @@
-//! Rules of versions that all services share: what a write does to the versions of its key, what a delete may remove, and
-//! what a read of a delete marker answers (S3 user guide, "Retaining multiple versions of objects with S3 Versioning").
+//! Rules of versions that all services share: what a write does to the versions of its key, what a delete may remove,
+//! and what a read of a delete marker answers (S3 user guide, "Retaining multiple versions of objects with S3
+//! Versioning").
 
 use jiff::Timestamp;
 
@@ -18,8 +19,8 @@ pub struct Effect {
     pub is_null: bool,
 }
 
-/// Returns the effect of a write. `current_is_null` says whether the current version is `null`; `None` if the key has no
-/// version.
+/// Returns the effect of a write. `current_is_null` says whether the current version is `null`; `None` if the key has
+/// no version.
 pub fn of_write(versioning: Versioning, current_is_null: Option<bool>) -> Effect {
     let over_null = current_is_null == Some(true);
     Effect {

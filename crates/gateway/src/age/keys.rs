@@ -7,7 +7,7 @@ use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
 use bech32::primitives::decode::CheckedHrpstring;
 
 use super::AgeError;
-use crate::credentials::only_for_owner;
+use plimsoll_server::credentials::only_for_owner;
 
 /// Length of keys and shares of X25519 in bytes.
 pub const LENGTH: usize = 32;

@@ -17,13 +17,13 @@ use plimsoll_s3::endpoint::Style;
 use plimsoll_s3::url::{GcsUrl, PayloadSigning, S3Url, StoreUrl, UrlError, parse};
 
 use crate::blocking::block_on;
-use crate::credentials::only_for_owner;
 use crate::disk::real::create_directory;
 use crate::tier::Backend;
 use crate::tier::TierTable;
 use crate::tier::details::DetailedBucket;
 use crate::tier::http::{Connector, Signing};
 use crate::tier::odd_keys::ListsOddKeys;
+use plimsoll_server::credentials::only_for_owner;
 
 /// Longest time of a request to a tier by default.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -39,6 +39,13 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
     ("run consistency", &["plimsoll run consistency --store s3://bucket --duration 1m --clients 4"]),
     ("run contention", &["plimsoll run contention --store s3://bucket"]),
     (
+        "run parquet",
+        &[
+            "plimsoll run parquet sales.parquet --store s3://bucket --reader duckdb --columns day,price",
+            "plimsoll run parquet tables --store s3://bucket --reader pyarrow --concurrency 8 --dry-run",
+        ],
+    ),
+    (
         "run sync",
         &["plimsoll run sync --store s3://bucket --files 1000 --client 'aws s3 sync {source} {target}'"],
     ),

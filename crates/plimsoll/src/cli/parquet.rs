@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::exit::Exit;
 use super::flags::as_flag;
-use super::out::{fit, note, say};
+use super::out::{fit, progress, say};
 use super::run_options::RunOptions;
 use super::timeout::TimeoutArgument;
 use crate::session::execute;
@@ -82,7 +82,7 @@ pub fn parquet(arguments: &Arguments) -> Result<(), Exit> {
     arguments.options.name_stores(&mut experiment)?;
     let recording = experiment.phases.last().and_then(|phase| phase.workload.recording.as_ref());
     for remark in recording.iter().flat_map(|recording| &recording.notes) {
-        note(remark);
+        progress(format_args!("{remark}"));
     }
     if arguments.options.dry_run {
         return say(&fit(&arguments.options.preview(&experiment)?));

@@ -20,6 +20,7 @@ use plimsoll_base::units::{parse_duration, parse_size};
 use plimsoll_s3::credentials::Credentials;
 use plimsoll_server::accounts::Accounts;
 use plimsoll_server::connections::Timeouts;
+use plimsoll_server::credentials;
 use plimsoll_server::inject::Spec;
 use plimsoll_server::memory::serve::serve as serve_memory;
 use plimsoll_server::metrics::ServerMetrics;
@@ -42,6 +43,9 @@ pub struct Arguments {
     /// AWS_SECRET_ACCESS_KEY]
     #[arg(long, value_name = "KEY", env = "PLIMSOLL_SECRET_KEY", hide_env_values = true)]
     secret_key: Option<String>,
+    /// TOML file with several access keys and their rights, readable by its owner only; replaces --access-key
+    #[arg(long, value_name = "FILE")]
+    credentials: Option<PathBuf>,
     /// PEM file with the certificate chain; enables TLS together with --tls-key
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -139,8 +143,7 @@ pub fn memory_limit(given: Option<&str>) -> Result<u64, Exit> {
 /// # Errors
 /// Exit code 2 for invalid settings, 3 if the address cannot be used.
 pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
-    let access = key(arguments.access_key.as_ref(), "AWS_ACCESS_KEY_ID", "--access-key")?;
-    let secret = key(arguments.secret_key.as_ref(), "AWS_SECRET_ACCESS_KEY", "--secret-key")?;
+    let accounts = accounts(arguments)?;
     let tls = match (&arguments.tls_cert, &arguments.tls_key) {
         (Some(certificate), Some(key)) => Some(server_config(certificate, key).map_err(Exit::input)?),
         _ => None,
@@ -179,11 +182,9 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
     let metrics = arguments.metrics_listen.as_deref().map(metrics).transpose()?;
     let (stop, shutdown) = watch::channel(false);
     watch_for_end(stop, arguments.until_stdin_closes);
-    let credentials = Credentials::new(&access, &secret, None);
-    credentials.hide();
     let parts = Parts {
         settings,
-        accounts: Accounts::single(credentials),
+        accounts,
         tls,
         timing_log: timing_log.transpose()?,
         observers: metrics.into_iter().map(|metrics| Arc::new(metrics) as Arc<dyn RequestObserver>).collect(),
@@ -191,6 +192,21 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
     let shared = Shared::new(parts);
     serve_memory(listener, &shared, spec, twin, day, &shutdown)
         .map_err(|e| Exit::store(format!("the server failed: {e}")))
+}
+
+/// Returns the accounts of the server.
+///
+/// # Errors
+/// Exit code 2 if no key is given, or the file of --credentials cannot be used.
+fn accounts(arguments: &Arguments) -> Result<Accounts, Exit> {
+    if let Some(file) = &arguments.credentials {
+        return credentials::load(file).map_err(Exit::input);
+    }
+    let access = key(arguments.access_key.as_ref(), "AWS_ACCESS_KEY_ID", "--access-key")?;
+    let secret = key(arguments.secret_key.as_ref(), "AWS_SECRET_ACCESS_KEY", "--secret-key")?;
+    let credentials = Credentials::new(&access, &secret, None);
+    credentials.hide();
+    Ok(Accounts::single(credentials))
 }
 
 /// Returns the twin of the store that the runs of `--like` measured; `None` without the flag.

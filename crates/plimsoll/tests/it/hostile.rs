@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::hostile::{Hostile, Peer, SERVERS};
-use crate::support::{plimsoll, scratch};
+use crate::support::{data, plimsoll, scratch};
 
 /// A command line. `S3`, `WEB`, `GS`, `AZ`, `DYNAMO` and `EXPRESS` are replaced by stores on the server, `OUT` and
 /// `RUN` by directories.
@@ -74,6 +74,10 @@ const COMMANDS: &[Case] = &[
     case("contention", "run contention --store S3 --writers 1,2 --duration 1s --json --timeout 1s --out OUT"),
     case("probe", "probe S3 --timeout 1s --json --out OUT"),
     case("fitness", "probe S3 --for all --rounds 1 --timeout 1s --json --quiet --out OUT"),
+    case(
+        "parquet",
+        "run parquet PARQUET --store S3 --operations 9 --warmup 0s --json --quiet --timeout 1s --out OUT",
+    ),
     case("sync", "run sync --store S3 --files 3 --size 1KiB --loops 1 --json --timeout 1s --out OUT"),
     case("ycsb load", "ycsb load -P workloada -p recordcount=10 --store S3 --json --timeout 1s --out OUT"),
     case(
@@ -175,6 +179,7 @@ fn pair(case: &Case, hostile: &'static Hostile, out: &Path) -> Option<String> {
             "DYNAMO" => format!("dynamodb://table?endpoint=http://127.0.0.1:{port}"),
             "EXPRESS" => format!("s3://base--use1-az4--x-s3?endpoint=http://127.0.0.1:{port}"),
             "OUT" => out.join("runs").display().to_string(),
+            "PARQUET" => data("r2-bench/r2-c5n-9xlarge.parquet").display().to_string(),
             "RUN" => run_directory.display().to_string(),
             word => word.replace("WEB", &format!("http://127.0.0.1:{port}/object")),
         })

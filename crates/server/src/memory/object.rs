@@ -35,7 +35,7 @@ impl AsRef<ObjectInfo> for Object {
 
 /// Handle of a stored object.
 pub struct Stored {
-    /// The object.
+    /// The object, which does not change.
     pub object: Arc<Object>,
     /// Properties with the version id `null`, if the bucket is versioned and the object was written before; `None` for
     /// those of the object.

@@ -39,14 +39,15 @@ pub struct Upload {
 /// Unfinished uploads by key and upload id.
 pub type Uploads = BTreeMap<(String, String), Upload>;
 
-/// A bucket with its objects and unfinished uploads. A change of its properties makes another one with the same contents.
+/// A bucket with its objects and unfinished uploads. A change of its properties makes another one with the same
+/// contents.
 pub struct Bucket {
     /// Properties of the bucket.
     pub info: BucketInfo,
     contents: Arc<Contents>,
 }
 
-/// What a bucket contains.
+/// Objects and unfinished uploads of a bucket.
 struct Contents {
     objects: RwLock<Objects>,
     /// Versions that are not the current one. Take this lock after the lock of the objects.

@@ -38,7 +38,6 @@ use crate::catalog::Catalog;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::catalog::CatalogSettings;
 use crate::catalog::embedded::recovery::Recovery;
-use crate::credentials;
 use crate::journal::lease::Over;
 use crate::log::note;
 use crate::metrics::{self, RequestMetrics};
@@ -46,6 +45,7 @@ use crate::object::Store;
 use crate::object::reads::Reads;
 use crate::threads;
 use crate::tier::check;
+use plimsoll_server::credentials;
 
 /// Reports what the start found.
 fn report(recovery: &Recovery) {

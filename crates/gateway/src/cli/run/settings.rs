@@ -24,11 +24,11 @@ use crate::cli::Exit;
 use crate::cli::journaled::BackupPlace;
 use crate::cli::place::StoreArguments;
 use crate::config::BackupRule;
-use crate::credentials;
 use crate::metrics::RequestMetrics;
 use crate::mover::condition::parse_time_ms;
 use crate::mover::rules::Rules;
 use crate::scrub::ScrubRule;
+use plimsoll_server::credentials;
 
 /// Arguments of `plimsoll-gateway run`.
 #[derive(Debug, Args)]

@@ -4,8 +4,8 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use crate::accounts::{Account, Accounts, Rights};
 use plimsoll_s3::credentials::Credentials;
-use plimsoll_server::accounts::{Account, Accounts, Rights};
 use serde::Deserialize;
 
 /// The file of access keys as written.
@@ -91,11 +91,19 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::testing::TempDir;
+
+    /// A path in a new directory.
+    fn path(name: &str) -> std::path::PathBuf {
+        static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let directory = format!("plimsoll-{name}-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(directory);
+        std::fs::create_dir(&directory).unwrap();
+        directory.join("accounts.toml")
+    }
 
     fn loaded(text: &str, mode: u32) -> Result<Accounts, String> {
-        let directory = TempDir::new("credentials");
-        let path = directory.path().join("accounts.toml");
+        let path = path("credentials");
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         load(&path)
@@ -121,8 +129,7 @@ mod tests {
     /// The file belongs to the user who runs the test.
     #[test]
     fn a_group_may_read_a_file_of_root_only() {
-        let directory = TempDir::new("group");
-        let path = directory.path().join("accounts.toml");
+        let path = path("group");
         let with = |mode: u32| {
             std::fs::write(&path, GOOD).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
