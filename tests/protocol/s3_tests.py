@@ -49,14 +49,13 @@ FEATURES = [
 # the name, and the reason.
 DIFFERENT = [
     (r"object_raw_put_authenticated_expired", "a negative X-Amz-Expires returns 400 AuthorizationQueryParametersError, like S3"),
-    (r"put_object_ifnonmatch|put_object_if_match", "If-None-Match with an entity tag on a write returns 501, like S3"),
+    (r"put_object_ifnonmatch|put_object_if_match|put_(current_)?object_(current_)?if_(none_)?match", "If-None-Match with an entity tag on a write returns 501, like S3"),
     (r"_get_part", "a missing part returns 416 InvalidPartNumber, like S3"),
     (r"multipart_copy_invalid_range", "a source range beyond the object returns 400 InvalidArgument, like S3"),
     (r"object_checksum_(sha256|crc64nvme)", "a checksum of the wrong length returns 400 InvalidRequest, like S3"),
     (r"list_prefix_unreadable", "the Prefix of ListObjects is percent-encoded, as in the S3 reference; botocore does not decode it"),
     (r"unicode_metadata", "botocore sends UTF-8 and reads Latin-1 (the test is marked fails_on_rgw)"),
     (r"object_read_unreadable", "the key is valid UTF-8 (the test is marked fails_on_rgw)"),
-    (r"bucket_recreate_not_overriding", "re-creating a bucket returns 409 BucketAlreadyOwnedByYou, like S3 outside us-east-1"),
     (r"multipart_resend_first_finishes_last", "a part that is listed twice is refused"),
     (r"_none\b|authorization_empty|amz_date_and_no_date|date_and_amz_date\b", "the test does not change the header that it intends to change (marked fails_on_rgw)"),
     (r"delete_object_current_if_match$|delete_marker_(nonversioned|expiration)|return_version_id|put_excess_tags", "Ceph and S3 differ"),

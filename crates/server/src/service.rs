@@ -55,6 +55,12 @@ pub struct BucketInfo {
 }
 
 impl BucketInfo {
+    /// Returns whether the request to create a bucket that exists succeeds without a change: in us-east-1, that of its
+    /// owner does (S3 API reference, "CreateBucket").
+    pub fn is_recreated_by(&self, new: &NewBucket<'_>) -> bool {
+        new.region == "us-east-1" && self.region == new.region && self.owner == new.owner && !self.directory
+    }
+
     /// Returns the properties after a change.
     #[must_use]
     pub fn with(mut self, change: BucketChange) -> BucketInfo {

@@ -255,15 +255,10 @@ impl<C: Catalog> Store<C> {
 
     pub(super) async fn new_bucket(&self, name: &str, new: NewBucket<'_>) -> Result<(), ApiError> {
         let key = keys::bucket(name);
-        let (region, owner, acl) = (new.region.to_string(), new.owner.to_string(), new.acl);
-        // In us-east-1, creating one's own bucket again succeeds.
-        if let Ok(bucket) = self.find_bucket(name).await
-            && region == "us-east-1"
-            && bucket.info.region == region
-            && bucket.info.owner == owner
-        {
+        if self.find_bucket(name).await.is_ok_and(|bucket| bucket.info.is_recreated_by(&new)) {
             return Ok(());
         }
+        let (region, owner, acl) = (new.region.to_string(), new.owner.to_string(), new.acl);
         let encoded = self
             .transact(1024, move |t| {
                 if t.get(&key)?.is_some() {

@@ -11,6 +11,7 @@ use arrow_schema::{DataType, Field, Schema};
 
 use super::stream::Stream;
 use plimsoll_recorder::collector::SecondRow;
+use plimsoll_recorder::histogram::Latencies;
 use plimsoll_recorder::latency::Latency;
 use plimsoll_recorder::tally::Tally;
 use plimsoll_workload::schedule::Role;
@@ -90,6 +91,21 @@ struct Rows {
     latencies: [BinaryBuilder; Latency::LOGGED.len()],
 }
 
+impl Rows {
+    /// Begins a row with its place.
+    fn place(&mut self, place: IntervalKey<'_>, second: u64, operation: &str) {
+        self.count += 1;
+        self.seconds.append_value(second);
+        self.stores.append_value(place.store);
+        self.phases.append_value(place.phase);
+        self.roles.append_value(place.role.name());
+        self.repeats.append_value(place.repeat);
+        self.blocks.append_value(place.block);
+        self.steps.append_option(place.step);
+        self.kinds.append_value(operation);
+    }
+}
+
 impl IntervalLog {
     /// Creates the file of the log.
     ///
@@ -118,20 +134,8 @@ impl IntervalLog {
         operation: &str,
         tally: &Tally,
     ) -> io::Result<()> {
-        if second != self.second {
-            self.flush()?;
-            self.second = second;
-        }
-        let rows = &mut self.rows;
-        rows.count += 1;
-        rows.seconds.append_value(second);
-        rows.stores.append_value(place.store);
-        rows.phases.append_value(place.phase);
-        rows.roles.append_value(place.role.name());
-        rows.repeats.append_value(place.repeat);
-        rows.blocks.append_value(place.block);
-        rows.steps.append_option(place.step);
-        rows.kinds.append_value(operation);
+        let rows = self.rows_of(second)?;
+        rows.place(place, second, operation);
         rows.intended.append_value(tally.intended);
         rows.begun.append_value(tally.begun);
         rows.completed.append_value(tally.completed);
@@ -144,6 +148,42 @@ impl IntervalLog {
             column.append_value(tally.latencies[kind].to_bytes());
         }
         Ok(())
+    }
+
+    /// Adds a row of successful operations of which only the service times are known, as [`IntervalLog::add_named`].
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written, for example because the disk is full.
+    pub fn add_service(
+        &mut self,
+        place: IntervalKey<'_>,
+        second: u64,
+        operation: &str,
+        service: &Latencies,
+    ) -> io::Result<()> {
+        let rows = self.rows_of(second)?;
+        rows.place(place, second, operation);
+        rows.intended.append_value(0);
+        rows.begun.append_value(0);
+        rows.completed.append_value(service.len());
+        rows.operations.append_value(service.len());
+        rows.failed.append_value(0);
+        rows.censored.append_value(0);
+        rows.bytes.append_value(0.0);
+        rows.errors.append_value("{}");
+        for (column, kind) in rows.latencies.iter_mut().zip(Latency::LOGGED) {
+            column.append_value(if kind == Latency::Service { service.to_bytes() } else { Vec::new() });
+        }
+        Ok(())
+    }
+
+    /// Returns the buffered rows, which are those of one second.
+    fn rows_of(&mut self, second: u64) -> io::Result<&mut Rows> {
+        if second != self.second {
+            self.flush()?;
+            self.second = second;
+        }
+        Ok(&mut self.rows)
     }
 
     /// Writes the buffered rows to the file.

@@ -9,8 +9,6 @@ use std::path::{Path, PathBuf};
 
 use super::intervals::{IntervalKey, IntervalLog};
 use plimsoll_recorder::collector::SecondRow;
-use plimsoll_recorder::histogram::Latencies;
-use plimsoll_recorder::latency::{Latency, LatencyTable};
 use plimsoll_recorder::part::Part;
 use plimsoll_recorder::tally::Tally;
 use plimsoll_workload::OperationKind;
@@ -53,7 +51,7 @@ impl SizeLog {
     pub fn add(&mut self, place: IntervalKey<'_>, row: &SecondRow<'_>) -> io::Result<()> {
         for (part, latencies) in &row.tally.parts {
             if let Part::Size(from_bytes) = part {
-                self.add_named(place, row.second, &name(row.kind, *from_bytes), &tally(latencies))?;
+                self.log()?.add_service(place, row.second, &name(row.kind, *from_bytes), latencies)?;
             }
         }
         Ok(())
@@ -70,11 +68,15 @@ impl SizeLog {
         operation: &str,
         tally: &Tally,
     ) -> io::Result<()> {
-        let log = match &mut self.log {
+        self.log()?.add_named(place, second, operation, tally)
+    }
+
+    /// Returns the log, which is created if it does not exist yet.
+    fn log(&mut self) -> io::Result<&mut IntervalLog> {
+        Ok(match &mut self.log {
             Some(log) => log,
             none => none.insert(IntervalLog::create(&self.path)?),
-        };
-        log.add_named(place, second, operation, tally)
+        })
     }
 
     /// Writes the buffered rows to the file.
@@ -92,14 +94,6 @@ impl SizeLog {
     pub fn finish(self) -> io::Result<()> {
         self.log.map_or(Ok(()), IntervalLog::finish)
     }
-}
-
-/// Returns the counts of the operations of a class in one second.
-fn tally(latencies: &Latencies) -> Tally {
-    let count = latencies.len();
-    let mut table = LatencyTable::default();
-    table[Latency::Service] = latencies.clone();
-    Tally { completed: count, operations: count, succeeded: count, latencies: table, ..Tally::default() }
 }
 
 #[cfg(test)]

@@ -158,8 +158,11 @@ impl State {
     /// Returns `BucketAlreadyOwnedByYou` if the bucket exists, or `SlowDown` if the memory limit would be exceeded.
     pub fn create_bucket(&self, name: &str, new: NewBucket<'_>) -> Result<(), ApiError> {
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
-        if buckets.contains_key(name) {
-            return Err(ApiError::new(ErrorCode::BucketAlreadyOwnedByYou));
+        if let Some(existing) = buckets.get(name) {
+            return match existing.info.is_recreated_by(&new) {
+                true => Ok(()),
+                false => Err(ApiError::new(ErrorCode::BucketAlreadyOwnedByYou)),
+            };
         }
         let bucket = Bucket {
             info: BucketInfo {
