@@ -86,7 +86,7 @@ pub fn list(arguments: &Arguments) -> Result<(), Exit> {
             let line = |name: &str, text: &str| say(&fit(&format!("{name:16} {text}\n")));
             say("short forms\n")?;
             FORMS.iter().try_for_each(|form| line(form, describe(form)))?;
-            say("\nsearches and checks\n")?;
+            say("\nwith options of their own\n")?;
             SEARCHES.iter().try_for_each(|(name, text)| line(name, text))?;
             say("\nbuilt-in experiments\n")?;
             for (name, _) in BUILT_IN {

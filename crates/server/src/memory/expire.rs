@@ -6,9 +6,8 @@ use std::sync::Arc;
 use super::MemoryService;
 use super::object::Object;
 use super::state::Bucket;
-use crate::conditions::DeleteConditions;
 use crate::config::lifecycle::{Lifecycle, Rule};
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::expiry::{Due, Now, VersionFacts, aborts, due};
 
 /// Versions of a key that are due: the version, and true to hide it instead of removing it.
@@ -47,12 +46,12 @@ impl MemoryService {
         expires: bool,
     ) -> Result<bool, ApiError> {
         let named = (!expires || !bucket.is_versioned()).then(|| version.version());
-        let is_current = || bucket.objects().get(key).is_some_and(|current| Arc::ptr_eq(current, version));
-        if expires && !is_current() {
-            return Ok(false);
-        }
-        self.delete_versioned(bucket, key, named, &DeleteConditions::default())?;
-        Ok(true)
+        let mut is_same = false;
+        let removed = self.remove(bucket, key, named, |found| {
+            is_same = found.is_some_and(|found| Arc::ptr_eq(found, version));
+            if is_same { Ok(()) } else { Err(ApiError::new(ErrorCode::NoSuchVersion)) }
+        });
+        if is_same { removed.map(|_| true) } else { Ok(false) }
     }
 }
 
@@ -104,8 +103,7 @@ mod tests {
 
     fn write(service: &MemoryService, key: &str) {
         let bucket = service.state.bucket("bkt").unwrap();
-        let mut object = Object::new(&service.memory, key, Vec::new(), "e", Vec::new()).unwrap();
-        object.info.version = service.new_version(&bucket);
+        let object = Object::new(&service.memory, key, Vec::new(), "e", Vec::new()).unwrap();
         service.store(&bucket, key, object, &Default::default()).unwrap();
     }
 

@@ -98,45 +98,47 @@ impl MemoryService {
         self.anomalies.as_ref().map(|anomalies| anomalies.stale_list_ns).filter(|stale_ns| *stale_ns > 0)
     }
 
-    /// Stores an object if the conditions hold. One lock covers the check and the write, so that one of two concurrent
-    /// conditional writers fails.
+    /// Stores an object if the conditions hold, and returns its properties. One lock covers the check and the write, so
+    /// that one of two concurrent conditional writers fails.
     fn store(
         &self,
         bucket: &Bucket,
         key: &str,
-        object: Object,
+        mut object: Object,
         conditions: &WriteConditions,
-    ) -> Result<(), ApiError> {
+    ) -> Result<ObjectInfo, ApiError> {
         let mut objects = bucket.objects_mut()?;
         conditions.check(
             objects.get(key).filter(|object| !object.is_marker).map(|object| existing(&object.info)),
         )?;
         let conditional = *conditions != WriteConditions::default();
         if conditional && self.anomalies.as_ref().is_some_and(Anomalies::loses_write) {
-            return Ok(());
+            return Ok(object.info);
         }
-        if bucket.is_versioned() {
-            let mut noncurrent = bucket.noncurrent();
-            let mut versions = Versions { current: &mut objects, noncurrent: &mut noncurrent };
-            let replaced = versions.write(key, Arc::new(object), bucket.info.versioning);
-            drop((noncurrent, objects));
-            drop(replaced);
-            return Ok(());
+        let versioning = bucket.versioning();
+        object.info.version = self.new_version(versioning);
+        let stored = Arc::new(object);
+        if let Some(stale_ns) = self.stale_list_ns() {
+            bucket.past().record(key, objects.get(key).cloned(), stale_ns);
         }
         // Release the lock before the old content is freed.
-        let old = objects.insert(key.to_string(), Arc::new(object));
-        if let Some(stale_ns) = self.stale_list_ns() {
-            bucket.past().record(key, old.clone(), stale_ns);
+        if versioning == Versioning::Off {
+            let old = objects.insert(key.to_string(), Arc::clone(&stored));
+            drop(objects);
+            drop(old);
+        } else {
+            let mut noncurrent = bucket.noncurrent();
+            let mut versions = Versions { current: &mut objects, noncurrent: &mut noncurrent };
+            let replaced = versions.write(key, Arc::clone(&stored), versioning);
+            drop((noncurrent, objects));
+            drop(replaced);
         }
-
-        drop(objects);
-        drop(old);
-        Ok(())
+        Ok(stored.info.clone())
     }
 
-    /// Returns the id of a new version in a bucket; `None` if the bucket was never versioned.
-    fn new_version(&self, bucket: &Bucket) -> Option<String> {
-        match bucket.info.versioning {
+    /// Returns the id of a new version; `None` in a bucket that was never versioned.
+    fn new_version(&self, versioning: Versioning) -> Option<String> {
+        match versioning {
             Versioning::Off => None,
             Versioning::Enabled => Some(self.state.new_id()),
             Versioning::Suspended => Some(NULL.into()),
@@ -147,46 +149,48 @@ impl MemoryService {
     fn find(&self, bucket: &Bucket, key: &str, version: Option<&str>) -> Result<Arc<Object>, ApiError> {
         let found = match version {
             None => bucket.object(key)?,
-            Some(version) => {
-                let mut objects = bucket.objects_mut()?;
-                let mut noncurrent = bucket.noncurrent();
-                let versions = Versions { current: &mut objects, noncurrent: &mut noncurrent };
-                let found = versions.find(key, version).cloned();
+            Some(_) => {
+                let objects = bucket.objects();
+                let found = versions::find(&objects, &bucket.noncurrent(), key, version).cloned();
                 found.ok_or_else(|| ApiError::new(ErrorCode::NoSuchVersion))?
             }
         };
         unless_hidden(found, version.is_some())
     }
 
-    /// Deletes a version of a versioned bucket, or hides the current one.
-    fn delete_versioned(
+    /// Deletes a version of an object or, in a versioned bucket, hides the current one, if `accepts` returns no error
+    /// for the version that is found. One lock covers both.
+    fn remove(
         &self,
         bucket: &Bucket,
         key: &str,
         version: Option<&str>,
-        conditions: &DeleteConditions,
+        accepts: impl FnOnce(Option<&Arc<Object>>) -> Result<(), ApiError>,
     ) -> Result<Deleted, ApiError> {
         let mut objects = bucket.objects_mut()?;
         let mut noncurrent = bucket.noncurrent();
+        accepts(versions::find(&objects, &noncurrent, key, version))?;
+        if let Some(stale_ns) = self.stale_list_ns() {
+            bucket.past().record(key, objects.get(key).cloned(), stale_ns);
+        }
+        let versioning = bucket.versioning();
         let mut versions = Versions { current: &mut objects, noncurrent: &mut noncurrent };
-        let found = version.map_or_else(|| versions.current.get(key), |version| versions.find(key, version));
-        check_delete(conditions, found.map(|object| facts(object)))?;
-        let (removed, deleted) = match version {
-            Some(version) => {
+        let (removed, deleted) = match (version, self.new_version(versioning)) {
+            (None, None) => (versions.current.remove(key).into_iter().collect(), Deleted::default()),
+            (None, Some(id)) => {
+                let marker = Arc::new(Object::marker(&self.memory, key, id.clone())?);
+                (versions.write(key, marker, versioning), Deleted { version: Some(id), marker: true })
+            }
+            (Some(version), id) => {
                 let removed = versions.remove(key, version);
                 let marker = removed.as_ref().is_some_and(|object| object.is_marker);
-                let version = bucket.is_versioned().then(|| version.to_string());
-                (removed.into_iter().collect(), Deleted { version, marker })
-            }
-            None => {
-                let version = self.new_version(bucket).unwrap_or_else(|| NULL.into());
-                let marker = Arc::new(Object::marker(&self.memory, key, version.clone())?);
-                let replaced = versions.write(key, marker, bucket.info.versioning);
-                (replaced, Deleted { version: Some(version), marker: true })
+                let version = id.map(|_| version.to_string());
+                (removed.into_iter().collect::<Vec<_>>(), Deleted { version, marker })
             }
         };
+        // Release the locks before the old content is freed.
         drop((noncurrent, objects));
-        drop::<Vec<_>>(removed);
+        drop(removed);
         Ok(deleted)
     }
 }
@@ -287,16 +291,13 @@ impl ObjectService for MemoryService {
             digests.checksum.map(|(algorithm, value)| StoredChecksum { algorithm, value, full_object: true });
         object.set_tags(new.tags)?;
         object.info.acl = new.acl;
-        object.info.version = self.new_version(bucket);
-        let info = object.info.clone();
         if let Some(anomalies) = self.anomalies.as_ref().filter(|anomalies| anomalies.tears_write()) {
             let old = bucket.objects().get(key).cloned();
             if let Some(mixed) = old.and_then(|old| object.mixed_with(&old, &self.memory, key)) {
                 anomalies.tear(key, mixed).await.map_err(|_| ApiError::new(ErrorCode::InternalError))?;
             }
         }
-        self.store(bucket, key, object, &new.conditions)?;
-        Ok(info)
+        self.store(bucket, key, object, &new.conditions)
     }
 
     async fn delete(
@@ -306,18 +307,9 @@ impl ObjectService for MemoryService {
         version: Option<&str>,
         conditions: DeleteConditions,
     ) -> Result<Deleted, ApiError> {
-        if bucket.0.is_versioned() || version.is_some() {
-            return self.delete_versioned(&bucket.0, key, version, &conditions);
-        }
-        let mut objects = bucket.0.objects_mut()?;
-        check_delete(&conditions, objects.get(key).map(|object| facts(object)))?;
-        let old = objects.remove(key);
-        if let Some(stale_ns) = self.stale_list_ns() {
-            bucket.0.past().record(key, old.clone(), stale_ns);
-        }
-        drop(objects);
-        drop(old);
-        Ok(Deleted::default())
+        self.remove(&bucket.0, key, version, |found| {
+            check_delete(&conditions, found.map(|object| facts(object)))
+        })
     }
 
     async fn change_object(
@@ -328,12 +320,19 @@ impl ObjectService for MemoryService {
         change: ObjectChange,
     ) -> Result<Option<String>, ApiError> {
         let bucket = &*bucket.0;
-        let changed = self.find(bucket, key, version)?.changed(&self.memory, key, change)?;
-        let version = bucket.is_versioned().then(|| changed.version().to_string());
         let mut objects = bucket.objects_mut()?;
         let mut noncurrent = bucket.noncurrent();
-        Versions { current: &mut objects, noncurrent: &mut noncurrent }.replace(key, Arc::new(changed));
-        Ok(version)
+        let found = versions::find(&objects, &noncurrent, key, version).cloned();
+        let missing = if version.is_some() { ErrorCode::NoSuchVersion } else { ErrorCode::NoSuchKey };
+        let found = unless_hidden(found.ok_or_else(|| ApiError::new(missing))?, version.is_some())?;
+        let changed = found.changed(&self.memory, key, change)?;
+        let id = bucket.is_versioned().then(|| changed.version().to_string());
+        Versions { current: &mut objects, noncurrent: &mut noncurrent }.replace(
+            key,
+            &found,
+            Arc::new(changed),
+        );
+        Ok(id)
     }
 
     async fn list(&self, bucket: &Handle, query: &ListQuery<'_>) -> Result<ListPage, ApiError> {
@@ -412,9 +411,7 @@ impl ObjectService for MemoryService {
         object.info.checksum = Some(completion.checksum);
         object.set_tags(upload.info.object.tags.clone())?;
         object.info.acl = upload.info.object.acl;
-        object.info.version = self.new_version(bucket);
-        let info = object.info.clone();
-        self.store(bucket, name.key, object, &completion.conditions)?;
+        let info = self.store(bucket, name.key, object, &completion.conditions)?;
         uploads.remove(&name.owned());
         Ok(info)
     }

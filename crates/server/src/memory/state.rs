@@ -1,7 +1,7 @@
 //! In-memory buckets, objects and unfinished uploads.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
@@ -55,6 +55,8 @@ struct Contents {
     uploads: Mutex<Uploads>,
     /// Previous states of the objects, if reads are to be stale.
     past: Mutex<Past>,
+    /// Versioning state, as a number; changed under the lock of the objects. Requests that began before a change see it.
+    versioning: AtomicU8,
     /// True if the bucket was deleted; set and read under the lock of the objects.
     deleted: AtomicBool,
     _overhead: Reservation,
@@ -114,9 +116,18 @@ impl Bucket {
         self.objects().get(key).cloned().ok_or_else(|| ApiError::new(ErrorCode::NoSuchKey))
     }
 
+    /// Returns the versioning state. It changes only while nobody has the lock of the objects.
+    pub fn versioning(&self) -> Versioning {
+        match self.contents.versioning.load(Ordering::Relaxed) {
+            state if state == Versioning::Off as u8 => Versioning::Off,
+            state if state == Versioning::Enabled as u8 => Versioning::Enabled,
+            _ => Versioning::Suspended,
+        }
+    }
+
     /// Returns true if responses contain version ids.
     pub fn is_versioned(&self) -> bool {
-        self.info.versioning != Versioning::Off
+        self.versioning() != Versioning::Off
     }
 }
 
@@ -178,6 +189,7 @@ impl State {
                 noncurrent: Mutex::default(),
                 uploads: Mutex::default(),
                 past: Mutex::default(),
+                versioning: AtomicU8::new(Versioning::Off as u8),
                 deleted: AtomicBool::new(false),
                 _overhead: self.memory.reserve(OVERHEAD)?,
             }),
@@ -194,6 +206,9 @@ impl State {
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
         let bucket = buckets.get_mut(name).ok_or_else(|| ApiError::new(ErrorCode::NoSuchBucket))?;
         let info = bucket.info.clone().with(change);
+        let objects = bucket.objects_mut()?;
+        bucket.contents.versioning.store(info.versioning as u8, Ordering::Relaxed);
+        drop(objects);
         *bucket = Arc::new(Bucket { info, contents: Arc::clone(&bucket.contents) });
         Ok(())
     }

@@ -38,12 +38,6 @@ impl Versions<'_> {
         replaced
     }
 
-    /// Returns a version of a key; `None` if there is none.
-    pub fn find(&self, key: &str, version: &str) -> Option<&Arc<Object>> {
-        let mut all = self.current.get(key).into_iter().chain(self.noncurrent.get(key).into_iter().flatten());
-        all.find(|object| object.version() == version)
-    }
-
     /// Removes a version of a key. If it is the current one, the newest other version becomes current. Returns it;
     /// `None` if there is none.
     pub fn remove(&mut self, key: &str, version: &str) -> Option<Arc<Object>> {
@@ -58,11 +52,11 @@ impl Versions<'_> {
     }
 
     /// Replaces a version of a key by the same one with other properties.
-    pub fn replace(&mut self, key: &str, new: Arc<Object>) {
+    pub fn replace(&mut self, key: &str, old: &Arc<Object>, new: Arc<Object>) {
         let current = self.current.get_mut(key).into_iter();
         let mut all = current.chain(self.noncurrent.get_mut(key).into_iter().flatten());
-        if let Some(old) = all.find(|object| object.version() == new.version()) {
-            *old = new;
+        if let Some(place) = all.find(|object| Arc::ptr_eq(object, old)) {
+            *place = new;
         }
     }
 
@@ -74,5 +68,42 @@ impl Versions<'_> {
             self.noncurrent.remove(key);
         }
         taken
+    }
+}
+
+/// Returns a version of a key, or its current one; `None` if there is none.
+pub fn find<'a>(
+    current: &'a Objects,
+    noncurrent: &'a Noncurrent,
+    key: &str,
+    version: Option<&str>,
+) -> Option<&'a Arc<Object>> {
+    let Some(version) = version else { return current.get(key) };
+    let mut all = current.get(key).into_iter().chain(noncurrent.get(key).into_iter().flatten());
+    all.find(|object| object.version() == version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryService;
+    use crate::reserve::Memory;
+    use crate::service::BucketChange;
+
+    /// Regression test: a slow upload that had begun before versioning was enabled removed the newest version.
+    #[test]
+    fn a_write_that_began_before_versioning_keeps_the_versions_written_meanwhile() {
+        let service = MemoryService::new(&Memory::new(u64::MAX)).with_bucket("bkt").unwrap();
+        let begun = service.state.bucket("bkt").unwrap();
+        service.state.change_bucket("bkt", BucketChange::Versioning(true)).unwrap();
+        let store = |bucket: &crate::memory::state::Bucket| {
+            let object = Object::new(&service.memory, "k", Vec::new(), "e", Vec::new()).unwrap();
+            service.store(bucket, "k", object, &Default::default()).unwrap().version.unwrap()
+        };
+        let meanwhile = store(&service.state.bucket("bkt").unwrap());
+        let late = store(&begun);
+        let (objects, noncurrent) = (begun.objects(), begun.noncurrent());
+        let found = |version: &str| find(&objects, &noncurrent, "k", Some(version)).is_some();
+        assert!(found(&meanwhile) && found(&late) && meanwhile != late);
     }
 }

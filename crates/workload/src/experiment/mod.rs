@@ -185,10 +185,15 @@ pub enum ExperimentError {
 }
 
 /// Names that `plimsoll run` accepts besides [`BUILT_IN`] and the short forms, with descriptions.
-pub const SEARCHES: [(&str, &str); 3] = [
+pub const SEARCHES: [(&str, &str); 8] = [
+    ("canary", "One operation per interval without an end: metrics, outages, history by day"),
     ("capacity", "The highest throughput, or the highest rate within an objective, found in five minutes"),
+    ("clients", "S3 client libraries and tools against one store, in turns"),
     ("consistency", "Reads, listings and conditional writes of shared keys, checked for linearizability"),
     ("contention", "Compare-and-swap on one object by number of writers"),
+    ("durability", "Power cuts of a server on a simulated disk, and what it kept"),
+    ("parquet", "Scans of Parquet files with the requests of DuckDB or pyarrow"),
+    ("sync", "Transfers of a directory, by Plimsoll and by other tools"),
 ];
 
 /// Returns the experiment whose name is closest to `name`; `None` if no name is close.
