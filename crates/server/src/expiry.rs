@@ -43,7 +43,7 @@ fn enabled(rules: &Lifecycle) -> impl Iterator<Item = &Rule> {
     rules.rules.iter().filter(|rule| rule.enabled)
 }
 
-/// Returns the versions of a key that are due, each once. `versions` are those of the key from the newest to the
+/// Returns the due versions of a key, each once. `versions` has the versions of the key from the newest to the
 /// oldest; `applies` returns whether the filter of a rule matches a version.
 ///
 /// # Errors

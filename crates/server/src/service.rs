@@ -55,8 +55,8 @@ pub struct BucketInfo {
 }
 
 impl BucketInfo {
-    /// Returns whether the request to create a bucket that exists succeeds without a change: in us-east-1, that of its
-    /// owner does (S3 API reference, "CreateBucket").
+    /// Returns whether a request to create this bucket again succeeds without a change. In us-east-1, the request of
+    /// the owner does (S3 API reference, "CreateBucket").
     pub fn is_recreated_by(&self, new: &NewBucket<'_>) -> bool {
         new.region == "us-east-1" && self.region == new.region && self.owner == new.owner && !self.directory
     }

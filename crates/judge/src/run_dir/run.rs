@@ -37,7 +37,7 @@ impl Run {
         self.experiment.parse().unwrap_or_default()
     }
 
-    /// Returns the series of all operations, and then those of the operations on objects of some sizes.
+    /// Returns the series of all operations, and then the series by size of the object.
     pub fn all_series(&self) -> impl Iterator<Item = &Series> + Clone {
         self.series.iter().chain(&self.by_size)
     }

@@ -38,9 +38,9 @@ pub struct Recomputed {
 /// Sums of the logs of a run.
 #[derive(Clone, Copy)]
 pub struct Logs<'a> {
-    /// Those of the interval log.
+    /// Sums of the interval log.
     pub totals: &'a [LogTotal],
-    /// Those of the log of size classes; none if it does not exist.
+    /// Sums of the log of size classes; none if the log does not exist.
     pub sizes: &'a [LogTotal],
 }
 
@@ -86,7 +86,7 @@ fn is_of(window: &Window, total: &LogTotal) -> bool {
     is_of_class(window, total, window.operation.name())
 }
 
-/// Returns whether the sum is that of the operations with this name in the phase run of a window.
+/// Returns whether a sum belongs to the operations with this name in the phase run of a window.
 fn is_of_class(window: &Window, total: &LogTotal, operation: &str) -> bool {
     let place = (&*total.store, &*total.phase, total.repeat, total.block, total.step, &*total.operation);
     place == (&window.store, &window.phase, window.repeat, window.block, window.step, operation)

@@ -280,11 +280,17 @@ fn objectives_and_comparisons_may_be_about_a_size() {
     let refused = check("put[5KiB].p50 < 1ms");
     assert!(text(&refused.stderr).contains("did not measure this"), "{}", text(&refused.stderr));
 
-    let compared =
-        plimsoll(&["compare", "--json", "--primary", "get[5KiB].p99", "--fail-if", "get[5KiB].p50 > +900%"])
-            .args(&runs)
-            .output()
-            .unwrap();
+    let compared = plimsoll(&[
+        "compare",
+        "--json",
+        "--primary",
+        "get[5KiB].p99",
+        "--fail-if",
+        "get[5KiB].service.p50 > +900%",
+    ])
+    .args(&runs)
+    .output()
+    .unwrap();
     let found: serde_json::Value = serde_json::from_slice(&compared.stdout).unwrap();
     let rows = found["comparisons"][0]["rows"].as_array().unwrap();
     let classes: Vec<_> = rows.iter().filter(|row| row["size"].is_object()).collect();

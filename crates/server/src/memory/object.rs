@@ -37,8 +37,8 @@ impl AsRef<ObjectInfo> for Object {
 pub struct Stored {
     /// The object, which does not change.
     pub object: Arc<Object>,
-    /// Properties with the version id `null`, if the bucket is versioned and the object was written before; `None` for
-    /// those of the object.
+    /// Properties with the version id `null`, if the bucket is versioned and the object was written before; `None` if
+    /// the properties of the object apply.
     named: Option<Box<ObjectInfo>>,
 }
 

@@ -168,7 +168,7 @@ pub struct TraceSpec {
     /// Factor by which the requests are faster than recorded (default: 1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
-    /// The files are Parquet files, and the requests those of a scan by this program: `duckdb` or `pyarrow`.
+    /// Program whose scan the phase repeats; the files are then Parquet files: `duckdb` or `pyarrow`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reader: Option<String>,
     /// Columns that the scan reads (default: all).

@@ -100,6 +100,10 @@ impl Layout {
                 }
                 chunks.push(chunk);
             }
+            // Readers take the chunk of a leaf by its number.
+            if chunks.len() != schema.num_columns() {
+                return None;
+            }
             groups.push(Group { chunks });
         }
         Some(Layout { bytes, metadata_bytes, columns, groups })

@@ -162,6 +162,14 @@ pub fn comparisons(
     pairs(runs)?.iter().map(|(base, other)| compare_pair(base, other, primary, also)).collect()
 }
 
+/// Returns the name of a metric without the prefix that all figures of a size class may omit.
+fn name<'a>(row: &ComparisonRow, metric: &'a str) -> &'a str {
+    match row.size {
+        Some(_) => metric.trim_start_matches("service."),
+        None => metric,
+    }
+}
+
 /// Judges the comparisons by the bounds.
 ///
 /// # Errors
@@ -176,8 +184,7 @@ fn check(comparisons: &[Comparison], bounds: &[ChangeBound]) -> Result<Vec<Check
                 target.phase.as_ref().is_none_or(|p| *p == row.phase)
                     && target.operation.as_ref().is_none_or(|o| *o == row.operation)
                     && target.is_about(row.size)
-                    && target.metric
-                        == row.metric.trim_start_matches(if row.size.is_some() { "service." } else { "" })
+                    && name(row, &target.metric) == name(row, &row.metric)
             });
             for row in matching {
                 let change = row.change.zip(row.change_low).zip(row.change_high).map(|((c, l), h)| (c, l, h));
