@@ -55,7 +55,7 @@ struct Contents {
     uploads: Mutex<Uploads>,
     /// Previous states of the objects, if reads are to be stale.
     past: Mutex<Past>,
-    /// Versioning state, as a number; changed under the lock of the objects. Requests that began before a change see it.
+    /// Versioning state, as a number; changed under the lock of the objects, also for requests that have begun.
     versioning: AtomicU8,
     /// True if the bucket was deleted; set and read under the lock of the objects.
     deleted: AtomicBool,
