@@ -45,6 +45,12 @@ impl StoreUsage {
             .unwrap_or(0)
     }
 
+    /// Returns the object bytes that were stored: those written and those copied.
+    pub fn stored(&self) -> u64 {
+        let object_bytes = self.object_bytes.unwrap_or_else(|| self.mean_object());
+        self.uploaded.saturating_add(self.calls.get(Call::CopyObject).saturating_mul(object_bytes))
+    }
+
     /// Returns the usage that is billed, and the items without a price: their number (`None` for bytes) and
     /// their name.
     fn usage(&self, tariff: &Tariff) -> (Usage, Vec<(Option<u64>, String)>) {
@@ -64,17 +70,18 @@ impl StoreUsage {
             }
             if known { bytes } else { 0 }
         };
-        let stored = priced(self.uploaded, Measure::Storage, "storage");
+        let object_bytes = self.object_bytes.unwrap_or_else(|| self.mean_object());
+        let copied = calls.get(Call::CopyObject).saturating_mul(object_bytes);
+        let stored = priced(self.stored(), Measure::Storage, "storage");
         let egress = if self.leaves { self.downloaded } else { 0 };
         let egress = priced(egress, Measure::Egress, "egress to the internet");
-        let object_bytes = self.object_bytes.unwrap_or_else(|| self.mean_object());
         let machine = self.machine.iter().filter(|m| tariff.instances.iter().any(|i| i.item == **m));
         let usage = Usage {
             period: Period::Seconds(self.seconds),
             stored,
             stored_peak: stored,
             object_bytes: object_bytes + self.names,
-            copied: calls.get(Call::CopyObject).saturating_mul(object_bytes),
+            copied,
             calls,
             uploaded: self.uploaded,
             downloaded: self.downloaded,

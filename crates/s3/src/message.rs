@@ -146,6 +146,18 @@ pub fn completed(body: &[u8]) -> Result<PartTag, XmlError> {
     Ok(PartTag { etag: root.text_of("ETag").unwrap_or("").to_string(), checksum })
 }
 
+/// Returns the entity tag in a CopyObjectResult.
+///
+/// # Errors
+/// If the response is not such a document.
+pub fn copied(body: &[u8]) -> Result<String, XmlError> {
+    let root = Element::parse(body)?;
+    if root.name != "CopyObjectResult" {
+        return Err(XmlError::Malformed(format!("{} is not a CopyObjectResult", root.name)));
+    }
+    Ok(root.text_of("ETag").unwrap_or("").to_string())
+}
+
 /// Returns the body of a CreateBucket request, or `None` if the region needs none. `zone` is the zone of a directory
 /// bucket, and `None` for other buckets.
 pub fn create_bucket_body(region: &str, zone: Option<&str>) -> Option<String> {

@@ -5,9 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{
-    AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, EXPECT, ORIGIN, RANGE, SERVER, TRANSFER_ENCODING,
-};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, EXPECT, ORIGIN, SERVER, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderValue, Version};
 pub use http::{Method, Request};
@@ -145,7 +143,7 @@ impl Exchange {
 
     /// Returns the kind of the request by its time; `None` for requests about buckets.
     pub fn kind(&self) -> Option<Kind> {
-        Kind::of(&self.parts.method, self.parts.uri.path(), self.parts.headers.contains_key(RANGE))
+        Kind::of(&self.parts.method, self.parts.uri.path(), &self.parts.headers)
     }
 
     /// Returns the length of the request's body as its header declares it; 0 without one.

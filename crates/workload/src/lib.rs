@@ -83,6 +83,8 @@ pub struct Workload {
     /// Objects that the first deletes address; later deletes address objects that the phase has put. `None` if the
     /// phase does not delete.
     pub spare: Option<Dataset>,
+    /// Objects that copies write: object `i` is the copy of object `i` of `read`. `None` if the phase does not copy.
+    pub copies: Option<Dataset>,
     /// Repeat whose writes the reads expect, if each repeat writes the objects again; `None` if they are written once.
     pub written_in: Option<u32>,
     /// Length of a range read, in bytes; 0 if there are none.
@@ -322,6 +324,7 @@ mod tests {
             read: Some(dataset("objects", 1000)),
             written: dataset("mixed", 1000),
             spare: Some(dataset("mixed.spare", 32)),
+            copies: None,
             range: 0,
             popularity: Popularity::Uniform,
             inserts: None,

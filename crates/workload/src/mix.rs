@@ -150,7 +150,7 @@ mod tests {
             assert_eq!(cursor.before(i, OperationKind::Put), counts[OperationKind::Put.index()]);
             counts[kind.index()] += 1;
         }
-        assert_eq!(counts, [300, 900, 0, 600, 0, 200, 0, 0, 0, 0]);
+        assert_eq!(counts, [300, 900, 0, 600, 0, 200, 0, 0, 0, 0, 0]);
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub enum OperationKind {
     /// Read of an object, followed by an overwrite that succeeds only if no other write came between; repeated until it
     /// succeeds.
     CompareAndSwap,
+    /// Copy of an object to another key within the store, which sends no content to the client.
+    Copy,
 }
 
 impl std::fmt::Display for OperationKind {
@@ -39,7 +41,7 @@ impl std::fmt::Display for OperationKind {
 
 impl OperationKind {
     /// All kinds, in the order of their index.
-    pub const ALL: [OperationKind; 10] = [
+    pub const ALL: [OperationKind; 11] = [
         OperationKind::Put,
         OperationKind::Get,
         OperationKind::GetRange,
@@ -50,6 +52,7 @@ impl OperationKind {
         OperationKind::Scan,
         OperationKind::ReadModifyWrite,
         OperationKind::CompareAndSwap,
+        OperationKind::Copy,
     ];
 
     /// Returns the name used in files and tables.
@@ -65,6 +68,7 @@ impl OperationKind {
             OperationKind::Scan => "scan",
             OperationKind::ReadModifyWrite => "read_modify_write",
             OperationKind::CompareAndSwap => "compare_and_swap",
+            OperationKind::Copy => "copy",
         }
     }
 

@@ -83,8 +83,10 @@ impl CleanupScope {
     /// Returns rules for the objects that a run of these phases creates in its own key space.
     pub fn of_phases(phases: &[Phase], shard: Shard) -> CleanupScope {
         let written = phases.iter().map(|p| (p.workload.written.clone(), p.role == Role::Prepare));
+        let copies = phases.iter().filter_map(|p| Some((p.workload.copies.clone()?, false)));
         // Records are in another key space.
-        let mut datasets: Vec<(Dataset, bool)> = written.filter(|(d, _)| d.at.is_none()).collect();
+        let mut datasets: Vec<(Dataset, bool)> =
+            written.chain(copies).filter(|(d, _)| d.at.is_none()).collect();
         let seed = datasets.first().map_or(0, |(d, _)| d.seed);
         datasets.push((shard_markers(seed, shard.of), true));
         let rule = |(dataset, prepared)| Rule::Dataset { dataset: Box::new(dataset), prepared };

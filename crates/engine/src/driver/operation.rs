@@ -26,7 +26,7 @@ use plimsoll_recorder::Timings;
 use plimsoll_recorder::collector::Message;
 use plimsoll_recorder::{Completed, OperationResult};
 use plimsoll_workload::schedule::{Phase, Verify};
-use plimsoll_workload::trace::UNKNOWN_VERSION;
+use plimsoll_workload::trace::{UNKNOWN_SIZE, UNKNOWN_VERSION};
 use plimsoll_workload::{Dataset, Operation, OperationKind};
 
 /// Executes operations on connection slot `id` until the slots must exit. Returns the connection for reuse.
@@ -163,8 +163,9 @@ fn content_of(
     operation: &Operation,
     state: &mut SlotState,
 ) -> Result<Content, Failure> {
-    // Content that is written to files is not compared, so its length suffices.
-    if phase.workload.sink.is_some() || operation.version == UNKNOWN_VERSION {
+    // Content that is written to files is not compared, so its length suffices. That of existing objects is unknown.
+    let is_foreign = operation.kind == OperationKind::Copy && dataset.existing.is_some();
+    if phase.workload.sink.is_some() || operation.version == UNKNOWN_VERSION || is_foreign {
         return Ok(Content::length_only(dataset, operation));
     }
     let Some(path) = dataset.file_of(operation.index) else {
@@ -257,7 +258,7 @@ async fn execute_operation(
     let verified = matches!(&sent, Ok(sent) if sent.to_verify);
     let mut result = match sent {
         Ok(Sent { reply, to_verify: true }) => {
-            verify_upload(connection, &keys.key, &content, &observer, reply, &mut state.timer).await
+            verify_written(connection, &keys.key, &content, &observer, reply, &mut state.timer).await
         }
         sent => sent.map(|sent| sent.reply),
     };
@@ -282,7 +283,7 @@ struct PreparedOperation<'a> {
 /// The reply to the last request of an operation.
 struct Sent {
     reply: Reply,
-    /// True if the phase verifies the upload.
+    /// True if the phase verifies the written object.
     to_verify: bool,
 }
 
@@ -336,7 +337,8 @@ async fn send_requests(
             return Ok(Sent { reply: uploaded.reply, to_verify });
         }
         request => {
-            let to_verify = verify == Verify::Readback && matches!(request, Request::Put { .. });
+            let is_written = matches!(request, Request::Put { .. } | Request::Copy { .. });
+            let to_verify = verify == Verify::Readback && is_written;
             let reply = send_with_retries(connection, request, observer, counts, &mut state.timer).await?;
             return Ok(Sent { reply, to_verify });
         }
@@ -344,13 +346,12 @@ async fn send_requests(
     reply.map(Sent::from)
 }
 
-/// Verifies an upload outside the time of the operation, and deletes the object if it is wrong.
-/// [`Verify::Readback`] compares the whole content, and [`Verify::On`] the size. `put` is the observer of the upload
-/// and `reply` its reply.
+/// Verifies a written object outside the time of the operation, and deletes it if it is wrong. [`Verify::Readback`]
+/// compares the whole content, and [`Verify::On`] the size. `put` is the observer of the write and `reply` its reply.
 ///
 /// # Errors
 /// Returns a failure if the verification fails, or the reason for the cancellation of the operation.
-async fn verify_upload(
+async fn verify_written(
     connection: &mut dyn Connection,
     key: &str,
     content: &Content,
@@ -359,7 +360,8 @@ async fn verify_upload(
     timer: &mut Option<Timer>,
 ) -> Result<Reply, AttemptError> {
     let readback = put.phase().verify == Verify::Readback;
-    let mut expected = Expected::length(content.total());
+    let bytes = Some(content.total()).filter(|bytes| *bytes != UNKNOWN_SIZE);
+    let mut expected = Expected { bytes, ..Expected::unknown() };
     expected.content = readback.then(|| content.clone());
     let mut observer =
         OperationObserver { expected: &expected, at: 0, tag: None, condition: Vec::new(), ..*put };
@@ -375,7 +377,7 @@ async fn verify_upload(
             let _ = connection.execute(Request::Delete { key }, &mut Ignore).await;
         }
     }
-    let message = format!("the put succeeded, but its verification failed: {}", failure.message);
+    let message = format!("the {} succeeded, but its verification failed: {}", put.kind, failure.message);
     Err(AttemptError::Failed(Failure { timings: reply.timings, message, ..failure }))
 }
 

@@ -13,8 +13,10 @@ use plimsoll_workload::{Dataset, Operation, OperationKind};
 /// Buffers for keys, reused from operation to operation.
 #[derive(Default)]
 pub struct Keys {
-    /// Key of the object, or prefix of a listing.
+    /// Key of the object, or prefix of a listing. Of a copy, this is the new object.
     pub key: String,
+    /// Key of the object that is copied.
+    pub source: String,
     /// Key after which a listing starts; empty for the first key.
     pub start_after: String,
 }
@@ -48,6 +50,11 @@ pub fn build<'a>(
         keys.key = dataset.prefix(root);
         let (prefix, start_after) = (keys.key.as_str(), keys.start_after.as_str());
         return (Request::List { prefix, start_after, token: "", max_keys: 1000 }, expected);
+    }
+    if let (OperationKind::Copy, Some(copies)) = (operation.kind, &phase.workload.copies) {
+        dataset.key_into(&mut keys.source, root, operation.index);
+        copies.key_into(&mut keys.key, root, operation.index);
+        return (Request::Copy { from: &keys.source, key: &keys.key }, expected);
     }
     dataset.key_into(&mut keys.key, root, operation.index);
     let key = keys.key.as_str();
@@ -83,7 +90,7 @@ pub fn build<'a>(
             expected.bytes = Some(content.total()).filter(|bytes| *bytes != UNKNOWN_SIZE);
             Request::Head { key }
         }
-        OperationKind::Delete | OperationKind::List => {
+        OperationKind::Delete | OperationKind::List | OperationKind::Copy => {
             let owned = site.space.own(key).expect("a phase deletes only keys in the key space of its run");
             Request::Delete { key: owned }
         }

@@ -235,9 +235,10 @@ impl CountedConnection {
         match request {
             Request::Put { body, .. } | Request::UploadPart { body, .. } => body.len(),
             Request::Get { range: Some(range), .. } => range.end - range.start,
-            Request::Get { range: None, .. } | Request::Head { .. } | Request::Delete { .. } => {
-                expected.unwrap_or(limit.largest)
-            }
+            Request::Get { range: None, .. }
+            | Request::Copy { .. }
+            | Request::Head { .. }
+            | Request::Delete { .. } => expected.unwrap_or(limit.largest),
             _ => 0,
         }
     }
@@ -275,7 +276,7 @@ impl Connection for CountedConnection {
         };
         self.counts.requests[call.index()].fetch_add(1, Ordering::Relaxed);
         let bytes_by_size = match call {
-            Call::HeadObject | Call::DeleteObject => {
+            Call::HeadObject | Call::DeleteObject | Call::CopyObject => {
                 self.limit.as_ref().map(|(_, limit)| Self::max_object_bytes(&request, expected, limit))
             }
             _ => None,

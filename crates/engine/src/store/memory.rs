@@ -98,6 +98,11 @@ impl MemoryConnection {
                     .piece(&piece)
                     .map_err(|offset| (ErrorClass::Corrupt, format!("content mismatch at byte {offset}")))?;
             }
+            Request::Copy { from, key } => {
+                let object = read().get(*from).cloned().ok_or_else(missing)?;
+                reply.etag = Some(object.1.clone());
+                write().insert((*key).to_string(), object);
+            }
             Request::Head { key } => {
                 let objects = read();
                 let (data, etag) = objects.get(*key).ok_or_else(|| answered("404 NotFound", "no message"))?;

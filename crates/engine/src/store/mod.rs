@@ -65,6 +65,13 @@ pub enum Request<'a> {
         /// Half-open byte range to read; `None` for the whole object.
         range: Option<Range<u64>>,
     },
+    /// Copies an object to another key of the same bucket, without sending its content to the client.
+    Copy {
+        /// Key of the object to copy.
+        from: &'a str,
+        /// Key of the object to create.
+        key: &'a str,
+    },
     /// Reads an object's size and entity tag.
     Head {
         /// Key of the object.
@@ -156,6 +163,7 @@ impl Request<'_> {
         match self {
             Request::Put { .. } => Call::PutObject,
             Request::Get { .. } => Call::GetObject,
+            Request::Copy { .. } => Call::CopyObject,
             Request::Head { .. } => Call::HeadObject,
             Request::List { .. } => Call::ListObjects,
             Request::Delete { .. } => Call::DeleteObject,
@@ -305,6 +313,8 @@ pub struct Capabilities {
     pub multipart: bool,
     /// True if the store sends the conditions and checksums in [`Observer::headers`], or refuses what it cannot send.
     pub conditions: bool,
+    /// True if the store copies objects without sending their content to the client.
+    pub copies: bool,
     /// True if one request deletes many objects.
     pub bulk_deletes: bool,
     /// Maximum object size in bytes; `None` if the provider's rules for puts and parts determine it.
@@ -320,6 +330,7 @@ impl Default for Capabilities {
             ranges: true,
             multipart: true,
             conditions: false,
+            copies: true,
             bulk_deletes: true,
             max_object_bytes: None,
         }

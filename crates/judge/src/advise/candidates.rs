@@ -45,11 +45,12 @@ pub struct Sources {
 }
 
 /// Requests of a workload that a run can measure, each with the name of its operation.
-const OPERATIONS: [(Call, &str); 5] = [
+const OPERATIONS: [(Call, &str); 6] = [
     (Call::PutObject, "put"),
     (Call::GetObject, "get"),
     (Call::HeadObject, "head"),
     (Call::ListObjects, "list"),
+    (Call::CopyObject, "copy"),
     (Call::DeleteObject, "delete"),
 ];
 

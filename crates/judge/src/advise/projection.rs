@@ -56,6 +56,7 @@ struct Rates {
     get: f64,
     head: f64,
     list: f64,
+    copy: f64,
     delete: f64,
     written: f64,
     read: f64,
@@ -87,6 +88,7 @@ impl Rates {
                 self.read += bytes;
             }
             OperationKind::Head => self.head += operations,
+            OperationKind::Copy => self.copy += operations,
             OperationKind::List => self.list += operations,
             OperationKind::Delete => self.delete += operations,
             OperationKind::Scan => {
@@ -206,6 +208,7 @@ pub fn project(
         get: count(rates.get)?,
         head: count(rates.head)?,
         list: count(rates.list)?,
+        copy: count(rates.copy)?,
         delete: count(rates.delete)?,
         written: bytes(rates.written)?,
         read: bytes(rates.read)?,

@@ -158,6 +158,7 @@ fn phase_run(log: &Log, number: usize) -> PhaseRun {
         read: None,
         written: Dataset::new(&name, 0, 1, Size::Fixed(0)),
         spare: None,
+        copies: None,
         range: 0,
         popularity: Popularity::Uniform,
         inserts: None,

@@ -59,11 +59,11 @@ fn share(phase: &Phase, kind: OperationKind) -> u32 {
 
 /// Fails with the first feature that the phase needs and the store does not support.
 fn refusals(phase: &Phase, store: &dyn Store) -> Result<(), String> {
-    use OperationKind::{CompareAndSwap, Delete, GetRange, List, Put, ReadModifyWrite, Scan, Update};
+    use OperationKind::{CompareAndSwap, Copy, Delete, GetRange, List, Put, ReadModifyWrite, Scan, Update};
     let can = store.capabilities();
     let swaps = share(phase, CompareAndSwap) > 0;
     let puts = swaps || share(phase, Put) + share(phase, Update) + share(phase, ReadModifyWrite) > 0;
-    let writes = puts || share(phase, Delete) > 0;
+    let writes = puts || share(phase, Delete) + share(phase, Copy) > 0;
     if writes && !can.writes {
         let text = "the store is read-only; \
                     use an experiment that only reads (`plimsoll run get`), and --keys FILE";
@@ -77,6 +77,9 @@ fn refusals(phase: &Phase, store: &dyn Store) -> Result<(), String> {
     }
     if swaps && !can.conditions {
         return Err("the store has no conditional writes; remove compare_and_swap from operations".into());
+    }
+    if share(phase, Copy) > 0 && !can.copies {
+        return Err("the store cannot copy objects; remove copy from operations".into());
     }
     if share(phase, GetRange) > 0 && !can.ranges {
         return Err("the store reads whole objects only; use get instead of get_range".into());

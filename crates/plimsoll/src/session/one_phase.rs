@@ -40,6 +40,7 @@ pub fn each_once(
         read: (kind == OperationKind::Get).then(|| objects.clone()),
         written: objects,
         spare: None,
+        copies: None,
         range: 0,
         popularity: Popularity::Sequential,
         inserts: None,

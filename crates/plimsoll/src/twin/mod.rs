@@ -56,6 +56,7 @@ fn kind_of(window: &Window) -> Option<Kind> {
         Op::GetRange => Some(Kind::GetRange),
         Op::Head => Some(Kind::Head),
         Op::Put | Op::Update => Some(Kind::Put),
+        Op::Copy => Some(Kind::Copy),
         Op::Delete => Some(Kind::Delete),
         Op::List => Some(Kind::List),
         _ => None,
@@ -121,6 +122,7 @@ fn name(kind: Kind) -> &'static str {
         Kind::GetRange => "get_range",
         Kind::Head => "head",
         Kind::Put => "put",
+        Kind::Copy => "copy",
         Kind::Delete => "delete",
         Kind::List => "list",
     }

@@ -57,7 +57,7 @@ fn a_run_leaves_a_valid_result_and_nothing_in_the_store() {
     let url = format!("s3://bucket/team?endpoint={}", server.endpoint());
     let schema = std::fs::read_to_string(repository("schema/result.schema.json")).unwrap();
     let validator = jsonschema::validator_for(&serde_json::from_str(&schema).unwrap()).unwrap();
-    for form in ["get", "put", "mixed", "head", "list", "delete"] {
+    for form in ["get", "put", "mixed", "head", "list", "delete", "copy"] {
         let output = plimsoll(&[
             "run",
             form,

@@ -9,6 +9,7 @@ mod budget;
 mod caches;
 mod cli;
 mod consistency;
+mod copies;
 mod cost;
 mod damaged;
 mod decisions;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use http::Method;
+use http::header::RANGE;
+use http::{HeaderMap, Method};
 
 use super::curve::{Curve, load_and_share};
 use crate::error_code::ErrorCode;
@@ -18,6 +19,8 @@ pub enum Kind {
     Head,
     /// Write of an object or a part.
     Put,
+    /// Copy of an object within the store.
+    Copy,
     /// Deletion of an object.
     Delete,
     /// Listing of a bucket.
@@ -26,11 +29,12 @@ pub enum Kind {
 
 impl Kind {
     /// Returns the kind of a request; `None` for requests about buckets, which take no time.
-    pub fn of(method: &Method, path: &str, has_range: bool) -> Option<Kind> {
+    pub fn of(method: &Method, path: &str, headers: &HeaderMap) -> Option<Kind> {
         let (bucket, key) = path.trim_start_matches('/').split_once('/').unwrap_or((path, ""));
         match (method.as_str(), key.is_empty()) {
-            ("GET", false) => Some(if has_range { Kind::GetRange } else { Kind::Get }),
+            ("GET", false) => Some(if headers.contains_key(RANGE) { Kind::GetRange } else { Kind::Get }),
             ("HEAD", false) => Some(Kind::Head),
+            ("PUT", false) if headers.contains_key("x-amz-copy-source") => Some(Kind::Copy),
             ("PUT" | "POST", false) => Some(Kind::Put),
             ("DELETE", false) => Some(Kind::Delete),
             ("GET", true) if !bucket.trim_matches('/').is_empty() => Some(Kind::List),
@@ -44,7 +48,8 @@ impl Kind {
             Kind::Get => &[Kind::GetRange, Kind::Head],
             Kind::GetRange => &[Kind::Get, Kind::Head],
             Kind::Head | Kind::List => &[Kind::Head, Kind::Get, Kind::GetRange],
-            Kind::Put => &[Kind::Delete],
+            Kind::Put => &[Kind::Copy, Kind::Delete],
+            Kind::Copy => &[Kind::Put, Kind::Delete],
             Kind::Delete => &[Kind::Put],
         }
     }

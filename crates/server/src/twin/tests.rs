@@ -2,7 +2,7 @@ use super::*;
 use crate::error_code::ErrorCode;
 use crate::twin::curve::Curve;
 use crate::twin::model::{Kind, RateLimit, SizePoint, Wander};
-use http::Method;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 const MS: f64 = 1e6;
 
@@ -128,13 +128,14 @@ fn the_own_overhead_is_subtracted() {
 
 #[test]
 fn kinds_follow_from_requests() {
-    let of = |method: Method, path: &str, range| Kind::of(&method, path, range);
-    assert_eq!(of(Method::GET, "/bucket/key", false), Some(Kind::Get));
-    assert_eq!(of(Method::GET, "/bucket/a/b", true), Some(Kind::GetRange));
-    assert_eq!(
-        [of(Method::GET, "/bucket", false), of(Method::GET, "/bucket/", false)],
-        [Some(Kind::List); 2]
-    );
-    assert_eq!(of(Method::POST, "/bucket/key", false), Some(Kind::Put));
-    assert_eq!([of(Method::PUT, "/bucket", false), of(Method::GET, "/", false)], [None; 2]);
+    let with = |name: &'static str| {
+        HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static("x"))])
+    };
+    let of = |method: Method, path: &str| Kind::of(&method, path, &HeaderMap::new());
+    assert_eq!(of(Method::GET, "/bucket/key"), Some(Kind::Get));
+    assert_eq!(Kind::of(&Method::GET, "/bucket/a/b", &with("range")), Some(Kind::GetRange));
+    assert_eq!(Kind::of(&Method::PUT, "/bucket/a/b", &with("x-amz-copy-source")), Some(Kind::Copy));
+    assert_eq!([of(Method::GET, "/bucket"), of(Method::GET, "/bucket/")], [Some(Kind::List); 2]);
+    assert_eq!([of(Method::PUT, "/bucket/key"), of(Method::POST, "/bucket/key")], [Some(Kind::Put); 2]);
+    assert_eq!([of(Method::PUT, "/bucket"), of(Method::GET, "/")], [None; 2]);
 }

@@ -145,8 +145,12 @@ pub fn of_phase(phase: &Phase, repeats: u32) -> PhaseEstimate {
                 .map(|(put, rewritten)| put + rewritten),
             false => Some(0),
         };
+    let copied = of_kind(OperationKind::Copy).and_then(|copies| match (copies, read_mean) {
+        (0, _) => Some(0),
+        (copies, mean) => Some((mean? * copies as f64).round() as u64),
+    });
     let read_back = match phase.verify {
-        Verify::Readback => bytes_written,
+        Verify::Readback => bytes_written.zip(copied).map(|(written, copied)| written + copied),
         _ => Some(0),
     };
     PhaseEstimate {

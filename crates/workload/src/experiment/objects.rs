@@ -41,6 +41,8 @@ pub struct Datasets {
     pub written: Dataset,
     /// Objects that the first deletes address; `None` if the phase does not delete.
     pub spare: Option<Dataset>,
+    /// Objects that copies write; `None` if the phase does not copy.
+    pub copies: Option<Dataset>,
     /// Distribution of reads over the objects.
     pub popularity: Popularity,
     /// Settings of puts that add new objects; `None` if puts write the same objects repeatedly.
@@ -113,7 +115,15 @@ pub fn resolve_objects(
     // Puts must not overwrite objects that are about to be deleted, so the ring of objects must be longer than the
     // distance between a put and its delete.
     let ring = if spare.is_some() { count.max(8 * spare_count) } else { count };
-    Ok(Datasets { read, written: dataset(&written.name, ring), spare, popularity, inserts: None })
+    let copies = copies(&written.name, mix, read.as_ref());
+    Ok(Datasets { read, written: dataset(&written.name, ring), spare, copies, popularity, inserts: None })
+}
+
+/// Returns the objects that the copies of phase `name` write; `None` if it does not copy. They have the numbers, sizes
+/// and contents of the objects that the phase reads.
+fn copies(name: &str, mix: &Mix, read: Option<&Dataset>) -> Option<Dataset> {
+    let read = read.filter(|_| mix.share(OperationKind::Copy) > 0)?;
+    Some(Dataset { name: format!("{name}.copies"), existing: None, ..read.clone() })
 }
 
 /// Checks that the fields of `objects` fit the operations of the phase.
@@ -193,6 +203,11 @@ fn record_datasets(
     open: bool,
     seed: u64,
 ) -> Result<Datasets, Problem> {
+    if mix.share(OperationKind::Copy) > 0 {
+        let text =
+            "records are not copied, because their keys are those of the table; remove copy from operations";
+        return Err(Problem::new("operations", text));
+    }
     if mix.share(OperationKind::Delete) > 0 {
         let text = "records are kept from run to run; remove delete from operations (`plimsoll ycsb clean` \
                     deletes records)";
@@ -213,7 +228,8 @@ fn record_datasets(
     let margin = if open { 64 } else { (2 * slots).max(16) };
     let inserts =
         (reads && mix.share(OperationKind::Put) > 0).then_some(Inserts { from: dataset.count, margin });
-    Ok(Datasets { read: reads.then(|| dataset.clone()), written: dataset, spare: None, popularity, inserts })
+    let read = reads.then(|| dataset.clone());
+    Ok(Datasets { read, written: dataset, spare: None, copies: None, popularity, inserts })
 }
 
 fn resolve_read(objects: &ObjectsSpec, seed: u64, before: &[Phase]) -> Result<Option<Dataset>, Problem> {

@@ -168,6 +168,7 @@ pub fn resolve_replay(
         read: (role != Role::Prepare).then(|| dataset.clone()),
         written: dataset,
         spare: None,
+        copies: None,
         range: 0,
         popularity: Popularity::Uniform,
         inserts: None,

@@ -169,6 +169,16 @@ fn check_mix(mix: &Mix, role: Role) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Resolves the pause after each operation, in nanoseconds.
+fn resolve_think_time(written: &PhaseSpec, load: &Load) -> Result<u64, Problem> {
+    let think_time_ns = written.think_time.as_deref().map_or(Ok(0), |t| length("think_time", t))?;
+    if think_time_ns > 0 && load.is_open() {
+        let text = "think_time applies only to a closed loop; an open loop starts operations at their intended times";
+        return Err(Problem::new("think_time", text));
+    }
+    Ok(think_time_ns)
+}
+
 fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase]) -> Result<Phase, Problem> {
     check_name(written, before)?;
     if let Some(trace) = &written.trace {
@@ -187,7 +197,7 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
         ));
     }
     let slots = ramp.filter(|_| !load.is_open()).map_or(load.slots() as u64, |r| r.to as u64);
-    let Datasets { mut read, written: objects, spare, popularity, inserts } =
+    let Datasets { mut read, written: objects, spare, copies, popularity, inserts } =
         resolve_objects(written, &mix, slots, load.is_open(), seed, repeats, before)?;
     let working_set = resolve_working_set(written, read.as_mut())?;
     let range = resolve_range(written, &mix, read.as_ref())?;
@@ -198,11 +208,7 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
     let mut limit =
         one_pass.map_or_else(|| resolve_limit(written, role, ramp, objects.count, per_repeat), Ok)?;
     let verify = resolve_verify(written)?;
-    let think_time_ns = written.think_time.as_deref().map_or(Ok(0), |t| length("think_time", t))?;
-    if think_time_ns > 0 && load.is_open() {
-        let text = "think_time applies only to a closed loop; an open loop starts operations at their intended times";
-        return Err(Problem::new("think_time", text));
-    }
+    let think_time_ns = resolve_think_time(written, &load)?;
     let (timeout_ns, drain_ns) = resolve_waits(written)?;
     let mut workload = Workload {
         seed,
@@ -211,6 +217,7 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
         read,
         written: objects,
         spare,
+        copies,
         range,
         popularity,
         inserts,
@@ -428,6 +435,7 @@ fn spare_phase(phase: &Phase, all: &[Phase]) -> Option<Phase> {
         read: None,
         written: spare.clone(),
         spare: None,
+        copies: None,
         range: 0,
         popularity: Popularity::Uniform,
         inserts: None,

@@ -1,4 +1,4 @@
-//! Experiments behind `plimsoll run get|put|mixed|head|list|delete`: generated files of one to three phases.
+//! Experiments behind `plimsoll run get|put|mixed|head|list|delete|copy`: generated files of one to three phases.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::spec::{
 };
 
 /// Names of the short forms.
-pub const FORMS: [&str; 6] = ["get", "put", "mixed", "head", "list", "delete"];
+pub const FORMS: [&str; 7] = ["get", "put", "mixed", "head", "list", "delete", "copy"];
 
 /// Size of the objects, if nothing else determines it.
 pub const DEFAULT_SIZE: &str = "1KiB";
@@ -23,6 +23,7 @@ pub fn describe(form: &str) -> &'static str {
         "head" => "Requests for metadata",
         "list" => "Listings",
         "delete" => "Deletions",
+        "copy" => "Copies within the store",
         _ => "Downloads; --size, --concurrency or --rate, and other options set the load",
     }
 }
@@ -110,6 +111,7 @@ impl Short {
             "head" => &[("head", 1)],
             "list" => &[("list", 1)],
             "delete" => &[("delete", 1)],
+            "copy" => &[("copy", 1)],
             _ => &[("get", 1)],
         };
         pairs.iter().map(|(name, weight)| ((*name).to_string(), *weight)).collect()

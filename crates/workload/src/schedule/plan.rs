@@ -307,6 +307,7 @@ mod tests {
             read: None,
             written: Dataset::new(name, 1, 10, Size::Fixed(1)),
             spare: None,
+            copies: None,
             range: 0,
             popularity: Popularity::Uniform,
             inserts: None,

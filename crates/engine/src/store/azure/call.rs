@@ -16,6 +16,9 @@ use plimsoll_s3::azure::{API_VERSION, crc64, swapped};
 use plimsoll_s3::checksum::{Algorithm, BodyChecksum};
 use plimsoll_s3::url::AzureUrl;
 
+/// Header with the URL of the blob to copy. With a shared access signature, the URL has it, too.
+const COPY_SOURCE: &str = "x-ms-copy-source";
+
 /// A call of the REST API.
 pub struct Call {
     method: &'static str,
@@ -90,6 +93,13 @@ impl Call {
     /// Returns the call that reads the properties of a blob.
     pub fn head(url: &AzureUrl, key: &str) -> Call {
         Call::new(url, "HEAD", key)
+    }
+
+    /// Returns the call that copies a blob within the container.
+    pub fn copy(url: &AzureUrl, from: &str, key: &str) -> Call {
+        let scheme = if url.endpoint.tls { "https" } else { "http" };
+        let source = format!("{scheme}://{}{}", url.endpoint.authority, Call::new(url, "PUT", from).path);
+        Call::new(url, "PUT", key).header(COPY_SOURCE, source).in_class(url)
     }
 
     /// Returns the call that deletes a blob.
@@ -230,7 +240,12 @@ impl Preparer {
         let mut head = HeadWriter::new(call.method, &call.path, &self.query)?;
         head.field("host", host.as_bytes())?;
         for (name, value) in &call.headers {
-            head.field(name, value.as_bytes())?;
+            match &self.authorization {
+                Some(Authorization::Signature(signature)) if *name == COPY_SOURCE => {
+                    head.field(name, format!("{value}?{signature}").as_bytes())?;
+                }
+                _ => head.field(name, value.as_bytes())?,
+            }
         }
         let standard = [
             ("content-md5", &call.content_md5),

@@ -16,10 +16,11 @@ use super::{
     BackgroundRequest, BodyChecksum, Capabilities, Connection, Description, ErrorClass, Failure, Local,
     Observer, Reply, Request, Store, Timings,
 };
-use plimsoll_base::clock::now_ns;
+use plimsoll_base::clock::{MILLISECOND, SECOND, Timer, now_ns};
 use plimsoll_base::net::client_limits::MAX_RESPONSE_BYTES;
 use plimsoll_base::net::http1::head::Head;
 use plimsoll_base::provider::Profile;
+use plimsoll_base::provider::calls::Call as BilledCall;
 use plimsoll_recorder::store_facts::RelayFacts;
 use plimsoll_s3::azure::message::{Page, error_of};
 use plimsoll_s3::url::AzureUrl;
@@ -105,6 +106,9 @@ impl Store for AzureStore {
         self.tokens().map(|tokens| tokens.calls()).unwrap_or_default()
     }
 }
+
+/// Longest pause between two questions about the state of a copy, in nanoseconds.
+const MOST_PAUSE_NS: u64 = SECOND;
 
 /// A connection slot of the container.
 struct AzureConnection {
@@ -213,6 +217,7 @@ impl AzureConnection {
                 Ok(Reply { bytes, etag, timings, ..Reply::default() })
             }
             Request::Get { key, range } => self.get(Call::get(&url, key, range), observer).await,
+            Request::Copy { from, key } => self.copy(from, key, observer).await,
             Request::Head { key } => {
                 let (head, _) = self.ask(&Call::head(&url, key), observer, &mut timings).await?;
                 let size = head.text("content-length").and_then(|text| text.parse().ok());
@@ -260,6 +265,36 @@ impl AzureConnection {
             }
             blocks => self.blocks(blocks, observer).await,
         }
+    }
+
+    /// Copies a blob. The store may go on copying after its answer; the copy then ends when the properties of the new
+    /// blob say so.
+    async fn copy(&mut self, from: &str, key: &str, observer: &mut dyn Observer) -> Result<Reply, Failure> {
+        let (mut timings, mut also, mut pause_ns) = (Timings::default(), Vec::new(), MILLISECOND);
+        let (mut head, _) = self.ask(&Call::copy(&self.url, from, key), observer, &mut timings).await?;
+        loop {
+            match head.text("x-ms-copy-status") {
+                Some("success") | None => break,
+                Some("pending") => {}
+                Some(status) => {
+                    let why = head.text("x-ms-copy-status-description").unwrap_or("no description");
+                    let class = ErrorClass::Response("500 CopyFailed".into());
+                    return Err(Failure::new(
+                        class,
+                        format!("the copy has the status {status}: {why}"),
+                        timings,
+                    ));
+                }
+            }
+            if let Ok(mut timer) = Timer::new() {
+                let _ = timer.until(now_ns() + pause_ns).await;
+            }
+            pause_ns = (2 * pause_ns).min(MOST_PAUSE_NS);
+            (head, _) = self.ask(&Call::head(&self.url, key), observer, &mut timings).await?;
+            also.push(BilledCall::HeadObject);
+        }
+        let etag = head.text("etag").map(str::to_string);
+        Ok(Reply { etag, also, timings, ..Reply::default() })
     }
 
     /// Deletes a blob. A missing blob is not an error.

@@ -96,6 +96,7 @@ impl Store for DynamoDbStore {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
+            copies: false,
             start_after: false,
             ranges: false,
             multipart: false,

@@ -26,6 +26,7 @@ const CHUNK: usize = 256 * 1024;
 pub(super) enum Job {
     Put { key: String, body: Vec<Bytes> },
     Get { key: String, range: Option<Range<u64>> },
+    Copy { from: String, key: String },
     Head { key: String },
     List { prefix: String, after: String, max_keys: usize },
     Delete { keys: Vec<String>, tidy: bool },
@@ -46,6 +47,7 @@ impl Job {
         match request {
             Request::Put { key, body } => Job::Put { key: own(key), body: pieces(body) },
             Request::Get { key, range } => Job::Get { key: own(key), range: range.clone() },
+            Request::Copy { from, key } => Job::Copy { from: own(from), key: own(key) },
             Request::Head { key } => Job::Head { key: own(key) },
             Request::List { prefix, start_after, token, max_keys } => Job::List {
                 prefix: own(prefix),
@@ -119,7 +121,7 @@ impl Worker {
         let class = match (error.kind(), job) {
             (ErrorKind::NotFound, _) if !self.root.is_dir() => "404 NoSuchBucket",
             (ErrorKind::NotFound, Job::Head { .. }) => "404 NotFound",
-            (ErrorKind::NotFound, Job::Get { .. }) => "404 NoSuchKey",
+            (ErrorKind::NotFound, Job::Get { .. } | Job::Copy { .. }) => "404 NoSuchKey",
             (ErrorKind::NotFound, _) => "404 NoSuchUpload",
             (ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem, _) => "403 AccessDenied",
             (ErrorKind::InvalidInput, Job::Get { .. }) => "416 InvalidRange",
@@ -135,6 +137,9 @@ impl Worker {
         match job {
             Job::Put { key, body } => self.put(&of_key(&self.root, key), body, timings),
             Job::Get { key, range } => self.get(&of_key(&self.root, key), range.as_ref(), timings),
+            Job::Copy { from, key } => {
+                self.copy(&of_key(&self.root, from), &of_key(&self.root, key), timings)
+            }
             Job::Head { key } => {
                 let data = fs::metadata(of_key(&self.root, key))?;
                 if !data.is_file() {
@@ -169,12 +174,36 @@ impl Worker {
     }
 
     fn put(&self, path: &Path, body: &[Bytes], timings: &mut Timings) -> io::Result<Reply> {
+        let etag = self.place(path, timings, |file, timings| {
+            timings.body_first_ns = now_ns();
+            let written = body.iter().try_for_each(|piece| file.write_all(piece));
+            timings.body_last_ns = now_ns();
+            written
+        })?;
+        Ok(Reply { bytes: body.iter().map(|b| b.len() as u64).sum(), etag, ..Reply::default() })
+    }
+
+    /// Copies a file. Linux copies within one file system without passing the content through this process.
+    fn copy(&self, from: &Path, path: &Path, timings: &mut Timings) -> io::Result<Reply> {
+        let mut source = File::open(from)?;
+        if !source.metadata()?.is_file() {
+            return Err(ErrorKind::NotFound.into());
+        }
+        let etag = self.place(path, timings, |file, _| io::copy(&mut source, file).map(|_| ()))?;
+        Ok(Reply { etag, ..Reply::default() })
+    }
+
+    /// Makes the file of an object, whose content `write` writes, and returns its entity tag.
+    fn place(
+        &self,
+        path: &Path,
+        timings: &mut Timings,
+        write: impl FnOnce(&mut File, &mut Timings) -> io::Result<()>,
+    ) -> io::Result<Option<String>> {
         let hidden = path.with_file_name(format!("{HIDDEN}{}", serial()));
         let target = if self.steps.rename { &hidden } else { path };
         let mut file = self.create(target)?;
-        timings.body_first_ns = now_ns();
-        let written = body.iter().try_for_each(|piece| file.write_all(piece));
-        timings.body_last_ns = now_ns();
+        let written = write(&mut file, timings);
         let synced = written.and_then(|()| if self.steps.fsync { file.sync_data() } else { Ok(()) });
         let placed = synced.and_then(|()| if self.steps.rename { fs::rename(&hidden, path) } else { Ok(()) });
         if placed.is_err() && self.steps.rename {
@@ -187,8 +216,7 @@ impl Worker {
             File::open(parent)?.sync_all()?;
         }
         timings.first_byte_ns = now_ns();
-        let etag = Some(tag(&file.metadata()?));
-        Ok(Reply { bytes: body.iter().map(|b| b.len() as u64).sum(), etag, ..Reply::default() })
+        Ok(Some(tag(&file.metadata()?)))
     }
 
     fn get(&self, path: &Path, range: Option<&Range<u64>>, timings: &mut Timings) -> io::Result<Reply> {

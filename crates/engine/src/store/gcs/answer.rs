@@ -46,6 +46,39 @@ impl Resource {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
+struct RewriteSpec {
+    #[serde(default)]
+    done: bool,
+    rewrite_token: Option<String>,
+    resource: Option<ResourceSpec>,
+}
+
+/// The state of a copy.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Rewrite {
+    /// The copy exists. Its generation, if the store reports it.
+    Done(Option<String>),
+    /// Another call with this token continues the copy.
+    Continues(String),
+}
+
+impl Rewrite {
+    /// Parses the response to a call of `rewriteTo`.
+    ///
+    /// # Errors
+    /// Fails if the body is not such a response, or neither reports an end nor has a token.
+    pub fn parse(body: &[u8], timings: Timings) -> Result<Rewrite, Failure> {
+        let read: RewriteSpec = serde_json::from_slice(body).map_err(|_| unreadable(timings))?;
+        match (read.done, read.rewrite_token) {
+            (true, _) => Ok(Rewrite::Done(read.resource.and_then(|resource| resource.generation))),
+            (false, Some(token)) if !token.is_empty() => Ok(Rewrite::Continues(token)),
+            _ => Err(unreadable(timings)),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct PageSpec {
     #[serde(default)]
     items: Vec<ResourceSpec>,
@@ -149,6 +182,19 @@ mod tests {
         );
         assert_eq!(class(503, b""), "503");
         assert!(failure_of(&parts(503, &[]), b"", Timings::default()).is_retryable());
+    }
+
+    #[test]
+    fn a_copy_is_done_or_continues() {
+        let of = |body: &[u8]| Rewrite::parse(body, Timings::default()).ok();
+        let done = br#"{"done": true, "resource": {"generation": "7"}}"#;
+        assert_eq!(of(done), Some(Rewrite::Done(Some("7".into()))));
+        let part = br#"{"done": false, "rewriteToken": "t"}"#;
+        assert_eq!(of(part), Some(Rewrite::Continues("t".into())));
+        assert_eq!(
+            [of(b"{}"), of(br#"{"done": false, "rewriteToken": ""}"#), of(b"<x/>")],
+            [None, None, None]
+        );
     }
 
     #[test]

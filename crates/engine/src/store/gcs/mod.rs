@@ -27,11 +27,12 @@ use super::{
 use plimsoll_base::clock::now_ns;
 use plimsoll_base::net::client_limits::MAX_RESPONSE_BYTES;
 use plimsoll_base::provider::Profile;
+use plimsoll_base::provider::calls::Call as BilledCall;
 use plimsoll_recorder::store_facts::RelayFacts;
 use plimsoll_s3::url::gcs::{GcsUrl, UploadMethod};
 pub use token::{TokenError, tokens};
 
-use answer::{Resource, failure_of, kept_checksum, page_of};
+use answer::{Resource, Rewrite, failure_of, kept_checksum, page_of};
 use request::Call;
 
 /// A store on a bucket of Google Cloud Storage.
@@ -272,6 +273,20 @@ impl GcsConnection {
         }
     }
 
+    /// Copies an object. Large copies, or those between storage classes, can need several calls.
+    async fn copy(&mut self, from: &str, key: &str, observer: &mut dyn Observer) -> Result<Reply, Failure> {
+        let (mut timings, mut also, mut token) = (Timings::default(), Vec::new(), String::new());
+        loop {
+            let call = Call::rewrite(&self.url, from, key, &token);
+            let (_, body) = self.ask(&call, observer, &mut timings).await?;
+            match Rewrite::parse(&body, timings)? {
+                Rewrite::Done(etag) => return Ok(Reply { etag, also, timings, ..Reply::default() }),
+                Rewrite::Continues(next) => token = next,
+            }
+            also.push(BilledCall::CopyObject);
+        }
+    }
+
     /// Deletes an object. A missing object is not an error.
     async fn delete(
         &mut self,
@@ -289,6 +304,7 @@ impl GcsConnection {
         match request {
             Request::Put { key, body } => self.put(key, body, observer).await,
             Request::Get { key, range } => self.get(Call::get(&self.url, key, range), observer).await,
+            Request::Copy { from, key } => self.copy(from, key, observer).await,
             Request::Head { key } => {
                 let call = Call::head(&self.url, key);
                 let (_, body) = self.ask(&call, observer, &mut timings).await?;

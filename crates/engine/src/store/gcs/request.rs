@@ -194,6 +194,25 @@ impl Call {
         call.json(&serde_json::json!({ "sourceObjects": sources, "destination": destination }))
     }
 
+    /// Returns the call that copies an object. `token` continues a copy that one call did not finish; empty for the
+    /// first call.
+    pub fn rewrite(url: &GcsUrl, from: &str, key: &str, token: &str) -> Call {
+        let bucket = &url.endpoint.bucket;
+        let mut target = format!("/storage/v1/b/{bucket}/o/");
+        name_into(&mut target, from);
+        target.push_str(&format!("/rewriteTo/b/{bucket}/o/"));
+        name_into(&mut target, key);
+        target.push_str("?fields=done,rewriteToken,resource(generation)");
+        if !token.is_empty() {
+            target.push_str(&format!("&rewriteToken={}", encode_query(token)));
+        }
+        let properties = match &url.storage_class {
+            Some(class) => serde_json::json!({ "storageClass": class }),
+            None => serde_json::json!({}),
+        };
+        Call { idempotent: true, ..Call::new(Method::POST, target).json(&properties) }
+    }
+
     /// Returns the length of the body in bytes.
     pub fn len(&self) -> u64 {
         self.body.as_ref().map_or(0, Body::len)

@@ -6,7 +6,7 @@ use plimsoll_base::net::client_limits::MAX_RESPONSE_BYTES;
 use plimsoll_base::net::http1::head::Head;
 use plimsoll_s3::checksum::{Algorithm, BodyChecksum};
 use plimsoll_s3::error::S3Error;
-use plimsoll_s3::message::{Listing, completed, delete_many_failure, upload_id, uploads, versions};
+use plimsoll_s3::message::{Listing, completed, copied, delete_many_failure, upload_id, uploads, versions};
 
 /// Reads the whole response to `request` and converts it to a reply.
 pub(super) async fn receive(reading: &mut Reading<'_>, request: &Request<'_>) -> Result<Reply, Failure> {
@@ -97,6 +97,10 @@ async fn document(
             let done = completed(&body).map_err(|e| reading.corrupt(unreadable(e)))?;
             reply.etag = Some(done.etag).filter(|etag| !etag.is_empty());
             reply.checksum = done.checksum;
+        }
+        Request::Copy { .. } => {
+            let etag = copied(&body).map_err(|e| reading.corrupt(unreadable(e)))?;
+            reply.etag = Some(etag).filter(|etag| !etag.is_empty());
         }
         Request::ListUploads { .. } => {
             let page = uploads(&body).map_err(|e| reading.corrupt(unreadable(e)))?;

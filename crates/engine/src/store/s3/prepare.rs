@@ -37,6 +37,7 @@ impl S3Connection {
         let (method, key) = match request {
             Request::Put { key, .. } => ("PUT", *key),
             Request::Get { key, .. } => ("GET", *key),
+            Request::Copy { key, .. } => ("PUT", *key),
             Request::Head { key } => ("HEAD", *key),
             Request::Delete { key } => ("DELETE", key.as_str()),
             Request::List { prefix, start_after, token, max_keys } => {
@@ -112,7 +113,7 @@ impl S3Connection {
         match request {
             Request::Put { body, .. } | Request::UploadPart { body, .. } => Some(body.clone()),
             Request::CompleteMultipart { parts, .. } => text(complete_body(parts)),
-            Request::CreateMultipart { .. } => text(String::new()),
+            Request::CreateMultipart { .. } | Request::Copy { .. } => text(String::new()),
             Request::DeleteMany { keys } => {
                 text(delete_many_body(keys.as_slice().iter().map(|key| (key.as_str(), None))))
             }
@@ -152,6 +153,11 @@ impl S3Connection {
                     push(checksum.header(), checksum.of(body.pieces()));
                 }
             }
+            Request::Copy { from, .. } => {
+                let mut source = format!("{}/", self.url.endpoint.bucket);
+                encode_into(&mut source, from.as_bytes(), true);
+                push("x-amz-copy-source", source);
+            }
             Request::CreateMultipart { .. } => {
                 if let Some(BodyChecksum::Declared(algorithm)) = declared {
                     push("x-amz-checksum-algorithm", algorithm.name().into());
@@ -166,7 +172,7 @@ impl S3Connection {
             extra.push((HeaderName::from_static(name), value.clone()));
         }
         if let Some(class) = &self.url.storage_class
-            && matches!(request, Request::Put { .. } | Request::CreateMultipart { .. })
+            && matches!(request, Request::Put { .. } | Request::Copy { .. } | Request::CreateMultipart { .. })
             && let Ok(name) = HeaderName::try_from(self.url.profile.storage_class_header.as_str())
         {
             extra.push((name, class.clone()));
@@ -288,9 +294,11 @@ impl S3Connection {
 }
 
 /// Returns true if a request to a directory bucket is signed with session credentials (S3 API reference,
-/// CreateSession: HeadBucket, CreateBucket and DeleteBucket are signed with the account's own credentials).
+/// CreateSession and CopyObject: HeadBucket, CreateBucket, DeleteBucket and CopyObject are signed with the account's
+/// own credentials).
 pub(super) fn needs_session(request: &Request<'_>) -> bool {
-    !matches!(request, Request::CheckBucket | Request::CreateBucket | Request::DeleteBucket)
+    use Request::{CheckBucket, Copy, CreateBucket, DeleteBucket};
+    !matches!(request, CheckBucket | CreateBucket | DeleteBucket | Copy { .. })
 }
 
 /// The time at which the presigned URLs in use were signed, in Unix seconds.

@@ -23,6 +23,9 @@ pub async fn check(store: &dyn Store, prefix: &str) {
         ranges(connection, prefix).await;
     }
     overwrite(connection, prefix).await;
+    if can.copies {
+        copies(connection, prefix).await;
+    }
     missing(connection, &space).await;
     hostile_keys(connection, prefix).await;
     listing(connection, prefix, can.start_after).await;
@@ -134,6 +137,25 @@ async fn overwrite(connection: &mut dyn Connection, prefix: &str) {
     put(connection, &key, b"one").await;
     put(connection, &key, b"two!").await;
     assert_eq!(get(connection, &key, None).await.unwrap(), b"two!");
+}
+
+async fn copies(connection: &mut dyn Connection, prefix: &str) {
+    let data = noise(70_000);
+    for name in ["copied", "ü b+%2F?", "a/b"] {
+        let (from, key) = (format!("{prefix}copy/{name}"), format!("{prefix}copy/of/{name}"));
+        put(connection, &from, &data).await;
+        let copied = connection.execute(Request::Copy { from: &from, key: &key }, &mut Ignore).await;
+        let copied = copied.unwrap_or_else(|e| panic!("copy of {from}: {e}"));
+        assert_eq!(copied.bytes, 0, "no content passes through the client");
+        assert!(copied.timings.start_ns > 0 && copied.timings.start_ns <= copied.timings.end_ns);
+        for key in [&from, &key] {
+            assert!(get(connection, key, None).await.unwrap() == data, "{key} has the content");
+        }
+    }
+    let (from, key) = (format!("{prefix}copy/absent"), format!("{prefix}copy/of/absent"));
+    let failure =
+        connection.execute(Request::Copy { from: &from, key: &key }, &mut Ignore).await.unwrap_err();
+    assert_eq!(failure.status(), Some(404), "{failure}");
 }
 
 async fn missing(connection: &mut dyn Connection, space: &KeySpace) {
@@ -303,8 +325,8 @@ mod tests {
         let store = Counted::new(Arc::new(MemoryStore::default()), Arc::clone(&counts));
         block_on(check(&store, "p/"));
         assert!(counts.requests(Call::PutObject) > 40 && counts.uploaded() > 0 && counts.downloaded() > 0);
-        assert_eq!(counts.failures(), 3, "one invalid range, two missing keys");
+        assert_eq!(counts.failures(), 4, "one invalid range, three missing keys");
         let refused: u64 = counts.refused().iter().map(|(_, _, n)| n).sum();
-        assert_eq!(refused, 3);
+        assert_eq!(refused, 4);
     }
 }

@@ -65,6 +65,7 @@ impl Store for WebStore {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
+            copies: false,
             writes: false,
             lists: false,
             start_after: false,

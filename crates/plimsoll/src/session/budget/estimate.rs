@@ -156,10 +156,11 @@ impl Priced {
         StoreUsage { leaves: self.leaves, machine: self.machine.clone(), names: self.names, ..spent }
     }
 
-    /// Returns the time-based cost of a run that has written `uploaded` bytes in `seconds` seconds: the machine, and
-    /// storage beyond the hour that the charge of each write includes.
-    pub fn timed(&self, uploaded: u64, seconds: u64) -> Usd {
-        let stored = |seconds| StoreUsage { uploaded, seconds, ..StoreUsage::default() }.total(&self.tariff);
+    /// Returns the time-based cost of a run that has stored `bytes` bytes in `seconds` seconds: the machine, and storage
+    /// beyond the hour that the charge of each write includes.
+    pub fn timed(&self, bytes: u64, seconds: u64) -> Usd {
+        let stored =
+            |seconds| StoreUsage { uploaded: bytes, seconds, ..StoreUsage::default() }.total(&self.tariff);
         let machine = StoreUsage { seconds, machine: self.machine.clone(), ..StoreUsage::default() }
             .total(&self.tariff);
         machine + stored(seconds.max(CHARGED_S)) - stored(CHARGED_S)
@@ -220,6 +221,7 @@ fn requests_of(kind: OperationKind, in_parts: bool, readback: bool) -> Vec<Call>
         OperationKind::Put | OperationKind::Update => vec![Call::PutObject],
         OperationKind::Get | OperationKind::GetRange => vec![Call::GetObject],
         OperationKind::Head => vec![Call::HeadObject],
+        OperationKind::Copy => vec![Call::CopyObject],
         OperationKind::List => vec![Call::ListObjects],
         OperationKind::Delete => vec![Call::DeleteObject],
         OperationKind::Scan => vec![Call::ListObjects, Call::GetObject],
@@ -227,7 +229,7 @@ fn requests_of(kind: OperationKind, in_parts: bool, readback: bool) -> Vec<Call>
             vec![Call::GetObject, Call::PutObject]
         }
     };
-    if readback && matches!(kind, OperationKind::Put | OperationKind::Update) {
+    if readback && matches!(kind, OperationKind::Put | OperationKind::Update | OperationKind::Copy) {
         calls.push(Call::GetObject);
     }
     calls
@@ -239,16 +241,17 @@ pub fn largest(phases: &[Phase]) -> (u64, Vec<(Call, u64)>) {
     let of = |p: &Phase| {
         let w = &p.workload;
         let any = |kinds: &[OperationKind]| kinds.iter().any(|kind| w.mix.share(*kind) > 0);
-        use OperationKind::{CompareAndSwap, Get, Put, ReadModifyWrite, Scan, Update};
+        use OperationKind::{CompareAndSwap, Copy, Get, Put, ReadModifyWrite, Scan, Update};
         let writes = any(&[Put, Update, ReadModifyWrite, CompareAndSwap]);
         let written = if writes { w.written.size.largest() } else { 0 };
         let part = w.written.upload.part_size;
         let put = if part > 0 { part.min(written) } else { written };
         let known = w.read.as_ref().filter(|d| d.existing.is_none()).map_or(0, |d| d.size.largest());
         let whole = any(&[Get, Scan, ReadModifyWrite, CompareAndSwap]);
-        let readback = if p.verify == Verify::Readback { written } else { 0 };
+        let copied = if any(&[Copy]) { known } else { 0 };
+        let readback = if p.verify == Verify::Readback { written.max(copied) } else { 0 };
         let got = readback.max(if whole { known } else { w.range });
-        (written.max(known), [(Call::PutObject, put), (Call::GetObject, got)])
+        (written.max(known), [(Call::PutObject, put), (Call::CopyObject, copied), (Call::GetObject, got)])
     };
     let all: Vec<_> = phases.iter().map(of).collect();
     let object = all.iter().map(|(object, _)| *object).max().unwrap_or(0);
@@ -278,7 +281,7 @@ fn charge(tariff: &Tariff, leaves: bool, names: u64) -> Charge {
             Call::GetObject => spent.downloaded = bytes,
             _ => {}
         }
-        if matches!(call, Call::PutObject | Call::CompleteMultipartUpload) {
+        if matches!(call, Call::PutObject | Call::CopyObject | Call::CompleteMultipartUpload) {
             spent.calls.add(Call::DeleteObject, 1);
             more = listed;
         }
@@ -331,7 +334,9 @@ fn estimate(Planned { phases, repeats, hosts, besides }: Planned<'_>, tariff: &T
         } else {
             calls.add(Call::PutObject, writes);
         }
-        let read_back = if phase.verify == Verify::Readback { writes } else { 0 };
+        let copies = of(OperationKind::Copy);
+        calls.add(Call::CopyObject, copies);
+        let read_back = if phase.verify == Verify::Readback { writes + copies } else { 0 };
         let reads = of(OperationKind::Get) + of(OperationKind::GetRange) + pairs + read_back;
         calls.add(Call::GetObject, reads);
         calls.add(Call::HeadObject, of(OperationKind::Head));

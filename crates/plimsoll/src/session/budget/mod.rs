@@ -233,7 +233,7 @@ impl Budget {
     /// Updates the limit with the time-based cost so far.
     pub fn watch(&self) {
         if let Some(limit) = &self.limit {
-            let timed = |m: &Metered| m.priced.timed(m.counts.uploaded(), self.seconds());
+            let timed = |m: &Metered| m.priced.timed(self.spent(m).stored(), self.seconds());
             let timed: Usd = self.metered.iter().map(timed).sum();
             limit.took(timed.pico().clamp(0, i128::from(u64::MAX / 4)) as u64);
         }
