@@ -11,10 +11,11 @@ use http::{Request, StatusCode};
 use hyper::body::Incoming;
 
 use super::Shared;
+use super::connection_limit::ConnectionLimit;
 use super::error::{ApiError, ErrorCode};
 use super::handler::{Exchange, Handler};
 use super::header_case::LowerCase;
-use super::inject::{Fault, Injector};
+use super::inject::{Fault, Injector, Spec};
 use super::response::{ResponseBody, ServerResponse};
 use super::service::ObjectService;
 use super::timestamps::ConnectionTimestamps;
@@ -30,6 +31,17 @@ pub struct Faulty<S> {
     pub injector: Option<Injector>,
     /// Twin of a measured store; `None` for none.
     pub twin: Option<Twin>,
+    /// Limit of the connections; `None` for none.
+    pub connections: Option<ConnectionLimit>,
+}
+
+impl<S> Faulty<S> {
+    /// Returns the handler of a service.
+    pub fn new(service: Arc<S>, inject: Option<Spec>, twin: Option<Twin>) -> Faulty<S> {
+        let most = inject.as_ref().and_then(|spec| spec.connections);
+        let injector = inject.map(Injector::new);
+        Faulty { service, injector, twin, connections: most.map(ConnectionLimit::new) }
+    }
 }
 
 /// Time after which a request without an answer ends, if the client still waits, in nanoseconds.
@@ -50,6 +62,10 @@ impl<S: ObjectService> Handler for Faulty<S> {
         stamps: &ConnectionTimestamps,
         request: Request<Incoming>,
     ) -> io::Result<ServerResponse> {
+        if self.connections.as_ref().is_some_and(|limit| !stamps.is_within(limit)) {
+            stamps.break_connection();
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
         let mut exchange = Exchange::begin(shared, stamps, request);
         let twin = self.twin.as_ref().and_then(|twin| Some((twin, exchange.kind()?)));
         let begun = twin.map(|(twin, kind)| {

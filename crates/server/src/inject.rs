@@ -20,6 +20,34 @@ pub enum Latency {
     Lognormal(f64, f64),
 }
 
+/// Time from a write until it is visible.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Lag {
+    /// Share of the writes that are not visible at once, from 0 to 1.
+    pub share: f64,
+    /// Median time of these, in nanoseconds.
+    pub median_ns: f64,
+    /// Standard deviation of the logarithm of the time; 0 for a constant time.
+    pub sigma: f64,
+    /// Longest time, in nanoseconds.
+    pub most_ns: u64,
+}
+
+impl Lag {
+    /// Returns a lag that all writes have.
+    pub fn constant(ns: u64) -> Lag {
+        Lag { share: f64::from(u8::from(ns > 0)), median_ns: ns as f64, sigma: 0.0, most_ns: ns }
+    }
+
+    /// Returns the time of write `number` in nanoseconds; 0 if it is visible at once.
+    pub fn draw(&self, draws: Stream, number: u64) -> u64 {
+        if self.share == 0.0 || draws.unit(u64::MAX - number) >= self.share {
+            return 0;
+        }
+        ((self.median_ns * (self.sigma * draws.normal(number)).exp()) as u64).min(self.most_ns)
+    }
+}
+
 /// Faults to inject, as written in `--inject`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Spec {
@@ -43,10 +71,12 @@ pub struct Spec {
     pub truncate: f64,
     /// Share of requests whose response body, if any, has one byte changed.
     pub corrupt: f64,
-    /// Age in nanoseconds of the state that reads and listings return; 0 for the current state.
-    pub stale_ns: u64,
-    /// Age in nanoseconds of the state that listings return; 0 for the current state.
-    pub stale_list_ns: u64,
+    /// Maximum number of connections; the requests of further ones get a connection reset.
+    pub connections: Option<u32>,
+    /// Time after which reads and listings return a write or delete.
+    pub stale: Lag,
+    /// Time after which listings return a write or delete, if it is longer.
+    pub stale_list: Lag,
     /// Share of conditional writes that are acknowledged but not stored.
     pub lost_conditional: f64,
     /// Share of overwrites during which reads return parts of both contents for a few milliseconds.
@@ -73,7 +103,7 @@ pub enum InjectError {
     /// The name of the fault is unknown.
     #[error(
         "--inject '{0}': unknown fault; use latency=5ms, latency=lognormal(5ms;0.8), stall=1s/10s, \
-         slow=100ms@20s+10s, drift=2x/60s, capacity=200/s, rate=200/s, error=0.01, reset=0.01, truncate=0.01, \
+         slow=100ms@20s+10s, drift=2x/60s, capacity=200/s, rate=200/s, connections=100, error=0.01, reset=0.01, truncate=0.01, \
          corrupt=0.01, stale=50ms, stale-list=50ms, lost-conditional=0.01, torn-overwrite=0.1, wrong-range=0.01, \
          lowercase-headers=1, cache=64MiB/5ms or seed=1"
     )]
@@ -94,6 +124,21 @@ pub enum InjectError {
 }
 
 impl Spec {
+    /// Adds the limit of connections and the violations of consistency of another specification, where this one has
+    /// none.
+    #[must_use]
+    pub fn or(self, other: Spec) -> Spec {
+        let lag = |own: Lag, other: Lag| if own.share > 0.0 { own } else { other };
+        let share = |own: f64, other: f64| if own > 0.0 { own } else { other };
+        Spec {
+            connections: self.connections.or(other.connections),
+            stale: lag(self.stale, other.stale),
+            stale_list: lag(self.stale_list, other.stale_list),
+            lost_conditional: share(self.lost_conditional, other.lost_conditional),
+            ..self
+        }
+    }
+
     /// Parses `name=value` pairs separated by commas.
     ///
     /// # Errors
@@ -151,8 +196,12 @@ impl Spec {
                 "reset" => spec.reset = share("reset")?,
                 "truncate" => spec.truncate = share("truncate")?,
                 "corrupt" => spec.corrupt = share("corrupt")?,
-                "stale" => spec.stale_ns = parse_duration(value)?,
-                "stale-list" => spec.stale_list_ns = parse_duration(value)?,
+                "connections" => {
+                    let most = value.parse().ok().filter(|most| *most > 0);
+                    spec.connections = Some(most.ok_or_else(|| wrong("connections", "a number above 0"))?);
+                }
+                "stale" => spec.stale = Lag::constant(parse_duration(value)?),
+                "stale-list" => spec.stale_list = Lag::constant(parse_duration(value)?),
                 "torn-overwrite" => spec.torn = share("torn-overwrite")?,
                 "wrong-range" => spec.wrong_range = share("wrong-range")?,
                 "lowercase-headers" => spec.lowercase_headers = share("lowercase-headers")?,

@@ -3,9 +3,9 @@
 //! Each connection stays on one thread. [`route`] maps a request to an operation, [`auth`] verifies its signature and
 //! [`body`] its body, and [`ops`] executes it on the service. [`memory`] is the service of `plimsoll serve`: it keeps
 //! objects in memory, gives a machine without an object store something to measure, and `calibrate` compares the
-//! client's figures with its [`timing_log`]. [`inject`] decides the faults, [`twin`] the times of a measured
-//! store, and [`faults`] applies both. The engine
-//! cannot import this crate: the instrument shares only the wire format with the server that it measures.
+//! client's figures with its [`timing_log`]. [`inject`] decides the faults, [`twin`] the times of a measured store, and
+//! [`faults`] applies both. The engine cannot import this crate: the instrument shares only the wire format with the
+//! server that it measures.
 
 use std::io;
 use std::net::TcpListener;
@@ -29,6 +29,7 @@ pub mod auth;
 pub mod body;
 pub mod conditions;
 pub mod config;
+pub mod connection_limit;
 pub mod connections;
 pub mod credentials;
 pub mod error;

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
 use super::Shared;
+use super::connection_limit::{ConnectionLimit, Place};
 use super::connections::Registration;
 use super::head_scan::HeadScan;
 use super::reserve::Reservation;
@@ -39,6 +40,8 @@ pub struct ConnectionTimestamps {
     has_no_length: Cell<bool>,
     /// Memory reserved for a head above [`USUAL_HEAD`].
     head: RefCell<Option<Reservation>>,
+    /// Place of the connection among those that are served, if their number is limited.
+    place: RefCell<Option<Place>>,
     /// Entry of the connection in the registry.
     pub registered: Registration,
     /// Gate of the streams of response bodies.
@@ -75,10 +78,20 @@ impl ConnectionTimestamps {
             scan: RefCell::default(),
             has_no_length: Cell::new(false),
             head: RefCell::new(None),
+            place: RefCell::new(None),
             registered,
             peer,
             gate: Rc::default(),
         }
+    }
+
+    /// Returns true if the connection is among those that a limit allows. It takes a place at its first request.
+    pub fn is_within(&self, limit: &ConnectionLimit) -> bool {
+        let mut place = self.place.borrow_mut();
+        if place.is_none() {
+            *place = limit.take();
+        }
+        place.is_some()
     }
 
     /// Schedules `100 Continue` before the response. hyper sends it only when a body is read, and an

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use crate::session::RunError;
+use crate::twin::TwinError;
 use plimsoll_cost::request::RequestError;
 use plimsoll_judge::advise::candidates::AdviceError;
 
@@ -51,6 +52,12 @@ impl From<RequestError> for Exit {
 impl From<AdviceError> for Exit {
     fn from(error: AdviceError) -> Exit {
         Exit::input(error)
+    }
+}
+
+impl From<TwinError> for Exit {
+    fn from(error: TwinError) -> Exit {
+        Exit::input(format!("--like: {error}"))
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::exit::Exit;
 use super::out::{progress, say};
 use super::runs::find;
-use crate::twin::{of_runs, overhead};
+use crate::twin::{of_references, overhead};
 use plimsoll_base::clock::SECOND;
 use plimsoll_base::machine::usable_memory_bytes;
 use plimsoll_base::metrics::listen;
@@ -75,16 +75,18 @@ pub struct Arguments {
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<String>,
     /// Faults to inject, separated by commas: latency=5ms, latency=lognormal(5ms;0.8), stall=1s/10s,
-    /// slow=100ms@20s+10s, drift=2x/60s, capacity=200/s, rate=200/s, error=0.01, reset=0.01, truncate=0.01,
-    /// corrupt=0.01, stale=50ms (reads and listings return old states), stale-list=50ms (only listings),
-    /// lost-conditional=0.01 (conditional writes that are acknowledged but not stored), torn-overwrite=0.1 (reads
-    /// during overwrites return parts of both contents), wrong-range=0.01 (ranges begin one byte late),
-    /// lowercase-headers=1 (ETag in lower case), cache=64MiB/5ms (reads that miss this cache take 5 ms longer), seed=1
+    /// slow=100ms@20s+10s, drift=2x/60s, capacity=200/s, rate=200/s, connections=100 (further ones are reset),
+    /// error=0.01, reset=0.01, truncate=0.01, corrupt=0.01, stale=50ms (reads and listings return old states),
+    /// stale-list=50ms (only listings), lost-conditional=0.01 (conditional writes that are acknowledged but not
+    /// stored), torn-overwrite=0.1 (reads during overwrites return parts of both contents), wrong-range=0.01 (ranges
+    /// begin one byte late), lowercase-headers=1 (ETag in lower case), cache=64MiB/5ms (reads that miss this cache take
+    /// 5 ms longer), seed=1
     #[arg(long, value_name = "FAULTS")]
     inject: Option<String>,
     /// Answer as late, and fail as often, as the store that this run measured: a directory, an id or `latest`; may be
-    /// repeated, for runs at other loads
-    #[arg(long, value_name = "RUN")]
+    /// repeated, for runs at other loads. Or as a store with published times, s3-standard or s3-express; or as
+    /// inconsistently as in the output of `plimsoll run consistency --json`, a file *.json
+    #[arg(long, value_name = "RUN|PROFILE|FINDINGS")]
     like: Vec<PathBuf>,
     /// With --like: the store to imitate, if the runs measured several
     #[arg(long, value_name = "STORE", requires = "like")]
@@ -150,7 +152,7 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
     };
     let scheme = if tls.is_some() { "https" } else { "http" };
     let spec = arguments.inject.as_deref().map(Spec::parse).transpose().map_err(Exit::input)?;
-    let twin = twin(arguments, spec.as_ref().map_or(0, |spec| spec.seed))?;
+    let (twin, spec) = twin(arguments, spec)?;
     let timing_log = arguments.timings.as_ref().map(|path| {
         TimingLog::create(path).map_err(|e| Exit::input(format!("--timings {}: {e}", path.display())))
     });
@@ -209,22 +211,30 @@ fn accounts(arguments: &Arguments) -> Result<Accounts, Exit> {
     Ok(Accounts::single(credentials))
 }
 
-/// Returns the twin of the store that the runs of `--like` measured; `None` without the flag.
+/// Returns the twin that `--like` describes, and the faults to inject: those of `--inject`, and of the twin.
 ///
 /// # Errors
-/// Exit code 2 if no twin can be made from the runs, 3 if the own overhead cannot be measured.
-fn twin(arguments: &Arguments, seed: u64) -> Result<Option<Twin>, Exit> {
-    if arguments.like.is_empty() {
-        return Ok(None);
+/// Exit code 2 if no twin can be made, 3 if the own overhead cannot be measured.
+fn twin(arguments: &Arguments, spec: Option<Spec>) -> Result<(Option<Twin>, Option<Spec>), Exit> {
+    let runs = |references: &[PathBuf]| find(references);
+    let store = arguments.like_store.as_deref();
+    let mut made = None;
+    let mut faults = spec.clone().unwrap_or_default();
+    for likeness in of_references(&arguments.like, store, runs)? {
+        progress(format_args!("a twin of {}:", likeness.store));
+        likeness.lines.iter().for_each(|line| progress(format_args!("  {line}")));
+        faults = faults.or(likeness.faults);
+        if let Some(model) = likeness.model {
+            let overhead_ns = overhead::measure()?;
+            progress(format_args!(
+                "  {:.3} ms of this host are subtracted from all times",
+                overhead_ns as f64 / 1e6
+            ));
+            made = Some(Twin::new(model, overhead_ns, faults.seed));
+        }
     }
-    let runs = find(&arguments.like)?;
-    let likeness =
-        of_runs(&runs, arguments.like_store.as_deref()).map_err(|e| Exit::input(format!("--like: {e}")))?;
-    let overhead_ns = overhead::measure()?;
-    progress(format_args!("a twin of {}:", likeness.store));
-    likeness.lines.iter().for_each(|line| progress(format_args!("  {line}")));
-    progress(format_args!("  {:.3} ms of this host are subtracted from all times", overhead_ns as f64 / 1e6));
-    Ok(Some(Twin::new(likeness.model, overhead_ns, seed)))
+    let is_faulty = spec.is_some() || faults != Spec::default();
+    Ok((made, is_faulty.then_some(faults)))
 }
 
 /// Starts a Prometheus endpoint on `address`, and returns the counters that it serves.

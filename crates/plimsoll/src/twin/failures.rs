@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::connections::is_broken;
 use super::kind_of;
 use plimsoll_judge::summary::result::Window;
 use plimsoll_server::error_code::ErrorCode;
@@ -65,10 +66,18 @@ fn is_refusal(class: &str) -> bool {
     class.starts_with("503 ") || class.starts_with("429")
 }
 
-/// Returns the failures and their shares of the operations, without those that a limit of the rate explains.
-pub fn failures(counts: &Counts, limit: Option<&RateLimit>) -> Vec<(Failure, f64)> {
-    let unexplained = counts.errors.iter().filter(|(class, _)| limit.is_none() || !is_refusal(class));
-    let share = |n: &u64| *n as f64 / counts.operations.max(1) as f64;
+/// Returns the failures and their shares of the operations, without those that a limit of the rate or of the
+/// connections explains.
+pub fn failures(
+    counts: &Counts,
+    limit: Option<&RateLimit>,
+    has_connection_limit: bool,
+) -> Vec<(Failure, f64)> {
+    let is_explained =
+        |class: &str| limit.is_some() && is_refusal(class) || has_connection_limit && is_broken(class);
+    let explained: u64 = counts.errors.iter().filter(|(class, _)| is_explained(class)).map(|(_, n)| n).sum();
+    let unexplained = counts.errors.iter().filter(|(class, _)| !is_explained(class));
+    let share = |n: &u64| *n as f64 / counts.operations.saturating_sub(explained).max(1) as f64;
     unexplained.filter_map(|(class, n)| Some((failure_of(class)?, share(n)))).collect()
 }
 
@@ -92,7 +101,7 @@ pub fn doubts(all: &[&Window], limits: &[RateLimit]) -> Vec<String> {
     };
     let is_doubtful = |window: &&&Window| {
         window.role == Role::Measure
-            && kind_of(window).is_some_and(|kind| limits.iter().all(|limit| limit.kind != kind))
+            && kind_of(window).is_some_and(|kind| limits.iter().all(|limit| !limit.kinds.contains(&kind)))
             && refused(window) as f64 > MANY_REFUSED * window.operations as f64
     };
     let sentence = |window: &&Window| {
@@ -132,7 +141,7 @@ fn limit(kind: Kind, windows: &[&Window]) -> Option<RateLimit> {
     let class = counts.errors.iter().filter(|(class, _)| is_refusal(class)).max_by_key(|(_, n)| **n)?.0;
     let time: f64 = refusing.iter().map(|window| window.window_s).sum();
     let succeeded: f64 = refusing.iter().map(|window| window.achieved_per_s * window.window_s).sum();
-    Some(RateLimit { kind, per_s: succeeded / time, failure: failure_of(class)? })
+    Some(RateLimit { kinds: vec![kind], per_s: succeeded / time, failure: failure_of(class)? })
 }
 
 #[cfg(test)]

@@ -2,13 +2,17 @@
 //! runs.
 //!
 //! [`points`] sorts the windows by kind, size and load, [`failures`] translates failed operations and finds limits of
-//! rates, [`wander`] computes how the times of a second depend on each other, and [`overhead`] measures what this host
-//! adds to every answer.
+//! rates, [`course`] has the order of slow and fast stretches, and [`overhead`] measures what this host adds to every
+//! answer. [`connections`] finds a limit of connections, [`findings`] reads violations of consistency, and [`profile`]
+//! has stores with published times.
 
+pub mod connections;
+pub mod course;
 pub mod failures;
+pub mod findings;
 pub mod overhead;
 pub mod points;
-pub mod wander;
+pub mod profile;
 
 use std::path::PathBuf;
 
@@ -16,7 +20,8 @@ use plimsoll_base::units::{format_count, format_size};
 use plimsoll_judge::run_dir::run::{Run, RunDirError, read};
 use plimsoll_judge::summary::result::{UploadFigures, Window};
 use plimsoll_judge::summary::series::{LatencyKind, Series};
-use plimsoll_server::twin::model::{Kind, Model, SizePoint};
+use plimsoll_server::inject::Spec;
+use plimsoll_server::twin::model::{Kind, Model, RateLimit, SizePoint};
 use plimsoll_workload::schedule::Role;
 
 /// A run from which no twin can be made.
@@ -36,6 +41,17 @@ pub enum TwinError {
         /// Stores that the runs measured.
         measured: String,
     },
+    /// A file with findings of a consistency check cannot be used.
+    #[error("{path}: not the output of `plimsoll run consistency --json`: {text}")]
+    Findings {
+        /// Path of the file.
+        path: String,
+        /// Fault of the file.
+        text: String,
+    },
+    /// A profile is combined with other stores.
+    #[error("{0} is a profile of a whole store; use it alone, or with a file of consistency findings")]
+    Combined(String),
     /// No window has successful operations of a kind that a server can answer.
     #[error("the runs have no successful reads, writes, deletions or listings of {0}")]
     Empty(String),
@@ -65,8 +81,10 @@ fn kind_of(window: &Window) -> Option<Kind> {
 
 /// A model, and sentences about it.
 pub struct Likeness {
-    /// Figures that the twin imitates.
-    pub model: Model,
+    /// Figures that the twin imitates; `None` if it answers at its own times.
+    pub model: Option<Model>,
+    /// Limit of connections, and violations of consistency.
+    pub faults: Spec,
     /// Store that was measured.
     pub store: String,
     /// Description of the model, a line for each kind of operation.
@@ -103,17 +121,53 @@ pub fn of_runs(paths: &[PathBuf], store: Option<&str>) -> Result<Likeness, TwinE
     let limits = failures::limits(&all);
     let series: Vec<&Series> =
         runs.iter().flat_map(|run| &run.series).filter(|series| series.store == chosen).collect();
-    let kinds = points::of_windows(&all, &series, &limits);
+    let connections = connections::limit(&all);
+    let kinds = points::of_windows(&all, &series, &limits, connections.is_some());
     if kinds.is_empty() {
         return Err(TwinError::Empty(chosen));
     }
     let model = Model { kinds, limits };
     let mut lines = describe(&model);
+    lines.extend(connections.map(|most| format!("at most {most} connections")));
     lines.extend(failures::doubts(&all, &model.limits));
     if all.iter().any(|window| window.role == Role::Measure && window.client_limited.is_some()) {
         lines.push("the client limited a part of the measurement, which the twin then imitates".into());
     }
-    Ok(Likeness { lines, model, store: chosen })
+    let faults = Spec { connections, ..Spec::default() };
+    Ok(Likeness { lines, model: Some(model), faults, store: chosen })
+}
+
+/// Returns what a twin imitates: a profile or runs, and the findings of a consistency check. `find` returns the
+/// directories of runs that a reference denotes.
+///
+/// # Errors
+/// See [`TwinError`]; and those of `find`.
+pub fn of_references<E: From<TwinError>>(
+    references: &[PathBuf],
+    store: Option<&str>,
+    find: impl FnOnce(&[PathBuf]) -> Result<Vec<PathBuf>, E>,
+) -> Result<Vec<Likeness>, E> {
+    let is_findings = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "json");
+    let (findings, stores): (Vec<PathBuf>, Vec<PathBuf>) = references.iter().cloned().partition(is_findings);
+    let named = |path: &PathBuf| path.to_str().and_then(profile::of_name);
+    let mut out = match stores.iter().find_map(|path| Some((path, named(path)?))) {
+        Some((path, _)) if stores.len() > 1 => {
+            return Err(TwinError::Combined(path.display().to_string()).into());
+        }
+        Some((_, likeness)) => vec![likeness],
+        None if stores.is_empty() => Vec::new(),
+        None => vec![of_runs(&find(&stores)?, store)?],
+    };
+    for path in &findings {
+        out.push(findings::of_file(path)?);
+    }
+    Ok(out)
+}
+
+/// Returns the kind with this name; `None` if there is none.
+fn kind_named(text: &str) -> Option<Kind> {
+    use Kind::{Copy, Delete, Get, GetRange, Head, List, Put};
+    [Get, GetRange, Head, Put, Copy, Delete, List].into_iter().find(|kind| name(*kind) == text)
 }
 
 fn name(kind: Kind) -> &'static str {
@@ -128,20 +182,28 @@ fn name(kind: Kind) -> &'static str {
     }
 }
 
+/// Returns numbers as text: all, or the first and the last one if there are many.
+fn shortened(all: &[String], separator: &str) -> String {
+    match all {
+        [first, .., last] if all.len() > 8 => format!("{first} to {last}"),
+        all => all.join(separator),
+    }
+}
+
 /// Describes the sizes, loads and failures of each kind of operation.
 fn describe(model: &Model) -> Vec<String> {
     let of_size = |size: &SizePoint| {
         let loads: Vec<String> = size.loads.iter().map(|load| format!("{:.1}", load.in_flight)).collect();
         let bytes = if size.bytes > 0 { format!("{}, ", format_size(size.bytes)) } else { String::new() };
-        format!("{bytes}{} in flight", loads.join(" / "))
+        format!("{bytes}{} in flight", shortened(&loads, " / "))
     };
-    let mut lines = Vec::new();
-    for (kind, sizes) in &model.kinds {
+    let of_kind = |(kind, sizes): (&Kind, &Vec<SizePoint>)| {
         let sizes: Vec<String> = sizes.iter().map(of_size).collect();
-        let limit = model.limits.iter().find(|limit| limit.kind == *kind);
-        let limit =
-            limit.map(|limit| format!("; at most {} per second", format_count(limit.per_s.round() as u64)));
-        lines.push(format!("{}: {}{}", name(*kind), sizes.join("; "), limit.unwrap_or_default()));
-    }
-    lines
+        format!("{}: {}", name(*kind), shortened(&sizes, "; "))
+    };
+    let of_limit = |limit: &RateLimit| {
+        let kinds: Vec<&str> = limit.kinds.iter().map(|kind| name(*kind)).collect();
+        format!("{}: at most {} per second", kinds.join(", "), format_count(limit.per_s.round() as u64))
+    };
+    model.kinds.iter().map(of_kind).chain(model.limits.iter().map(of_limit)).collect()
 }

@@ -6,17 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::object::{Object, Objects};
-use crate::inject::Spec;
+use crate::inject::{Lag, Spec};
 use plimsoll_base::clock::{Timer, now_ns};
 use plimsoll_base::rng::Stream;
 
 /// Violations to inject. Without any, every operation is linearizable.
 #[derive(Debug)]
 pub struct Anomalies {
-    /// Reads and listings return the state of this many nanoseconds ago.
-    pub stale_ns: u64,
-    /// Listings return the state of this many nanoseconds ago.
-    pub stale_list_ns: u64,
+    /// Time after which reads and listings return a write or delete.
+    stale: Lag,
+    /// Time after which listings return a write or delete, if it is longer.
+    stale_list: Lag,
+    lags: Stream,
+    changes: AtomicU64,
     /// Share of overwrites, from 0 to 1, during which reads return parts of both contents.
     pub torn: f64,
     overwrites: AtomicU64,
@@ -31,10 +33,12 @@ pub struct Anomalies {
 impl Anomalies {
     /// Returns the anomalies among the faults to inject; `None` if there are none.
     pub fn of(spec: &Spec) -> Option<Anomalies> {
-        let is_stale = spec.stale_ns > 0 || spec.stale_list_ns > 0;
+        let is_stale = spec.stale.share > 0.0 || spec.stale_list.share > 0.0;
         (is_stale || spec.lost_conditional > 0.0 || spec.torn > 0.0).then(|| Anomalies {
-            stale_ns: spec.stale_ns,
-            stale_list_ns: spec.stale_list_ns.max(spec.stale_ns),
+            stale: spec.stale,
+            stale_list: spec.stale_list,
+            lags: Stream::new(spec.seed, "visibility"),
+            changes: AtomicU64::new(0),
             torn: spec.torn,
             overwrites: AtomicU64::new(0),
             mixed: Mutex::default(),
@@ -42,6 +46,21 @@ impl Anomalies {
             draws: Stream::new(spec.seed, "lost conditional writes"),
             conditional_writes: AtomicU64::new(0),
         })
+    }
+
+    /// Returns true if reads or listings may return old states.
+    pub fn is_stale(&self) -> bool {
+        self.stale.share > 0.0 || self.stale_list.share > 0.0
+    }
+
+    /// Records in the past of a bucket that an object is replaced now, and when this becomes visible.
+    pub fn replaced(&self, past: &mut Past, key: &str, previous: Previous) {
+        let number = self.changes.fetch_add(1, Ordering::Relaxed);
+        let reads = self.stale.draw(self.lags, 2 * number);
+        let listings = reads.max(self.stale_list.draw(self.lags, 2 * number + 1));
+        let now = now_ns();
+        past.forget(now.saturating_sub(self.stale.most_ns.max(self.stale_list.most_ns)));
+        past.record(key, Replaced { at_ns: now, visible_ns: [now + reads, now + listings], previous });
     }
 
     /// Returns true if the next conditional write is to be lost.
@@ -87,46 +106,65 @@ const TORN_NS: u64 = 3_000_000;
 /// Object that a write or delete replaced; `None` if there was none.
 type Previous = Option<Arc<Object>>;
 
+/// The change of an object.
+struct Replaced {
+    /// Time of the change, in nanoseconds on the monotonic clock.
+    at_ns: u64,
+    /// Times from which reads and listings return it, by [`View`].
+    visible_ns: [u64; 2],
+    previous: Previous,
+}
+
+/// Requests that may return an old state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum View {
+    /// Reads of objects.
+    Reads,
+    /// Listings of keys.
+    Listings,
+}
+
 /// Previous states of the objects of a bucket.
 #[derive(Default)]
 pub struct Past {
-    /// Replaced objects by key, with the time of their replacement, in order of time.
-    replaced: HashMap<String, VecDeque<(u64, Previous)>>,
+    /// Changes by key, in order of time.
+    replaced: HashMap<String, VecDeque<Replaced>>,
     /// Times and keys of all replacements, in order of time.
     order: VecDeque<(u64, String)>,
 }
 
 impl Past {
-    /// Records that `previous` was replaced now, and forgets the states that are older than `stale_ns`.
-    pub fn record(&mut self, key: &str, previous: Previous, stale_ns: u64) {
-        let now = now_ns();
-        while let Some((at_ns, old)) = self.order.front().filter(|(at_ns, _)| at_ns + stale_ns < now) {
-            let (at_ns, old) = (*at_ns, old.clone());
-            if let Some(queue) = self.replaced.get_mut(&old) {
-                queue.retain(|(replaced_ns, _)| *replaced_ns > at_ns);
+    /// Forgets the changes until `until_ns`.
+    fn forget(&mut self, until_ns: u64) {
+        while let Some((at_ns, key)) = self.order.pop_front_if(|(at_ns, _)| *at_ns < until_ns) {
+            if let Some(queue) = self.replaced.get_mut(&key) {
+                queue.retain(|replaced| replaced.at_ns > at_ns);
                 if queue.is_empty() {
-                    self.replaced.remove(&old);
+                    self.replaced.remove(&key);
                 }
             }
-            self.order.pop_front();
         }
-        self.replaced.entry(key.to_string()).or_default().push_back((now, previous));
-        self.order.push_back((now, key.to_string()));
     }
 
-    /// Returns the object that `key` had `stale_ns` ago; `current` if it was not replaced since.
-    pub fn object(&self, key: &str, current: Previous, stale_ns: u64) -> Previous {
-        let then = now_ns().saturating_sub(stale_ns);
-        let replaced = self.replaced.get(key).into_iter().flatten();
-        let first = replaced.filter(|(at_ns, _)| *at_ns > then).map(|(_, previous)| previous.clone()).next();
-        first.unwrap_or(current)
+    fn record(&mut self, key: &str, replaced: Replaced) {
+        self.order.push_back((replaced.at_ns, key.to_string()));
+        self.replaced.entry(key.to_string()).or_default().push_back(replaced);
     }
 
-    /// Returns the objects of the bucket as they were `stale_ns` ago.
-    pub fn objects(&self, current: &Objects, stale_ns: u64) -> Objects {
+    /// Returns the object that `key` seems to have: that of the last visible change. `current` is the object that it
+    /// has.
+    pub fn object(&self, key: &str, current: Previous, view: View) -> Previous {
+        let now = now_ns();
+        let changes = self.replaced.get(key).into_iter().flatten().rev();
+        let hidden = changes.take_while(|replaced| replaced.visible_ns[view as usize] > now);
+        hidden.last().map_or(current, |replaced| replaced.previous.clone())
+    }
+
+    /// Returns the objects that the bucket seems to have in listings.
+    pub fn objects(&self, current: &Objects) -> Objects {
         let mut objects = current.clone();
         for key in self.replaced.keys() {
-            match self.object(key, current.get(key).cloned(), stale_ns) {
+            match self.object(key, current.get(key).cloned(), View::Listings) {
                 Some(object) => objects.insert(key.clone(), object),
                 None => objects.remove(key),
             };

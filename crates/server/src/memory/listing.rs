@@ -86,14 +86,14 @@ impl EntryCursor for InOrder<'_> {
     }
 }
 
-/// Returns a page of the objects in a bucket, as they were `stale_ns` ago if that is given.
-pub fn list(bucket: &Bucket, query: &ListQuery<'_>, stale_ns: Option<u64>) -> Result<ListPage, ApiError> {
+/// Returns a page of the objects in a bucket. If listings are stale, some changes are not visible yet.
+pub fn list(bucket: &Bucket, query: &ListQuery<'_>, is_stale: bool) -> Result<ListPage, ApiError> {
     if bucket.info.directory && !query.versions {
         return Ok(unordered(bucket, query));
     }
     let objects = bucket.objects();
-    if let Some(stale_ns) = stale_ns {
-        let objects = bucket.past().objects(&objects, stale_ns);
+    if is_stale {
+        let objects = bucket.past().objects(&objects);
         return page(&mut InOrder::of(&objects, None), query);
     }
     let noncurrent = query.versions.then(|| bucket.noncurrent());

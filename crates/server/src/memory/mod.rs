@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use self::anomalies::Anomalies;
+use self::anomalies::{Anomalies, View};
 use self::object::{NULL, Object, Stored, headers_size};
 use self::state::{Bucket, Part, State, Upload};
 use self::versions::Versions;
@@ -88,14 +88,9 @@ impl MemoryService {
         sum
     }
 
-    /// Returns the staleness of reads in nanoseconds; `None` if reads are not stale.
-    fn stale_ns(&self) -> Option<u64> {
-        self.anomalies.as_ref().map(|anomalies| anomalies.stale_ns).filter(|stale_ns| *stale_ns > 0)
-    }
-
-    /// Returns the staleness of listings in nanoseconds, at least that of reads; `None` if they are not stale.
-    fn stale_list_ns(&self) -> Option<u64> {
-        self.anomalies.as_ref().map(|anomalies| anomalies.stale_list_ns).filter(|stale_ns| *stale_ns > 0)
+    /// Returns the anomalies if reads or listings may return old states.
+    fn staleness(&self) -> Option<&Anomalies> {
+        self.anomalies.as_ref().filter(|anomalies| anomalies.is_stale())
     }
 
     /// Stores an object if the conditions hold, and returns its properties. One lock covers the check and the write, so
@@ -118,8 +113,8 @@ impl MemoryService {
         let versioning = bucket.versioning();
         object.info.version = self.new_version(versioning);
         let stored = Arc::new(object);
-        if let Some(stale_ns) = self.stale_list_ns() {
-            bucket.past().record(key, objects.get(key).cloned(), stale_ns);
+        if let Some(anomalies) = self.staleness() {
+            anomalies.replaced(&mut bucket.past(), key, objects.get(key).cloned());
         }
         // Release the lock before the old content is freed.
         if versioning == Versioning::Off {
@@ -170,8 +165,8 @@ impl MemoryService {
         let mut objects = bucket.objects_mut()?;
         let mut noncurrent = bucket.noncurrent();
         accepts(versions::find(&objects, &noncurrent, key, version))?;
-        if let Some(stale_ns) = self.stale_list_ns() {
-            bucket.past().record(key, objects.get(key).cloned(), stale_ns);
+        if let Some(anomalies) = self.staleness() {
+            anomalies.replaced(&mut bucket.past(), key, objects.get(key).cloned());
         }
         let versioning = bucket.versioning();
         let mut versions = Versions { current: &mut objects, noncurrent: &mut noncurrent };
@@ -256,11 +251,11 @@ impl ObjectService for MemoryService {
         if let Some(mixed) = self.anomalies.as_ref().and_then(|anomalies| anomalies.mixed(key)) {
             return Ok(handle(mixed));
         }
-        let Some(stale_ns) = self.stale_ns().filter(|_| version.is_none()) else {
+        if self.staleness().is_none() || version.is_some() {
             return self.find(&bucket.0, key, version).map(handle);
-        };
+        }
         let current = bucket.0.objects().get(key).cloned();
-        let object = bucket.0.past().object(key, current, stale_ns);
+        let object = bucket.0.past().object(key, current, View::Reads);
         let object = object.ok_or_else(|| ApiError::new(ErrorCode::NoSuchKey))?;
         unless_hidden(object, false).map(handle)
     }
@@ -336,7 +331,7 @@ impl ObjectService for MemoryService {
     }
 
     async fn list(&self, bucket: &Handle, query: &ListQuery<'_>) -> Result<ListPage, ApiError> {
-        listing::list(&bucket.0, query, self.stale_list_ns())
+        listing::list(&bucket.0, query, self.staleness().is_some())
     }
 
     async fn create_upload(

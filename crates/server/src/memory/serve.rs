@@ -11,7 +11,7 @@ use super::MemoryService;
 use super::anomalies::Anomalies;
 use crate::expiry::Now;
 use crate::faults::Faulty;
-use crate::inject::{Injector, Spec};
+use crate::inject::Spec;
 use crate::twin::Twin;
 use crate::{Shared, run_with};
 use plimsoll_base::clock::wall_now;
@@ -34,7 +34,7 @@ pub fn serve(
     let anomalies = inject.as_ref().and_then(Anomalies::of);
     let service = Arc::new(MemoryService::new(&shared.memory).with_anomalies(anomalies));
     keep_up(Arc::clone(&service), day, shutdown.clone())?;
-    let handler = Faulty { service, injector: inject.map(Injector::new), twin };
+    let handler = Faulty::new(service, inject, twin);
     run_with(listener, shared, &Arc::new(handler), shutdown)
 }
 
@@ -71,6 +71,6 @@ pub fn serve_from(
     inject: Option<Spec>,
     shutdown: &watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let handler = Faulty { service, injector: inject.map(Injector::new), twin: None };
+    let handler = Faulty::new(service, inject, None);
     run_with(listener, shared, &Arc::new(handler), shutdown)
 }

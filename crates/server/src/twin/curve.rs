@@ -3,7 +3,7 @@
 /// Number of quantiles.
 const POINTS: usize = 1025;
 /// Normal score of the last quantile; the first has the negative one. About 30 of a million requests are beyond.
-const LAST: f64 = 4.0;
+pub const LAST: f64 = 4.0;
 
 /// Quantile function of a time. Between its points, the logarithm of the time is linear.
 #[derive(Debug, Clone, PartialEq)]

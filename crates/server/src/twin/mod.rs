@@ -1,20 +1,21 @@
 //! The twin of a measured store: `plimsoll serve --like RUN` answers as late, and fails as often, as the store did.
 //!
-//! [`model`] has the measured figures, [`curve`] a distribution of times, and [`load`] the operations in flight. A twin
-//! draws one normal score for each request, which is the position of its time in the distribution of its kind, size and
-//! load. Scores of one second have a part in common, so that slow seconds follow each other as they did.
+//! [`model`] has the measured figures, [`curve`] a distribution of times, [`course`] the order of slow and fast
+//! stretches, and [`load`] the operations in flight. A twin draws one normal score for each request, which is the
+//! position of its time in the distribution of its kind, size and load. The scores of a stretch are spread as they were
+//! in the measured one, so that slow stretches follow each other as they did.
 
+pub mod course;
 pub mod curve;
 pub mod load;
 pub mod model;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use curve::lower_and_share;
 use load::Load;
-use model::{Failure, Kind, Model, Point, Wander};
-use plimsoll_base::clock::SECOND;
+use model::{Failure, Kind, Model, Point, RateLimit};
 use plimsoll_base::rng::Stream;
 
 use crate::token_bucket::TokenBucket;
@@ -40,13 +41,6 @@ pub struct Times {
     pub last_ns: u64,
 }
 
-/// Part of the scores that all requests of a second share.
-struct Common {
-    /// Number of the second, from the first request.
-    second: u64,
-    score: f64,
-}
-
 /// The twin of a measured store.
 pub struct Twin {
     model: Model,
@@ -57,9 +51,8 @@ pub struct Twin {
     count: AtomicU64,
     /// Arrival of the first request, in nanoseconds; 0 before it.
     origin_ns: AtomicU64,
-    common: Mutex<Common>,
     load: Arc<Load>,
-    buckets: Vec<(Kind, Failure, TokenBucket)>,
+    buckets: Vec<(RateLimit, TokenBucket)>,
 }
 
 /// A request in flight; counts it until it is dropped.
@@ -75,8 +68,7 @@ impl Twin {
     /// Creates a twin. It subtracts `overhead_ns` from all times: the service time that a client measures beyond a
     /// delay that this server adds.
     pub fn new(model: Model, overhead_ns: u64, seed: u64) -> Twin {
-        let bucket =
-            |limit: &model::RateLimit| (limit.kind, limit.failure.clone(), TokenBucket::new(limit.per_s));
+        let bucket = |limit: &RateLimit| (limit.clone(), TokenBucket::new(limit.per_s));
         Twin {
             buckets: model.limits.iter().map(bucket).collect(),
             model,
@@ -85,7 +77,6 @@ impl Twin {
             failures: Stream::new(seed, "twin failure"),
             count: AtomicU64::new(0),
             origin_ns: AtomicU64::new(0),
-            common: Mutex::new(Common { second: 0, score: Stream::new(seed, "twin second").normal(0) }),
             load: Arc::default(),
         }
     }
@@ -96,32 +87,19 @@ impl Twin {
         let in_flight = self.load.begin(received_ns, now_ns);
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let point = self.point(kind, sent, in_flight, number);
-        let wander = point.map_or(Wander::default(), |point| point.wander);
-        let common = self.common_score(received_ns, wander.kept);
-        let score = wander.share.sqrt() * common + (1.0 - wander.share).sqrt() * self.scores.normal(number);
+        let origin = self.origin_ns.compare_exchange(0, received_ns, Ordering::Relaxed, Ordering::Relaxed);
+        let passed_ns = received_ns.saturating_sub(origin.err().unwrap_or(received_ns));
+        let score = point.and_then(|point| point.course.score(passed_ns, self.scores.unit(number)));
+        let score = score.unwrap_or_else(|| self.scores.normal(number));
         let failure = self.refusal(kind, received_ns).or_else(|| self.failure(point?, number));
         (Draw { kind, score, in_flight, failure }, InFlight(Arc::clone(&self.load)))
-    }
-
-    /// Returns the part of the score that all requests of a second share. It depends on the second before.
-    fn common_score(&self, now_ns: u64, kept: f64) -> f64 {
-        let origin = self.origin_ns.compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed);
-        let second = now_ns.saturating_sub(origin.err().unwrap_or(now_ns)) / SECOND;
-        let mut common = self.common.lock().unwrap_or_else(PoisonError::into_inner);
-        // After a minute, nothing is left of the first second.
-        for number in common.second.max(second.saturating_sub(60)) + 1..=second {
-            let new = self.scores.normal(u64::MAX / 4 - number);
-            common.score = kept * common.score + (1.0 - kept * kept).sqrt() * new;
-        }
-        common.second = common.second.max(second);
-        common.score
     }
 
     /// Returns the answer to a request above the limit of its kind; `None` below it.
     fn refusal(&self, kind: Kind, now_ns: u64) -> Option<Failure> {
         let is_above =
-            |(limited, _, bucket): &&(Kind, Failure, TokenBucket)| *limited == kind && !bucket.take(now_ns);
-        self.buckets.iter().find(is_above).map(|(_, failure, _)| failure.clone())
+            |(limit, bucket): &&(RateLimit, TokenBucket)| limit.kinds.contains(&kind) && !bucket.take(now_ns);
+        self.buckets.iter().find(is_above).map(|(limit, _)| limit.failure.clone())
     }
 
     /// Returns the measured load of a request: one of the two neighbours of the current load, the nearer one more

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use http::header::RANGE;
 use http::{HeaderMap, Method};
 
+use super::course::Course;
 use super::curve::{Curve, load_and_share};
 use crate::error_code::ErrorCode;
 
@@ -81,8 +82,8 @@ pub struct Point {
     pub failed: Option<Curve>,
     /// Failures, and their shares of the operations.
     pub failures: Vec<(Failure, f64)>,
-    /// Correlation of the times of a second.
-    pub wander: Wander,
+    /// Order of slow and fast stretches.
+    pub course: Course,
 }
 
 /// Times and failures of objects of one size.
@@ -105,21 +106,12 @@ impl SizePoint {
 /// Rate above which requests are refused.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RateLimit {
-    /// Kind of the limited operations.
-    pub kind: Kind,
+    /// Kinds of the limited operations, which have it together.
+    pub kinds: Vec<Kind>,
     /// Accepted operations per second.
     pub per_s: f64,
     /// Answer to the others.
     pub failure: Failure,
-}
-
-/// Correlation of the times of a second.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Wander {
-    /// Share of the variance of the normal scores that all requests of a second have in common (0 to 1).
-    pub share: f64,
-    /// Correlation of the common parts of two successive seconds (0 to 1).
-    pub kept: f64,
 }
 
 /// Everything that a twin imitates.

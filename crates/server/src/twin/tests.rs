@@ -1,8 +1,10 @@
 use super::*;
 use crate::error_code::ErrorCode;
+use crate::twin::course::{Course, Stretch};
 use crate::twin::curve::Curve;
-use crate::twin::model::{Kind, RateLimit, SizePoint, Wander};
+use crate::twin::model::{Kind, RateLimit, SizePoint};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use plimsoll_base::clock::SECOND;
 
 const MS: f64 = 1e6;
 
@@ -18,7 +20,7 @@ fn point(in_flight: f64, ms: f64) -> Point {
         first: None,
         failed: None,
         failures: Vec::new(),
-        wander: Wander::default(),
+        course: Course::default(),
     }
 }
 
@@ -91,7 +93,8 @@ fn failures_have_their_shares_and_their_own_times() {
 
 #[test]
 fn a_rate_limit_applies_to_its_kind() {
-    let limit = RateLimit { kind: Kind::Put, per_s: 100.0, failure: Failure::Response(ErrorCode::SlowDown) };
+    let limit =
+        RateLimit { kinds: vec![Kind::Put], per_s: 100.0, failure: Failure::Response(ErrorCode::SlowDown) };
     let twin = twin(Model { limits: vec![limit], ..of(vec![(1, vec![point(1.0, 1.0)])]) });
     let refused =
         |kind| (0..1_000u64).filter(|i| begin(&twin, kind, i * 1_000_000).0.failure.is_some()).count();
@@ -103,20 +106,22 @@ fn a_rate_limit_applies_to_its_kind() {
 }
 
 #[test]
-fn slow_seconds_follow_each_other() {
-    let lag_one = |wander: Wander| {
-        let twin = twin(of(vec![(1, vec![Point { wander, ..point(1.0, 10.0) }])]));
-        let second = |s: u64| {
-            let draws = (0..50).map(|i| begin(&twin, Kind::Get, 1 + s * SECOND + i * 1_000_000).0.score);
-            draws.sum::<f64>() / 50.0
-        };
-        let means: Vec<f64> = (0..2_000).map(second).collect();
-        let product: f64 = means.windows(2).map(|pair| pair[0] * pair[1]).sum();
-        product / means.iter().map(|mean| mean * mean).sum::<f64>()
+fn slow_stretches_follow_each_other_as_measured() {
+    let stretch = |length_ns, points: &[(f32, f32)]| Stretch { length_ns, points: points.to_vec() };
+    let course = Course::new(vec![
+        stretch(3 * SECOND, &[(0.0, -4.0), (1.0, 0.0)]),
+        stretch(SECOND, &[(0.0, 0.0), (1.0, 4.0)]),
+    ]);
+    let twin = twin(of(vec![(1, vec![Point { course, ..point(1.0, 10.0) }])]));
+    let is_slow = |s: u64| {
+        let times = (0..50)
+            .map(|i| twin.times(&begin(&twin, Kind::Get, 1 + s * SECOND + i * 1_000_000).0, 1).last_ns);
+        let slow = times.filter(|ns| *ns as f64 > 10.0 * MS).count();
+        assert!(slow == 0 || slow == 50, "{s}: {slow}");
+        slow == 50
     };
-    assert!(lag_one(Wander::default()).abs() < 0.08);
-    let slow = lag_one(Wander { share: 0.5, kept: 0.8 });
-    assert!((0.68..0.88).contains(&slow), "{slow}");
+    let slow: Vec<u64> = (0..12).filter(|s| is_slow(*s)).collect();
+    assert_eq!(slow, [3, 7, 11]);
 }
 
 #[test]

@@ -156,8 +156,8 @@ impl Priced {
         StoreUsage { leaves: self.leaves, machine: self.machine.clone(), names: self.names, ..spent }
     }
 
-    /// Returns the time-based cost of a run that has stored `bytes` bytes in `seconds` seconds: the machine, and storage
-    /// beyond the hour that the charge of each write includes.
+    /// Returns the time-based cost of a run that has stored `bytes` bytes in `seconds` seconds: the machine, and
+    /// storage beyond the hour that the charge of each write includes.
     pub fn timed(&self, bytes: u64, seconds: u64) -> Usd {
         let stored =
             |seconds| StoreUsage { uploaded: bytes, seconds, ..StoreUsage::default() }.total(&self.tariff);
