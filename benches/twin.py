@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares twins with the servers that they imitate: five servers with injected behaviour, MinIO and versitygw. Each is
+"""Compares twins with the servers that they imitate: six servers with injected behaviour, MinIO and versitygw. Each is
 measured at three loads; `serve --like` imitates the run, and is measured in the same way. Prints the ratio of the twin
 to the original for p50, p99, operations per second and the share of failures.
 
@@ -22,6 +22,7 @@ INJECTED = {
     "errors": "latency=lognormal(2ms;0.3),error=0.05",
     "rate": "latency=lognormal(4ms;0.3),rate=1000/s",
     "capacity": "latency=1ms,capacity=2000/s",
+    "connections": "latency=lognormal(4ms;0.3),connections=16",
     "slow": "latency=lognormal(2ms;0.3),slow=8ms@12s+4s",
 }
 LOADS = "1,8,32"

@@ -182,12 +182,10 @@ fn name(kind: Kind) -> &'static str {
     }
 }
 
-/// Returns numbers as text: all, or the first and the last one if there are many.
-fn shortened(all: &[String], separator: &str) -> String {
-    match all {
-        [first, .., last] if all.len() > 8 => format!("{first} to {last}"),
-        all => all.join(separator),
-    }
+/// Describes a limit of the rate.
+fn describe_limit(limit: &RateLimit) -> String {
+    let kinds: Vec<&str> = limit.kinds.iter().map(|kind| name(*kind)).collect();
+    format!("{}: at most {} per second", kinds.join(", "), format_count(limit.per_s.round() as u64))
 }
 
 /// Describes the sizes, loads and failures of each kind of operation.
@@ -195,15 +193,11 @@ fn describe(model: &Model) -> Vec<String> {
     let of_size = |size: &SizePoint| {
         let loads: Vec<String> = size.loads.iter().map(|load| format!("{:.1}", load.in_flight)).collect();
         let bytes = if size.bytes > 0 { format!("{}, ", format_size(size.bytes)) } else { String::new() };
-        format!("{bytes}{} in flight", shortened(&loads, " / "))
+        format!("{bytes}{} in flight", loads.join(" / "))
     };
     let of_kind = |(kind, sizes): (&Kind, &Vec<SizePoint>)| {
         let sizes: Vec<String> = sizes.iter().map(of_size).collect();
-        format!("{}: {}", name(*kind), shortened(&sizes, "; "))
+        format!("{}: {}", name(*kind), sizes.join("; "))
     };
-    let of_limit = |limit: &RateLimit| {
-        let kinds: Vec<&str> = limit.kinds.iter().map(|kind| name(*kind)).collect();
-        format!("{}: at most {} per second", kinds.join(", "), format_count(limit.per_s.round() as u64))
-    };
-    model.kinds.iter().map(of_kind).chain(model.limits.iter().map(of_limit)).collect()
+    model.kinds.iter().map(of_kind).chain(model.limits.iter().map(describe_limit)).collect()
 }

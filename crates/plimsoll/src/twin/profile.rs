@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{Likeness, describe, kind_named};
+use super::{Likeness, describe_limit, kind_named};
 use plimsoll_base::rng::normal_cdf;
+use plimsoll_base::units::format_size;
 use plimsoll_server::error_code::ErrorCode;
 use plimsoll_server::inject::Spec;
 use plimsoll_server::twin::course::Course;
@@ -119,12 +120,15 @@ pub fn of_name(name: &str) -> Option<Likeness> {
     let (_, text) = FILES.into_iter().find(|(known, _)| *known == name)?;
     let profile: ProfileSpec = toml::from_str(text).ok()?;
     let model = profile.model()?;
-    let mut lines = describe(&model);
-    lines.push(format!(
-        "published times of small objects; above them, {:.1} MB/s for each connection; sources in \
+    let operations: Vec<&str> = profile.times.keys().map(String::as_str).collect();
+    let mut lines = vec![format!(
+        "{}: published times of {}; larger objects take longer by the transfer at {:.1} MB/s; sources: \
          crates/plimsoll/profiles/{name}.toml",
+        operations.join(", "),
+        format_size(profile.bytes),
         profile.bytes_per_s / 1e6
-    ));
+    )];
+    lines.extend(model.limits.iter().map(describe_limit));
     Some(Likeness { model: Some(model), faults: Spec::default(), store: profile.title, lines })
 }
 
