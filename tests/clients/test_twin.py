@@ -1,5 +1,6 @@
 """`plimsoll serve --like RUN`: the twin of a measured store."""
 
+import http.client
 import json
 import subprocess
 
@@ -65,6 +66,63 @@ def test_a_limit_of_the_rate_is_imitated(tmp_path):
     assert "per second" in errors, errors
 
 
+def test_a_profile_has_the_published_times(tmp_path):
+    with Server("--like", "s3-express") as twin:
+        _, [window] = run(twin, tmp_path, "--operations", "300", "--concurrency", "4")
+    # The fastest of the million published reads took 3.8 ms.
+    assert window["service_ms"]["min"] > 3.4 and not window["errors"], window
+
+
+def findings(path, lag_ms=0, lost=0):
+    lag = {"writes": 100, "late": 100 if lag_ms else 0, "p50_ms": lag_ms, "p99_ms": lag_ms, "max_ms": lag_ms}
+    guarantees = {"put_if_absent": {"checked": 10, "violations": lost, "possible": 0}}
+    path.write_text(json.dumps({"keys": 1, "guarantees": guarantees, "lag": lag, "list_lag": lag}))
+    return str(path)
+
+
+def missing(s3, key):
+    with pytest.raises(ClientError) as error:
+        s3.get_object(Bucket="bench", Key=key)
+    return error.value.response["Error"]["Code"] == "NoSuchKey"
+
+
+def test_violations_of_consistency_are_imitated(tmp_path):
+    with Server("--like", findings(tmp_path / "late.json", lag_ms=3_600_000)) as twin:
+        s3 = client(twin)
+        s3.create_bucket(Bucket="bench")
+        s3.put_object(Bucket="bench", Key="a", Body=b"a")
+        assert missing(s3, "a") and "Contents" not in s3.list_objects_v2(Bucket="bench")
+    with Server("--like", findings(tmp_path / "lost.json", lost=10)) as twin:
+        s3 = client(twin)
+        s3.create_bucket(Bucket="bench")
+        s3.put_object(Bucket="bench", Key="a", Body=b"a", IfNoneMatch="*")
+        s3.put_object(Bucket="bench", Key="b", Body=b"b")
+        assert missing(s3, "a") and s3.get_object(Bucket="bench", Key="b")["Body"].read() == b"b"
+
+
+def test_connections_above_the_limit_are_reset():
+    def ask(connection):
+        connection.request("GET", "/")
+        return connection.getresponse().read()
+
+    with Server("--inject", "connections=2") as server:
+        host = server.url.removeprefix("http://")
+        first, second, third = (http.client.HTTPConnection(host) for _ in range(3))
+        assert ask(first) and ask(second)
+        with pytest.raises((ConnectionError, http.client.HTTPException)):
+            ask(third)
+        assert ask(first), "the others are served"
+        second.close()
+        for _ in range(10_000):
+            try:
+                assert ask(http.client.HTTPConnection(host))
+                break
+            except (ConnectionError, http.client.HTTPException):
+                pass
+        else:
+            pytest.fail("the place of a closed connection is not free")
+
+
 def test_runs_from_which_no_twin_can_be_made_are_refused(measured, tmp_path):
     def refused(*flags):
         done = subprocess.run([PLIMSOLL, "serve", "--listen", "127.0.0.1:0", *flags], capture_output=True, text=True,
@@ -76,3 +134,7 @@ def test_runs_from_which_no_twin_can_be_made_are_refused(measured, tmp_path):
     assert "no run measured s3://other; they measured s3://bench" in refused("--like", str(measured), "--like-store", "s3://other")
     assert "result.json" in refused("--like", str(tmp_path))
     assert "--like" in refused("--like-store", "s3://other")
+    assert "use it alone" in refused("--like", "s3-express", "--like", str(measured))
+    (tmp_path / "other.json").write_text("{}")
+    for name in ("other.json", "missing.json"):
+        assert "run consistency --json" in refused("--like", str(tmp_path / name))

@@ -129,6 +129,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
             "plimsoll serve --listen 127.0.0.1:9000",
             "plimsoll serve --inject 'latency=5ms,error=0.01'",
             "plimsoll serve --like latest",
+            "plimsoll serve --like s3-standard",
         ],
     ),
     ("gateway", &["plimsoll gateway run --data DIR"]),

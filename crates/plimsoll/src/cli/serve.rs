@@ -225,12 +225,10 @@ fn twin(arguments: &Arguments, spec: Option<Spec>) -> Result<(Option<Twin>, Opti
         likeness.lines.iter().for_each(|line| progress(format_args!("  {line}")));
         faults = faults.or(likeness.faults);
         if let Some(model) = likeness.model {
-            let overhead_ns = overhead::measure()?;
-            progress(format_args!(
-                "  {:.3} ms of this host are subtracted from all times",
-                overhead_ns as f64 / 1e6
-            ));
-            made = Some(Twin::new(model, overhead_ns, faults.seed));
+            let own = overhead::measure()?;
+            let [short, long] = [0.0, 1e9].map(|ns| own.in_time(ns) / 1e6);
+            progress(format_args!("  {short:.3} to {long:.3} ms of this host are subtracted from all times"));
+            made = Some(Twin::new(model, own, faults.seed));
         }
     }
     let is_faulty = spec.is_some() || faults != Spec::default();

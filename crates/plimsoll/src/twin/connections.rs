@@ -71,7 +71,7 @@ pub fn limit(all: &[&Window]) -> Option<u32> {
     let estimates = || above.iter().map(Load::connections);
     let (lowest, highest) = (estimates().fold(f64::INFINITY, f64::min), estimates().fold(0.0, f64::max));
     let mean = estimates().sum::<f64>() / above.len().max(1) as f64;
-    let limit = mean.ceil().max(below.iter().map(|load| load.slots).fold(0.0, f64::max));
+    let limit = (mean - 0.1).ceil().max(below.iter().map(|load| load.slots).fold(0.0, f64::max));
     // At one load, connections that break at random look the same.
     let is_one = highest <= SAME_LIMIT * lowest && limit <= SAME_LIMIT * mean;
     let is_exceeded = above.iter().all(|load| load.slots > limit);

@@ -12,19 +12,30 @@ use plimsoll_base::clock::now_ns;
 use plimsoll_engine::driver::Control;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
 use plimsoll_engine::store::{Ignore, Request};
+use plimsoll_server::twin::overhead::Overhead;
 
 /// Number of measured reads.
 const READS: u64 = 400;
-/// Delay that the server adds, in milliseconds, and as `--inject` has it.
-const DELAY: (f64, &str) = (1.0, "latency=1ms");
+/// Delays that the server adds, in milliseconds, and as `--inject` has them; empty for none.
+const DELAYS: [(f64, &str); 3] = [(0.0, ""), (0.1, "latency=100us"), (1.0, "latency=1ms")];
 
-/// Measures reads of 1 KiB, one at a time, on a server on the loopback interface that delays each answer by a
-/// millisecond. Returns the median of the service times beyond it, in nanoseconds.
+/// Measures reads of 1 KiB, one at a time, on servers on the loopback interface that delay each answer by some times.
+/// Returns the medians of the service times beyond them.
 ///
 /// # Errors
-/// [`RunError::Store`] if the server does not start or answer.
-pub fn measure() -> Result<u64, RunError> {
-    let server = EmbeddedServer::start(&["--inject", DELAY.1])?;
+/// [`RunError::Store`] if a server does not start or answer.
+pub fn measure() -> Result<Overhead, RunError> {
+    let of = |(delay_ms, inject): (f64, &str)| {
+        let median_ms = median_ms(inject)?;
+        Ok((median_ms * 1e6, (median_ms - delay_ms).max(0.0) * 1e6))
+    };
+    Ok(Overhead::new(DELAYS.into_iter().map(of).collect::<Result<_, RunError>>()?))
+}
+
+/// Returns the median of the service times at a server that injects these faults.
+fn median_ms(inject: &str) -> Result<f64, RunError> {
+    let arguments: &[&str] = if inject.is_empty() { &[] } else { &["--inject", inject] };
+    let server = EmbeddedServer::start(arguments)?;
     let store = server.store("embedded:")?;
     let space = KeySpace::of_run(store.prefix(), &RunId::generate());
     let created = block_on(store.connection(0).execute(Request::CreateBucket, &mut Ignore))?;
@@ -37,7 +48,5 @@ pub fn measure() -> Result<u64, RunError> {
         let ran = run_phase(&store, &space, phase(&batch)?, timeline, None)?;
         median_ms = ran.windows.first().and_then(|window| window.service_ms.p50);
     }
-    let median_ms =
-        median_ms.ok_or_else(|| RunError::store("the overhead of this host cannot be measured"))?;
-    Ok(((median_ms - DELAY.0).max(0.0) * 1e6) as u64)
+    median_ms.ok_or_else(|| RunError::store("the overhead of this host cannot be measured"))
 }

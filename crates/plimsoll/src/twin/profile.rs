@@ -136,10 +136,11 @@ pub fn of_name(name: &str) -> Option<Likeness> {
 mod tests {
     use super::*;
     use plimsoll_server::twin::Twin;
+    use plimsoll_server::twin::overhead::Overhead;
 
     /// Returns the sorted times to the first and the last byte of 20,000 answers, in ms.
     fn times(name: &str, kind: Kind, bytes: u64) -> (Vec<f64>, Vec<f64>) {
-        let twin = Twin::new(of_name(name).unwrap().model.unwrap(), 0, 3);
+        let twin = Twin::new(of_name(name).unwrap().model.unwrap(), Overhead::default(), 3);
         let one = |i: u64| {
             let (draw, _in_flight) = twin.begin(kind, 0, 1 + i * 1_000_000_000, 1 + i * 1_000_000_000);
             let times = twin.times(&draw, bytes);

@@ -9,6 +9,7 @@ pub mod course;
 pub mod curve;
 pub mod load;
 pub mod model;
+pub mod overhead;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use curve::lower_and_share;
 use load::Load;
 use model::{Failure, Kind, Model, Point, RateLimit};
+use overhead::Overhead;
 use plimsoll_base::rng::Stream;
 
 use crate::token_bucket::TokenBucket;
@@ -44,8 +46,8 @@ pub struct Times {
 /// The twin of a measured store.
 pub struct Twin {
     model: Model,
-    /// Time of an answer that the twin's own host takes, in nanoseconds.
-    overhead_ns: u64,
+    /// Part of the time of an answer that the twin's own host takes.
+    overhead: Overhead,
     scores: Stream,
     failures: Stream,
     count: AtomicU64,
@@ -65,14 +67,14 @@ impl Drop for InFlight {
 }
 
 impl Twin {
-    /// Creates a twin. It subtracts `overhead_ns` from all times: the service time that a client measures beyond a
+    /// Creates a twin. It subtracts the overhead from all times: the service time that a client measures beyond a
     /// delay that this server adds.
-    pub fn new(model: Model, overhead_ns: u64, seed: u64) -> Twin {
+    pub fn new(model: Model, overhead: Overhead, seed: u64) -> Twin {
         let bucket = |limit: &RateLimit| (limit.clone(), TokenBucket::new(limit.per_s));
         Twin {
             buckets: model.limits.iter().map(bucket).collect(),
             model,
-            overhead_ns,
+            overhead,
             scores: Stream::new(seed, "twin score"),
             failures: Stream::new(seed, "twin failure"),
             count: AtomicU64::new(0),
@@ -139,7 +141,10 @@ impl Twin {
             let upper = of(lower + 1);
             logs = [between(logs[0], upper[0], share), between(logs[1], upper[1], share)];
         }
-        let [first_ns, last_ns] = logs.map(|log| (log.exp().round() as u64).saturating_sub(self.overhead_ns));
+        let [first_ns, last_ns] = logs.map(|log| {
+            let ns = log.exp();
+            (ns - self.overhead.in_time(ns)).max(0.0).round() as u64
+        });
         Times { first_ns: first_ns.min(last_ns), last_ns }
     }
 }

@@ -3,6 +3,7 @@ use crate::error_code::ErrorCode;
 use crate::twin::course::{Course, Stretch};
 use crate::twin::curve::Curve;
 use crate::twin::model::{Kind, RateLimit, SizePoint};
+use crate::twin::overhead::Overhead;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use plimsoll_base::clock::SECOND;
 
@@ -25,7 +26,7 @@ fn point(in_flight: f64, ms: f64) -> Point {
 }
 
 fn twin(model: Model) -> Twin {
-    Twin::new(model, 0, 7)
+    Twin::new(model, Overhead::default(), 7)
 }
 
 fn of(points: Vec<(u64, Vec<Point>)>) -> Model {
@@ -127,7 +128,8 @@ fn slow_stretches_follow_each_other_as_measured() {
 #[test]
 fn the_own_overhead_is_subtracted() {
     let model = of(vec![(1, vec![point(1.0, 10.0)])]);
-    let [plain, shortened] = [0, 2_000_000].map(|ns| median(alone(&Twin::new(model.clone(), ns, 7), 1)));
+    let own = |ns| Overhead::new(vec![(1.0, ns)]);
+    let [plain, shortened] = [0.0, 2e6].map(|ns| median(alone(&Twin::new(model.clone(), own(ns), 7), 1)));
     assert!((plain - shortened - 2.0).abs() < 1e-3, "{plain} {shortened}");
 }
 
