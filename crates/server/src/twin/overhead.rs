@@ -1,5 +1,5 @@
-//! The time that a client on this host measures beyond a delay that the server adds. It depends on the delay: a processor
-//! that slept for longer takes longer to wake up.
+//! The time that a client on this host measures beyond a delay that the server adds. It depends on the delay: a
+//! processor that slept for longer takes longer to wake up.
 
 /// Overheads of some times, in ascending order of the times.
 #[derive(Debug, Clone, Default, PartialEq)]
