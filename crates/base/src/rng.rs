@@ -97,6 +97,16 @@ pub fn normal_cdf(x: f64) -> f64 {
     if x >= 0.0 { 1.0 - tail } else { tail }
 }
 
+/// Returns the value below which a share (0 to 1) of a standard normal distribution lies, from -8 to 8, by bisection.
+pub fn normal_quantile(share: f64) -> f64 {
+    let (mut low, mut high) = (-8.0, 8.0);
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        if normal_cdf(middle) < share { low = middle } else { high = middle }
+    }
+    (low + high) / 2.0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,6 +140,14 @@ mod tests {
             (s + x, q + x * x)
         });
         assert!((sum / n as f64).abs() < 0.01 && (square / n as f64 - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn normal_quantiles_are_those_of_published_tables() {
+        for (share, value) in [(0.5, 0.0), (0.975, 1.959_964), (0.01, -2.326_348), (0.999, 3.090_232)] {
+            assert!((normal_quantile(share) - value).abs() < 1e-4, "{share}: {}", normal_quantile(share));
+        }
+        assert!(normal_quantile(0.0) < -7.9 && normal_quantile(1.0) > 7.9);
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run an experiment: a file, a built-in experiment, or a short form (get, put, mixed, head, list, delete)
+    /// Run an experiment: a file, a built-in experiment, or a short form (get, put, mixed, head, list, delete, copy)
     Run(Box<run::Arguments>),
     /// Repeat the requests of a log at their recorded times
     Replay(Box<replay::Arguments>),

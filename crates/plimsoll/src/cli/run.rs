@@ -58,7 +58,7 @@ pub struct Arguments {
 #[derive(Debug, Args)]
 pub struct ExperimentArguments {
     /// Built-in experiment (`plimsoll list experiments`), experiment file, run directory, or a short form:
-    /// get, put, mixed, head, list, delete, capacity
+    /// get, put, mixed, head, list, delete, copy, capacity
     #[arg(required = true)]
     experiment: Option<String>,
     /// Seed of all random values [default: the seed of the experiment, or 42]

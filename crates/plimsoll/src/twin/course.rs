@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_base::rng::normal_cdf;
+use plimsoll_base::rng::normal_quantile;
 use plimsoll_judge::summary::series::{Second, Series};
 use plimsoll_server::twin::course::{Course, Stretch};
 use plimsoll_server::twin::curve::LAST;
@@ -12,16 +12,6 @@ use plimsoll_server::twin::curve::LAST;
 const FEWEST: f64 = 200.0;
 /// Largest number of stretches.
 const MOST: f64 = 1_000.0;
-
-/// Returns the normal score below which a share of the values lies, by bisection.
-fn score(share: f64) -> f64 {
-    let (mut low, mut high) = (-LAST, LAST);
-    for _ in 0..40 {
-        let middle = (low + high) / 2.0;
-        if normal_cdf(middle) < share { low = middle } else { high = middle }
-    }
-    (low + high) / 2.0
-}
 
 /// Numbers of values by bucket.
 type Counts = BTreeMap<u16, f64>;
@@ -40,7 +30,7 @@ fn edges(all: &Counts) -> BTreeMap<u16, (f64, f64)> {
     let mut edge = -LAST;
     let of = |(bucket, count): (&u16, &f64)| {
         below += count;
-        let from = std::mem::replace(&mut edge, score(below / total));
+        let from = std::mem::replace(&mut edge, normal_quantile(below / total).clamp(-LAST, LAST));
         (*bucket, (from, edge))
     };
     all.iter().map(of).collect()

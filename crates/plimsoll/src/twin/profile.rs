@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::{Likeness, describe_limit, kind_named};
-use plimsoll_base::rng::normal_cdf;
+use plimsoll_base::rng::normal_quantile;
 use plimsoll_base::units::format_size;
 use plimsoll_server::error_code::ErrorCode;
 use plimsoll_server::inject::Spec;
@@ -68,20 +68,10 @@ fn time_ms(quantiles: &[(f64, f64)], scores: &[f64], score: f64) -> f64 {
     (low + (high - low) * place).exp()
 }
 
-/// Returns the normal score below which a share of the values lies, by bisection.
-fn score(share: f64) -> f64 {
-    let (mut low, mut high) = (-8.0, 8.0);
-    for _ in 0..60 {
-        let middle = (low + high) / 2.0;
-        if normal_cdf(middle) < share { low = middle } else { high = middle }
-    }
-    (low + high) / 2.0
-}
-
 impl ProfileSpec {
     /// Returns the times of one operation by size: those of the measured size, and the transfer of further bytes.
     fn sizes(&self, kind: Kind, quantiles: &[(f64, f64)]) -> Vec<SizePoint> {
-        let scores: Vec<f64> = quantiles.iter().map(|(share, _)| score(*share)).collect();
+        let scores: Vec<f64> = quantiles.iter().map(|(share, _)| normal_quantile(*share)).collect();
         let first = Curve::new(|score| time_ms(quantiles, &scores, score) * 1e6);
         let size = |bytes: u64| {
             let transfer_ns = (bytes - self.bytes) as f64 / self.bytes_per_s * 1e9;
