@@ -46,7 +46,7 @@ impl LagFile {
             share: self.late as f64 / self.writes.max(self.late) as f64,
             median_ns: self.p50_ms * 1e6,
             sigma: ((self.p99_ms / self.p50_ms).max(1.0)).ln() / SCORE_P99,
-            most_ns: (self.max_ms * 1e6) as u64,
+            most_ns: (self.max_ms * 1e6).max(0.0) as u64,
         }
     }
 }

@@ -59,8 +59,9 @@ impl Anomalies {
         let reads = self.stale.draw(self.lags, 2 * number);
         let listings = reads.max(self.stale_list.draw(self.lags, 2 * number + 1));
         let now = now_ns();
+        let visible_ns = [reads, listings].map(|lag_ns| now.saturating_add(lag_ns));
         past.forget(now.saturating_sub(self.stale.most_ns.max(self.stale_list.most_ns)));
-        past.record(key, Replaced { at_ns: now, visible_ns: [now + reads, now + listings], previous });
+        past.record(key, Replaced { at_ns: now, visible_ns, previous });
     }
 
     /// Returns true if the next conditional write is to be lost.
