@@ -242,6 +242,8 @@ def test_a_command_of_the_documents_works(place, command):
     words = [local(word, server, runs) for word in words[:own]] + words[own:]
     if command in ("plimsoll compare RUN", "plimsoll compare latest"):
         words[2] = f"plimsoll-runs/{runs[0]}"
+    output = words[words.index(">") + 1] if ">" in words else None
+    words = words[:words.index(">")] if output else words
     name = " ".join(words[1:])
     if name.startswith(MEASURES):
         words = [SHORT.get(before, word) for before, word in zip([""] + words, words)]
@@ -258,6 +260,8 @@ def test_a_command_of_the_documents_works(place, command):
         words.append("--dry-run")
     with without_catalog(path) if name.startswith("recover") else contextlib.nullcontext():
         done = run(path, words)
+    if output:
+        (path / output).write_text(done.stdout)
     # A comparison of two short runs may be inconclusive, and an audit of them is.
     allowed = (0, 1) if name.startswith(("compare", "check", "published", "audit")) else (0,)
     assert done.returncode in allowed, f"{COMMANDS[command]}: {command}\n{done.stderr}{done.stdout}"

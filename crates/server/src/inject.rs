@@ -124,17 +124,32 @@ pub enum InjectError {
 }
 
 impl Spec {
-    /// Adds the limit of connections and the violations of consistency of another specification, where this one has
-    /// none.
+    /// Returns the name of a fault that this specification and another one have. `has_times` is true if the other one
+    /// comes with times of its own.
+    pub fn clash(&self, other: &Spec, has_times: bool) -> Option<&'static str> {
+        let is_late = |spec: &Spec| spec.stale.share > 0.0 || spec.stale_list.share > 0.0;
+        let both = [
+            ("latency", self.latency.is_some() && has_times),
+            ("slow", self.slow.is_some() && has_times),
+            ("drift", self.drift.is_some() && has_times),
+            ("capacity", self.capacity.is_some() && has_times),
+            ("connections", self.connections.is_some() && other.connections.is_some()),
+            ("stale", is_late(self) && is_late(other)),
+            ("lost-conditional", self.lost_conditional > 0.0 && other.lost_conditional > 0.0),
+        ];
+        both.into_iter().find(|(_, is_both)| *is_both).map(|(name, _)| name)
+    }
+
+    /// Adds the limit of connections and the violations of consistency of another specification, which have no
+    /// [`Spec::clash`] with those of this one.
     #[must_use]
-    pub fn or(self, other: Spec) -> Spec {
+    pub fn with(self, other: Spec) -> Spec {
         let lag = |own: Lag, other: Lag| if own.share > 0.0 { own } else { other };
-        let share = |own: f64, other: f64| if own > 0.0 { own } else { other };
         Spec {
             connections: self.connections.or(other.connections),
             stale: lag(self.stale, other.stale),
             stale_list: lag(self.stale_list, other.stale_list),
-            lost_conditional: share(self.lost_conditional, other.lost_conditional),
+            lost_conditional: self.lost_conditional.max(other.lost_conditional),
             ..self
         }
     }
@@ -146,6 +161,9 @@ impl Spec {
     pub fn parse(text: &str) -> Result<Spec, InjectError> {
         let mut spec = Spec::default();
         let mut names = Vec::new();
+        if text.trim().is_empty() {
+            return Err(InjectError::Shape(String::new()));
+        }
         for pair in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
             let (name, value) = pair.split_once('=').ok_or_else(|| InjectError::Shape(pair.into()))?;
             if names.contains(&name) {
@@ -168,13 +186,7 @@ impl Spec {
                     }
                     spec.stall = Some((stop, every));
                 }
-                "slow" => {
-                    let parts = value.split_once('@').and_then(|(l, rest)| Some((l, rest.split_once('+')?)));
-                    let (latency, (from, length)) =
-                        parts.ok_or_else(|| wrong("slow", "slow=100ms@20s+10s"))?;
-                    spec.slow =
-                        Some((parse_duration(latency)?, parse_duration(from)?, parse_duration(length)?));
-                }
+                "slow" => spec.slow = Some(parse_slow(value)?),
                 "drift" => {
                     let parts = value.split_once('/').and_then(|(f, t)| Some((f.strip_suffix('x')?, t)));
                     let (factor, time) = parts.ok_or_else(|| wrong("drift", "drift=2x/60s"))?;
@@ -214,6 +226,14 @@ impl Spec {
         }
         Ok(spec)
     }
+}
+
+/// Parses a slow period: its delay, start and length in nanoseconds.
+fn parse_slow(value: &str) -> Result<(u64, u64, u64), InjectError> {
+    let parts = value.split_once('@').and_then(|(latency, rest)| Some((latency, rest.split_once('+')?)));
+    let wrong = || InjectError::Value { name: "slow", value: value.into(), example: "slow=100ms@20s+10s" };
+    let (latency, (from, length)) = parts.ok_or_else(wrong)?;
+    Ok((parse_duration(latency)?, parse_duration(from)?, parse_duration(length)?))
 }
 
 fn parse_latency(value: &str) -> Result<Latency, InjectError> {

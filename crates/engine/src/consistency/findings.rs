@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::blame::{Explanations, Suspects, cause, explanations, fewest};
 use super::history::{Action, Answer, Operation, Value};
@@ -12,7 +12,7 @@ use super::shortest::shortest;
 use plimsoll_recorder::histogram::Latencies;
 
 /// Guarantees of consistency. The answer to an operation shows that one of them holds or is violated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Guarantee {
     /// A read after an unconditional write returns that write or a later one.

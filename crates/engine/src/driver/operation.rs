@@ -25,7 +25,7 @@ use plimsoll_recorder::ErrorClass;
 use plimsoll_recorder::Timings;
 use plimsoll_recorder::collector::Message;
 use plimsoll_recorder::{Completed, OperationResult};
-use plimsoll_workload::schedule::{Phase, Verify};
+use plimsoll_workload::schedule::{Phase, Role, Verify};
 use plimsoll_workload::trace::{UNKNOWN_SIZE, UNKNOWN_VERSION};
 use plimsoll_workload::{Dataset, Operation, OperationKind};
 
@@ -346,8 +346,9 @@ async fn send_requests(
     reply.map(Sent::from)
 }
 
-/// Verifies a written object outside the time of the operation, and deletes it if it is wrong. [`Verify::Readback`]
-/// compares the whole content, and [`Verify::On`] the size. `put` is the observer of the write and `reply` its reply.
+/// Verifies a written object outside the time of the operation, and deletes it if it is wrong, unless it is a copy.
+/// [`Verify::Readback`] compares the whole content, and [`Verify::On`] the size. `put` is the observer of the write and
+/// `reply` its reply.
 ///
 /// # Errors
 /// Returns a failure if the verification fails, or the reason for the cancellation of the operation.
@@ -370,7 +371,8 @@ async fn verify_written(
     let mut counts = AttemptCounts::default();
     let verified = send_with_retries(connection, request, &mut observer, &mut counts, timer).await;
     let Err(AttemptError::Failed(failure)) = verified else { return verified.map(|_| reply) };
-    if failure.class == ErrorClass::Corrupt {
+    // Copies of one object have one key, which another operation may have read or written meanwhile.
+    if failure.class == ErrorClass::Corrupt && put.kind != OperationKind::Copy {
         let owned = put.site().space_of(&put.phase().workload.written);
         let owned = owned.as_ref().and_then(|space| space.own(key));
         if let Some(key) = owned {
@@ -431,6 +433,14 @@ fn record_result(
         }
         Err(AttemptError::Cancelled(CancelReason::Deadline)) => {
             report_failure(context, &timeout, "no answer before the operation's deadline");
+            OperationResult::Failed(&timeout)
+        }
+        // The run cannot continue without all of its objects.
+        Err(AttemptError::Cancelled(CancelReason::DrainEnded))
+            if context.phase(task.phase).role == Role::Prepare
+                && context.worker.control.stopped_at().is_none() =>
+        {
+            report_failure(context, &timeout, "not finished long after all other operations");
             OperationResult::Failed(&timeout)
         }
         Err(AttemptError::Cancelled(CancelReason::DrainEnded)) => OperationResult::Undrained,

@@ -169,7 +169,10 @@ fn show(directory: &Path, json: bool) -> Result<(), Exit> {
     let (days, damaged) = days(directory).map_err(input)?;
     damaged.iter().for_each(|error| note(format_args!("warning: {error}")));
     if days.is_empty() {
-        return Err(Exit::input(format!("{}: there is no day of a canary", directory.display())));
+        return Err(Exit::input(format!(
+            "{}: there is no day of a canary; a canary writes its day every minute, and when it ends",
+            directory.display()
+        )));
     }
     if json {
         return say(&(serde_json::to_string_pretty(&days).map_err(Exit::defect)? + "\n"));

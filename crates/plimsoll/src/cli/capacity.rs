@@ -26,7 +26,7 @@ enum By {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Capacity (plimsoll run capacity)")]
 pub struct CapacityArguments {
-    /// Operation to measure: get, put, head, list or mixed [default: the operation of --slo, or get]
+    /// Operation to measure: get, put, head, list, copy or mixed [default: the operation of --slo, or get]
     #[arg(long, value_name = "NAME")]
     operation: Option<String>,
     /// Load to vary [default: rate with --slo, else concurrency]

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::exit::Exit;
 use super::out::{progress, say};
 use super::runs::find;
-use crate::twin::{of_references, overhead};
+use crate::twin::{of_references, overhead, profile};
 use plimsoll_base::clock::SECOND;
 use plimsoll_base::machine::usable_memory_bytes;
 use plimsoll_base::metrics::listen;
@@ -216,18 +216,29 @@ fn accounts(arguments: &Arguments) -> Result<Accounts, Exit> {
 /// # Errors
 /// Exit code 2 if no twin can be made, 3 if the own overhead cannot be measured.
 fn twin(arguments: &Arguments, spec: Option<Spec>) -> Result<(Option<Twin>, Option<Spec>), Exit> {
-    let runs = |references: &[PathBuf]| find(references);
-    let store = arguments.like_store.as_deref();
+    let runs = |references: &[PathBuf]| {
+        find(references).map_err(|error| {
+            let names = profile::names().join(" and ");
+            Exit { message: format!("--like {}; profiles are {names}", error.message), ..error }
+        })
+    };
     let mut made = None;
     let mut faults = spec.clone().unwrap_or_default();
-    for likeness in of_references(&arguments.like, store, runs)? {
-        progress(format_args!("a twin of {}:", likeness.store));
+    for likeness in of_references(&arguments.like, arguments.like_store.as_deref(), runs)? {
+        if let (Some(name), true) = (faults.clash(&likeness.faults, likeness.model.is_some()), spec.is_some())
+        {
+            let text =
+                format!("--inject {name}: {} has its own, by --like; remove one of them", likeness.store);
+            return Err(Exit::input(text));
+        }
+        progress(format_args!("a twin of {}", likeness.store));
         likeness.lines.iter().for_each(|line| progress(format_args!("  {line}")));
-        faults = faults.or(likeness.faults);
+        faults = faults.with(likeness.faults);
         if let Some(model) = likeness.model {
             let own = overhead::measure()?;
             let [short, long] = [0.0, 1e9].map(|ns| own.in_time(ns) / 1e6);
-            progress(format_args!("  {short:.3} to {long:.3} ms of this host are subtracted from all times"));
+            let (least, most) = (short.min(long), short.max(long));
+            progress(format_args!("  {least:.3} to {most:.3} ms of this host are subtracted from all times"));
             made = Some(Twin::new(model, own, faults.seed));
         }
     }

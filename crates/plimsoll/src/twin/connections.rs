@@ -38,10 +38,16 @@ impl Load {
     }
 }
 
-/// Returns the loads of closed loops, each with all its kinds of operations.
+/// Returns the loads of closed loops, each with all its kinds of operations. A preparation without a failure and a
+/// retry is one, too.
 fn loads(all: &[&Window]) -> Vec<Load> {
     let mut found: Vec<(&Window, Load)> = Vec::new();
-    let is_closed = |window: &&&Window| window.role == Role::Measure && window.loop_ == LoopKind::Closed;
+    let is_usable = |window: &Window| match window.role {
+        Role::Measure => true,
+        Role::Prepare => window.errors.is_empty() && window.retries == 0 && window.operations > 0,
+        Role::Warmup => false,
+    };
+    let is_closed = |window: &&&Window| window.loop_ == LoopKind::Closed && is_usable(window);
     for window in all.iter().filter(is_closed) {
         let is_same = |known: &Window| {
             (&known.phase, known.repeat, known.block, known.step)
@@ -111,6 +117,9 @@ mod tests {
         assert_eq!(of(&[one.clone(), eight.clone(), window(32, 3_000.0, 4.0, 90_000)]), Some(12));
         let [more, most] = [window(32, 3_000.0, 4.0, 90_000), window(64, 3_010.0, 4.0, 200_000)];
         assert_eq!(of(&[one.clone(), more, most]), Some(12));
+        // Regression: the limit was one connection below those of the preparation, of which none broke.
+        let prepared = Window { role: Role::Prepare, ..window(13, 3_000.0, 4.0, 0) };
+        assert_eq!(of(&[one.clone(), prepared, window(32, 3_000.0, 4.0, 90_000)]), Some(13));
         // A share of all connections breaks at every load, or more of them succeed at higher loads.
         let broken = |slots: usize| window(slots, 240.0 * slots as f64, 4.0, 100 * slots as u64);
         assert_eq!(of(&[broken(1), broken(8), broken(32)]), None);

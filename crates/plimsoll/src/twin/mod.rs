@@ -41,14 +41,30 @@ pub enum TwinError {
         /// Stores that the runs measured.
         measured: String,
     },
-    /// A file with findings of a consistency check cannot be used.
-    #[error("{path}: not the output of `plimsoll run consistency --json`: {text}")]
-    Findings {
+    /// A file cannot be read.
+    #[error("{path}: {source}")]
+    Unreadable {
         /// Path of the file.
         path: String,
-        /// Fault of the file.
-        text: String,
+        /// Error of the system.
+        source: std::io::Error,
     },
+    /// A file does not have the findings of a consistency check.
+    #[error("{0}: not the output of `plimsoll run consistency --json`; of a run, name the directory")]
+    Findings(String),
+    /// The violations of consistency are of a kind that a twin cannot have.
+    #[error(
+        "{path}: {keys} keys are not linearizable, but not by late reads or lost writes; a twin cannot imitate that"
+    )]
+    Inimitable {
+        /// Path of the file.
+        path: String,
+        /// Number of keys without a valid order.
+        keys: u64,
+    },
+    /// Several files have findings.
+    #[error("several files with consistency findings; name one")]
+    SeveralFindings,
     /// A profile is combined with other stores.
     #[error("{0} is a profile of a whole store; use it alone, or with a file of consistency findings")]
     Combined(String),
@@ -158,8 +174,10 @@ pub fn of_references<E: From<TwinError>>(
         None if stores.is_empty() => Vec::new(),
         None => vec![of_runs(&find(&stores)?, store)?],
     };
-    for path in &findings {
-        out.push(findings::of_file(path)?);
+    match findings.as_slice() {
+        [] => {}
+        [path] => out.push(findings::of_file(path)?),
+        _ => return Err(TwinError::SeveralFindings.into()),
     }
     Ok(out)
 }
