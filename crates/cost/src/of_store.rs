@@ -45,10 +45,16 @@ impl StoreUsage {
             .unwrap_or(0)
     }
 
-    /// Returns the object bytes that were stored: those written and those copied.
+    /// Returns the object bytes that were stored: those written and those copied. Refused copies store nothing.
     pub fn stored(&self) -> u64 {
-        let object_bytes = self.object_bytes.unwrap_or_else(|| self.mean_object());
-        self.uploaded.saturating_add(self.calls.get(Call::CopyObject).saturating_mul(object_bytes))
+        let refused = self.refused.iter().filter(|(call, ..)| *call == Call::CopyObject).map(|(.., n)| n);
+        let copies = self.calls.get(Call::CopyObject).saturating_sub(refused.sum());
+        self.uploaded.saturating_add(copies.saturating_mul(self.object_bytes()))
+    }
+
+    /// Returns the size of an object in bytes.
+    fn object_bytes(&self) -> u64 {
+        self.object_bytes.unwrap_or_else(|| self.mean_object())
     }
 
     /// Returns the usage that is billed, and the items without a price: their number (`None` for bytes) and
@@ -70,8 +76,7 @@ impl StoreUsage {
             }
             if known { bytes } else { 0 }
         };
-        let object_bytes = self.object_bytes.unwrap_or_else(|| self.mean_object());
-        let copied = calls.get(Call::CopyObject).saturating_mul(object_bytes);
+        let object_bytes = self.object_bytes();
         let stored = priced(self.stored(), Measure::Storage, "storage");
         let egress = if self.leaves { self.downloaded } else { 0 };
         let egress = priced(egress, Measure::Egress, "egress to the internet");
@@ -81,7 +86,7 @@ impl StoreUsage {
             stored,
             stored_peak: stored,
             object_bytes: object_bytes + self.names,
-            copied,
+            copied: calls.get(Call::CopyObject).saturating_mul(object_bytes),
             calls,
             uploaded: self.uploaded,
             downloaded: self.downloaded,

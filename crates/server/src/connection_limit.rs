@@ -27,7 +27,7 @@ impl ConnectionLimit {
         ConnectionLimit { most, served: Arc::default() }
     }
 
-    /// Takes a place; `None` if all are taken.
+    /// Takes a place for a connection; `None` if all places are taken.
     pub fn take(&self) -> Option<Place> {
         let more = |served: u32| (served < self.most).then_some(served + 1);
         self.served.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;

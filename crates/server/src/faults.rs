@@ -26,13 +26,13 @@ use plimsoll_base::clock::{SECOND, Timer, now_ns};
 /// Handler that executes requests on a service, injects faults, and answers at the times of a measured store.
 pub struct Faulty<S> {
     /// Service that executes the requests.
-    pub service: Arc<S>,
+    service: Arc<S>,
     /// Faults to inject; `None` for none.
-    pub injector: Option<Injector>,
+    injector: Option<Injector>,
     /// Twin of a measured store; `None` for none.
-    pub twin: Option<Twin>,
+    twin: Option<Twin>,
     /// Limit of the connections; `None` for none.
-    pub connections: Option<ConnectionLimit>,
+    connections: Option<ConnectionLimit>,
 }
 
 impl<S> Faulty<S> {

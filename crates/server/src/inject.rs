@@ -124,8 +124,8 @@ pub enum InjectError {
 }
 
 impl Spec {
-    /// Returns the name of a fault that this specification and another one have. `has_times` is true if the other one
-    /// comes with times of its own.
+    /// Returns the name of a fault that this specification and another one have. `has_times` is true if the other
+    /// specification is that of a twin with measured times, to which no delay can be added.
     pub fn clash(&self, other: &Spec, has_times: bool) -> Option<&'static str> {
         let is_late = |spec: &Spec| spec.stale.share > 0.0 || spec.stale_list.share > 0.0;
         let both = [

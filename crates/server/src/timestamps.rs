@@ -85,7 +85,7 @@ impl ConnectionTimestamps {
         }
     }
 
-    /// Returns true if the connection is among those that a limit allows. It takes a place at its first request.
+    /// Returns true if a limit allows the connection to be served. The first call takes a place for the connection.
     pub fn is_within(&self, limit: &ConnectionLimit) -> bool {
         let mut place = self.place.borrow_mut();
         if place.is_none() {

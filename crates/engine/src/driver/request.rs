@@ -51,12 +51,12 @@ pub fn build<'a>(
         let (prefix, start_after) = (keys.key.as_str(), keys.start_after.as_str());
         return (Request::List { prefix, start_after, token: "", max_keys: 1000 }, expected);
     }
-    if let (OperationKind::Copy, Some(copies)) = (operation.kind, &phase.workload.copies) {
+    let mut keyed = dataset;
+    if operation.kind == OperationKind::Copy {
         dataset.key_into(&mut keys.source, root, operation.index);
-        copies.key_into(&mut keys.key, root, operation.index);
-        return (Request::Copy { from: &keys.source, key: &keys.key }, expected);
+        keyed = phase.workload.copies.as_ref().unwrap_or(dataset);
     }
-    dataset.key_into(&mut keys.key, root, operation.index);
+    keyed.key_into(&mut keys.key, root, operation.index);
     let key = keys.key.as_str();
     // Objects that existed before the run can only be verified by their length and the store's checksum. The
     // length of encoded records is unknown, because an update may reduce a record to one field.
@@ -90,7 +90,8 @@ pub fn build<'a>(
             expected.bytes = Some(content.total()).filter(|bytes| *bytes != UNKNOWN_SIZE);
             Request::Head { key }
         }
-        OperationKind::Delete | OperationKind::List | OperationKind::Copy => {
+        OperationKind::Copy => Request::Copy { from: &keys.source, key },
+        OperationKind::Delete | OperationKind::List => {
             let owned = site.space.own(key).expect("a phase deletes only keys in the key space of its run");
             Request::Delete { key: owned }
         }

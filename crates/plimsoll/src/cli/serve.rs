@@ -225,11 +225,10 @@ fn twin(arguments: &Arguments, spec: Option<Spec>) -> Result<(Option<Twin>, Opti
     let mut made = None;
     let mut faults = spec.clone().unwrap_or_default();
     for likeness in of_references(&arguments.like, arguments.like_store.as_deref(), runs)? {
-        if let (Some(name), true) = (faults.clash(&likeness.faults, likeness.model.is_some()), spec.is_some())
-        {
-            let text =
-                format!("--inject {name}: {} has its own, by --like; remove one of them", likeness.store);
-            return Err(Exit::input(text));
+        let clash = spec.as_ref().and_then(|spec| spec.clash(&likeness.faults, likeness.model.is_some()));
+        if let Some(name) = clash {
+            let store = likeness.store;
+            return Err(Exit::input(format!("--inject {name}: {store} has its own; remove it, or --like")));
         }
         progress(format_args!("a twin of {}", likeness.store));
         likeness.lines.iter().for_each(|line| progress(format_args!("  {line}")));

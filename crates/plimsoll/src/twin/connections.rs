@@ -1,4 +1,4 @@
-//! The limit of connections of a measured store: above it, connections are broken, and the others are as busy as
+//! The limit of connections of a measured store, which breaks the connections above the limit and serves the others as
 //! before.
 
 use plimsoll_judge::summary::result::{LoopKind, Window};

@@ -65,7 +65,7 @@ pub fn of_series(all: &[&Series]) -> Course {
             stretches.push(std::mem::take(&mut current));
         }
     }
-    // What is left has too few operations for a stretch of its own.
+    // The last seconds have too few operations for another stretch.
     if let Some((time_s, counts)) = stretches.last_mut() {
         *time_s += current.0;
         current.1.into_iter().for_each(|(bucket, count)| *counts.entry(bucket).or_default() += count);

@@ -66,8 +66,8 @@ fn is_refusal(class: &str) -> bool {
     class.starts_with("503 ") || class.starts_with("429")
 }
 
-/// Returns the failures and their shares of the operations, without those that a limit of the rate or of the
-/// connections explains.
+/// Returns the failures and their shares of the operations. Failures that a limit of the rate or of the connections
+/// explains are left out.
 pub fn failures(
     counts: &Counts,
     limit: Option<&RateLimit>,

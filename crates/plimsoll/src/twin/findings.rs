@@ -17,7 +17,7 @@ const MOST_BYTES: u64 = 64 << 20;
 
 /// Longest time that a twin imitates, in milliseconds: 1,000 hours.
 const MOST_MS: f64 = 3.6e9;
-/// Ratio by which a percentile may exceed the maximum, because a histogram has it.
+/// Ratio by which a percentile may exceed the maximum, because a histogram rounds it.
 const ROUNDED: f64 = 1.05;
 
 /// The part of the findings that can be imitated.
@@ -82,8 +82,8 @@ impl FindingsFile {
         guarantees.iter().any(|guarantee| self.of(*guarantee).1 > 0)
     }
 
-    /// Returns the share of the conditional writes that are lost. `None` if none is, or if late reads explain what the
-    /// others miss.
+    /// Returns the share of the conditional writes that are lost. `None` if no write is lost, or if late reads explain
+    /// the missing writes.
     fn lost(&self) -> Option<f64> {
         use Guarantee::{PutIfAbsent, PutIfUnchanged, ReadAfterConditionalPut};
         let writes = [PutIfAbsent, PutIfUnchanged];
@@ -92,7 +92,8 @@ impl FindingsFile {
         let keys = found.map(|guarantee| self.of(*guarantee).1).max().filter(|keys| *keys > 0)? as f64;
         let all = self.keys.max(1) as f64;
         let each = (writes.iter().map(|guarantee| self.of(*guarantee).0).sum::<u64>() as f64 / all).max(1.0);
-        // A key is violated if one of its writes is lost. If all are, the share is at least that of half a key less.
+        // A key is violated if one of its writes is lost. If all keys are violated, half a key counts as not violated,
+        // because the share would be 1 otherwise.
         let violated = (keys / all).min(1.0 - 0.5 / all);
         Some(1.0 - (1.0 - violated).powf(1.0 / each))
     }
@@ -116,11 +117,11 @@ fn read(path: &Path) -> Result<FindingsFile, TwinError> {
 /// Returns the violations in a file with findings.
 ///
 /// # Errors
-/// [`TwinError`] if the file cannot be read, has no findings, or has those of a kind that cannot be imitated.
+/// [`TwinError`] if the file cannot be read, has no findings, or has violations that a twin cannot imitate.
 pub fn of_file(path: &Path) -> Result<Likeness, TwinError> {
     let found = read(path)?;
     let (mut faults, mut lines) = (Spec::default(), Vec::new());
-    if found.is_late() {
+    if found.is_late() && found.lag.late > 0 {
         faults.stale = found.lag.lag();
         lines.push(found.lag.describe("reads"));
     }

@@ -24,7 +24,7 @@ use plimsoll_server::inject::Spec;
 use plimsoll_server::twin::model::{Kind, Model, RateLimit, SizePoint};
 use plimsoll_workload::schedule::Role;
 
-/// A run from which no twin can be made.
+/// The reason why no twin can be made.
 #[derive(Debug, thiserror::Error)]
 pub enum TwinError {
     /// A run cannot be read.

@@ -69,7 +69,8 @@ fn time_ms(quantiles: &[(f64, f64)], scores: &[f64], score: f64) -> f64 {
 }
 
 impl ProfileSpec {
-    /// Returns the times of one operation by size: those of the measured size, and the transfer of further bytes.
+    /// Returns the times of one operation by size. Larger sizes have the times of the measured size and the transfer of
+    /// the further bytes.
     fn sizes(&self, kind: Kind, quantiles: &[(f64, f64)]) -> Vec<SizePoint> {
         let scores: Vec<f64> = quantiles.iter().map(|(share, _)| normal_quantile(*share)).collect();
         let first = Curve::new(|score| time_ms(quantiles, &scores, score) * 1e6);
@@ -112,8 +113,8 @@ pub fn of_name(name: &str) -> Option<Likeness> {
     let model = profile.model()?;
     let operations: Vec<&str> = profile.times.keys().map(String::as_str).collect();
     let mut lines = vec![format!(
-        "{}: published times of {}; larger objects take longer by the transfer at {:.1} MB/s; sources: \
-         crates/plimsoll/profiles/{name}.toml",
+        "{}: published times of {}; larger objects take longer by the transfer at {:.1} MB/s; sources in the \
+         repository: crates/plimsoll/profiles/{name}.toml",
         operations.join(", "),
         format_size(profile.bytes),
         profile.bytes_per_s / 1e6

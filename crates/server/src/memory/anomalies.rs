@@ -152,8 +152,7 @@ impl Past {
         self.replaced.entry(key.to_string()).or_default().push_back(replaced);
     }
 
-    /// Returns the object that `key` seems to have: that of the last visible change. `current` is the object that it
-    /// has.
+    /// Returns the object of `key` after the last visible change. `current` is the object after the last change.
     pub fn object(&self, key: &str, current: Previous, view: View) -> Previous {
         let now = now_ns();
         let changes = self.replaced.get(key).into_iter().flatten().rev();

@@ -12,8 +12,8 @@ impl Overhead {
         Overhead(points)
     }
 
-    /// Returns the overhead in a measured time, in nanoseconds. Between the known times it is linear, outside them
-    /// constant.
+    /// Returns the overhead in a measured time, in nanoseconds. The overhead is linear between the known times and
+    /// constant outside them.
     pub fn in_time(&self, ns: f64) -> f64 {
         let after = self.0.partition_point(|(time, _)| *time <= ns);
         match (after.checked_sub(1).map(|before| self.0[before]), self.0.get(after)) {

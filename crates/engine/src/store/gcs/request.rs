@@ -194,8 +194,7 @@ impl Call {
         call.json(&serde_json::json!({ "sourceObjects": sources, "destination": destination }))
     }
 
-    /// Returns the call that copies an object. `token` continues a copy that one call did not finish; empty for the
-    /// first call.
+    /// Returns the call that copies an object. `token` continues an unfinished copy; the first call has an empty one.
     pub fn rewrite(url: &GcsUrl, from: &str, key: &str, token: &str) -> Call {
         let bucket = &url.endpoint.bucket;
         let mut target = format!("/storage/v1/b/{bucket}/o/");
