@@ -12,28 +12,30 @@ use plimsoll_base::clock::now_ns;
 use plimsoll_engine::driver::Control;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
 use plimsoll_engine::store::{Ignore, Request};
-use plimsoll_server::twin::overhead::Overhead;
+use plimsoll_server::twin::overhead::{Delayed, Overhead};
 
-/// Number of measured reads.
-const READS: u64 = 400;
+/// Number of measured reads: ten of them are beyond the 99th percentile.
+const READS: u64 = 1000;
 /// Delays that the server adds, in milliseconds, and as `--inject` has them; empty for none.
 const DELAYS: [(f64, &str); 3] = [(0.0, ""), (0.1, "latency=100us"), (1.0, "latency=1ms")];
 
 /// Measures reads of 1 KiB, one at a time, on servers on the loopback interface that delay each answer by some times.
-/// Returns the medians of the service times beyond them.
+/// Returns the medians and spreads of the service times beyond them.
 ///
 /// # Errors
 /// [`RunError::Store`] if a server does not start or answer.
 pub fn measure() -> Result<Overhead, RunError> {
     let of = |(delay_ms, inject): (f64, &str)| {
-        let median_ms = median_ms(inject)?;
-        Ok((median_ms * 1e6, (median_ms - delay_ms).max(0.0) * 1e6))
+        let [median_ms, p99_ms] = percentiles_ms(inject)?;
+        let ns = |ms: f64| ms.max(0.0) * 1e6;
+        let (overhead_ns, spread_ns) = (ns(median_ms - delay_ms), ns(p99_ms - median_ms));
+        Ok(Delayed { median_ns: ns(median_ms), overhead_ns, spread_ns })
     };
     Ok(Overhead::new(DELAYS.into_iter().map(of).collect::<Result<_, RunError>>()?))
 }
 
-/// Returns the median of the service times at a server that injects these faults.
-fn median_ms(inject: &str) -> Result<f64, RunError> {
+/// Returns the median and the 99th percentile of the service times at a server that injects these faults.
+fn percentiles_ms(inject: &str) -> Result<[f64; 2], RunError> {
     let arguments: &[&str] = if inject.is_empty() { &[] } else { &["--inject", inject] };
     let server = EmbeddedServer::start(arguments)?;
     let store = server.store("embedded:")?;
@@ -42,11 +44,12 @@ fn median_ms(inject: &str) -> Result<f64, RunError> {
     created.map_err(RunError::store)?;
     let control = Arc::new(Control::default());
     let timeline = Timeline { repeat: 0, seed: 0, origin_ns: now_ns(), control: &control };
-    let mut median_ms = None;
+    let mut found = None;
     for (operation, concurrency) in [(Operation::Put, 16), (Operation::Get, 1)] {
         let batch = Batch { operation, objects: READS, bytes: 1024, concurrency, seed: 0 };
         let ran = run_phase(&store, &space, phase(&batch)?, timeline, None)?;
-        median_ms = ran.windows.first().and_then(|window| window.service_ms.p50);
+        let service = ran.windows.first().map(|window| &window.service_ms);
+        found = service.and_then(|service| Some([service.p50?, service.p99?]));
     }
-    median_ms.ok_or_else(|| RunError::store("the overhead of this host cannot be measured"))
+    found.ok_or_else(|| RunError::store("the overhead of this host cannot be measured"))
 }

@@ -4,6 +4,8 @@
 const POINTS: usize = 1025;
 /// Normal score of the last quantile; the first has the negative one. About 30 of a million requests are beyond.
 pub const LAST: f64 = 4.0;
+/// Normal score of the 99th percentile.
+pub const P99_SCORE: f64 = 2.326_347_874;
 
 /// Quantile function of a time. Between its points, the logarithm of the time is linear.
 #[derive(Debug, Clone, PartialEq)]

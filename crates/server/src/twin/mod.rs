@@ -67,9 +67,10 @@ impl Drop for InFlight {
 }
 
 impl Twin {
-    /// Creates a twin. It subtracts the overhead from all times: the service time that a client measures beyond a
-    /// delay that this server adds.
-    pub fn new(model: Model, overhead: Overhead, seed: u64) -> Twin {
+    /// Creates a twin. It takes the overhead out of all times: the service time that a client measures beyond a delay
+    /// that this server adds, and its spread.
+    pub fn new(mut model: Model, overhead: Overhead, seed: u64) -> Twin {
+        overhead.narrow(&mut model);
         let bucket = |limit: &RateLimit| (limit.clone(), TokenBucket::new(limit.per_s));
         Twin {
             buckets: model.limits.iter().map(bucket).collect(),

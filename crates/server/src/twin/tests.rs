@@ -3,7 +3,7 @@ use crate::error_code::ErrorCode;
 use crate::twin::course::{Course, Stretch};
 use crate::twin::curve::Curve;
 use crate::twin::model::{Kind, RateLimit, SizePoint};
-use crate::twin::overhead::Overhead;
+use crate::twin::overhead::{Delayed, Overhead};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use plimsoll_base::clock::SECOND;
 
@@ -128,7 +128,7 @@ fn slow_stretches_follow_each_other_as_measured() {
 #[test]
 fn the_own_overhead_is_subtracted() {
     let model = of(vec![(1, vec![point(1.0, 10.0)])]);
-    let own = |ns| Overhead::new(vec![(1.0, ns)]);
+    let own = |overhead_ns| Overhead::new(vec![Delayed { median_ns: 1.0, overhead_ns, spread_ns: 0.0 }]);
     let [plain, shortened] = [0.0, 2e6].map(|ns| median(alone(&Twin::new(model.clone(), own(ns), 7), 1)));
     assert!((plain - shortened - 2.0).abs() < 1e-3, "{plain} {shortened}");
 }
