@@ -58,7 +58,10 @@ def put(key, content):
             sync(file.fileno())
         file.write(hashlib.sha256(content).digest() + content)
         file.flush()
-        if not MODES & {"no-sync", "whole-sync"}:
+        # A rename before the content is on the disk could leave neither the old nor the new object.
+        if "whole-sync" in MODES:
+            os.sync()
+        elif "no-sync" not in MODES:
             sync(file.fileno())
     if temporary != path:
         os.rename(temporary, path)

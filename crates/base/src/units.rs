@@ -358,6 +358,11 @@ pub fn format_count(n: u64) -> String {
     grouped(&n.to_string())
 }
 
+/// Formats a count with its noun, in the plural if the count is not 1: `1 run`, `1,234 runs`.
+pub fn counted(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", format_count(n), if n == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

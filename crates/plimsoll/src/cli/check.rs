@@ -10,7 +10,7 @@ use super::inconclusive::Inconclusive;
 use super::out::{append, fit, say};
 use super::runs::find;
 use plimsoll_base::text::outgoing;
-use plimsoll_base::units::format_size;
+use plimsoll_base::units::{counted, format_size};
 use plimsoll_document::{Document, Table, terminal};
 use plimsoll_judge::report::junit;
 use plimsoll_judge::report::text::objectives::{detail, place, sentence};
@@ -215,6 +215,6 @@ pub fn check(arguments: &Arguments) -> Result<(), Exit> {
             .map_err(|e| Exit::input(format!("--junit {}: {e}", path.display())))?;
     }
     let outcomes = suites.iter().flat_map(|suite| &suite.found).map(|figures| figures.outcome);
-    let missed = |n: usize| format!("{n} objective{} missed", if n == 1 { "" } else { "s" });
+    let missed = |n: usize| format!("{} missed", counted(n as u64, "objective"));
     arguments.inconclusive.conclude(outcomes, "objective", missed)
 }

@@ -4,6 +4,7 @@
 use clap::ValueEnum;
 
 use super::exit::Exit;
+use plimsoll_base::units::counted;
 use plimsoll_judge::summary::objective::ObjectiveResult;
 
 /// The treatment of an objective or bound that a run does not decide.
@@ -33,10 +34,9 @@ impl Inconclusive {
             return Err(Exit::check(failure(failed)));
         }
         if undecided > 0 && self == Inconclusive::Fail {
-            let plural = if undecided == 1 { "" } else { "s" };
             return Err(Exit::check(format!(
-                "the measurement does not decide {undecided} {noun}{plural}, for the reasons above; repeat it, or add \
-                 --inconclusive pass"
+                "the measurement does not decide {}, for the reasons above; repeat it, or add --inconclusive pass",
+                counted(undecided as u64, noun)
             )));
         }
         Ok(())

@@ -21,7 +21,7 @@ use crate::meter::upstream::Upstream;
 use crate::meter::words::without_secrets;
 use crate::session::open;
 use plimsoll_base::files::read_text;
-use plimsoll_base::units::{format_bytes, format_count, parse_count, parse_volume};
+use plimsoll_base::units::{counted, format_bytes, format_count, parse_count, parse_volume};
 use plimsoll_cost::book::Prices;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::workload::object_size;
@@ -282,9 +282,8 @@ fn warnings(
     }
     if metered.refused > 0 {
         warnings.push(format!(
-            "{} more requests were refused, because of another key or because the endpoint does not know the operation; \
-             they are not in the counts",
-            format_count(metered.refused)
+            "not in the counts: {} refused because of another key, or because the endpoint does not know the operation",
+            counted(metered.refused, "request")
         ));
     }
     if let Some(problem) = upstream {

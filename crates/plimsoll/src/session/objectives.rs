@@ -1,6 +1,7 @@
 //! Objectives of a run: checks them before the run, and ends the run with an error if one was missed.
 
 use super::error::RunError;
+use plimsoll_base::units::counted;
 use plimsoll_judge::summary::objective::{Objective, ObjectiveResult};
 use plimsoll_judge::summary::objectives::count;
 use plimsoll_judge::summary::result::ObjectiveFigures;
@@ -39,7 +40,7 @@ pub fn check(experiment: &Experiment, objectives: &[Objective]) -> Result<(), Ru
 
 /// Returns the error of a run that missed an objective, or did not decide one.
 pub fn problem(found: &[ObjectiveFigures]) -> Option<RunError> {
-    let objectives = |n: usize| format!("{n} objective{}", if n == 1 { "" } else { "s" });
+    let objectives = |n: usize| counted(n as u64, "objective");
     match (count(found, ObjectiveResult::Fail), count(found, ObjectiveResult::Inconclusive)) {
         (0, 0) => None,
         (0, open) => {

@@ -2,7 +2,7 @@
 
 use crate::summary::addresses::findings;
 use crate::summary::result::{Percentiles, Window};
-use plimsoll_base::units::{format_count, format_ms};
+use plimsoll_base::units::{counted, format_count, format_ms};
 
 /// Returns the percentiles p50, p99 and p99.9 in words; those that are not known are left out.
 fn in_words(percentiles: &Percentiles) -> String {
@@ -34,12 +34,12 @@ fn pauses(window: &Window) -> Option<String> {
     (found.pauses > 0 && pauses_matter(window)).then(|| {
         let mut text = format!(
             "the client paused {} (longest {} ms, in all {:.1}% of the time)",
-            count(found.pauses, "time"),
+            counted(found.pauses, "time"),
             format_ms(found.longest_pause_ms),
             100.0 * found.pauses_s / window.window_s
         );
         if found.paused_operations > 0 {
-            text += &format!("; {} overlap a pause", count(found.paused_operations, "operation"));
+            text += &format!("; {} overlap a pause", counted(found.paused_operations, "operation"));
             let response = found.response_without_pauses_ms.as_ref().map(|p| ("response", p));
             let service = found.service_without_pauses_ms.as_ref().map(|p| ("service", p));
             if let Some((name, percentiles)) = response.or(service) {
@@ -48,11 +48,6 @@ fn pauses(window: &Window) -> Option<String> {
         }
         text
     })
-}
-
-/// Returns a number with its noun, in the plural if the number is not 1.
-fn count(n: u64, noun: &str) -> String {
-    format!("{} {noun}{}", format_count(n), if n == 1 { "" } else { "s" })
 }
 
 /// Returns the problems of a window, one per line.

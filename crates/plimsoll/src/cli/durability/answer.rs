@@ -3,14 +3,9 @@
 use super::Arguments;
 use crate::durability::findings::{Findings, Proof, ViolationKind};
 use crate::durability::history::OperationKind;
-use plimsoll_base::units::format_count;
+use plimsoll_base::units::{counted, format_count};
 use plimsoll_document::{Document, Table};
 use plimsoll_judge::report::shell::quoted;
-
-/// Formats a number with a noun.
-pub fn counted(count: u64, noun: &str) -> String {
-    format!("{} {noun}{}", format_count(count), if count == 1 { "" } else { "s" })
-}
 
 /// Returns the server, with what was done to it besides the cuts.
 fn subject(findings: &Findings) -> String {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use answer::{answer, counted, document};
+use answer::{answer, document};
 
 use super::cost::form::FormArguments;
 use super::exit::Exit;
@@ -24,7 +24,7 @@ use crate::durability::{DurabilityError, real};
 use crate::session::lifecycle::{reach, require_writes};
 use crate::session::open;
 use plimsoll_base::clock::{SECOND, now_ns};
-use plimsoll_base::units::{parse_duration, parse_size};
+use plimsoll_base::units::{counted, parse_duration, parse_size};
 use plimsoll_disk::Model;
 use plimsoll_engine::driver::Control;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
