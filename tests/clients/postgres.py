@@ -2,6 +2,7 @@
 import glob
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from urllib.parse import quote
@@ -10,6 +11,14 @@ from urllib.parse import quote
 def programs():
     """Returns the directory of the newest server, or None if the package is not installed."""
     return max((os.path.dirname(path) for path in glob.glob("/usr/lib/postgresql/*/bin/initdb")), default=None)
+
+
+def is_alive(process):
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "XZ"
+    except FileNotFoundError:
+        return False
 
 
 class Postgres:
@@ -48,10 +57,17 @@ class Postgres:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")[:-1]
 
     def kill(self):
-        """Kills all processes of the server."""
-        subprocess.run(["pkill", "-KILL", "-P", str(self.process.pid)])
+        """Kills all processes of the server, and waits for their end: a new server refuses the memory of a living one."""
+        # It would start others in place of the killed ones.
+        self.process.send_signal(signal.SIGSTOP)
+        found = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True)
+        children = found.stdout.split()
+        if children:
+            subprocess.run(["kill", "-KILL", *children], stderr=subprocess.DEVNULL)
         self.process.kill()
         self.process.wait()
+        while any(is_alive(child) for child in children):
+            pass
 
     def __enter__(self):
         return self

@@ -1,7 +1,7 @@
 //! Handling of Ctrl-C, SIGTERM and SIGHUP. The first signal stops the run and keeps its results; a later one
 //! exits immediately.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use super::out::note;
 use crate::screen::keys::is_ignored;
@@ -42,8 +42,10 @@ impl Debounce {
     }
 }
 
-/// Starts a thread that handles signals until the process exits. The first signal stops `control`.
+/// Starts a thread that handles signals until the process exits, and waits until it does. The first signal stops
+/// `control`.
 pub fn listen(control: Arc<Control>) {
+    let (ready, is_ready) = mpsc::sync_channel(1);
     let listening = move || -> std::io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
@@ -55,6 +57,7 @@ pub fn listen(control: Arc<Control>) {
             // killing the process.
             let _file_size = signal(SignalKind::from_raw(25))?;
             let mut debounce = Debounce::default();
+            let _ = ready.send(());
             loop {
                 tokio::select! {
                     _ = interrupt.recv() => {}
@@ -79,6 +82,8 @@ pub fn listen(control: Arc<Control>) {
     };
     // If the thread cannot start, signals keep their default effect and end the process without clean-up.
     let _ = std::thread::Builder::new().name("signals".into()).spawn(listening);
+    // Without this, a signal soon after the start could end the process without clean-up. Ends if the thread fails, too.
+    let _ = is_ready.recv();
 }
 
 #[cfg(test)]
