@@ -82,7 +82,7 @@ pub fn listen(control: Arc<Control>) {
     };
     // If the thread cannot start, signals keep their default effect and end the process without clean-up.
     let _ = std::thread::Builder::new().name("signals".into()).spawn(listening);
-    // Without this, a signal soon after the start could end the process without clean-up. Ends if the thread fails, too.
+    // Otherwise a signal soon after the start could end the process without clean-up. Ends if the thread fails, too.
     let _ = is_ready.recv();
 }
 
@@ -90,6 +90,20 @@ pub fn listen(control: Arc<Control>) {
 mod tests {
     use super::*;
     use plimsoll_base::clock::SECOND;
+
+    /// Regression test: on a busy machine, a run could write objects before it handled signals, which then ended it
+    /// without clean-up.
+    #[test]
+    fn signals_are_handled_when_the_listener_returns() {
+        listen(Arc::default());
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+        // Bit n - 1 is signal n: SIGHUP, unless the tests run under nohup, SIGINT and SIGTERM.
+        for signal in [1, 2, 15].into_iter().filter(|signal| !is_ignored(*signal)) {
+            assert!(caught & (1 << (signal - 1)) != 0, "signal {signal}: {caught:x}");
+        }
+    }
 
     /// Regression test: `timeout -s INT` delivers its signal twice, which ended the process before the
     /// clean-up.
