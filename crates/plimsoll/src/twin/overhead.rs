@@ -14,8 +14,10 @@ use plimsoll_engine::store::ownership::{KeySpace, RunId};
 use plimsoll_engine::store::{Ignore, Request};
 use plimsoll_server::twin::overhead::{Delayed, Overhead};
 
-/// Number of measured reads: ten of them are beyond the 99th percentile.
+/// Number of measured reads of a series: ten of them are beyond the 99th percentile.
 const READS: u64 = 1000;
+/// Number of series. The less disturbed one counts: a spread that only the start had would cut off the twin's tail.
+const SERIES: usize = 2;
 /// Delays that the server adds, in milliseconds, and as `--inject` has them; empty for none.
 const DELAYS: [(f64, &str); 3] = [(0.0, ""), (0.1, "latency=100us"), (1.0, "latency=1ms")];
 
@@ -34,7 +36,8 @@ pub fn measure() -> Result<Overhead, RunError> {
     Ok(Overhead::new(DELAYS.into_iter().map(of).collect::<Result<_, RunError>>()?))
 }
 
-/// Returns the median and the 99th percentile of the service times at a server that injects these faults.
+/// Returns the median and the 99th percentile of the service times at a server that injects these faults, in the series
+/// with the lowest 99th percentile.
 fn percentiles_ms(inject: &str) -> Result<[f64; 2], RunError> {
     let arguments: &[&str] = if inject.is_empty() { &[] } else { &["--inject", inject] };
     let server = EmbeddedServer::start(arguments)?;
@@ -44,12 +47,14 @@ fn percentiles_ms(inject: &str) -> Result<[f64; 2], RunError> {
     created.map_err(RunError::store)?;
     let control = Arc::new(Control::default());
     let timeline = Timeline { repeat: 0, seed: 0, origin_ns: now_ns(), control: &control };
-    let mut found = None;
-    for (operation, concurrency) in [(Operation::Put, 16), (Operation::Get, 1)] {
+    let measured = |operation, concurrency| -> Result<Option<[f64; 2]>, RunError> {
         let batch = Batch { operation, objects: READS, bytes: 1024, concurrency, seed: 0 };
         let ran = run_phase(&store, &space, phase(&batch)?, timeline, None)?;
         let service = ran.windows.first().map(|window| &window.service_ms);
-        found = service.and_then(|service| Some([service.p50?, service.p99?]));
-    }
-    found.ok_or_else(|| RunError::store("the overhead of this host cannot be measured"))
+        Ok(service.and_then(|service| Some([service.p50?, service.p99?])))
+    };
+    measured(Operation::Put, 16)?;
+    let series = (0..SERIES).map(|_| measured(Operation::Get, 1)).collect::<Result<Vec<_>, _>>()?;
+    let least = series.into_iter().flatten().min_by(|a, b| a[1].total_cmp(&b[1]));
+    least.ok_or_else(|| RunError::store("the overhead of this host cannot be measured"))
 }
