@@ -56,14 +56,18 @@ fn content(rows: &mut dyn RowSource) -> Model {
     found
 }
 
-/// A copy that is slow: before its first rows are written, others write to the catalog.
-struct Slow(Box<dyn CatalogCopy>, Arc<AtomicU64>);
+/// A copy that is slow: before its first rows are written, others write to the catalog. Later it must not wait for
+/// others, because the last rows are copied while nobody can write.
+struct Slow(Box<dyn CatalogCopy>, Arc<AtomicU64>, AtomicBool);
 
 impl CatalogCopy for Slow {
     fn write(&self, rows: Vec<(Vec<u8>, Option<Value>)>, bytes: usize) -> Result<(), CatalogError> {
-        let (Slow(copy, written), start) = (self, self.1.load(Ordering::Relaxed));
-        while start < 100 && written.load(Ordering::Relaxed) < start + 20 {
-            std::thread::yield_now();
+        let Slow(copy, written, waited) = self;
+        let start = written.load(Ordering::Relaxed);
+        if !waited.swap(true, Ordering::Relaxed) {
+            while written.load(Ordering::Relaxed) < start + 100 {
+                std::thread::yield_now();
+            }
         }
         copy.write(rows, bytes)
     }
@@ -104,7 +108,7 @@ fn move_while_changing(
         model.insert(key, value);
     }
     let (done, written) = (AtomicBool::new(false), Arc::new(AtomicU64::new(0)));
-    let copy = Box::new(Slow(begin(to).unwrap(), Arc::clone(&written)));
+    let copy = Box::new(Slow(begin(to).unwrap(), Arc::clone(&written), AtomicBool::default()));
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| write(catalog, model, &done, &written));
         let moved = migrate(source, copy, "the other place", &mut |_| Ok(()));
