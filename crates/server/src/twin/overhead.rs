@@ -31,8 +31,8 @@ impl Overhead {
         self.between(ns, |delay| delay.overhead_ns)
     }
 
-    /// Returns a value of the delay with a measured time. It is linear between the known times and constant outside
-    /// them.
+    /// Returns a value of the delay with a measured time: linear between the known times, constant outside the known
+    /// range.
     fn between(&self, ns: f64, of: fn(&Delayed) -> f64) -> f64 {
         let after = self.0.partition_point(|delay| delay.median_ns <= ns);
         match (after.checked_sub(1).map(|before| &self.0[before]), self.0.get(after)) {
@@ -55,7 +55,7 @@ impl Overhead {
     }
 
     /// Returns a curve whose times above the median are nearer to it. Delay and overhead are independent, so the
-    /// squares of their spreads add up to that of the measured times, exactly for normal ones.
+    /// squares of the two spreads add up to the square of the measured spread, exactly for normal times.
     fn narrowed(&self, curve: &Curve) -> Curve {
         let at = |score: f64| curve.log_at(score).exp();
         let median = at(0.0);
