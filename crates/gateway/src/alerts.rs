@@ -53,6 +53,9 @@ pub fn alerts(found: &Overview, now_ms: u64) -> Vec<Alert> {
     if let Some(problem) = &found.problem {
         add("GatewayWritesStopped", format!("writes fail: {problem}"));
     }
+    for stalled in &found.stalled {
+        add("GatewayLoopStalled", stalled.text());
+    }
     if !found.owns_tiers {
         let text = "a tier belongs to another catalog, or has seen a later state of this one: nothing is moved or \
             deleted until `plimsoll-gateway reconcile` has run";
@@ -67,14 +70,7 @@ pub fn alerts(found: &Overview, now_ms: u64) -> Vec<Alert> {
     if found.leader.is_none() {
         add("GatewayWithoutLeader", "no gateway moves and deletes objects".into());
     }
-    for (name, tier) in &found.tiers {
-        if !tier.answers {
-            add("GatewayTierSilent", format!("tier {name} does not answer"));
-        }
-        if let Some(bytes) = tier.free_bytes.filter(|bytes| (*bytes as f64) < FREE_BYTES) {
-            add("GatewayTierFilling", format!("the disk of tier {name} has {} left", format_volume(bytes)));
-        }
-    }
+    add_tiers(found, &mut add);
     if let Some(log) = &found.log {
         if let Some(bytes) = log.free_bytes.filter(|bytes| (*bytes as f64) < FREE_BYTES) {
             add("GatewayDiskFilling", format!("the disk of the catalog has {} left", format_volume(bytes)));
@@ -116,6 +112,17 @@ pub fn alerts(found: &Overview, now_ms: u64) -> Vec<Alert> {
     all
 }
 
+fn add_tiers(found: &Overview, add: &mut dyn FnMut(&'static str, String)) {
+    for (name, tier) in &found.tiers {
+        if !tier.answers {
+            add("GatewayTierSilent", format!("tier {name} does not answer"));
+        }
+        if let Some(bytes) = tier.free_bytes.filter(|bytes| (*bytes as f64) < FREE_BYTES) {
+            add("GatewayTierFilling", format!("the disk of tier {name} has {} left", format_volume(bytes)));
+        }
+    }
+}
+
 fn add_verification(found: &Overview, now_ms: u64, add: &mut dyn FnMut(&'static str, String)) {
     let (last, current) = (found.scrub.last.as_ref(), found.scrub.current.as_ref());
     let counts = last.map(|last| last.counts).into_iter().chain(current.map(|current| current.counts));
@@ -140,6 +147,7 @@ fn add_verification(found: &Overview, now_ms: u64, add: &mut dyn FnMut(&'static 
 mod tests {
     use super::*;
     use crate::backup::service::BackupState;
+    use crate::liveness::LoopState;
     use crate::overview::{Counts, LogState, TierState};
     use crate::scrub::progress;
 
@@ -152,6 +160,7 @@ mod tests {
             owns_tiers: false,
             has_wrong_clock: true,
             problem: Some("the disk failed".into()),
+            stalled: vec![LoopState { name: "moves", waits_for: "a tier", late_s: 61, is_stalled: true }],
             deletions_stopped: true,
             counts: Some(Counts { age_seconds: 1e6, ..Counts::default() }),
             log: Some(LogState { segments: 1, bytes: 1, live_bytes: 1, damage, free_bytes: Some(1) }),

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::liveness;
+
 /// Returns the wall clock time.
 pub fn wall_now() -> Timestamp {
     #[cfg(test)]
@@ -87,8 +89,12 @@ pub async fn in_time<T>(time: Duration, future: impl Future<Output = T>) -> Opti
     }
 }
 
-/// Waits. The error of up to a millisecond does not matter here.
+/// Waits. The error of up to a millisecond does not matter here. A loop of the background work is in time until the end
+/// of the pause.
 pub async fn pause(ms: u64) {
+    liveness::hang_in_tests().await;
+    liveness::rest_until(plimsoll_base::clock::now_ns().saturating_add(ms.saturating_mul(1_000_000)));
     #[allow(clippy::disallowed_methods)]
     tokio::time::sleep(Duration::from_millis(ms)).await;
+    liveness::at("its next step");
 }

@@ -22,6 +22,7 @@ use crate::ambient::{in_time, now_ms, pause};
 use crate::backup::last;
 use crate::body::blob::text;
 use crate::catalog::{Catalog, CatalogError};
+use crate::liveness::{self, keep};
 use crate::mover::budget::Budget;
 use crate::mover::pack::pack;
 use crate::mover::pass::{Batch, Pass};
@@ -33,10 +34,10 @@ use crate::object::Store;
 use crate::owner::keeper::Keeper;
 use crate::plan::{self, Plan, Terms};
 use crate::scrub::ScrubRule;
-use crate::threads;
+use crate::{ending, threads};
 
-/// Time for which the end of the process waits for a catalog that does not answer.
-const LAST_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
+/// Time for which the end of the process waits for a catalog that does not answer. Two such waits follow each other.
+const LAST_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Settings of the background work.
 #[derive(Debug, Clone)]
@@ -83,11 +84,11 @@ impl Background {
             runtime.block_on(async {
                 let mut keeper = Keeper::default();
                 tokio::select! {
-                    () = save_reads(&store, &settings) => {}
-                    () = lead(&store, &settings, &mut epoch, &mut keeper), if !settings.is_idle => {}
+                    () = keep("reads", save_reads(&store, &settings)) => {}
+                    () = keep("claims", lead(&store, &settings, &mut epoch, &mut keeper)), if !settings.is_idle => {}
                     _ = stopped.wait_for(|stop| *stop) => {}
                 }
-                let _ = in_time(LAST_WAIT, keeper.end(&store)).await;
+                let _ = in_time(ending::left(LAST_WAIT), keeper.end(&store)).await;
             });
         })?;
         Ok(Background { stop, thread, leadership })
@@ -109,16 +110,17 @@ async fn lead<C: Catalog>(
     keeper: &mut Keeper,
 ) {
     loop {
-        let Ok(leads) = epoch.wait_for(Option::is_some).await.map(|leads| *leads) else { return };
+        let led = liveness::idle(epoch.wait_for(Option::is_some)).await;
+        let Ok(leads) = led.map(|leads| *leads) else { return };
         let work = async {
             loop {
                 // Nothing is moved or deleted before the tiers have confirmed that they belong to the catalog.
                 keeper.claim(store).await;
                 tokio::select! {
                     _ = async { tokio::join!(
-                        keep_up(store, settings),
-                        move_bodies(store, settings),
-                        scrubbing::keep_verified(store, settings.scrub),
+                        keep("deletions", keep_up(store, settings)),
+                        keep("moves", move_bodies(store, settings)),
+                        keep("scrub", scrubbing::keep_verified(store, settings.scrub)),
                     ) } => {}
                     () = keeper.renew(store) => {}
                 }

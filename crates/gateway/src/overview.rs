@@ -15,6 +15,7 @@ use crate::catalog::any::AnyCatalog;
 use crate::disk::real::free_bytes;
 use crate::journal::follow::FollowState;
 use crate::lease;
+use crate::liveness::{self, LoopState};
 use crate::mover::survey::{LatestSurvey, Survey};
 use crate::object::Store;
 use crate::pricing::Stock;
@@ -64,6 +65,8 @@ pub struct Overview {
     pub following: Option<FollowState>,
     /// Problem because of which nothing can be written; `None` if there is none.
     pub problem: Option<String>,
+    /// Loops of the background work that have stalled.
+    pub stalled: Vec<LoopState>,
 }
 
 /// State of a tier.
@@ -176,6 +179,7 @@ pub fn overview(
         queues: queues(&*store.catalog, crate::ambient::now_ms(), store.retain_ms)?,
         following: store.catalog.following().map(|following| following.state()),
         problem: store.catalog.check().err().filter(is_problem).map(|error| error.to_string()),
+        stalled: liveness::stalled(),
     })
 }
 

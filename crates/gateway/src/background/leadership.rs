@@ -14,7 +14,7 @@ use crate::catalog::Catalog;
 use crate::lease::{self, RENEW_MS, Renewed, SESSION_MS, Session};
 use crate::object::Store;
 use crate::object::error::unavailable;
-use crate::threads;
+use crate::{ending, liveness, threads};
 
 /// Thread that keeps the session.
 pub struct Leadership {
@@ -36,13 +36,13 @@ impl Leadership {
         let thread = threads::spawn("lease", move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = keep(&store, &leads, may_lead) => {}
+                    () = liveness::keep("lease", keep(&store, &leads, may_lead)) => {}
                     _ = stopped.wait_for(|stop| *stop) => {}
                 }
                 let _ = leads.send(None);
                 let session = store.session();
                 let ended = store.transact(64, move |t| Ok(Ok(lease::end(t, session)?)));
-                if let Some(Err(error)) = in_time(LAST_WAIT, ended).await {
+                if let Some(Err(error)) = in_time(ending::left(LAST_WAIT), ended).await {
                     crate::log::warn(&format!("other gateways wait until this session is too old: {error}"));
                 }
             });
@@ -101,7 +101,8 @@ async fn keep<C: Catalog>(store: &Store<C>, leads: &watch::Sender<Option<u64>>, 
             pause(RENEW_MS).await;
         } else {
             // A catalog with one process needs no renewals.
-            std::future::pending::<()>().await;
+            liveness::hang_in_tests().await;
+            liveness::idle(std::future::pending::<()>()).await;
         }
     }
 }

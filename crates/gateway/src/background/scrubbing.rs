@@ -6,6 +6,7 @@ use plimsoll_server::error::ApiError;
 use super::clock;
 use crate::ambient::{pause, shared_now_ms};
 use crate::catalog::Catalog;
+use crate::liveness;
 use crate::log::{note, warn};
 use crate::object::Store;
 use crate::object::error::unavailable;
@@ -18,7 +19,7 @@ use crate::scrub::progress::{self, Counts, Current, Finished, Progress};
 pub async fn keep_verified<C: Catalog>(store: &Store<C>, rule: Option<ScrubRule>) {
     /// Longest pause in milliseconds.
     const PAUSE_MS: u64 = 60_000;
-    let Some(rule) = rule else { return std::future::pending().await };
+    let Some(rule) = rule else { return liveness::idle(std::future::pending()).await };
     loop {
         let is_right = clock::read(store).is_ok_and(|clock| clock.is_right);
         let pause_ms = match progress::load(&*store.catalog) {

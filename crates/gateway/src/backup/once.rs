@@ -1,32 +1,83 @@
-//! A backup of one moment, of a catalog whose log is not followed: a copy of a catalog in a database.
+//! A backup of one moment: of a catalog in a directory, whose log the gateway ships only now, or of a copy of a catalog.
 
 use std::sync::Arc;
 
 use super::bodies::Directories;
 use super::error::BackupError;
+use super::history::History;
 use super::last;
 use super::place::Place;
+use super::restore::find;
 use super::ship::Shipper;
 use crate::catalog::embedded::catalog::EmbeddedCatalog;
-use crate::catalog::embedded::head_only;
+use crate::catalog::embedded::{Engine, head_only};
 use crate::catalog::{Catalog, Transaction};
 use crate::object::keys;
 
-/// Ships a copy of the catalog with an id, whose state has a time in Unix milliseconds. Bodies in tiers that are
-/// directories are not copied. Returns the number of bytes of its log.
+/// What a backup of one moment has added to its place.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Shipped {
+    /// Bytes of the log.
+    pub log_bytes: u64,
+    /// Bodies in directories.
+    pub bodies: u64,
+    /// Bytes of these bodies.
+    pub body_bytes: u64,
+}
+
+/// Ends the following of a log when it is dropped: without that, segments would wait for a follower for ever.
+struct Following(Arc<Engine>);
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.0.stop_following();
+    }
+}
+
+/// Ships the log of a catalog that nobody else follows, with the bodies in directories, as far as the place does not have
+/// them. `at_ms` is the time of the state in Unix milliseconds. The state can be restored when this returns.
+///
+/// # Errors
+/// If the place or the disk fails, or the place has the backup of another catalog.
+pub async fn ship_log<C: Catalog>(
+    place: Place,
+    catalog: &C,
+    engine: &Arc<Engine>,
+    id: &str,
+    directories: Directories,
+    at_ms: u64,
+) -> Result<Shipped, BackupError> {
+    let _following = Following(Arc::clone(engine));
+    let mut shipper = Shipper::begin(place.clone(), Arc::clone(engine), id, directories).await?;
+    let mut log_bytes = ship_all(&mut shipper).await?;
+    // Only behind a group with a time, the state of everything before can be restored.
+    let work = Box::new(move |t: &mut dyn Transaction| {
+        t.put(keys::TIME.to_vec(), head_only(at_ms.to_be_bytes().to_vec()));
+        Ok(true)
+    });
+    catalog.commit(work, 64).await?;
+    log_bytes += ship_all(&mut shipper).await?;
+    shipper.write_index(true).await?;
+    find(&place, &History::load(&place).await?, None).await?;
+    let (bodies, body_bytes) = (shipper.copied_bodies, shipper.copied_bytes);
+    Ok(Shipped { log_bytes, bodies, body_bytes })
+}
+
+/// Ships a copy of the catalog with an id, whose state has a time in Unix milliseconds, with the bodies in directories.
 ///
 /// # Errors
 /// If the place or the disk fails, or the place has the backup of another catalog.
 pub async fn ship_once(
     place: Place,
     copy: &EmbeddedCatalog,
-    catalog: &str,
+    id: &str,
+    directories: Directories,
     at_ms: u64,
-) -> Result<u64, BackupError> {
+) -> Result<Shipped, BackupError> {
     let engine = Arc::clone(copy.engine());
-    let mut shipper = Shipper::begin(place, engine, catalog, Directories::default()).await?;
-    let mut bytes = ship_all(&mut shipper).await?;
-    // Only behind a group with a time, the state of everything before can be restored. The time is not that of now.
+    let mut shipper = Shipper::begin(place, engine, id, directories).await?;
+    let mut log_bytes = ship_all(&mut shipper).await?;
+    // The time is not that of now.
     copy.engine().stop_following();
     let work = Box::new(move |t: &mut dyn Transaction| {
         last::put(t, at_ms);
@@ -34,9 +85,10 @@ pub async fn ship_once(
         Ok(true)
     });
     copy.commit(work, 64).await?;
-    bytes += ship_all(&mut shipper).await?;
+    log_bytes += ship_all(&mut shipper).await?;
     shipper.write_index(true).await?;
-    Ok(bytes)
+    let (bodies, body_bytes) = (shipper.copied_bodies, shipper.copied_bytes);
+    Ok(Shipped { log_bytes, bodies, body_bytes })
 }
 
 /// Ships everything that is there. Returns the number of bytes of the log.

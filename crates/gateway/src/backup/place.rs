@@ -17,6 +17,7 @@ use crate::age::keys::Keys;
 use crate::age::stream::{CHUNK, Opener, Sealer};
 use crate::age::{self, AgeError};
 use crate::ambient::in_time;
+use crate::liveness;
 use crate::tier::{Backend, Tier};
 
 /// Newest format that this program knows. It changes if an older program could not read what it writes.
@@ -33,7 +34,7 @@ const AGE: &str = "age";
 /// about 200; one with further recipients has more.
 const BEFORE_CHUNKS: u64 = 4096;
 /// Name of the object with the format and the id of the catalog.
-const MARKER: &str = "plimsoll-backup.json";
+pub const MARKER: &str = "plimsoll-backup.json";
 /// Largest object in bytes that is read as a whole. A piece has at most one large group besides small ones.
 const MOST_BYTES: u64 = 1 << 30;
 /// Size in bytes of a part of an upload.
@@ -115,7 +116,10 @@ fn path_of(name: &str) -> Path {
 
 /// Waits for an answer of the place.
 async fn answer<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, BackupError> {
-    Ok(in_time(WAIT, request).await.ok_or(BackupError::Silent)??)
+    liveness::at("the answer of the place of the backup");
+    let answered = in_time(WAIT, request).await;
+    liveness::at("its next step");
+    Ok(answered.ok_or(BackupError::Silent)??)
 }
 
 impl Place {
@@ -162,6 +166,15 @@ impl Place {
 
     async fn put_as_is(&self, name: &str, content: Bytes) -> Result<(), BackupError> {
         answer(self.store.put(&path_of(name), content.into())).await.map(|_| ())
+    }
+
+    /// Returns the file of an object of a place that is a directory; `None` if the object is encrypted, or its name could
+    /// be another one on the disk.
+    pub fn file(&self, name: &str) -> Option<std::path::PathBuf> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
+        let directory = self.tier.directory.as_deref().filter(|_| self.keys.is_none())?;
+        let has_dots = name.split('/').any(|part| part.starts_with('.'));
+        (name.bytes().all(is_plain) && !has_dots).then(|| directory.join(name))
     }
 
     /// Writes a file as an object. Returns its size in bytes. The object exists as a whole or not at all.

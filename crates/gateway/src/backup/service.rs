@@ -25,10 +25,11 @@ use crate::body::location::BlobHead;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::Engine;
 use crate::catalog::{Catalog, CatalogError};
+use crate::liveness::{self, keep};
 use crate::object::{Store, keys};
 use crate::pricing::Work;
-use crate::threads;
 use crate::tier::Tier;
+use crate::{ending, threads};
 
 /// Time between two records of the backup in the catalog, in milliseconds. Each of them is shipped, too.
 const RECORD_MS: u64 = 3_600_000;
@@ -36,8 +37,10 @@ const RECORD_MS: u64 = 3_600_000;
 const PRUNE_MS: u64 = 86_400_000;
 /// Time before the first look, in milliseconds.
 const FIRST_PRUNE_MS: u64 = 600_000;
-/// Time for which the end of the process waits for the place, in milliseconds.
-const LAST_STEP_MS: u64 = 20_000;
+/// Time between two looks whether another process has continued the backup, while there is nothing to ship.
+const LOOK_MS: u64 = 10_000;
+/// Time for which the end of the process waits for the place.
+const LAST_STEP: Duration = Duration::from_secs(4);
 
 /// Settings of the backup.
 #[derive(Debug, Clone)]
@@ -188,10 +191,10 @@ impl BackupThreads {
             threads.push(threads::spawn(name, move || {
                 runtime.block_on(async {
                     if ships {
-                        return ship(&store, &backup, &settings, begun, &mut stopped).await;
+                        return keep(name, ship(&store, &backup, &settings, begun, &mut stopped)).await;
                     }
                     tokio::select! {
-                        () = care(&store, &backup, &settings) => {}
+                        () = keep(name, care(&store, &backup, &settings)) => {}
                         _ = stopped.wait_for(|stop| *stop) => {}
                     }
                     None
@@ -263,7 +266,7 @@ async fn ship(
         }
         false
     };
-    if !crate::ambient::in_time(Duration::from_millis(LAST_STEP_MS), last).await.unwrap_or(false) {
+    if !crate::ambient::in_time(ending::left(LAST_STEP), last).await.unwrap_or(false) {
         crate::log::warn("the backup does not have the end of the log; the next start ships it");
     }
     begun
@@ -282,9 +285,17 @@ async fn ship_on(
     shipper: &mut Shipper,
 ) {
     let (mut recorded_ns, mut pace): (Option<u64>, Pace) = (None, Pace::default());
+    let mut looked_ns = now_ns();
     loop {
         let (start_ns, start_ms) = (now_ns(), now_ms());
-        match shipper.step().await {
+        let step = match shipper.step().await {
+            Ok(Step { bytes: 0, .. }) if (now_ns() - looked_ns) / 1_000_000 >= LOOK_MS => {
+                looked_ns = now_ns();
+                shipper.look().await
+            }
+            step => step,
+        };
+        match step {
             Ok(step) => {
                 advance(backup, shipper, step, start_ns);
                 pace.took((now_ns() - start_ns) / 1_000_000);
@@ -308,10 +319,12 @@ async fn ship_on(
                 return pause(settings.every_ms).await;
             }
             Err(error @ BackupError::Fenced(_)) => {
+                // What this process acknowledges from now on, the other one does not have.
+                store.catalog.stop_writes(&error.to_string());
                 backup.engine.stop_following();
                 backup.change(|shared| shared.is_fenced = true);
                 backup.fail(&error);
-                return std::future::pending().await;
+                return liveness::idle(std::future::pending()).await;
             }
             Err(error) => {
                 backup.fail(&error);
@@ -406,8 +419,15 @@ async fn care(store: &Store<AnyCatalog>, backup: &Backup, settings: &BackupSetti
             pause(FIRST_PRUNE_MS).await;
             continue;
         }
-        if let Err(error) = prune_all(store, settings).await {
-            crate::log::warn(&format!("the backup keeps what it does not need any more: {error}"));
+        match prune_all(store, &settings.place, settings.keep_ms).await {
+            Ok(0) => {}
+            Ok(deleted) => crate::log::event(&format!(
+                "deleted {deleted} objects of the backup that states since {} do not need",
+                utc_text(now_ms().saturating_sub(settings.keep_ms))
+            )),
+            Err(error) => {
+                crate::log::warn(&format!("the backup keeps what it does not need any more: {error}"));
+            }
         }
         let is_due = |every_ms: u64| verified_ns.is_none_or(|at| now_ns() - at >= every_ms * 1_000_000);
         if settings.verify_every_ms.is_some_and(is_due) {
@@ -429,27 +449,24 @@ async fn care(store: &Store<AnyCatalog>, backup: &Backup, settings: &BackupSetti
     }
 }
 
-/// Deletes the pieces and bodies that no state of the window needs.
-async fn prune_all(store: &Store<AnyCatalog>, settings: &BackupSettings) -> Result<(), BackupError> {
+/// Deletes the pieces and bodies that no state of the last `keep_ms` milliseconds needs. Returns their number.
+///
+/// # Errors
+/// If the place or the catalog fails. What is left is deleted the next time.
+pub async fn prune_all(store: &Store<AnyCatalog>, place: &Place, keep_ms: u64) -> Result<u64, BackupError> {
     let now_ms = now_ms();
-    let history = History::load(&settings.place).await?;
-    let pieces = prune::prune(&settings.place, &history, now_ms.saturating_sub(settings.keep_ms)).await?;
+    let history = History::load(place).await?;
+    let pieces = prune::prune(place, &history, now_ms.saturating_sub(keep_ms)).await?;
     let directories = directories(store);
     let mut bodies = 0;
     // A state from before a restore may need bodies that this catalog does not know.
-    let is_one_log = history.is_one_log_since(now_ms.saturating_sub(settings.keep_ms));
+    let is_one_log = history.is_one_log_since(now_ms.saturating_sub(keep_ms));
     if !directories.0.is_empty() && is_one_log {
         let used = used_bodies(store, &directories)?;
         // A body is copied before the catalog says that it is complete.
-        bodies = bodies::prune(&settings.place, &used, now_ms.saturating_sub(PRUNE_MS)).await?;
+        bodies = bodies::prune(place, &used, now_ms.saturating_sub(PRUNE_MS)).await?;
     }
-    if pieces + bodies > 0 {
-        let kept = utc_text(now_ms.saturating_sub(settings.keep_ms));
-        crate::log::event(&format!(
-            "deleted {pieces} pieces and {bodies} bodies of the backup that states since {kept} do not need"
-        ));
-    }
-    Ok(())
+    Ok(pieces + bodies)
 }
 
 /// Returns the names of the bodies that the blobs of the catalog have in directories.

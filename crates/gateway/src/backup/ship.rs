@@ -64,6 +64,10 @@ pub struct Shipper {
     unindexed: Vec<Known>,
     /// Bytes of the log in a piece. A single group may be longer.
     pub piece_bytes: u64,
+    /// Bodies that were copied.
+    pub copied_bodies: u64,
+    /// Bytes of these bodies.
+    pub copied_bytes: u64,
 }
 
 /// Segments that were in use at the end of the last piece of the process before.
@@ -143,6 +147,8 @@ impl Shipper {
             live: None,
             unindexed: history.unindexed(),
             piece_bytes: PIECE_BYTES,
+            copied_bodies: 0,
+            copied_bytes: 0,
         };
         shipper.complete_from = shipper.engine.synced_end();
         shipper.follow(&history, fence);
@@ -263,6 +269,19 @@ impl Shipper {
         Ok(Step { bytes, is_up_to_date: self.position.group >= end.group })
     }
 
+    /// Looks whether another process has continued the backup, which a process that has nothing to ship would not notice.
+    ///
+    /// # Errors
+    /// [`BackupError::Fenced`] if it has, or the error of the place.
+    pub async fn look(&self) -> Result<Step, BackupError> {
+        match read_header(&self.place, &place::piece(self.epoch, self.number)).await? {
+            // A step that had no answer has created this piece; the next one finds it.
+            Some(found) if found.header.writer == self.writer => Ok(Step { bytes: 0, is_up_to_date: true }),
+            Some(_) => Err(BackupError::Fenced(self.epoch + 1)),
+            None => Ok(Step { bytes: 0, is_up_to_date: true }),
+        }
+    }
+
     /// Returns the piece that exists in place of the one that was to be created: an earlier attempt of this process may
     /// have succeeded without an answer.
     async fn earlier_attempt(&self, wanted: Known) -> Result<Known, BackupError> {
@@ -363,7 +382,8 @@ impl Shipper {
             if self.bodies.contains(&name) {
                 continue;
             }
-            if bodies::copy_in(&self.place, &name, &path).await?.is_some() {
+            if let Some(bytes) = bodies::copy_in(&self.place, &name, &path).await? {
+                (self.copied_bodies, self.copied_bytes) = (self.copied_bodies + 1, self.copied_bytes + bytes);
                 self.bodies.insert(name);
             } else if self.is_in_use(location)? {
                 let text = format!("{}: the file is missing", path.display());

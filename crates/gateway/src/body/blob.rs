@@ -220,7 +220,9 @@ impl Blobs {
         size: u64,
         slice: &Slice,
     ) -> Result<Bytes, BlobError> {
-        self.slices.read(&self.tier(location)?.store, location, size, slice).await
+        let tier = self.tier(location)?;
+        let read = self.slices.read(&tier.store, location, size, slice).await;
+        self.unless_lost(tier, read).await
     }
 
     /// Returns a reader of a byte range of the bytes at a place, which have these checksums.
@@ -234,8 +236,19 @@ impl Blobs {
         crcs: Arc<[u32]>,
         range: Range<u64>,
     ) -> Result<BlobReader, BlobError> {
-        let store = &*self.tier(location)?.store;
-        BlobReader::open(store, location, size, crcs, range, self.memory.clone()).await
+        let tier = self.tier(location)?;
+        let opened = BlobReader::open(&*tier.store, location, size, crcs, range, self.memory.clone()).await;
+        self.unless_lost(tier, opened).await
+    }
+
+    /// Does not take a blob for damaged that is missing because its tier is another place than before.
+    async fn unless_lost<T>(&self, tier: &Tier, read: Result<T, BlobError>) -> Result<T, BlobError> {
+        match read {
+            Err(error) if error.is_missing() && tier.has_lost_record().await => {
+                Err(BlobError::NoRecord(tier.name.clone()))
+            }
+            read => read,
+        }
     }
 }
 

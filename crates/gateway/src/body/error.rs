@@ -26,6 +26,9 @@ pub enum BlobError {
         /// Offset in bytes.
         offset: u64,
     },
+    /// The tier has lost the record of its owner, so that it is not the place in which the bytes are.
+    #[error("tier {0} has no record of its owner: its disk is not mounted, or somebody has replaced it")]
+    NoRecord(String),
     /// The settings do not have the tier with this number.
     #[error("tier number {0} is not in the settings")]
     NoTier(u16),
@@ -42,7 +45,11 @@ impl BlobError {
     pub fn is_unavailable(&self) -> bool {
         match self {
             BlobError::Store(error) => !matches!(error, object_store::Error::NotFound { .. }),
-            BlobError::Write { .. } | BlobError::NoTier(_) | BlobError::Io(_) | BlobError::Silent(_) => true,
+            BlobError::Write { .. }
+            | BlobError::NoRecord(_)
+            | BlobError::NoTier(_)
+            | BlobError::Io(_)
+            | BlobError::Silent(_) => true,
             BlobError::Damaged { .. } => false,
         }
     }
@@ -62,7 +69,10 @@ impl BlobError {
         let mut source: Option<&dyn std::error::Error> = match self {
             BlobError::Store(error) | BlobError::Write { error, .. } => Some(error),
             BlobError::Io(error) => Some(error),
-            BlobError::Damaged { .. } | BlobError::NoTier(_) | BlobError::Silent(_) => None,
+            BlobError::Damaged { .. }
+            | BlobError::NoRecord(_)
+            | BlobError::NoTier(_)
+            | BlobError::Silent(_) => None,
         };
         while let Some(error) = source {
             if error.downcast_ref().is_some_and(ballast::is_full) {

@@ -177,6 +177,12 @@ impl Catalog for AnyCatalog {
         }
     }
 
+    fn stop_writes(&self, reason: &str) {
+        if let AnyCatalog::Embedded(catalog) = self {
+            catalog.engine().stop_for(reason);
+        }
+    }
+
     fn durable_after_ms(&self) -> u64 {
         match self {
             AnyCatalog::Embedded(catalog) => catalog.durable_after_ms(),

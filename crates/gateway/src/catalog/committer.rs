@@ -14,7 +14,7 @@ use std::time::Duration;
 use plimsoll_base::clock::now_ns;
 
 use super::{CatalogError, Expected, KnownReads, Work};
-use crate::threads;
+use crate::{liveness, threads};
 
 /// Writer of groups of transactions. Only the committing thread uses it.
 pub trait GroupWriter: Send + 'static {
@@ -300,6 +300,8 @@ fn wake_others(mut state: std::sync::MutexGuard<'_, MailboxState>) {
 
 /// Takes the next group; `None` if the queue is closed and empty. The group is empty after the time `wait`.
 fn next_group(shared: &Shared, wait: Option<Duration>) -> Option<Group> {
+    liveness::hang_thread_in_tests();
+    liveness::rest();
     let mut queue = shared.lock();
     while queue.len() == 0 {
         if queue.closed {
@@ -320,7 +322,9 @@ fn next_group(shared: &Shared, wait: Option<Duration>) -> Option<Group> {
 
 fn run<W: GroupWriter>(mut writer: W, shared: &Shared, interval: Option<Duration>) -> W {
     let mut synced_ns = now_ns();
+    let _loop = liveness::enter("commit");
     while let Some(Group { replies, works, reads }) = next_group(shared, interval) {
+        liveness::at("the end of a group of transactions");
         if !works.is_empty() {
             let results = match writer.prepare(reads) {
                 Ok(()) => writer.commit(works, interval.is_none()),

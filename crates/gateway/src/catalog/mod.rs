@@ -83,7 +83,7 @@ pub enum CatalogError {
     #[error("the disk has less free space than is reserved (--reserve); delete objects, or add space")]
     DiskFull,
     /// An earlier write failed in a way that leaves the state of the disk unknown.
-    #[error("writes are stopped: {0}; check the disk and restart")]
+    #[error("writes are stopped: {0}")]
     Stopped(String),
     /// The disk failed.
     #[error("{0}")]
@@ -291,6 +291,9 @@ pub trait Catalog: Send + Sync + 'static {
     fn is_kept(&self, _mark: u64) -> Result<bool, CatalogError> {
         Ok(true)
     }
+
+    /// Stops all writes for ever, because another process has continued a catalog that is not shared.
+    fn stop_writes(&self, _reason: &str) {}
 
     /// Returns true if the disk has too little free space for writes.
     fn is_full(&self) -> bool {

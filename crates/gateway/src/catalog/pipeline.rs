@@ -12,6 +12,7 @@ use plimsoll_base::clock::{SECOND, now_ns};
 
 use super::committer::{Committer, Group, GroupWriter, MAX_BYTES, Queue, Reply, Shared, deliver};
 use super::{CatalogError, Work};
+use crate::liveness;
 
 /// Maximum number of groups that the journal has not confirmed.
 pub const MOST_IN_FLIGHT: u64 = 16;
@@ -156,7 +157,10 @@ impl<W: JournaledWriter, J: Journal<W::Group>> Pipeline<W, J> {
     }
 
     fn run(mut self, shared: &Shared) -> W {
+        let _loop = liveness::enter("commit");
         loop {
+            liveness::hang_thread_in_tests();
+            liveness::at("a confirmation of the journal");
             match self.next(shared) {
                 Step::Apply(queued) => self.apply(queued),
                 Step::Send(group) => self.send(group),
@@ -189,6 +193,9 @@ impl<W: JournaledWriter, J: Journal<W::Group>> Pipeline<W, J> {
             }
             if queue.closed && now >= *self.give_up_ns.get_or_insert(now + LAST_WAIT_NS) {
                 return Step::Ended(CatalogError::Unavailable("the journal does not answer".into()));
+            }
+            if queue.len() == 0 && front.is_none() {
+                liveness::rest();
             }
             let time = self.wait_for(&mut queue, in_flight, now);
             queue = shared.wait(queue, time);

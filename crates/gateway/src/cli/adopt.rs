@@ -14,6 +14,7 @@ use super::opened::Opened;
 use super::out::say;
 use super::ownership::{self, Older};
 use super::place::StoreArguments;
+use super::preflight;
 use crate::adoption::adopt::{Adopted, Adoption, adopt as execute, count};
 use crate::catalog::any::AnyCatalog;
 use crate::object::{Bucket, Store};
@@ -61,8 +62,9 @@ pub struct Offline {
 /// # Errors
 /// If the settings are invalid, the catalog is in use, or there is no such tier.
 pub fn offline(place: &StoreArguments, tier: &str) -> Result<Offline, Exit> {
+    preflight::check(place, Older::Refused, true)?;
     let opened = place.open(Default::default())?;
-    ownership::check(place, &opened, Older::Refused)?;
+    ownership::check(place, &opened, Older::Refused, true)?;
     let Opened { catalog, bodies, .. } = opened;
     let tiers = bodies.blobs.tiers();
     let names: Vec<&str> = tiers.iter().map(|(_, tier)| tier.name.as_str()).collect();

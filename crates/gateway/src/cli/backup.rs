@@ -1,7 +1,5 @@
-//! `plimsoll-gateway backup`: copies the catalog of a running gateway, and records the time of the last backup.
+//! `plimsoll-gateway backup`: backs up the store of a running gateway once, and records the time of the last backup.
 
-use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -11,24 +9,24 @@ use super::Exit;
 use super::command::Target;
 use super::journaled::apart;
 use super::out::Output;
-use super::place::StoreArguments;
-use super::restore::{keys, runtime};
+use super::place::{StoreArguments, quiet};
+use super::restore::{is_backup, keys, runtime, url_of};
 use super::temporary::Temporary;
 use super::undelete::parse_at;
 use crate::ambient::{now_ms, shared_now_ms};
 use crate::backup::last;
-use crate::backup::once::ship_once;
+use crate::backup::once::{Shipped, ship_log, ship_once};
 use crate::backup::place::Place;
+use crate::backup::service::{directories, prune_all};
 use crate::blocking::block_on;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::catalog::EmbeddedCatalog;
 use crate::catalog::embedded::snapshot::Snapshot;
 use crate::catalog::postgres::PostgresCatalog;
 use crate::catalog::postgres::moving::Rows;
-use crate::disk::real::create_directory;
 use crate::migrate::target::{CatalogCopy, DirectoryCopy};
 use crate::migrate::{MigrateError, copy_all};
-use crate::mover::condition::show_time_ms;
+use crate::mover::condition::{parse_time_ms, show_time_ms};
 use crate::tier::{TierTable, open};
 use plimsoll_base::net::encode::hex;
 
@@ -38,12 +36,16 @@ use plimsoll_base::net::encode::hex;
 pub struct Arguments {
     #[command(flatten)]
     pub place: StoreArguments,
-    /// Copy the catalog to this new directory, or a catalog in a database to this URL, from which `restore` reads
+    /// Back up the store of this moment to this directory or URL, from which `restore` reads: the catalog, and the bodies
+    /// in directories; later backups to the same place copy only what is new
     #[arg(long, value_name = "DIR|URL", conflicts_with_all = ["done", "forget"])]
     pub to: Option<String>,
-    /// File of the keys that encrypt the backup at a URL, as of `age-keygen`
+    /// File of the keys that encrypt the backup, as of `age-keygen`
     #[arg(long, value_name = "PATH", requires = "to")]
-    key_file: Option<PathBuf>,
+    pub key_file: Option<PathBuf>,
+    /// Delete what only older states of the backup need [default: keep all states]
+    #[arg(long, value_name = "TIME", requires = "to")]
+    keep: Option<String>,
     /// Record that another program has made a backup at this time: such as 2026-01-02T03:04:05Z, or the time since
     /// then, such as 10m
     #[arg(long, value_name = "TIME", conflicts_with = "forget")]
@@ -53,93 +55,86 @@ pub struct Arguments {
     forget: bool,
 }
 
-/// Copies a file, and makes the copy durable.
-fn copy(from: &Path, to: &Path) -> io::Result<u64> {
-    let (mut from, mut to) = (File::open(from)?, File::create_new(to)?);
-    let bytes = io::copy(&mut from, &mut to)?;
-    to.sync_all()?;
-    Ok(bytes)
+/// A backup that was made.
+struct Made {
+    /// Time of its state in Unix milliseconds.
+    at_ms: u64,
+    /// Message of success.
+    text: String,
 }
 
-/// Copies a directory with its subdirectories into a new one. Returns the number of bytes.
-fn copy_directory(from: &Path, to: &Path) -> io::Result<u64> {
-    fs::create_dir(to)?;
-    let mut bytes = 0;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        bytes += if entry.file_type()?.is_dir() {
-            copy_directory(&entry.path(), &target)?
-        } else {
-            copy(&entry.path(), &target)?
-        };
-    }
-    File::open(to)?.sync_all()?;
-    Ok(bytes)
-}
-
-/// Copies the catalog to a new directory, so that the copy exists as a whole or not at all.
-fn copy_catalog(catalog: &Path, to: &Path) -> Result<u64, Exit> {
+/// Makes a backup in a directory or at a URL.
+fn back_up(arguments: &Arguments, target: &Target, to: &str) -> Result<Made, Exit> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let failed = |error: io::Error| Exit::store(format!("--to {}: {error}", to.display()));
-    if to.exists() {
-        return Err(Exit::input(format!("--to {}: this exists; name a new directory", to.display())));
+    let place = open_place(arguments, target, to)?;
+    let at_ms = shared_now_ms();
+    let (at_ms, shipped) = match &*target.store.catalog {
+        AnyCatalog::Postgres(database) => ship_rows(target, database, &place, to)?,
+        _ => (at_ms, ship_store(target, &place, to, at_ms)?),
+    };
+    let mut text = describe(shipped, to);
+    if let Some(keep_ms) = keep_ms(arguments)? {
+        let deleted = runtime()?.block_on(prune_all(&target.store, &place, keep_ms));
+        let deleted = deleted.map_err(|e| Exit::store(format!("--to {to}: {e}")))?;
+        text += &format!(
+            "deleted    {deleted} objects that states of the last {} do not need\n",
+            show_time_ms(keep_ms)
+        );
     }
-    let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let name = to.file_name().ok_or_else(|| Exit::input("--to: name a new directory"))?;
-    create_directory(parent).map_err(failed)?;
-    let unfinished = parent.join(format!("{}.unfinished", name.to_string_lossy()));
-    if unfinished.exists() {
-        fs::remove_dir_all(&unfinished).map_err(failed)?;
+    for (_, tier) in target.store.blobs.tiers().iter().filter(|(_, tier)| tier.directory.is_none()) {
+        text += &format!(
+            "not in it  bodies in tier {}: the backup refers to them there; deleted ones stay for {}\n",
+            tier.name,
+            show_time_ms(target.store.retain_ms)
+        );
     }
-    let snapshot = Snapshot::take(catalog).map_err(Exit::store)?;
-    let copied = copy_directory(snapshot.path(), &unfinished);
-    let copied = copied.and_then(|bytes| {
-        fs::rename(&unfinished, to)?;
-        File::open(parent)?.sync_all()?;
-        Ok(bytes)
-    });
-    copied.map_err(|error| {
-        let _ = fs::remove_dir_all(&unfinished);
-        failed(error)
-    })
+    Ok(Made { at_ms, text })
 }
 
-/// Copies the catalog to a directory or a URL. Returns the time of the copy in Unix milliseconds, and the message of
-/// success.
-fn copy_to(arguments: &Arguments, target: &Target, to: &str) -> Result<(u64, String), Exit> {
-    let is_url = to.contains("://");
-    if !is_url && arguments.key_file.is_some() {
-        return Err(Exit::input("--key-file: only a backup at a URL is encrypted"));
-    }
-    match (&*target.store.catalog, &target.directory) {
-        (AnyCatalog::Postgres(database), _) if is_url => copy_to_place(arguments, target, database, to),
-        (AnyCatalog::Postgres(database), _) => {
-            let Copied { rows, at_ms } = copy_rows(database, Path::new(to))?;
-            Ok((at_ms, format!("copied {rows} rows of the catalog to {to}\n")))
-        }
-        (_, Some(_)) if is_url => Err(Exit::input(format!(
-            "--to {to}: the catalog is in a directory; [backup] in the settings ships it to a URL all the time"
-        ))),
-        (_, Some(catalog)) => {
-            let at_ms = shared_now_ms();
-            let bytes = copy_catalog(catalog, Path::new(to))?;
-            Ok((at_ms, format!("copied {bytes} bytes of the catalog to {to}\n")))
-        }
-        (_, None) => Err(Exit::input("--to: this catalog cannot be copied")),
-    }
+fn keep_ms(arguments: &Arguments) -> Result<Option<u64>, Exit> {
+    let parse = |text: &String| parse_time_ms(text).map_err(|e| Exit::input(format!("--keep: {e}")));
+    arguments.keep.as_ref().map(parse).transpose()
 }
 
-/// Rows that were copied, and their time.
-struct Copied {
-    rows: u64,
-    /// Unix time in milliseconds.
-    at_ms: u64,
+/// Describes a backup. The first line says where it is, and what was new.
+fn describe(shipped: Shipped, to: &str) -> String {
+    let Shipped { log_bytes, bodies, body_bytes } = shipped;
+    let option = restore_option(to);
+    format!(
+        "the backup in {to} is complete: {log_bytes} bytes of the catalog and {bodies} bodies with {body_bytes} bytes are \
+         new\nrestore    plimsoll-gateway restore --data NEW_DIR --from {option}\n"
+    )
 }
 
-/// Copies the rows of one moment into a catalog in a new directory.
-fn copy_rows(database: &PostgresCatalog, to: &Path) -> Result<Copied, Exit> {
+/// Returns the place as a flag of a command that another directory may execute.
+fn restore_option(to: &str) -> String {
+    if to.contains("://") { to.into() } else { url_of(to).trim_start_matches("file://").into() }
+}
+
+/// Ships the log of a catalog in a directory, and the bodies. A log that another backup follows is copied first.
+fn ship_store(target: &Target, place: &Place, to: &str, at_ms: u64) -> Result<Shipped, Exit> {
+    let failed = |error: &dyn std::fmt::Display| Exit::store(format!("--to {to}: {error}"));
+    let store = &*target.store;
+    let (Some(engine), Some(root)) = (store.catalog.engine(), &target.directory) else {
+        return Err(Exit::input("--to: this catalog cannot be copied"));
+    };
+    let (id, bodies) = (hex(&store.catalog_id), directories(store));
+    if store.backup.get().is_none() && store.catalog.lease().is_none() {
+        let shipped = ship_log(place.clone(), &*store.catalog, engine, &id, bodies, at_ms);
+        return runtime()?.block_on(shipped).map_err(|e| failed(&e));
+    }
+    let snapshot = Snapshot::take(root).map_err(|e| failed(&e))?;
+    let (copy, _) = EmbeddedCatalog::open(snapshot.path(), quiet()).map_err(|e| failed(&e))?;
+    let shipped = runtime()?.block_on(ship_once(place.clone(), &copy, &id, bodies, at_ms));
+    // Also after an error: its threads must not write when the directory is removed.
+    let closed = copy.close().map_err(|e| failed(&e));
+    let shipped = shipped.map_err(|e| failed(&e))?;
+    closed.map(|()| shipped)
+}
+
+/// Copies the rows of one moment into a catalog in a new directory. Returns its time in Unix milliseconds.
+fn copy_rows(database: &PostgresCatalog, to: &Path) -> Result<u64, Exit> {
     let failed = |error: MigrateError| match error {
         MigrateError::Occupied(problem) => Exit::input(format!("--to {problem}")),
         error => Exit::store(format!("--to {}: {error}", to.display())),
@@ -147,45 +142,71 @@ fn copy_rows(database: &PostgresCatalog, to: &Path) -> Result<Copied, Exit> {
     let copied = || {
         let copy = Box::new(DirectoryCopy::begin(to)?);
         let mut source = Rows::begin(database)?;
-        let rows = copy_all(&mut source, &*copy, &mut |_| Ok(()))?;
+        copy_all(&mut source, &*copy, &mut |_| Ok(()))?;
         copy.complete()?;
-        Ok(Copied { rows, at_ms: source.at_ms })
+        Ok(source.at_ms)
     };
     copied().map_err(failed)
 }
 
-/// Opens the place of a backup. It must be apart from the places of all tiers.
-fn open_place(arguments: &Arguments, target: &Target, url: &str) -> Result<Place, Exit> {
+/// Opens the place of a backup. It must be apart from the places of all tiers and of the catalog.
+fn open_place(arguments: &Arguments, target: &Target, to: &str) -> Result<Place, Exit> {
     let keys = keys("--key-file", arguments.key_file.as_deref())?;
-    let table = TierTable { url: url.into(), ..TierTable::default() };
-    let backend = open::open(&table).map_err(|e| Exit::input(format!("--to {url}: {e}")))?;
-    if let Some(file) = &target.file {
-        let store = StoreArguments::of_file(file);
-        let tiers = store.backends(&store.config()?)?;
-        apart(&backend, &tiers, &format!("--to {url}"))?;
+    if !to.contains("://") {
+        check_directory(Path::new(to), target)?;
     }
+    let table = TierTable { url: url_of(to), ..TierTable::default() };
+    let backend = open::open(&table).map_err(|e| Exit::input(format!("--to {to}: {e}")))?;
+    let store = match (&target.file, target.directory.as_deref().and_then(Path::parent)) {
+        (Some(file), _) => StoreArguments::of_file(file),
+        (None, data) => StoreArguments::of_data(data.unwrap_or(Path::new("."))),
+    };
+    let tiers = store.backends(&store.config()?)?;
+    apart(&backend, &tiers, &format!("--to {to}"))?;
     Ok(Place::new(backend).encrypted(keys))
 }
 
-/// Makes a backup of one moment at a URL. Returns its time in Unix milliseconds, and the message of success.
-fn copy_to_place(
-    arguments: &Arguments,
+/// Checks that a directory is new, empty, or the place of a backup, and not in that of the catalog.
+fn check_directory(to: &Path, target: &Target) -> Result<(), Exit> {
+    let name = to.display();
+    let absolute = std::path::absolute(to).unwrap_or_else(|_| to.to_path_buf());
+    if target.directory.as_deref().is_some_and(|root| absolute.starts_with(root)) {
+        return Err(Exit::input(format!(
+            "--to {name}: this is in the directory of the catalog; use another disk"
+        )));
+    }
+    let mut entries = match std::fs::read_dir(to) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(|e| Exit::input(format!("--to {name}: {e}")))?,
+    };
+    if is_backup(to) || entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == "lost+found")) {
+        return Ok(());
+    }
+    Err(Exit::input(format!(
+        "--to {name}: this directory is not empty, and is not a backup; name a new directory, or that of an earlier backup"
+    )))
+}
+
+/// Copies the rows of a database, as the log of a catalog, with the bodies in directories. Returns the time of the state
+/// in Unix milliseconds.
+fn ship_rows(
     target: &Target,
     database: &PostgresCatalog,
-    url: &str,
-) -> Result<(u64, String), Exit> {
-    let place = open_place(arguments, target, url)?;
-    let failed = |error: &dyn std::fmt::Display| Exit::store(format!("--to {url}: {error}"));
+    place: &Place,
+    to: &str,
+) -> Result<(u64, Shipped), Exit> {
+    let failed = |error: &dyn std::fmt::Display| Exit::store(format!("--to {to}: {error}"));
     let parent = std::env::temp_dir();
     let temporary =
         Temporary::create(&parent).map_err(|e| Exit::store(format!("{}: {e}", parent.display())))?;
     let root = temporary.path("catalog");
-    let Copied { rows, at_ms } = copy_rows(database, &root)?;
+    let at_ms = copy_rows(database, &root)?;
     let (copy, _) = EmbeddedCatalog::open(&root, Default::default()).map_err(|e| failed(&e))?;
-    let catalog = hex(&target.store.catalog_id);
-    let bytes = runtime()?.block_on(ship_once(place, &copy, &catalog, at_ms)).map_err(|e| failed(&e))?;
-    copy.close().map_err(|e| failed(&e))?;
-    Ok((at_ms, format!("copied {rows} rows of the catalog to {url}, {bytes} bytes of a log\n")))
+    let (id, bodies) = (hex(&target.store.catalog_id), directories(&target.store));
+    let shipped = runtime()?.block_on(ship_once(place.clone(), &copy, &id, bodies, at_ms));
+    let closed = copy.close().map_err(|e| failed(&e));
+    let shipped = shipped.map_err(|e| failed(&e))?;
+    closed.map(|()| (at_ms, shipped))
 }
 
 /// Copies the catalog or records a backup.
@@ -198,11 +219,12 @@ pub fn backup(arguments: &Arguments, target: &Target, out: &dyn Output) -> Resul
         block_on(last::forget(store)).map_err(|e| target.fail(&e))?;
         return out.say("the last backup is forgotten; its age does not stop deletions\n");
     }
-    let (at_ms, text) = match (&arguments.to, &arguments.done) {
-        (Some(to), _) => copy_to(arguments, target, to)?,
+    let Made { at_ms, text } = match (&arguments.to, &arguments.done) {
+        (Some(to), _) => back_up(arguments, target, to)?,
         (None, Some(at)) => {
             let at_ms = parse_at("--done", at, now_ms()).map_err(Exit::input)?;
-            (at_ms, format!("recorded a backup of {} ago\n", show_time_ms(now_ms().saturating_sub(at_ms))))
+            let text = format!("recorded a backup of {} ago\n", show_time_ms(now_ms().saturating_sub(at_ms)));
+            Made { at_ms, text }
         }
         (None, None) => return Err(Exit::input("use --to DIR, --done TIME or --forget")),
     };

@@ -16,8 +16,8 @@ use super::ownership::{self, Older};
 use super::place::StoreArguments;
 use super::run::restart::Restart;
 use super::{
-    Arguments, Command, Exit, backup, promote, restore, restore_bucket, rollback, scrub, status, undelete,
-    whereis,
+    Arguments, Command, Exit, backup, preflight, promote, restore, restore_bucket, rollback, scrub, status,
+    undelete, whereis,
 };
 use crate::catalog::CatalogError;
 use crate::catalog::any::AnyCatalog;
@@ -67,8 +67,9 @@ pub struct Target {
 impl Target {
     /// Opens a store for one command.
     fn open(place: &StoreArguments, older: Older) -> Result<Target, Exit> {
+        preflight::check(place, older, true)?;
         let opened = place.open(Default::default())?;
-        if let Some(found) = ownership::check(place, &opened, older)? {
+        if let Some(found) = ownership::check(place, &opened, older, true)? {
             note(&found);
         }
         let Opened { catalog, bodies, rules, recovery, .. } = opened;
@@ -207,14 +208,24 @@ fn parse(words: &[String], directory: &Path) -> Result<Command, Exit> {
     let parsed = parsed.and_then(|matches| Arguments::from_arg_matches(&matches));
     let mut command = parsed.map_err(|error| Exit::input(error.to_string()))?.command;
     match &mut command {
-        Command::Backup(backup::Arguments { to: Some(to), .. }) if !to.contains("://") => {
-            *to = directory.join(&*to).display().to_string();
+        Command::Backup(backup::Arguments { to, key_file, .. }) => {
+            if let Some(to) = to.as_mut().filter(|to| !to.contains("://")) {
+                *to = directory.join(&*to).display().to_string();
+            }
+            if let Some(file) = key_file {
+                *file = directory.join(&*file);
+            }
         }
         Command::Catalog { command: CatalogCommand::Migrate(migrate::Arguments { to, .. }) } => {
             *to = directory.join(&*to);
         }
-        Command::Restore(restore::RestoreArguments { key_file: Some(file), .. }) => {
-            *file = directory.join(&*file);
+        Command::Restore(restore::RestoreArguments { key_file, from, .. }) => {
+            if let Some(file) = key_file {
+                *file = directory.join(&*file);
+            }
+            if let Some(from) = from.as_mut().filter(|from| !from.contains("://")) {
+                *from = directory.join(&*from).display().to_string();
+            }
         }
         _ => {}
     }

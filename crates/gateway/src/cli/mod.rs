@@ -13,6 +13,7 @@ pub mod out;
 mod ownership;
 mod place;
 mod plan;
+mod preflight;
 mod promote;
 mod reattach;
 mod rebuild;

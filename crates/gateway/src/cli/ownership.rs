@@ -21,7 +21,7 @@ pub enum Older {
 }
 
 /// Returns the advice for a tier that cannot be used.
-fn advice(place: &StoreArguments, error: &ClaimError) -> String {
+pub fn advice(place: &StoreArguments, error: &ClaimError) -> String {
     let store = place.name();
     match error {
         ClaimError::Foreign { .. } => format!(
@@ -32,17 +32,22 @@ fn advice(place: &StoreArguments, error: &ClaimError) -> String {
             "Objects that were written or moved since then may be missing: `plimsoll-gateway reconcile {store}` takes \
              them over; until then, `plimsoll-gateway run {store} --restored` serves without moves and deletions"
         ),
-        ClaimError::Unknown { .. } => String::new(),
+        ClaimError::Lost { .. } | ClaimError::Unknown { .. } => String::new(),
     }
 }
 
-/// Checks that all tiers belong to the catalog, and records the catalog in tiers without an owner. Returns the error
+/// Checks that all tiers belong to the catalog, and, with `takes_free`, records the catalog in tiers without an owner. Returns the error
 /// for a tier that has seen a later state of the catalog. A tier that does not answer is reported, and checked again
 /// before anything is moved or deleted.
 ///
 /// # Errors
 /// Exit code 3 if a tier belongs to another catalog, or has seen a later state and `older` refuses it.
-pub fn check(place: &StoreArguments, opened: &Opened, older: Older) -> Result<Option<String>, Exit> {
+pub fn check(
+    place: &StoreArguments,
+    opened: &Opened,
+    older: Older,
+    takes_free: bool,
+) -> Result<Option<String>, Exit> {
     let identity = match block_on(identify(&*opened.catalog)) {
         Err(error @ CatalogError::Damaged { .. }) if older == Older::Accepted => {
             return Ok(Some(error.to_string()));
@@ -67,7 +72,8 @@ pub fn check(place: &StoreArguments, opened: &Opened, older: Older) -> Result<Op
             Err(error) => note(&ClaimError::Unknown { tier: tier.name.clone(), error }.to_string()),
         }
     }
-    for tier in free {
+    // A look at a state changes nothing outside of its own catalog.
+    for tier in free.into_iter().filter(|_| takes_free) {
         match runtime.block_on(take_free(tier, &identity)) {
             Err(error @ ClaimError::Unknown { .. }) => note(&error.to_string()),
             taken => taken.map_err(|error| place.fail(&format!("{error}. {}", advice(place, &error))))?,

@@ -51,6 +51,11 @@ impl StoreArguments {
         StoreArguments { file: Some(file.to_path_buf()), data: None }
     }
 
+    /// Selects the store in a data directory.
+    pub fn of_data(data: &Path) -> StoreArguments {
+        StoreArguments { file: None, data: Some(data.to_path_buf()) }
+    }
+
     /// Returns true if a file has the settings.
     pub fn has_file(&self) -> bool {
         self.file.is_some()
@@ -186,7 +191,7 @@ impl StoreArguments {
         };
         let copy = snapshot.as_ref().map(|snapshot| CatalogPlace::Directory(snapshot.path().to_path_buf()));
         let catalog = copy.unwrap_or_else(|| config.catalog.clone());
-        let opened = self.open_at(&catalog, Some(config), quiet(), Access::ReadOnly)?;
+        let opened = self.open_at(&catalog, Some(config), quiet(), Access::ReadOnly, false)?;
         Ok((snapshot, opened))
     }
 
@@ -196,7 +201,16 @@ impl StoreArguments {
     /// If the settings are invalid, or the catalog cannot be used.
     pub fn open(&self, settings: CatalogSettings) -> Result<Opened, Exit> {
         let (catalog, config) = self.settings()?;
-        self.open_at(&catalog, config, settings, Access::Create)
+        self.open_at(&catalog, config, settings, Access::Create, true)
+    }
+
+    /// Does the same without the backup: it is neither read nor written.
+    ///
+    /// # Errors
+    /// As [`StoreArguments::open`].
+    pub fn open_without_backup(&self, settings: CatalogSettings) -> Result<Opened, Exit> {
+        let (catalog, config) = self.settings()?;
+        self.open_at(&catalog, config, settings, Access::Create, false)
     }
 
     /// Opens the catalog at a place with these settings, and the tiers. `access` matters only to a database.
@@ -209,12 +223,15 @@ impl StoreArguments {
         config: Option<Config>,
         settings: CatalogSettings,
         access: Access,
+        uses_backup: bool,
     ) -> Result<Opened, Exit> {
         let config = config.unwrap_or_else(|| of_directory(catalog));
         // A wrong URL is an error before the catalog is created.
         let stores = self.backends(&config)?;
-        let settings = CatalogSettings { is_followed: config.backup.is_some(), ..settings };
+        let is_followed = uses_backup && config.backup.is_some();
+        let settings = CatalogSettings { is_followed, ..settings };
         let backup_place = match access {
+            Access::Create if !uses_backup => None,
             Access::Create => journaled::backup_place(self, &config, &stores)?,
             // A copy has neither a backup nor a journal.
             Access::ReadOnly => None,
@@ -429,7 +446,7 @@ fn packing(rule: Option<&PackRule>, numbers: &BTreeMap<String, u16>) -> Packing 
 }
 
 /// Returns settings with which the catalog of a snapshot neither merges nor compacts.
-fn quiet() -> CatalogSettings {
+pub fn quiet() -> CatalogSettings {
     let mut settings = CatalogSettings::default();
     (settings.limits.garbage_share, settings.limits.idle_garbage_share) = (2.0, 2.0);
     (settings.limits.fan_in, settings.limits.reserve_bytes) = (usize::MAX, 0);

@@ -11,6 +11,8 @@ use super::Exit;
 use super::opened::Opened;
 use super::out::say;
 use super::place::StoreArguments;
+use super::restore;
+use crate::backup::place::Place;
 use crate::blocking::block_on;
 use crate::catalog::Transaction;
 use crate::catalog::any::AnyCatalog;
@@ -200,10 +202,24 @@ pub fn reconcile(arguments: &ReconcileArguments) -> Result<(), Exit> {
         }
     };
     let attached = take_over(place, opened, identity, false)?;
+    record_continued(place, &runtime)?;
     let was_older = attached.objects > 0 || attached.moved > 0;
     let lost = "changes since this state of the catalog that the tiers do not have, such as objects of at most \
                 `inline` bytes, are lost";
     print(&attached, arguments.json, false, if was_older { lost } else { "" })
+}
+
+/// Records in the directory of the catalog that it continues the backup of the settings, if there is one.
+fn record_continued(place: &StoreArguments, runtime: &tokio::runtime::Runtime) -> Result<(), Exit> {
+    let Some(root) = place.directory()? else { return Ok(()) };
+    let Some(rule) = place.config()?.backup else { return Ok(()) };
+    let is_missing = |path: &str| !std::path::Path::new(path).is_dir();
+    if rule.place.url.strip_prefix("file://").is_some_and(is_missing) {
+        return Ok(());
+    }
+    let keys = restore::keys("backup.key_file", rule.key_file.as_deref())?;
+    let backup = Place::new(restore::backend(&rule)?).encrypted(keys);
+    runtime.block_on(restore::record_restored(&backup, &root)).map_err(|e| place.fail(&e))
 }
 
 /// Prints what was attached. `lost` is a sentence on what cannot be attached; it may be empty.

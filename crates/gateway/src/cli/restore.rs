@@ -32,15 +32,17 @@ use crate::migrate::rows::ScannedRows;
 use crate::migrate::target::{CatalogCopy, begin};
 use crate::migrate::{MigrateError, copy_all};
 use crate::object::keys;
-use crate::tier::{Backend, TierTable, open};
+use crate::owner;
+use crate::owner::claim::take_free;
+use crate::tier::{Backend, Tier, TierTable, open};
 
 /// Arguments of `plimsoll-gateway restore`.
 #[derive(Debug, Args)]
 pub struct RestoreArguments {
     #[command(flatten)]
     pub place: StoreArguments,
-    /// URL of the backup; default: that of [backup] in FILE
-    #[arg(long, value_name = "URL")]
+    /// Directory or URL of the backup; default: that of [backup] in FILE
+    #[arg(long, value_name = "DIR|URL")]
     pub from: Option<String>,
     /// File of the keys of an encrypted backup; default: that of [backup] in FILE
     #[arg(long, value_name = "PATH")]
@@ -72,8 +74,8 @@ pub struct VerifyArguments {
     /// Settings of the gateway, a TOML file with [backup]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// URL of the backup; default: that of [backup] in FILE
-    #[arg(long, value_name = "URL")]
+    /// Directory or URL of the backup; default: that of [backup] in FILE
+    #[arg(long, value_name = "DIR|URL")]
     from: Option<String>,
     /// File of the keys of an encrypted backup; default: that of [backup] in FILE
     #[arg(long, value_name = "PATH")]
@@ -112,6 +114,15 @@ pub fn keys(name: &str, file: Option<&Path>) -> Result<Option<Keys>, Exit> {
     file.map(load).transpose()
 }
 
+/// Returns the URL of a place that a flag names by its URL or as a directory.
+pub fn url_of(place: &str) -> String {
+    if place.contains("://") {
+        return place.into();
+    }
+    let path = Path::new(place);
+    format!("file://{}", std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()).display())
+}
+
 /// Opens the place of a backup for reading. A URL and a file of keys replace those of the settings, with their
 /// credentials.
 ///
@@ -124,7 +135,7 @@ pub fn place(
 ) -> Result<(Place, String), Exit> {
     let mut table = rule.map(|rule| rule.place.clone()).unwrap_or_default();
     if let Some(from) = from {
-        table.url.clone_from(from);
+        table.url = url_of(from);
     }
     if table.url.is_empty() {
         return Err(Exit::input("--from: name the place of the backup, or use a FILE with [backup]"));
@@ -196,6 +207,10 @@ pub fn restore(arguments: &RestoreArguments) -> Result<(), Exit> {
         }
     };
     let is_damaged = !restored.damage.is_empty();
+    if let DestinationKind::Directory(_) = &destination.kind {
+        let recorded = runtime.block_on(record_restored(&place, &unfinished));
+        recorded.map_err(failed)?;
+    }
     destination.complete(is_damaged).map_err(|e| Exit::store(format!("{name}: {e}")))?;
     if at_ms.is_some() && config.backup.is_some_and(|rule| rule.lease_ms.is_some()) {
         note(
@@ -204,6 +219,28 @@ pub fn restore(arguments: &RestoreArguments) -> Result<(), Exit> {
         );
     }
     report(&restored, arguments.json)
+}
+
+/// Name of the file with the last piece of the backup from which a directory was restored. The gateway may continue the
+/// backup behind this piece although the directory does not have what it has.
+pub const RESTORED: &str = "RESTORED";
+
+/// Records in a directory the last piece of the backup.
+///
+/// # Errors
+/// If the place fails, or the file cannot be written.
+pub async fn record_restored(place: &Place, root: &Path) -> Result<(), BackupError> {
+    let history = History::load(place).await?;
+    let last = history.pieces.iter().rev().find(|known| known.header.fence.is_none());
+    if let Some(last) = last {
+        fs::write(root.join(RESTORED), last.header.name() + "\n")?;
+    }
+    Ok(())
+}
+
+/// Returns true if a directory is the place of a backup.
+pub fn is_backup(directory: &Path) -> bool {
+    directory.join(crate::backup::place::MARKER).exists()
 }
 
 /// Place of a restored catalog, and the directory in which it is restored.
@@ -316,6 +353,7 @@ async fn restore_to(
     let (catalog, recovery) = EmbeddedCatalog::open(root, CatalogSettings::default())?;
     let moved_bodies = block_on(forward(&catalog, later))?;
     let (bodies, missing_bodies) = copy_bodies(place, &catalog, config).await?;
+    own_directories(&catalog, config).await;
     catalog.close()?;
     let Cut { at_ms, segments, .. } = cut;
     let at_ms = of_journal.unwrap_or(0).max(at_ms);
@@ -368,6 +406,21 @@ async fn copy_bodies(
         }
     }
     Ok((copied, missing))
+}
+
+/// Records the restored catalog as the owner of tiers in directories that have no record, because they were lost, too: a
+/// start refuses a tier with blobs and without a record. A directory that cannot be written is reported by the start.
+async fn own_directories(catalog: &EmbeddedCatalog, config: &Config) {
+    let Ok(Some(identity)) = owner::read(catalog) else { return };
+    for (name, table) in &config.tiers {
+        let is_there = table.url.strip_prefix("file://").is_some_and(|path| Path::new(path).is_dir());
+        if !is_there {
+            continue;
+        }
+        if let Ok(backend) = open::open(table) {
+            let _ = take_free(&Tier::new(name, backend), &identity).await;
+        }
+    }
 }
 
 /// Returns the tiers of the settings that are directories, by the numbers that the catalog has for them.

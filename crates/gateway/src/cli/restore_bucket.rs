@@ -49,9 +49,23 @@ pub fn run(arguments: &RestoreArguments, target: &Target, out: &dyn Output) -> R
     let state_ms = state_ms.map_err(|problem| Exit::input(format!("{url}: {problem}")))?;
     let opened = EmbeddedCatalog::open(&root, CatalogSettings::default());
     let (catalog, _) = opened.map_err(|e| target.fail(&e))?;
+    let result = return_bucket(arguments, target, &catalog, state_ms);
+    // Also after an error: its threads must not write when the directory is removed.
+    let closed = catalog.close().map_err(|e| target.fail(&e));
+    report(arguments, &result?, state_ms, out)?;
+    closed
+}
+
+/// Gives the objects of the bucket back what an opened earlier catalog has.
+fn return_bucket(
+    arguments: &RestoreArguments,
+    target: &Target,
+    catalog: &EmbeddedCatalog,
+    state_ms: u64,
+) -> Result<Returned, Exit> {
     let name = arguments.bucket.as_deref().unwrap_or_default();
     let earlier = Earlier {
-        catalog: &catalog,
+        catalog,
         bucket: name,
         prefix: &arguments.prefix,
         at_ms: state_ms,
@@ -63,10 +77,7 @@ pub fn run(arguments: &RestoreArguments, target: &Target, out: &dyn Output) -> R
         let time = utc_text(state_ms);
         Exit::input(format!("--bucket {name}: there was no such bucket at {time}, the time of the state"))
     })?;
-    let returned = runtime.block_on(return_to(&*target.store, &earlier, &found)).map_err(|e| target.fail(&e));
-    let closed = catalog.close().map_err(|e| target.fail(&e));
-    report(arguments, &returned?, state_ms, out)?;
-    closed
+    runtime()?.block_on(return_to(&*target.store, &earlier, &found)).map_err(|e| target.fail(&e))
 }
 
 /// Waits until the backup has everything that was written before. Returns false if it has not after some time.

@@ -225,6 +225,9 @@ pub fn state(found: &Overview) -> String {
     if let Some(problem) = &found.problem {
         return format!("running, but writes fail: {problem}");
     }
+    if let Some(stalled) = found.stalled.first() {
+        return format!("running, but {}", stalled.text());
+    }
     if !found.owns_tiers {
         return "running, but moves and deletes nothing: a tier has seen a later catalog, or another one"
             .into();

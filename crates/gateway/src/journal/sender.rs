@@ -20,15 +20,15 @@ use crate::catalog::CatalogError;
 use crate::catalog::embedded::Engine;
 use crate::catalog::embedded::writer::WrittenGroup;
 use crate::catalog::pipeline::{Confirmation, Journal};
-use crate::threads;
+use crate::{ending, liveness, threads};
 
 /// Time between two deletions of entries that the backup has, and between two looks for a request of a standby, in
 /// milliseconds.
 const PRUNE_MS: u64 = 2000;
 /// Time for which the end of the process waits for the place.
-const LAST_WAIT: Duration = Duration::from_secs(5);
+const LAST_WAIT: Duration = Duration::from_secs(2);
 /// Time for which it waits until the rest of the log is shipped.
-const LAST_SHIP: Duration = Duration::from_secs(30);
+const LAST_SHIP: Duration = Duration::from_secs(5);
 
 /// The creation of an entry.
 type Creation = BoxFuture<'static, Result<Flight, BackupError>>;
@@ -55,6 +55,8 @@ impl Sender {
         let mut flights = Flights::new();
         let mut pruned_ms = steady_ms();
         let result = loop {
+            liveness::hang_in_tests().await;
+            liveness::at("an entry of the journal");
             let beat_ms = self.lease.left_ms().saturating_sub(self.writer.lease_ms() * 2 / 3);
             tokio::select! {
                 biased;
@@ -115,10 +117,10 @@ impl Sender {
             }
             Ok::<_, BackupError>(())
         };
-        in_time(LAST_WAIT, rest).await.unwrap_or(Ok(()))?;
+        in_time(ending::left(LAST_WAIT), rest).await.unwrap_or(Ok(()))?;
         self.lease.end();
         let last = async { self.begin(None, true).await.map(|_| ()) };
-        in_time(LAST_WAIT, last).await.unwrap_or(Ok(()))
+        in_time(ending::left(LAST_WAIT), last).await.unwrap_or(Ok(()))
     }
 
     /// Ships what is left, and keeps the lease meanwhile.
@@ -129,7 +131,7 @@ impl Sender {
             while !shipper.step().await?.is_up_to_date {}
             Ok::<_, BackupError>(())
         };
-        let mut shipped = pin!(in_time(LAST_SHIP, shipped));
+        let mut shipped = pin!(in_time(ending::left(LAST_SHIP), shipped));
         let result = loop {
             tokio::select! {
                 result = &mut shipped => break result,
@@ -211,7 +213,9 @@ impl Handle {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (contents, receiver) = mpsc::unbounded_channel();
         let (closed, is_closed) = watch::channel(false);
-        let thread = threads::spawn("journal", move || runtime.block_on(state.run(receiver, is_closed)))?;
+        let thread = threads::spawn("journal", move || {
+            runtime.block_on(liveness::keep("journal", state.run(receiver, is_closed)));
+        })?;
         Ok(Handle { contents: Some(contents), closed, thread: Some(thread) })
     }
 }

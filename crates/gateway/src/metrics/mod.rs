@@ -2,6 +2,7 @@
 
 mod backup;
 mod engine;
+mod loops;
 mod placement;
 mod requests;
 mod standby;
@@ -18,17 +19,24 @@ use prometheus_client::registry::Registry;
 
 use self::backup::BackupMetrics;
 use self::engine::EngineMetrics;
+use self::loops::LoopMetrics;
 use self::placement::PlacementMetrics;
 pub use self::requests::RequestMetrics;
 use self::standby::StandbyMetrics;
 use self::tiers::TierMetrics;
 use crate::catalog::any::AnyCatalog;
+use crate::liveness;
 use crate::mover::survey::LatestSurvey;
 use crate::object::Store;
 
-/// Returns the status and the text of `/readyz`: 503 if the catalog fails. The text also names what else does not work;
+/// Returns the status and the text of `/readyz`: 503 if the catalog fails, or a loop of the background work has stalled. The text also names what else does not work;
 /// a tier is the same for all gateways, and a load balancer must not leave out all of them.
 fn ready(store: &Store<AnyCatalog>) -> (u16, String) {
+    // First: a catalog that hangs does not answer the next question.
+    let stalled = liveness::stalled();
+    if !stalled.is_empty() {
+        return (503, stalled.iter().map(|found| found.text() + "\n").collect());
+    }
     if let Err(problem) = store.catalog.check() {
         return (503, format!("{problem}\n"));
     }
@@ -73,6 +81,7 @@ pub fn serve(
     if let Some(engine) = store.catalog.engine() {
         registry.register_collector(Box::new(EngineMetrics(Arc::clone(engine))));
     }
+    registry.register_collector(Box::new(LoopMetrics));
     registry.register_collector(Box::new(BackupMetrics(Arc::clone(store))));
     if let Some(following) = store.catalog.following() {
         registry.register_collector(Box::new(StandbyMetrics(Arc::clone(following))));

@@ -48,6 +48,7 @@ use crate::body::blob::Blobs;
 use crate::catalog::{Catalog, CatalogError, Expected, KnownReads, Transaction};
 use crate::guard::{self, Guard};
 use crate::lease::{self, Session};
+use crate::liveness;
 use crate::owner::{self, CatalogId};
 
 /// Places of bodies.
@@ -251,7 +252,10 @@ impl<C: Catalog> Store<C> {
             *of_transaction.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
             Ok(commits)
         });
-        self.catalog.commit(work, expected).await.map_err(TransactionError::Catalog)?;
+        liveness::at("a transaction of the catalog");
+        let committed = self.catalog.commit(work, expected).await;
+        liveness::at("its next step");
+        committed.map_err(TransactionError::Catalog)?;
         self.transactions.fetch_add(1, Ordering::Relaxed);
         let outcome = result.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The catalog has committed, so the operation has left its outcome.

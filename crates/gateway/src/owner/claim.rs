@@ -1,5 +1,7 @@
 //! Compares the record of a tier with the catalog.
 
+use std::sync::atomic::Ordering;
+
 use super::Identity;
 use super::record::{Found, OwnerRecord, RecordError, read, write};
 use crate::ambient::wall_now;
@@ -34,7 +36,11 @@ pub fn compare(found: Option<Found>, identity: &Identity) -> Claim {
 /// # Errors
 /// If the tier fails, or its record is unreadable.
 pub async fn inspect(tier: &Tier, identity: &Identity) -> Result<Claim, RecordError> {
-    Ok(compare(read(&*tier.uncounted()).await?, identity))
+    let claim = compare(read(&*tier.uncounted()).await?, identity);
+    if matches!(claim, Claim::Own(_)) {
+        tier.has_record.store(true, Ordering::Relaxed);
+    }
+    Ok(claim)
 }
 
 /// Reason why a tier cannot be used with a catalog.
@@ -81,6 +87,15 @@ pub enum ClaimError {
         /// Time of the record.
         written: String,
     },
+    /// The record has disappeared.
+    #[error(
+        "tier {tier} has lost the record of its owner (plimsoll-owner.json): its disk is not mounted, or somebody has \
+         replaced it"
+    )]
+    Lost {
+        /// Name of the tier.
+        tier: String,
+    },
     /// The record cannot be read or written.
     #[error("the owner of tier {tier} is not known: {error}")]
     Unknown {
@@ -124,7 +139,7 @@ pub async fn take(
     before: Option<&Found>,
 ) -> Result<(), ClaimError> {
     let unknown = |error| ClaimError::Unknown { tier: tier.name.clone(), error };
-    let record = OwnerRecord::new(identity, writer, wall_now());
+    let record = OwnerRecord::new(identity, &tier.name, writer, wall_now());
     let Err(error) = write(&*tier.uncounted(), &record, before).await else { return Ok(()) };
     if !matches!(error, RecordError::Changed) {
         return Err(unknown(error));
@@ -157,7 +172,7 @@ pub fn copied(tier: &Tier, record: &OwnerRecord) -> ClaimError {
 /// # Errors
 /// As [`take`].
 pub async fn take_free(tier: &Tier, identity: &Identity) -> Result<(), ClaimError> {
-    match write(&*tier.uncounted(), &OwnerRecord::new(identity, "", wall_now()), None).await {
+    match write(&*tier.uncounted(), &OwnerRecord::new(identity, &tier.name, "", wall_now()), None).await {
         Ok(()) => Ok(()),
         // Another start was faster.
         Err(RecordError::Changed) => {

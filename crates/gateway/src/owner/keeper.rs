@@ -15,7 +15,7 @@ use super::{Identity, of_transaction, put};
 use crate::ambient::{now_ms, pause, steady_ms};
 use crate::background::clock;
 use crate::body::blob::new_name;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, CatalogError};
 use crate::object::error::unavailable;
 use crate::object::{Store, keys};
 
@@ -30,6 +30,8 @@ pub struct Keeper {
     writer: String,
     /// Number of transactions of this process at the last announcement; `None` before the first one.
     announced: Option<u64>,
+    /// True after the first announcement of this process.
+    has_announced: bool,
     /// Monotonic time of the last announcement.
     announced_ns: u64,
     /// Documents of the buckets that all tiers have.
@@ -77,7 +79,13 @@ impl KeepError {
 
 impl Default for Keeper {
     fn default() -> Keeper {
-        Keeper { writer: hex(&new_name()), announced: None, announced_ns: 0, buckets: String::new() }
+        Keeper {
+            writer: hex(&new_name()),
+            announced: None,
+            has_announced: false,
+            announced_ns: 0,
+            buckets: String::new(),
+        }
     }
 }
 
@@ -97,6 +105,10 @@ impl Keeper {
                     return Err(copied(tier, &own.record).into());
                 }
                 Ok(Claim::Own(own)) => found.push(Some(own)),
+                // Bytes that are written to an empty place would be gone when the right disk is back.
+                Ok(Claim::Free) if tier.has_record.load(Ordering::Relaxed) => {
+                    return Err(ClaimError::Lost { tier: tier.name.clone() }.into());
+                }
                 Ok(Claim::Free) => found.push(None),
                 Ok(claim) => silent = refused(tier, known, &claim).or(silent),
                 Err(error) => {
@@ -157,7 +169,7 @@ impl Keeper {
         if let Some(error) = lost.into_iter().chain(silent).next() {
             return Err(error);
         }
-        self.announced = Some(count);
+        (self.announced, self.has_announced) = (Some(count), true);
         self.announced_ns = now_ns();
         ask_the_time(store, written).await;
         self.write_buckets(store, &identity).await
@@ -201,10 +213,9 @@ impl Keeper {
     pub async fn renew<C: Catalog>(&mut self, store: &Store<C>) {
         loop {
             pause(RENEW_MS).await;
-            if !self.is_due(store) {
-                continue;
-            }
-            if let Err(error) = self.announce(store).await {
+            let announced =
+                if self.is_due(store) { self.announce(store).await } else { self.look(store).await };
+            if let Err(error) = announced {
                 self.report(store, &error);
                 if error.is_loss() {
                     return;
@@ -228,10 +239,33 @@ impl Keeper {
             || self.announced != Some(store.transactions.load(Ordering::Relaxed))
     }
 
+    /// Looks whether another process has continued the catalog, while this one has nothing to announce: without this, it
+    /// would acknowledge a write that the other one does not have.
+    async fn look<C: Catalog>(&self, store: &Store<C>) -> Result<(), KeepError> {
+        let Some(tier) = store.write_tiers().first().and_then(|number| store.blobs.tiers().get(*number))
+        else {
+            return Ok(());
+        };
+        let unknown = |error: CatalogError| KeepError::Catalog(unavailable(&error));
+        let Some(known) = super::read(&*store.catalog).map_err(unknown)? else { return Ok(()) };
+        match inspect(tier, &known).await {
+            Ok(Claim::Own(own)) if own.record.writer != self.writer => Err(copied(tier, &own.record).into()),
+            Ok(Claim::Free) => Err(ClaimError::Lost { tier: tier.name.clone() }.into()),
+            Ok(claim) => refused(tier, &known, &claim).map_or(Ok(()), |error| Err(error.into())),
+            Err(error) => Err(ClaimError::Unknown { tier: tier.name.clone(), error }.into()),
+        }
+    }
+
     fn report<C: Catalog>(&self, store: &Store<C>, error: &KeepError) {
         let is_loss = error.is_loss();
         if is_loss {
             store.owns_tiers.store(false, Ordering::Relaxed);
+        }
+        // Only the one that has continued last goes on: two processes must not acknowledge writes of one catalog.
+        if is_loss && self.has_announced && !store.catalog.is_shared() {
+            store
+                .catalog
+                .stop_writes(&format!("{error}; stop this gateway, and see which of them is the right one"));
         }
         if is_loss || self.announced.is_none() {
             crate::log::warn(&format!("this gateway moves, expires and deletes nothing: {error}"));

@@ -36,6 +36,12 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Returns an identity with this id, at an unknown position; `None` for another text.
+    pub fn of_text(id: &str) -> Option<Identity> {
+        let digits = (id.len() == 32).then(|| u128::from_str_radix(id, 16).ok()).flatten()?;
+        Some(Identity { id: digits.to_be_bytes(), position: 0, at_ms: 0 })
+    }
+
     /// Returns the id as text.
     pub fn text(&self) -> String {
         hex(&self.id)

@@ -11,7 +11,7 @@ use super::Identity;
 use crate::ambient;
 
 /// Name of the record in its tier.
-pub const NAME: &str = "plimsoll-owner.json";
+pub use crate::tier::OWNER_RECORD as NAME;
 /// Maximum length of a record in bytes.
 const MOST_BYTES: u64 = 64 * 1024;
 /// Time that a tier has to answer.
@@ -27,16 +27,20 @@ pub struct OwnerRecord {
     /// Random id of the process that has written the record; empty if that was a start.
     #[serde(default)]
     pub writer: String,
+    /// Name of the tier in the settings; `None` in a record of an older version. It tells swapped URLs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
     /// Time of the record, such as `2026-01-02T03:04:05Z`.
     pub written: String,
 }
 
 impl OwnerRecord {
-    /// Creates the record of a catalog at a time.
-    pub fn new(identity: &Identity, writer: &str, written: Timestamp) -> OwnerRecord {
+    /// Creates the record of a catalog for a tier at a time.
+    pub fn new(identity: &Identity, tier: &str, writer: &str, written: Timestamp) -> OwnerRecord {
         let (catalog, position) = (identity.text(), identity.position);
         let seconds = Timestamp::from_second(written.as_second()).unwrap_or(written);
-        OwnerRecord { catalog, position, writer: writer.to_string(), written: seconds.to_string() }
+        let (tier, writer) = (Some(tier.to_string()), writer.to_string());
+        OwnerRecord { catalog, position, writer, tier, written: seconds.to_string() }
     }
 }
 
@@ -150,7 +154,7 @@ mod tests {
         for (store, is_conditional) in stores {
             let record = |position| {
                 let identity = Identity { id: [7; 16], position, at_ms: 0 };
-                OwnerRecord::new(&identity, "", Timestamp::from_second(1_790_000_000).unwrap())
+                OwnerRecord::new(&identity, "hot", "", Timestamp::from_second(1_790_000_000).unwrap())
             };
             assert!(read(&*store).await.unwrap().is_none());
             write(&*store, &record(1), None).await.unwrap();

@@ -18,6 +18,7 @@ use plimsoll_base::provider::calls::Call;
 use prometheus_client::metrics::histogram::Histogram;
 
 use super::origin::current;
+use crate::liveness;
 
 /// Requests of one kind.
 #[derive(Debug)]
@@ -128,6 +129,7 @@ impl TierUsage {
     }
 
     fn record_for<T>(&self, bucket: &Arc<str>, call: Call, start_ns: u64, result: &Result<T>) {
+        liveness::at("its next step");
         self.origin(bucket).requests[call as usize].fetch_add(1, Ordering::Relaxed);
         let count = self.of(call);
         count.requests.fetch_add(1, Ordering::Relaxed);
@@ -136,6 +138,12 @@ impl TierUsage {
         }
         count.seconds.observe(now_ns().saturating_sub(start_ns) as f64 / 1e9);
     }
+}
+
+/// Returns the time at the start of a request.
+fn begin() -> u64 {
+    liveness::at("the answer of a tier");
+    now_ns()
 }
 
 /// A backend with counts. Its client can be replaced, for new credentials.
@@ -176,7 +184,7 @@ impl Display for Counted {
 #[async_trait]
 impl ObjectStore for Counted {
     async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
-        let (start, bytes) = (now_ns(), payload.content_length() as u64);
+        let (start, bytes) = (begin(), payload.content_length() as u64);
         let result = self.client().put_opts(path, payload, options).await;
         self.usage.record(Call::PutObject, start, &result);
         self.usage.upload(&current(), bytes);
@@ -188,14 +196,14 @@ impl ObjectStore for Counted {
         path: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        let start = now_ns();
+        let start = begin();
         let result = self.client().put_multipart_opts(path, options).await;
         self.usage.record(Call::CreateMultipartUpload, start, &result);
         Ok(Box::new(CountedUpload { inner: result?, usage: Arc::clone(&self.usage) }))
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
-        let (start, call) = (now_ns(), if options.head { Call::HeadObject } else { Call::GetObject });
+        let (start, call) = (begin(), if options.head { Call::HeadObject } else { Call::GetObject });
         let result = self.client().get_opts(path, options).await;
         self.usage.record(call, start, &result);
         if let (Ok(found), Call::GetObject) = (&result, call) {
@@ -207,7 +215,7 @@ impl ObjectStore for Counted {
     }
 
     fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        let (start, usage) = (now_ns(), self.usage());
+        let (start, usage) = (begin(), self.usage());
         let deleted = self.client().delete_stream(paths);
         deleted.inspect(move |result| usage.record(Call::DeleteObject, start, result)).boxed()
     }
@@ -215,7 +223,7 @@ impl ObjectStore for Counted {
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         /// Number of objects in a page of a listing.
         const PAGE: usize = 1000;
-        let (start, usage) = (now_ns(), self.usage());
+        let (start, usage) = (begin(), self.usage());
         let listed = self.client().list(prefix).enumerate();
         let counted = listed.map(move |(index, result)| {
             if index % PAGE == 0 {
@@ -227,14 +235,14 @@ impl ObjectStore for Counted {
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        let start = now_ns();
+        let start = begin();
         let result = self.client().list_with_delimiter(prefix).await;
         self.usage.record(Call::ListObjects, start, &result);
         result
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        let start = now_ns();
+        let start = begin();
         let result = self.client().copy_opts(from, to, options).await;
         self.usage.record(Call::CopyObject, start, &result);
         result
@@ -251,7 +259,7 @@ struct CountedUpload {
 #[async_trait]
 impl MultipartUpload for CountedUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
-        let (start, bytes, usage) = (now_ns(), data.content_length() as u64, Arc::clone(&self.usage));
+        let (start, bytes, usage) = (begin(), data.content_length() as u64, Arc::clone(&self.usage));
         let part = self.inner.put_part(data);
         // The part may be sent by another task.
         let bucket = current();
@@ -264,14 +272,14 @@ impl MultipartUpload for CountedUpload {
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        let start = now_ns();
+        let start = begin();
         let result = self.inner.complete().await;
         self.usage.record(Call::CompleteMultipartUpload, start, &result);
         result
     }
 
     async fn abort(&mut self) -> Result<()> {
-        let start = now_ns();
+        let start = begin();
         let result = self.inner.abort().await;
         self.usage.record(Call::AbortMultipartUpload, start, &result);
         result

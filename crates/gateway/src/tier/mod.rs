@@ -14,9 +14,11 @@ pub use self::table::TierTable;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use object_store::{Attribute, Attributes, ObjectStore};
+use object_store::path::Path;
+use object_store::{Attribute, Attributes, ObjectStore, ObjectStoreExt};
 
 use self::counted::{Counted, TierUsage};
 use self::details::DetailedBucket;
@@ -24,6 +26,9 @@ use self::health::Health;
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction};
 use crate::object::keys;
+
+/// Name of the object with the owner of a tier.
+pub const OWNER_RECORD: &str = "plimsoll-owner.json";
 
 /// A named backend of blobs.
 #[derive(Debug, Clone)]
@@ -44,6 +49,8 @@ pub struct Tier {
     pub health: Arc<Health>,
     /// State of the tier as writes of blobs find it: a tier may answer reads and refuse writes.
     pub writes: Arc<Health>,
+    /// True after this process has seen the record of the owner there.
+    pub has_record: Arc<AtomicBool>,
     counted: Arc<Counted>,
 }
 
@@ -96,6 +103,7 @@ impl Tier {
             usage,
             health: Arc::default(),
             writes: Arc::default(),
+            has_record: Arc::default(),
             counted,
         }
     }
@@ -113,6 +121,13 @@ impl Tier {
     /// Returns the client, for requests that do not count as those of objects.
     pub fn uncounted(&self) -> Arc<dyn ObjectStore> {
         self.counted.client()
+    }
+
+    /// Returns true if the record of the owner was there, and is not any more.
+    pub async fn has_lost_record(&self) -> bool {
+        let found = async { self.uncounted().head(&Path::from(OWNER_RECORD)).await };
+        self.has_record.load(Ordering::Relaxed)
+            && matches!(found.await, Err(object_store::Error::NotFound { .. }))
     }
 
     /// Returns the attributes of new blobs.

@@ -22,7 +22,7 @@ use crate::disk::ballast::Ballast;
 use crate::disk::real::RealDisk;
 use crate::journal::lease::{Lease, Over};
 use crate::journal::sender::LeaseKeeper;
-use crate::threads;
+use crate::{liveness, threads};
 
 /// Settings of an embedded catalog.
 #[derive(Debug, Clone, Copy)]
@@ -270,7 +270,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Writes memtables to tables until `stop` is set. A long merge or compaction does not delay this.
 fn flush(engine: &Arc<Engine>, stop: &Stop) {
+    let _loop = liveness::enter("flush");
     while !stop.wait(PAUSE) {
+        liveness::hang_thread_in_tests();
+        liveness::at("the disk of the index");
         if let Err(error) = engine.flush() {
             crate::log::warn(&format!("the index was not written: {error}"));
         }
@@ -292,7 +295,10 @@ fn maintain(engine: &Arc<Engine>, committer: &Committer<Writer>, stop: &Stop, ra
     /// Nanoseconds without work after an error.
     const RETRY_NS: u64 = 10 * SECOND;
     let (mut groups, mut busy_ns, mut retry_at_ns) = (0, now_ns(), 0);
+    let _loop = liveness::enter("maintenance");
     while !stop.wait(PAUSE) {
+        liveness::hang_thread_in_tests();
+        liveness::at("the merge of tables, or a compaction");
         let now = engine.counters.groups.load(Ordering::Relaxed);
         if now != groups {
             (groups, busy_ns) = (now, now_ns());
@@ -448,6 +454,6 @@ impl JournaledWriter for Writer {
             CatalogError::Unavailable(reason) => reason.clone(),
             error => error.to_string(),
         };
-        self.engine.stop(&reason);
+        self.engine.stop_for(&reason);
     }
 }

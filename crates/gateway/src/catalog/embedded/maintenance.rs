@@ -11,6 +11,7 @@ use super::segment_list::{Position, SegmentList};
 use super::table::{DIRECTORY, Table, TableId, TableWriter, file_name};
 use super::{Engine, Frozen, View};
 use crate::catalog::CatalogError;
+use crate::liveness;
 
 impl Engine {
     /// Returns true if a new memtable is due, `log_bytes` bytes of the log after the last one.
@@ -143,6 +144,7 @@ impl Engine {
             let mut merge = Merge::new(memtables, tables, &[])?;
             let mut last: Option<bytes::Bytes> = None;
             while let Some((key, slot)) = merge.next()? {
+                liveness::at("the disk of the index");
                 // A damaged table may have any order, so only entries from memory are certain to be sorted.
                 let is_sorted = !tables.is_empty() || last.as_ref() < Some(&key);
                 assert!(is_sorted, "the entries of table {id} are not in key order");

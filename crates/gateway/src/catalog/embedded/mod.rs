@@ -216,7 +216,8 @@ impl Engine {
         self.segments.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    fn segment(&self, id: u32) -> Option<Arc<Segment>> {
+    /// Returns a segment; `None` if the log has none of this number.
+    pub fn segment(&self, id: u32) -> Option<Arc<Segment>> {
         self.segments.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }
 
@@ -231,6 +232,11 @@ impl Engine {
 
     /// Stops all writes until the next start.
     fn stop(&self, reason: &str) {
+        self.stop_for(&format!("{reason}; check the disk and restart"));
+    }
+
+    /// Stops all writes for ever.
+    pub fn stop_for(&self, reason: &str) {
         *self.stopped.write().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_string());
         self.is_stopped.store(true, Ordering::Release);
     }

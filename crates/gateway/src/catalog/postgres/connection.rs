@@ -16,8 +16,15 @@ use tokio_postgres::{Client, Config, NoTls, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::schema;
-use crate::blocking::block_on;
+use crate::blocking::{block_on, block_on_for};
 use crate::catalog::CatalogError;
+use crate::liveness;
+
+/// Time for which a database has to accept a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Time for which a database has to answer: longer than its own timeouts, which give better errors. A database that
+/// hangs, or a network that drops packets, must not stop a thread for ever.
+const ANSWER: Duration = Duration::from_secs(45);
 
 /// Database and the account of the gateway in it.
 #[derive(Clone, PartialEq, Eq)]
@@ -75,6 +82,11 @@ impl Database {
 
     /// Opens a connection, which then works in the background of the runtime.
     async fn connect(&self) -> Result<Client, String> {
+        let opened = tokio::time::timeout(CONNECT, self.connect_without_limit()).await;
+        opened.unwrap_or_else(|_| Err(format!("no connection in {} s", CONNECT.as_secs())))
+    }
+
+    async fn connect_without_limit(&self) -> Result<Client, String> {
         let mut config = self.config.clone();
         if !self.uses_tls() {
             config.ssl_mode(SslMode::Disable);
@@ -108,6 +120,11 @@ pub fn failed(error: &Error) -> CatalogError {
         }
         _ => CatalogError::Unavailable(describe(error)),
     }
+}
+
+/// Returns the error of a database that does not answer.
+fn silent() -> CatalogError {
+    CatalogError::Unavailable(format!("no answer in {} s", ANSWER.as_secs()))
 }
 
 /// An open connection with its prepared statements.
@@ -155,7 +172,8 @@ impl Session {
                 client,
             })
         };
-        prepared.await.map_err(|error| describe(&error))
+        let prepared = tokio::time::timeout(ANSWER, prepared).await;
+        prepared.map_err(|_| silent().to_string())?.map_err(|error| describe(&error))
     }
 }
 
@@ -258,12 +276,59 @@ impl Link {
     /// # Errors
     /// If the database does not answer, or a statement fails.
     pub fn read<T>(&self, statements: impl AsyncFn(&Session) -> Result<T, Error>) -> Result<T, CatalogError> {
+        liveness::at("the answer of the database");
         let session = self.session()?;
-        match block_on(statements(&session)) {
+        let result = match self.answer(&session, statements(&session))? {
             Err(error) if error.is_closed() || session.client.is_closed() => {
-                block_on(statements(&*self.session()?)).map_err(|error| failed(&error))
+                let session = self.session()?;
+                self.answer(&session, statements(&session))?
             }
-            result => result.map_err(|error| failed(&error)),
+            result => result,
+        };
+        liveness::at("its next step");
+        result.map_err(|error| failed(&error))
+    }
+
+    /// Waits for the answer of the database over a connection. Without one in time, the connection is used no more: its
+    /// transaction, if it has one, ends with it.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub fn answer<T>(
+        &self,
+        session: &Arc<Session>,
+        statements: impl Future<Output = T>,
+    ) -> Result<T, CatalogError> {
+        let answered = block_on_for(ANSWER, statements);
+        if answered.is_none() {
+            block_on(self.forget(session));
+        }
+        answered.ok_or_else(silent)
+    }
+
+    /// Does the same as [`Link::answer`] in the runtime of the connections.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn answer_in_runtime<T>(
+        &self,
+        session: &Arc<Session>,
+        statements: impl Future<Output = T>,
+    ) -> Result<T, CatalogError> {
+        match tokio::time::timeout(ANSWER, statements).await {
+            Ok(answered) => Ok(answered),
+            Err(_) => {
+                self.forget(session).await;
+                Err(silent())
+            }
+        }
+    }
+
+    /// Lets the next use open another connection.
+    async fn forget(&self, session: &Arc<Session>) {
+        let mut current = self.session.lock().await;
+        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, session)) {
+            *current = None;
         }
     }
 }

@@ -12,7 +12,6 @@ use tokio_postgres::error::Error;
 use super::connection::{Link, Session, failed};
 use super::rows::{self, Columns, Known};
 use super::{optimistic, schema};
-use crate::blocking::block_on;
 use crate::catalog::committer::GroupWriter;
 use crate::catalog::overlay::{Base, Changes, Overlay};
 use crate::catalog::{CatalogError, KnownReads, Row, Value, Work};
@@ -40,20 +39,20 @@ impl Groups {
         works: &mut [Work],
         keys: &[Vec<u8>],
     ) -> Result<Vec<Result<(), CatalogError>>, CatalogError> {
-        let before = self.begin(keys)?;
-        let session = Arc::clone(&before.session);
+        let (session, known) = self.begin(keys)?;
+        let before = Before { link: &self.link, session: Arc::clone(&session), known, error: None };
         let mut group = Overlay::new(before);
         let results: Vec<_> = works.iter_mut().map(|work| group.execute(work)).collect();
         let (changes, before) = group.finish();
         if before.error.is_some() || self.read_only || changes.is_empty() {
-            let ended = block_on(session.client.batch_execute("ROLLBACK"));
+            let ended = self.link.answer(&session, session.client.batch_execute("ROLLBACK"))?;
             let error = before.error.or(ended.err().map(|error| failed(&error)));
             return error.map_or(Ok(results), Err);
         }
-        match block_on(write(&session, &changes)) {
+        match self.link.answer(&session, write(&session, &changes))? {
             Ok(()) => Ok(results),
             Err(error) => {
-                let _ = block_on(session.client.batch_execute("ROLLBACK"));
+                let _ = self.link.answer(&session, session.client.batch_execute("ROLLBACK"));
                 Err(failed(&error))
             }
         }
@@ -61,14 +60,18 @@ impl Groups {
 
     /// Starts a transaction of the database. Waits for a database that restarts; while it is down for longer,
     /// transactions fail soon.
-    fn begin(&mut self, keys: &[Vec<u8>]) -> Result<Before, CatalogError> {
+    fn begin(&mut self, keys: &[Vec<u8>]) -> Result<(Arc<Session>, Known), CatalogError> {
         const PATIENCE_NS: u64 = 2 * SECOND;
         const PAUSE: Duration = Duration::from_millis(100);
         loop {
-            match self.link.session().and_then(|session| begin(&session, keys)) {
-                Ok(before) => {
+            let begun = self.link.session().and_then(|session| {
+                let known = begin(&self.link, &session, keys)?;
+                Ok((session, known))
+            });
+            match begun {
+                Ok(begun) => {
                     self.down_ns = None;
-                    return Ok(before);
+                    return Ok(begun);
                 }
                 Err(error) => {
                     let down_ns = *self.down_ns.get_or_insert_with(now_ns);
@@ -84,24 +87,22 @@ impl Groups {
 
 /// Starts a transaction of the database, which then holds the lock, and reads some rows. The statements are sent
 /// together.
-fn begin(session: &Arc<Session>, keys: &[Vec<u8>]) -> Result<Before, CatalogError> {
+fn begin(link: &Link, session: &Arc<Session>, keys: &[Vec<u8>]) -> Result<Known, CatalogError> {
     let begun = async {
         // Polled in this order, the statements are sent in this order.
         let begin = session.client.batch_execute(schema::BEGIN);
         let (begun, known) = join(begin, rows::known(session, keys)).await;
         begun.and(known)
     };
-    match block_on(begun) {
-        Ok(known) => Ok(Before { session: Arc::clone(session), known, error: None }),
-        Err(error) => {
-            let _ = block_on(session.client.batch_execute("ROLLBACK"));
-            Err(failed(&error))
-        }
-    }
+    link.answer(session, begun)?.map_err(|error| {
+        let _ = link.answer(session, session.client.batch_execute("ROLLBACK"));
+        failed(&error)
+    })
 }
 
 /// The state before a group: the rows of the database under the lock.
-struct Before {
+struct Before<'a> {
+    link: &'a Link,
     session: Arc<Session>,
     /// Rows that were read before. The lock protects them.
     known: Known,
@@ -109,7 +110,7 @@ struct Before {
     error: Option<CatalogError>,
 }
 
-impl Before {
+impl Before<'_> {
     fn execute<T>(
         &mut self,
         statements: impl AsyncFnOnce(&Session) -> Result<T, Error>,
@@ -117,15 +118,13 @@ impl Before {
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
-        block_on(statements(&self.session)).map_err(|error| {
-            let error = failed(&error);
-            self.error = Some(error.clone());
-            error
-        })
+        let answered = self.link.answer(&self.session, statements(&self.session));
+        let result = answered.and_then(|answered| answered.map_err(|error| failed(&error)));
+        result.inspect_err(|error| self.error = Some(error.clone()))
     }
 }
 
-impl Base for Before {
+impl Base for Before<'_> {
     fn get(&mut self, key: &[u8]) -> Result<Option<Row>, CatalogError> {
         if let Some(known) = self.known.get(key) {
             return Ok(known.clone());
@@ -190,7 +189,8 @@ impl GroupWriter for Groups {
             && !self.read_only
             && let Ok(session) = self.link.session()
         {
-            match block_on(optimistic::commit(&session, &mut works, &keys)) {
+            let committed = self.link.answer(&session, optimistic::commit(&session, &mut works, &keys));
+            match committed.and_then(|committed| committed) {
                 Ok(Some(results)) => {
                     self.down_ns = None;
                     return results;

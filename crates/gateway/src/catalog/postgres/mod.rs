@@ -22,7 +22,7 @@ use self::group::Groups;
 use self::reader::Reader;
 use super::committer::Committer;
 use super::{Catalog, CatalogError, Expected, Row, Scan, Value, Work, format};
-use crate::blocking::block_on;
+use crate::blocking::{block_on, block_on_for};
 
 /// Use of a catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +76,10 @@ impl PostgresCatalog {
     /// # Errors
     /// If it does not.
     pub fn ping(&self) -> Result<(), CatalogError> {
-        self.get(b"").map(|_| ())
+        /// Time for which the page that asks has to be answered.
+        const PING: std::time::Duration = std::time::Duration::from_secs(5);
+        let silent = || CatalogError::Unavailable(format!("no answer in {} s", PING.as_secs()));
+        block_on_for(PING, self.reader.read(Vec::new())).ok_or_else(silent)?.map(|_| ())
     }
 
     /// Commits the queued transactions and ends the thread.

@@ -82,11 +82,12 @@ async fn read(link: Arc<Link>, group: Vec<Wanted>) {
 /// Reads rows. If the connection breaks, they are read once again over a new one.
 async fn find(link: &Link, keys: &[&[u8]]) -> Result<HashMap<Vec<u8>, Row>, CatalogError> {
     let session = link.connect().await?;
-    match rows::get_many(&session, keys).await {
+    let found = match link.answer_in_runtime(&session, rows::get_many(&session, keys)).await? {
         Err(error) if error.is_closed() || session.client.is_closed() => {
             let session = link.connect().await?;
-            rows::get_many(&session, keys).await.map_err(|error| failed(&error))
+            link.answer_in_runtime(&session, rows::get_many(&session, keys)).await?
         }
-        found => found.map_err(|error| failed(&error)),
-    }
+        found => found,
+    };
+    found.map_err(|error| failed(&error))
 }

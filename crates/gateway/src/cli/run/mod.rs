@@ -31,8 +31,10 @@ use super::opened::Opened;
 use super::out::say;
 use super::ownership::{self, Older};
 use super::place::StoreArguments;
+use super::preflight;
 use crate::background::{self, Background};
 use crate::backup::service::BackupThreads;
+use crate::backup::ship::BegunShipper;
 use crate::blocking::block_on;
 use crate::catalog::Catalog;
 use crate::catalog::any::AnyCatalog;
@@ -43,8 +45,8 @@ use crate::log::note;
 use crate::metrics::{self, RequestMetrics};
 use crate::object::Store;
 use crate::object::reads::Reads;
-use crate::threads;
 use crate::tier::check;
+use crate::{ending, liveness, threads};
 use plimsoll_server::credentials;
 
 /// Reports what the start found.
@@ -89,12 +91,16 @@ fn reload_on_hangup(arguments: &Arguments, shared: &Arc<Shared>, reload_others: 
     });
 }
 
-/// Returns true if the catalog is older than its tiers, and is served nevertheless.
-fn is_older(arguments: &Arguments, opened: &Opened) -> Result<bool, Exit> {
+/// Returns the treatment of a catalog that is older than its tiers.
+fn older(arguments: &Arguments) -> Older {
     // A standby serves what it has.
     let accepts = arguments.restored || arguments.follow.is_some();
-    let older = if accepts { Older::Accepted } else { Older::Refused };
-    let found = ownership::check(&arguments.place, opened, older)?;
+    if accepts { Older::Accepted } else { Older::Refused }
+}
+
+/// Returns true if the catalog is older than its tiers, and is served nevertheless.
+fn is_older(arguments: &Arguments, opened: &Opened) -> Result<bool, Exit> {
+    let found = ownership::check(&arguments.place, opened, older(arguments), !arguments.restored)?;
     if let Some(error) = &found {
         note(&format!("moves and deletes nothing: {error}"));
     }
@@ -183,9 +189,13 @@ struct Administration {
 }
 
 /// Opens the store, and reports a new one: its directory may be a wrong one.
-fn open(place: &StoreArguments, settings: CatalogSettings) -> Result<Opened, Exit> {
+fn open(arguments: &Arguments, settings: CatalogSettings) -> Result<Opened, Exit> {
+    let place = &arguments.place;
+    let older = older(arguments);
+    preflight::check(place, older, !arguments.restored)?;
     let is_new = place.directory()?.is_some_and(|directory| !directory.exists());
-    let opened = place.open(settings)?;
+    let opened =
+        if arguments.restored { place.open_without_backup(settings)? } else { place.open(settings)? };
     if is_new {
         note(&format!("{}: this is a new store without objects", place.name()));
     }
@@ -207,6 +217,7 @@ fn save_reads(reads: Option<&Reads>, path: Option<&Path>) {
 /// Exit code 2 for invalid settings, 3 if the data directory or the address cannot be used.
 pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let phase = Phase::of(arguments)?;
+    liveness::start().map_err(Exit::store)?;
     let listener = listen(phase.address.as_deref().unwrap_or(&arguments.listen))?;
     let address = listener.local_addr().map_err(Exit::store)?;
     if arguments.phase.is_some() {
@@ -260,7 +271,7 @@ fn serve(arguments: &Arguments, listener: TcpListener) -> Result<Option<Over>, F
     let catalog_settings = catalog_settings(arguments)?;
     let retain_ms = retain_ms(arguments)?;
     let address = listener.local_addr().map_err(Exit::store)?;
-    let opened = open(place, catalog_settings).map_err(Failed::Start)?;
+    let opened = open(arguments, catalog_settings).map_err(Failed::Start)?;
     let is_older = is_older(arguments, &opened)?;
     let reload_tiers = opened.reload_tiers();
     let Opened { catalog, mut bodies, rules, reads_file, scrub, recovery, backup, shipper, .. } = opened;
@@ -299,33 +310,47 @@ fn serve(arguments: &Arguments, listener: TcpListener) -> Result<Option<Over>, F
     };
     reload_on_hangup(arguments, &shared, reload_others);
     begin_session(place, &store)?;
-    check::start(store.blobs.tiers().clone());
+    if !arguments.restored {
+        check::start(store.blobs.tiers().clone());
+    }
     let (stop, shutdown) = watch::channel(false);
     let again = Some(Restart::new(stop.clone()));
     let admin = listen_for_administrators(arguments, &shared, &store, &work, recovery, again)?;
     let background = Background::start(Arc::clone(&store), work).map_err(Exit::store)?;
-    // A look at an older state must not end the backup of the gateway that has the newest one.
-    let backup = backup.filter(|_| !arguments.restored);
     let take_shipper = || shipper.lock().unwrap_or_else(PoisonError::into_inner).take();
     let backup = backup.map(|settings| BackupThreads::start(&store, settings, take_shipper())).transpose();
     let backup = backup.map_err(Exit::store)?.flatten();
     let signalled = end_with_signal(arguments, &catalog, stop).map_err(Exit::store)?;
     say(&format!("listening on {scheme}://{address}\n"))?;
     let served = plimsoll_server::run(listener, &shared, &store, &shutdown);
-    admin.server.into_iter().for_each(Server::stop);
-    background.stop();
-    if let Some(backup) = backup {
-        // What the end of the catalog writes is shipped, too.
-        *shipper.lock().unwrap_or_else(PoisonError::into_inner) = backup.stop();
-    }
+    end_work(admin.server, background, backup, &shipper);
     save_reads(reads.as_deref(), reads_file.as_deref());
     served.map_err(|e| Exit::store(format!("the server failed: {e}")))?;
+    ending::step("the catalog");
     let over = end(arguments, &catalog)?;
     // Who ends the process does not want it to start again, or to follow.
     let next = admin.target.restart.as_ref().and_then(Restart::next);
     match next.filter(|_| !*signalled.borrow()) {
         Some(next) => Err(start_again(place, address, next).into()),
         None => Ok(over.filter(|_| !*signalled.borrow())),
+    }
+}
+
+/// Ends everything that uses the catalog.
+fn end_work(
+    admin: Option<Server>,
+    background: Background,
+    backup: Option<BackupThreads>,
+    shipper: &BegunShipper,
+) {
+    ending::step("commands of administrators");
+    admin.into_iter().for_each(Server::stop);
+    ending::step("work in the background");
+    background.stop();
+    ending::step("the place of the backup");
+    if let Some(backup) = backup {
+        // What the end of the catalog writes is shipped, too.
+        *shipper.lock().unwrap_or_else(PoisonError::into_inner) = backup.stop();
     }
 }
 
@@ -350,6 +375,9 @@ fn end_with_signal(
     let mut ended = signalled.clone();
     threads::spawn("end", move || {
         let _ = block_on(ended.wait_for(|signalled| *signalled));
+        if let Err(error) = ending::begin() {
+            note(&format!("the end of this process has no deadline: {error}"));
+        }
         let _ = stop.send(true);
     })?;
     Ok(signalled)

@@ -245,7 +245,8 @@ pub fn work_settings(
         rules: Rules { day_ms, ..rules },
         move_every_ms: ms("--move-every", &arguments.move_every)?,
         reads_file,
-        is_idle: arguments.no_deletes,
+        // A look at a state must not take the work over from the gateway that has the newest one.
+        is_idle: arguments.no_deletes || arguments.restored,
         survey: Arc::default(),
         always_visits: arguments.metrics_listen.is_some() || arguments.admin_listen.is_some(),
         scrub,

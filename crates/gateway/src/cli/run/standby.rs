@@ -19,6 +19,7 @@ use super::settings::{Arguments, access_log, catalog_settings, observers, server
 use super::{Front, Server, front, listen_for_administrators, reload_on_hangup};
 use crate::ambient::{pause, utc_text};
 use crate::backup::error::BackupError;
+use crate::blocking::block_on;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::Engine;
 use crate::catalog::embedded::recovery::Recovery;
@@ -32,8 +33,8 @@ use crate::journal::follow::{FollowSettings, Follower, Following, Leader};
 use crate::log::note;
 use crate::metrics::{self, RequestMetrics};
 use crate::object::{Store, keys};
-use crate::threads;
 use crate::tier::Tier;
+use crate::{ending, liveness, threads};
 
 /// Answer to requests that a standby does not execute.
 const REFUSED: &str = "This gateway is a standby. Use the gateway that leads.";
@@ -93,6 +94,7 @@ pub fn follow(arguments: &Arguments, url: &str, listener: TcpListener, yields: b
     let address = listener.local_addr().map_err(Exit::store)?;
     let (signal, mut signalled) = watch::channel(false);
     watch_for_end(signal, arguments.until_stdin_closes);
+    end_in_time(signalled.clone())?;
     let waiting = Waiting::start(arguments, listener.try_clone().map_err(Exit::store)?)?;
     let runtime = runtime()?;
     let following = Following::new(url);
@@ -117,7 +119,7 @@ pub fn follow(arguments: &Arguments, url: &str, listener: TcpListener, yields: b
     let (engine_sender, engine) = oneshot::channel();
     let (stop, shutdown) = watch::channel(false);
     let thread = threads::spawn("follow", move || {
-        let next = runtime.block_on(worker.run(follower, engine_sender));
+        let next = runtime.block_on(liveness::keep("follow", worker.run(follower, engine_sender)));
         let _ = stop.send(true);
         next
     });
@@ -139,6 +141,18 @@ pub fn follow(arguments: &Arguments, url: &str, listener: TcpListener, yields: b
         Next::Reopen => Err(restart(Phase::follow(address, yields))),
         Next::End => Ok(()),
     }
+}
+
+/// Ends the process in time after a signal, whatever hangs.
+fn end_in_time(mut signalled: watch::Receiver<bool>) -> Result<(), Exit> {
+    let thread = threads::spawn("end", move || {
+        if block_on(signalled.wait_for(|signalled| *signalled)).is_ok()
+            && let Err(error) = ending::begin()
+        {
+            note(&format!("the end of this process has no deadline: {error}"));
+        }
+    });
+    thread.map(|_| ()).map_err(Exit::store)
 }
 
 /// Opens the copy, with as many attempts as it needs if the place does not answer.

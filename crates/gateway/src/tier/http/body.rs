@@ -11,6 +11,7 @@ use object_store::client::HttpError;
 use super::pool::{Host, Link, Pool};
 use super::{broken, late};
 use crate::body::chunks::CHUNK;
+use crate::liveness;
 
 /// Length of a piece of a body, in bytes: the length of a chunk with a checksum.
 const PIECE: usize = CHUNK;
@@ -79,6 +80,7 @@ impl Body for ReceivedBody {
             }
         };
         let piece = std::mem::take(&mut open.piece).freeze();
+        liveness::at("the rest of a body");
         if let Some(left) = &mut this.left {
             *left = left.saturating_sub(piece.len() as u64);
         }
