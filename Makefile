@@ -1,5 +1,5 @@
 # CI runs the same targets as a developer's machine.
-.PHONY: build gateway optimized dist test-dist lint dev t prepare binaries stand-ins package test test-rust test-clients test-full test-infra test-edge test-fleet test-servers test-s3-tests test-s3-tests-gateway bench bench-experiments bench-stores bench-statistics bench-disturbed bench-twin bench-judge bench-logs bench-prices bench-counts bench-kills bench-fuzz bench-simulation bench-gateway bench-idle bench-slow schema site gallery results results-pages sentences
+.PHONY: build gateway optimized dist test-dist lint dev t prepare binaries stand-ins package test test-rust test-clients test-full test-infra test-edge test-fleet test-bare test-servers test-s3-tests test-s3-tests-gateway bench bench-experiments bench-stores bench-statistics bench-disturbed bench-twin bench-judge bench-logs bench-prices bench-counts bench-kills bench-fuzz bench-simulation bench-gateway bench-idle bench-slow schema site gallery results results-pages sentences
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -52,8 +52,13 @@ $(DIST_VENV)/ready: packaging/requirements.txt
 	touch $@
 
 # All tests: lints; unit, property, wire and black-box tests; then real S3 clients against `plimsoll serve` and the gateway.
-# Prints the tests that failed and passed when repeated: they depend on timing and must be fixed.
-test: lint test-rust test-clients
+# A suite that fails does not stop the next one. Ends with one summary. It names the programs without which tests are
+# skipped, and the tests that failed and passed when repeated: they depend on timing and must be fixed.
+test:
+	@rm -f target/nextest/default/junit.xml target/clients.xml; failed=; \
+	for suite in lint test-rust test-clients; do \
+		$(MAKE) --no-print-directory $$suite || failed="$$failed $$suite"; done; \
+	tests/summary $$failed
 
 # Everything that the tests need, for `make -j`.
 prepare: $(VENV)/ready stand-ins binaries
@@ -63,7 +68,8 @@ test-rust: binaries stand-ins
 
 test-clients: package stand-ins binaries
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(DEBUG) \
-		$(PYTHON) -m pytest -q -n 4 --dist loadfile --reruns 1 -r R tests/clients
+		$(PYTHON) -m pytest -q -n 4 --dist loadfile --reruns 1 -r Rs \
+		--junitxml target/clients.xml tests/clients
 
 # All tests, and those of infrastructure, relays and fleets.
 test-full: test test-infra test-edge test-fleet
@@ -136,6 +142,11 @@ $(FLEET)/ready:
 	python3 -m venv $(FLEET)
 	$(FLEET)/bin/pip install --quiet --disable-pip-version-check 'ray>=2.30' 'polars>=1.20' 'pytest>=9' pyyaml
 	touch $@
+
+# Executes the README's two commands in a Debian that has only what the README names, then with Go and npm, as root. Needs
+# debootstrap; about 40 minutes.
+test-bare:
+	tests/bare
 
 # Runs every short form against versitygw, MinIO and moto, and versitygw's own test suite against `plimsoll serve`.
 test-servers: $(VENV)/servers $(VERSITYGW) $(MINIO) build

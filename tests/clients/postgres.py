@@ -1,4 +1,5 @@
 """A PostgreSQL server of the distribution, reached over a socket in its directory."""
+import contextlib
 import glob
 import os
 import shutil
@@ -60,10 +61,11 @@ class Postgres:
         """Kills all processes of the server, and waits for their end: a new server refuses the memory of a living one."""
         # It would start others in place of the killed ones.
         self.process.send_signal(signal.SIGSTOP)
-        found = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True)
-        children = found.stdout.split()
-        if children:
-            subprocess.run(["kill", "-KILL", *children], stderr=subprocess.DEVNULL)
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as file:
+            children = [int(child) for child in file.read().split()]
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
         self.process.kill()
         self.process.wait()
         while any(is_alive(child) for child in children):

@@ -4,6 +4,7 @@ PLIMSOLL_TEST_ROOT is the directory that stands for `/`. A started unit is ready
 listens.
 """
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -52,9 +53,14 @@ def stop(name):
     pid = pid_of(name)
     if pid is None:
         return 0
-    os.kill(pid, signal.SIGTERM)
-    while os.path.exists(f"/proc/{pid}") and open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] != "Z":
-        time.sleep(0.02)
+    try:
+        # It becomes readable when all threads have ended. /proc shows a zombie when the first thread has ended, while
+        # others may still hold the lock of a directory.
+        process = os.pidfd_open(pid)
+        signal.pidfd_send_signal(process, signal.SIGTERM)
+        select.select([process], [], [])
+    except ProcessLookupError:
+        pass
     os.remove(f"{ROOT}/run/{name}.pid")
     return 0
 

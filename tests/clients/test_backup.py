@@ -257,19 +257,29 @@ def test_a_place_is_used_by_one_catalog_and_one_gateway_at_a_time(tmp_path):
     first = settings(tmp_path / "a", to)
     with gateway(first) as server:
         client(server).create_bucket(Bucket="plain")
-    with gateway(first):
-        with gateway(settings(tmp_path / "b", to)) as other:
-            file = str(tmp_path / "b" / "gateway.toml")
-            wait(lambda: "the backup of another catalog" in command("status", file), "a foreign place is refused")
-            client(other).create_bucket(Bucket="plain")
-        # A copy of the catalog begins a new epoch, and the first gateway must not continue in its own.
-        copied = tmp_path / "copy"
-        copied.mkdir()
-        command("backup", first, "--to", str(copied / "catalog"))
-        with gateway(settings(copied, to)) as copy:
+    with gateway(first) as server:
+        other = settings(tmp_path / "b", to)
+        error = command("run", other, "--access-key", "a", "--secret-key", "secretsecret", code=3)
+        assert "the catalog is empty, and" in error and "has the backup of catalog" in error, error
+        assert not os.path.exists(tmp_path / "b" / "catalog")
+        wait_for_backup(tmp_path / "backup")
+        wait(lambda: "; complete" in command("status", first), "everything is shipped")
+        # A copy of the catalog that has everything begins a new epoch, and the first gateway must not continue in its
+        # own, nor acknowledge writes that the copy does not have.
+        (tmp_path / "copy").mkdir()
+        shutil.copytree(tmp_path / "a" / "catalog", tmp_path / "copy" / "catalog", ignore=shutil.ignore_patterns("admin.sock"))
+        with gateway(settings(tmp_path / "copy", to)) as copy:
             s3 = client(copy)
             s3.put_object(Bucket="plain", Key="copy", Body=b"1")
-            wait(lambda: "another gateway has continued this backup" in command("status", first), "the first is fenced")
+            shown = lambda: subprocess.run([GATEWAY, "status", first], capture_output=True, text=True).stdout
+            wait(lambda: "another gateway has continued this backup" in shown(), "the first is fenced")
+            assert "writes fail" in shown(), shown()
+            with pytest.raises(ClientError):
+                client(server).put_object(Bucket="plain", Key="lost", Body=b"1")
+        server.process.terminate()
+        assert server.process.wait() == 3
+        server.process.terminate = lambda: None
+        server.process.returncode = 0
 
 
 def test_wrong_input_has_a_clear_message(tmp_path):

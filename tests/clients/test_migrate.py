@@ -14,8 +14,8 @@ from test_backup import at, command, state
 from test_encryption import write_key
 from test_tiers import client, run, settings, wait
 
-pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY) or not programs(),
-                                reason="plimsoll-gateway or PostgreSQL is missing")
+pytestmark = [pytest.mark.skipif(not os.path.exists(GATEWAY), reason="plimsoll-gateway is not built"),
+              pytest.mark.skipif(not programs(), reason="PostgreSQL is not installed")]
 
 
 def with_catalog(directory, file, url, name):

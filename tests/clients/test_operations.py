@@ -19,6 +19,7 @@ from test_postgres import FAKE_TIME
 from test_tiers import wait
 
 PAGES = os.path.join(ROOT, "docs", "operations")
+SYSTEMCTL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "systemctl.py")
 pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY), reason="plimsoll-gateway is not built")
 
 BLOB = 200_000
@@ -50,8 +51,7 @@ class Machine:
             (directory / name).mkdir(parents=True)
         shutil.copy(GATEWAY, directory / "work" / "plimsoll-gateway")
         systemctl = directory / "usr/local/bin/systemctl"
-        program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "systemctl.py")
-        systemctl.write_text(f"#!/bin/sh\nexec {sys.executable} {program} \"$@\"\n")
+        systemctl.write_text(f"#!/bin/sh\nexec {sys.executable} {SYSTEMCTL} \"$@\"\n")
         systemctl.chmod(0o755)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PLIMSOLL"))}
         path = f"{directory}/usr/local/bin:{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
@@ -65,6 +65,9 @@ class Machine:
 
     def run(self, commands):
         """Executes the commands of a block. The variables that it sets are those of the following blocks."""
+        for program in ("curl", "openssl"):
+            if program in commands.split() and not shutil.which(program):
+                pytest.skip(f"{program} is not installed")
         script = f"set -euo pipefail\n{self.local(commands)}\nenv -0 > '{self.root}/run/environment'\n"
         done = subprocess.run(["bash", "-c", script], cwd=self.root / "work", env=self.environment,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240)
@@ -139,6 +142,37 @@ def test_every_procedure_with_commands_is_executed():
         for heading, blocks in procedures(page).items() if page.endswith(".md") else ():
             if blocks and page != "install.md":
                 assert f'"{heading}"' in text, f"{page}: {heading} is not executed"
+
+
+# On SIGTERM, its first thread ends, and the other one works on. A second process cannot have the lock at the same time.
+SLOW_TO_END = """
+import ctypes, fcntl, hashlib, os, signal, sys, threading
+lock = open(sys.argv[1], "w")
+fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+def work():
+    while open("/proc/self/stat").read().rsplit(")", 1)[1].split()[0] != "Z":
+        pass
+    hashlib.sha256(bytes(200_000_000))
+    os._exit(0)
+
+exit_thread = 60 if os.uname().machine == "x86_64" else 93
+signal.signal(signal.SIGTERM, lambda *_: ctypes.CDLL(None).syscall(exit_thread, 0))
+print("listening on nothing", flush=True)
+threading.Thread(target=work).start()
+while True:
+    signal.pause()
+"""
+
+
+def test_a_stopped_unit_has_ended_with_all_its_threads(tmp_path):
+    (tmp_path / "etc/systemd/system").mkdir(parents=True)
+    (tmp_path / "slow.py").write_text(SLOW_TO_END)
+    (tmp_path / "etc/systemd/system/slow.service").write_text(f"ExecStart={sys.executable} {tmp_path}/slow.py {tmp_path}/lock\n")
+    for action in ("start", "restart", "stop"):
+        done = subprocess.run([sys.executable, SYSTEMCTL, action, "slow"], capture_output=True, text=True,
+                              env={"PLIMSOLL_TEST_ROOT": str(tmp_path)})
+        assert done.returncode == 0, (action, done.stderr)
 
 
 def test_the_first_gateway_serves(machine):
@@ -276,7 +310,7 @@ def test_a_damaged_disk(machine):
     assert readable(machine, bodies)
 
 
-@pytest.mark.skipif(not programs(), reason="PostgreSQL is missing")
+@pytest.mark.skipif(not programs(), reason="PostgreSQL is not installed")
 def test_a_lost_database(machine):
     with Postgres() as database:
         machine.stop()
@@ -303,7 +337,7 @@ def test_the_state_is_shown(machine):
     assert "plimsoll_gateway_leader 1" in machine.run("cat /tmp/metrics")
 
 
-@pytest.mark.skipif(not FAKE_TIME, reason="faketime is missing")
+@pytest.mark.skipif(not FAKE_TIME, reason="faketime is not installed")
 def test_a_wrong_clock(machine):
     bodies = fill(machine)
     machine.run(f"systemctl stop plimsoll-gateway\nsed -i 's|^ExecStart=|ExecStart=env LD_PRELOAD={FAKE_TIME[0]} "

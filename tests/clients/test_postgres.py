@@ -16,8 +16,8 @@ from postgres import Postgres, programs
 from support import ACCESS, GATEWAY, Server
 from test_tiers import BLOB, PACK, back, client, files, rule, run, settings, wait
 
-pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY) or not programs(),
-                                reason="plimsoll-gateway or PostgreSQL is missing")
+pytestmark = [pytest.mark.skipif(not os.path.exists(GATEWAY), reason="plimsoll-gateway is not built"),
+              pytest.mark.skipif(not programs(), reason="PostgreSQL is not installed")]
 
 
 def shared(directory, database, moves=""):
@@ -193,7 +193,7 @@ def run_at(path, offset):
                   command=("env", f"LD_PRELOAD={FAKE_TIME[0]}", f"FAKETIME={offset}", GATEWAY, "run"))
 
 
-@pytest.mark.skipif(not FAKE_TIME, reason="faketime is missing")
+@pytest.mark.skipif(not FAKE_TIME, reason="faketime is not installed")
 def test_a_gateway_with_a_wrong_clock_deletes_nothing(tmp_path):
     """Regression test: a gateway whose clock was 40 days ahead became the leader and deleted all objects of a bucket."""
     with Postgres() as database:
@@ -213,7 +213,7 @@ def test_a_gateway_with_a_wrong_clock_deletes_nothing(tmp_path):
                 assert (len(files(tmp_path, "hot")), len(files(tmp_path, "cold"))) == (1, 0)
 
 
-@pytest.mark.skipif(not FAKE_TIME, reason="faketime is missing")
+@pytest.mark.skipif(not FAKE_TIME, reason="faketime is not installed")
 def test_a_clock_that_is_slow_does_not_shorten_the_retention(tmp_path):
     """Regression test: the time of a removal was that of the gateway, so it could be before the time of retention."""
     with Postgres() as database:

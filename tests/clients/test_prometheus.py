@@ -11,6 +11,8 @@ import pytest
 
 from support import PLIMSOLL, Server, environment
 
+GET = 'operation="get"'
+
 
 def scrape(url, accept="application/openmetrics-text"):
     with urllib.request.urlopen(urllib.request.Request(url, headers={"Accept": accept})) as answer:
@@ -45,41 +47,47 @@ def until(find, name):
     pytest.fail(f"no {name} within a minute")
 
 
-def test_the_metrics_of_runs_and_servers_can_be_scraped(tmp_path):
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """A run in progress that has operations, and its server: the URLs of their metrics."""
     with Server("--metrics-listen", "127.0.0.1:0") as server:
         url = server.metrics or server.process.stdout.readline().split()[-1]
-        with Running(f"s3://bench/?endpoint={server.url}&provider=aws-s3&style=path", tmp_path) as run:
-            cost = until(lambda: next((t for _, t in [scrape(run.metrics)] if "plimsoll_cost_usd_total{" in t), None), "cost")
-            assert 'provider="aws-s3",emulated="true"' in cost
-            get = 'operation="get"'
-            text = until(lambda: next((t for _, t in [scrape(run.metrics)] if get in t), None), "operations")
-            assert text.endswith("# EOF\n")
-            for name in ("plimsoll_operations_total", "plimsoll_object_bytes_total", "plimsoll_service_seconds_bucket",
-                         "plimsoll_response_seconds_sum"):
-                assert name in text, name
-            counts = [float(line.rsplit(" ", 1)[1]) for line in text.splitlines()
-                      if line.startswith("plimsoll_service_seconds_bucket") and get in line]
-            assert counts and counts[-1] > 0
-            kind, served = scrape(url)
-            assert kind.startswith("application/openmetrics-text") and "plimsoll_server_requests_total" in served
-            with pytest.raises(urllib.error.HTTPError, match="404"):
-                scrape(run.metrics.replace("/metrics", "/else"))
-            for figures in (text, served):
-                check(figures)
-            if shutil.which("prometheus"):
-                scraped_by_prometheus(run.metrics, tmp_path)
+        with Running(f"s3://bench/?endpoint={server.url}&provider=aws-s3&style=path", tmp_path_factory.mktemp("runs")) as run:
+            until(lambda: GET in scrape(run.metrics)[1], "operations")
+            yield run.metrics, url
 
 
-def check(figures):
-    """Runs `promtool check metrics`, if it is installed. It does not accept the end marker `# EOF`."""
-    if shutil.which("promtool"):
-        done = subprocess.run(["promtool", "check", "metrics"], input=figures.replace("# EOF\n", ""), capture_output=True, text=True)
+def test_the_metrics_of_runs_and_servers_can_be_scraped(measured):
+    metrics, url = measured
+    cost = until(lambda: next((t for _, t in [scrape(metrics)] if "plimsoll_cost_usd_total{" in t), None), "cost")
+    assert 'provider="aws-s3",emulated="true"' in cost
+    text = scrape(metrics)[1]
+    assert text.endswith("# EOF\n")
+    for name in ("plimsoll_operations_total", "plimsoll_object_bytes_total", "plimsoll_service_seconds_bucket",
+                 "plimsoll_response_seconds_sum"):
+        assert name in text, name
+    counts = [float(line.rsplit(" ", 1)[1]) for line in text.splitlines()
+              if line.startswith("plimsoll_service_seconds_bucket") and GET in line]
+    assert counts and counts[-1] > 0
+    kind, served = scrape(url)
+    assert kind.startswith("application/openmetrics-text") and "plimsoll_server_requests_total" in served
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        scrape(metrics.replace("/metrics", "/else"))
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
+def test_promtool_reports_no_problems(measured):
+    for url in measured:
+        # It does not accept the end marker `# EOF`.
+        figures = scrape(url)[1].replace("# EOF\n", "")
+        done = subprocess.run(["promtool", "check", "metrics"], input=figures, capture_output=True, text=True)
         problems = [line for line in (done.stdout + done.stderr).splitlines() if line and "no help text" not in line]
         assert done.returncode == 0 or not problems, problems
 
 
-def scraped_by_prometheus(metrics, folder):
-    target = metrics.split("/")[2]
+@pytest.mark.skipif(not shutil.which("prometheus"), reason="prometheus is not installed")
+def test_a_real_prometheus_scrapes_a_run(measured, tmp_path):
+    folder, target = tmp_path, measured[0].split("/")[2]
     (folder / "prometheus.yml").write_text(
         f"global: {{scrape_interval: 1s}}\nscrape_configs: [{{job_name: plimsoll, static_configs: [{{targets: ['{target}']}}]}}]\n")
     process = subprocess.Popen(

@@ -4,6 +4,7 @@ import json
 import shutil
 import signal
 import subprocess
+import urllib.request
 
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
@@ -153,7 +154,7 @@ def test_clients_read_an_older_state_of_a_standby_if_it_says_so(tmp_path):
                     with pytest.raises(ClientError) as error:
                         call()
                     assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503, error.value
-                text = subprocess.run(["curl", "-s", server.metrics], capture_output=True, text=True).stdout
+                text = urllib.request.urlopen(server.metrics).read().decode()
                 assert "plimsoll_gateway_standby_lag_seconds" in text
                 assert "changes nothing" in command("undelete", file, "--bucket", "bucket", "--prefix", "", "--at", "1h", code=3)
 

@@ -85,7 +85,7 @@ impl Loop {
             name: self.name,
             waits_for: step,
             late_s: late_ns / SECOND,
-            is_stalled: late_ns >= LIMIT_NS,
+            is_stalled: late_ns >= testing::limit_ns(),
         }
     }
 
@@ -225,30 +225,51 @@ pub async fn idle<T>(future: impl Future<Output = T>) -> T {
     output
 }
 
-/// Stops the current loop for ever if a test wants it: `PLIMSOLL_TEST_HANG` of a debug build has its name.
+/// Stops the current loop for ever if a test wants it: the file that `PLIMSOLL_TEST_HANG` names has the name of the loop.
+/// Only debug builds have this.
 pub async fn hang_in_tests() {
-    if is_hung() {
+    if testing::is_hung() {
         std::future::pending::<()>().await;
     }
 }
 
 /// Stops the current thread for ever if a test wants it.
 pub fn hang_thread_in_tests() {
-    while is_hung() {
+    while testing::is_hung() {
         std::thread::park();
     }
 }
 
 #[cfg(not(debug_assertions))]
-fn is_hung() -> bool {
-    false
+mod testing {
+    pub fn is_hung() -> bool {
+        false
+    }
+
+    pub fn limit_ns() -> u64 {
+        super::LIMIT_NS
+    }
 }
 
 #[cfg(debug_assertions)]
-fn is_hung() -> bool {
-    static HUNG: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
-    let Some(hung) = HUNG.get_or_init(|| std::env::var("PLIMSOLL_TEST_HANG").ok()) else { return false };
-    CURRENT.with(|current| current.borrow().as_ref().is_some_and(|own| own.name == hung))
+mod testing {
+    use std::sync::OnceLock;
+
+    pub fn is_hung() -> bool {
+        static FILE: OnceLock<Option<String>> = OnceLock::new();
+        let Some(file) = FILE.get_or_init(|| std::env::var("PLIMSOLL_TEST_HANG").ok()) else { return false };
+        let Ok(hung) = std::fs::read_to_string(file) else { return false };
+        super::CURRENT.with(|current| current.borrow().as_ref().is_some_and(|own| own.name == hung))
+    }
+
+    /// Tests need not wait for a minute.
+    pub fn limit_ns() -> u64 {
+        static LIMIT: OnceLock<u64> = OnceLock::new();
+        *LIMIT.get_or_init(|| {
+            let ms = std::env::var("PLIMSOLL_TEST_STALL_MS").ok().and_then(|ms| ms.parse::<u64>().ok());
+            ms.map_or(super::LIMIT_NS, |ms| ms * 1_000_000)
+        })
+    }
 }
 
 #[cfg(test)]

@@ -33,8 +33,11 @@ impl RealExt4 {
         let found = RealExt4 { scratch: Scratch::new(name) };
         std::fs::create_dir_all(found.mounted()).unwrap();
         std::fs::File::create(found.path("empty")).and_then(|file| file.set_len(16 << 20)).unwrap();
-        let made = use_private_mounts() && run("mkfs.ext4", &["-q", "-b", "4096"], &[&found.path("empty")]);
-        if !made || !found.mount("empty") {
+        if !run("mkfs.ext4", &["-q", "-b", "4096"], &[&found.path("empty")]) {
+            skip("mkfs.ext4 is not installed");
+            return None;
+        }
+        if !use_private_mounts() || !found.mount("empty") {
             skip("this system cannot mount an ext4");
             return None;
         }

@@ -28,10 +28,11 @@ impl Drop for Scratch {
     }
 }
 
-/// Skips a test on a system that does not allow mounts, unless it must.
+/// Reports that a test is skipped on a system that does not allow mounts, unless it must.
 pub fn skip(reason: &str) {
     let required = std::env::var_os("PLIMSOLL_REQUIRE_MOUNTS").is_some();
     assert!(!required, "PLIMSOLL_REQUIRE_MOUNTS is set, but {reason}");
+    eprintln!("skipped: {reason}");
 }
 
 /// Mounts an empty disk; `None` where this system does not allow it.
@@ -41,7 +42,8 @@ pub fn mounted(name: &str, model: Model) -> Option<(Scratch, Mounted)> {
     match Mounted::new(SharedDisk::new(Disk::new(model, 1 << 30)), &scratch.0) {
         Ok(mounted) => Some((scratch, mounted)),
         Err(error) => {
-            skip(&error.to_string());
+            eprintln!("{error}");
+            skip("this system does not allow mounts, or fusermount3 is not installed");
             None
         }
     }

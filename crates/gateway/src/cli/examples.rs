@@ -31,7 +31,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "backup",
         &[
-            "plimsoll-gateway backup --data /var/lib/plimsoll --to /backup/catalog-2026-01-02",
+            "plimsoll-gateway backup --data /var/lib/plimsoll --to /backup/plimsoll",
             "plimsoll-gateway backup gateway.toml --done 10m",
         ],
     ),
@@ -39,7 +39,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "restore",
         &[
             "plimsoll-gateway restore gateway.toml --at 2026-01-02T03:04:05Z",
-            "plimsoll-gateway restore --from s3://backup/gateway --data /var/lib/plimsoll",
+            "plimsoll-gateway restore --from /backup/plimsoll --data /var/lib/plimsoll",
             "plimsoll-gateway restore gateway.toml --bucket photos --at 2h --dry-run",
         ],
     ),
@@ -49,12 +49,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "verify-backup",
         &[
             "plimsoll-gateway verify-backup gateway.toml",
-            "plimsoll-gateway verify-backup --from s3://backup/gateway",
+            "plimsoll-gateway verify-backup --from /backup/plimsoll",
         ],
     ),
     ("where", &["plimsoll-gateway where gateway.toml --object photos/2026/a.jpg"]),
     ("recover", &["plimsoll-gateway recover gateway.toml --from-tiers --dry-run"]),
     ("reconcile", &["plimsoll-gateway reconcile gateway.toml"]),
+    ("replace-tier", &["plimsoll-gateway replace-tier gateway.toml --tier cold"]),
     ("sweep", &["plimsoll-gateway sweep gateway.toml"]),
     ("rebuild-index", &["plimsoll-gateway rebuild-index --data /var/lib/plimsoll"]),
 ];

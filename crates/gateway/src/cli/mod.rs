@@ -12,12 +12,14 @@ mod opened;
 pub mod out;
 mod ownership;
 mod place;
+mod place_rules;
 mod plan;
 mod preflight;
 mod promote;
 mod reattach;
 mod rebuild;
 mod release;
+mod replace_tier;
 mod restore;
 mod restore_bucket;
 mod rollback;
@@ -83,6 +85,8 @@ enum Command {
     Reconcile(reattach::ReconcileArguments),
     /// Find objects in the tiers that the catalog does not know, and delete them with --delete
     Sweep(sweep::Arguments),
+    /// Accept that the bytes of a tier are lost, and that the place in the settings is a new one
+    ReplaceTier(replace_tier::Arguments),
     /// Build the index of the catalog again from the log
     RebuildIndex(rebuild::Arguments),
 }
@@ -142,6 +146,7 @@ pub fn main() -> ExitCode {
         Command::Recover(arguments) => reattach::recover(arguments),
         Command::Reconcile(arguments) => reattach::reconcile(arguments),
         Command::Sweep(arguments) => sweep::sweep(arguments),
+        Command::ReplaceTier(arguments) => replace_tier::replace_tier(arguments),
         Command::RebuildIndex(arguments) => rebuild::rebuild(arguments),
         Command::Restore(arguments) if arguments.bucket.is_none() => restore::restore(arguments),
         Command::Promote(arguments) => promote::promote(arguments),

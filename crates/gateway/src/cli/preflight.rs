@@ -39,7 +39,7 @@ use crate::tier::{Tier, TierTable, open};
 /// What is known of a catalog before it is opened.
 #[derive(Default)]
 struct Found {
-    /// `None` for a catalog that does not exist, or cannot be looked at.
+    /// `None` for a catalog that does not exist.
     catalog: Option<Arc<AnyCatalog>>,
     identity: Option<Identity>,
     /// Copy of the files, which is removed when this is dropped.
@@ -73,23 +73,30 @@ fn foreign_names(directory: &Path, own: &[&str]) -> Vec<String> {
 /// Refuses a directory that is not empty and has no catalog: it is a wrong path, or a copy in a wrong place.
 fn check_new(place: &StoreArguments, root: &Path) -> Result<(), Exit> {
     /// Names in the directory of a catalog that an unfinished start may have left.
-    const OWN: [&str; 6] =
-        [segment::DIRECTORY, INDEX_DIRECTORY, format::FILE, "WRITERS", "restoring", "lost+found"];
+    const OWN: [&str; 7] = [
+        segment::DIRECTORY,
+        INDEX_DIRECTORY,
+        format::FILE,
+        "WRITERS",
+        "restoring",
+        "admin.sock",
+        "lost+found",
+    ];
     let name = place.name();
     if let Some(data) = place.data() {
-        if has_catalog(data) {
-            return Err(Exit::input(format!(
-                "{name}: this directory is a catalog without its store: put it at {}, or use `restore --from URL --data \
-                 DIR` with a backup",
-                data.join("catalog").display()
-            )));
-        }
         if is_backup(data) {
             let from = std::path::absolute(data).unwrap_or_else(|_| data.to_path_buf());
             return Err(Exit::input(format!(
                 "{name}: this directory is a backup: restore it with `plimsoll-gateway restore --data DIR --from \
                  file://{}`, DIR being a new directory",
                 from.display()
+            )));
+        }
+        if has_catalog(data) {
+            return Err(Exit::input(format!(
+                "{name}: this directory is a catalog without its store: put it at {}, or use `restore --from URL --data \
+                 DIR` with a backup",
+                data.join("catalog").display()
             )));
         }
         let names = foreign_names(data, &["catalog", crate::tier::BLOBS, "lost+found"]);
@@ -111,20 +118,18 @@ fn check_new(place: &StoreArguments, root: &Path) -> Result<(), Exit> {
     }
 }
 
-/// Reads a catalog without changing it.
-fn look(place: &StoreArguments, catalog: &CatalogPlace) -> Result<Found, Exit> {
+/// Reads a catalog without changing it; `None` if it cannot be looked at, or its identity is not known.
+fn look(place: &StoreArguments, catalog: &CatalogPlace) -> Result<Option<Found>, Exit> {
     let (catalog, snapshot) = match catalog {
         CatalogPlace::Directory(root) if !has_catalog(root) => {
             check_new(place, root)?;
-            return Ok(Found::default());
+            return Ok(Some(Found::default()));
         }
         CatalogPlace::Directory(root) => {
             format::of_directory(root).map_err(|e| place.fail(&e))?;
-            // The start itself names what is wrong with a catalog of which no copy can be made.
-            let Ok(snapshot) = Snapshot::take(root) else { return Ok(Found::default()) };
-            let Ok((copy, _)) = EmbeddedCatalog::open(snapshot.path(), quiet()) else {
-                return Ok(Found::default());
-            };
+            // The start itself names what is wrong with a catalog of which no copy can be made, on a full disk for example.
+            let Ok(snapshot) = Snapshot::take(root) else { return Ok(None) };
+            let Ok((copy, _)) = EmbeddedCatalog::open(snapshot.path(), quiet()) else { return Ok(None) };
             (AnyCatalog::Embedded(copy), Some(snapshot))
         }
         CatalogPlace::Database(database) => match PostgresCatalog::open(database, Access::ReadOnly) {
@@ -132,11 +137,13 @@ fn look(place: &StoreArguments, catalog: &CatalogPlace) -> Result<Found, Exit> {
             Err(CatalogError::Unavailable(error)) => {
                 return Err(place.fail(&CatalogError::Unavailable(error)));
             }
-            Err(_) => return Ok(Found::default()),
+            Err(_) => return Ok(Some(Found::default())),
         },
     };
+    // A record of the identity that is lost or in doubt belongs to no other catalog.
     let identity = owner::read(&catalog).unwrap_or_default();
-    Ok(Found { catalog: Some(Arc::new(catalog)), identity, _snapshot: snapshot })
+    let found = Found { catalog: Some(Arc::new(catalog)), identity, _snapshot: snapshot };
+    Ok(found.identity.is_some().then_some(found))
 }
 
 /// Returns the tiers of which the catalog has blobs, by number.
@@ -201,8 +208,10 @@ fn check_tier(
     if used_tiers(catalog).map_err(|e| place.fail(&e))?.contains(&number) {
         return Err(place.fail(&format!(
             "tier {name}: the catalog has blobs there, and {} has no record of its owner (plimsoll-owner.json): is the \
-             URL wrong, or a disk not mounted? If the bytes are lost, see docs/operations/disaster-recovery.md",
-            table.url
+             URL wrong, or a disk not mounted? If the bytes are lost, and this is a new place for it, run \
+             `plimsoll-gateway replace-tier {} --tier {name}`",
+            table.url,
+            place.name()
         )));
     }
     Ok(())
@@ -274,9 +283,6 @@ fn check_backup(
         };
     }
     if found.identity.is_none() {
-        if found.catalog.is_some() {
-            return Ok(None);
-        }
         return Err(place.fail(&format!(
             "the catalog is empty, and {url} has the backup of catalog {owner}. To bring it back, run `plimsoll-gateway \
              restore {name}`; to follow a gateway with a lease, use --follow {url}; for a new store, use another \
@@ -319,7 +325,7 @@ fn is_restored_from(root: &Path, last: &Known) -> bool {
 /// be read.
 pub fn check(place: &StoreArguments, older: Older, uses_backup: bool) -> Result<(), Exit> {
     let config: Config = place.config()?;
-    let mut found = look(place, &config.catalog)?;
+    let Some(mut found) = look(place, &config.catalog)? else { return Ok(()) };
     let runtime = runtime()?;
     let rule = config.backup.as_ref().filter(|_| uses_backup);
     if let (CatalogPlace::Directory(root), Some(rule)) = (&config.catalog, rule)

@@ -35,6 +35,10 @@ fn command(program: &str, directory: &Path) -> Option<Command> {
 impl Postgres {
     /// Creates a database and starts its server; `None` if the distribution's package is not installed.
     pub fn start() -> Option<Postgres> {
+        if programs().is_none() {
+            eprintln!("skipped: PostgreSQL is not installed");
+            return None;
+        }
         let directory = TempDir::new("postgres");
         if rustix::process::geteuid().is_root() {
             Command::new("chown").arg("postgres").arg(directory.path()).status().ok()?;
@@ -56,9 +60,14 @@ impl Postgres {
     pub fn kill(&self) {
         let server = rustix::process::Pid::from_child(&self.process);
         // The processes of connections have groups of their own.
-        let children = Command::new("pkill").args(["-KILL", "-P", &server.to_string()]).status();
+        let number = server.to_string();
+        let children = std::fs::read_to_string(format!("/proc/{number}/task/{number}/children"));
+        let numbers = children.unwrap_or_default();
+        for child in numbers.split_whitespace().filter_map(|number| number.parse().ok()) {
+            let child = rustix::process::Pid::from_raw(child);
+            let _ = child.map(|child| rustix::process::kill_process(child, rustix::process::Signal::KILL));
+        }
         let _ = rustix::process::kill_process(server, rustix::process::Signal::KILL);
-        assert!(children.is_ok(), "pkill is missing");
     }
 
     /// Starts the server again after it was killed.

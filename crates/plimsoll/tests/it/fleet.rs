@@ -9,7 +9,7 @@ use plimsoll_judge::run_dir::json;
 use plimsoll_judge::summary::result::RunResult;
 
 use crate::support::ask::{fails, good, write};
-use crate::support::{Server, block_on, plimsoll, scratch, text};
+use crate::support::{Server, block_on, kill, plimsoll, scratch, text};
 
 const EXPERIMENT: &str = "name = 'fleet'\nstores = []\n\
     [[phase]]\nname = 'objects'\nrole = 'prepare'\noperations = { put = 1 }\nobjects = { count = 40, size = '2 KiB' }\n\
@@ -83,7 +83,7 @@ fn a_lost_node_costs_its_share_and_nothing_else() {
     }
     let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", running.id())).unwrap();
     let third = children.split_whitespace().nth(2).unwrap();
-    assert!(Command::new("kill").args(["-9", third]).status().unwrap().success());
+    assert!(kill("-9", third.parse().unwrap()));
     let run = running.wait_with_output().unwrap();
     assert_eq!(run.status.code(), Some(1), "{notes}");
     let result: RunResult = serde_json::from_slice(&run.stdout).unwrap();

@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::hostile::{Hostile, Peer, SERVERS};
-use crate::support::{data, plimsoll, scratch};
+use crate::support::{data, kill, plimsoll, scratch};
 
 /// A command line. `S3`, `WEB`, `GS`, `AZ`, `DYNAMO` and `EXPRESS` are replaced by stores on the server, `OUT` and
-/// `RUN` by directories.
+/// `RUN` by directories, and `PYTHON` by a program that stands for a Python with boto3, because the output of
+/// `run clients` depends on the clients that are installed.
 struct Case {
     name: &'static str,
     line: &'static str,
@@ -68,7 +69,8 @@ const COMMANDS: &[Case] = &[
     case("canary", "run canary --store S3 --operations 3 --every 1ms --timeout 1s --dir OUT --quiet"),
     case(
         "clients",
-        "run clients --store S3 --objects 3 --rounds 1 --json --timeout 1s --out OUT --program same=true",
+        "run clients --store S3 --objects 3 --rounds 1 --json --timeout 1s --out OUT --python PYTHON --clients boto3 \
+         --program same=true",
     ),
     case("consistency", "run consistency --store S3 --duration 1s --json --timeout 1s --out OUT"),
     case("contention", "run contention --store S3 --writers 1,2 --duration 1s --json --timeout 1s --out OUT"),
@@ -138,7 +140,7 @@ fn run(mut command: Command) -> Ended {
                 return Ended { code: status.unwrap().code(), stderr, peak_kib: peak };
             }
             Err(_) if left.is_zero() => {
-                let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+                kill("-9", pid);
                 return Ended { code: None, stderr: "the command did not end".into(), peak_kib: peak };
             }
             Err(_) => left = left.saturating_sub(step),
@@ -180,6 +182,7 @@ fn pair(case: &Case, hostile: &'static Hostile, out: &Path) -> Option<String> {
             "EXPRESS" => format!("s3://base--use1-az4--x-s3?endpoint=http://127.0.0.1:{port}"),
             "OUT" => out.join("runs").display().to_string(),
             "PARQUET" => data("r2-bench/r2-c5n-9xlarge.parquet").display().to_string(),
+            "PYTHON" => data("python-with-boto3").display().to_string(),
             "RUN" => run_directory.display().to_string(),
             word => word.replace("WEB", &format!("http://127.0.0.1:{port}/object")),
         })

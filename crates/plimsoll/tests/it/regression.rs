@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::support::hostile::{Peer, SERVERS};
-use crate::support::{ACCESS, SECRET, Server, block_on, plimsoll, scratch, text};
+use crate::support::{ACCESS, SECRET, Server, block_on, kill, plimsoll, scratch, text};
 use plimsoll_engine::store::{Body, Ignore, Request, Store};
 use plimsoll_judge::run_dir::directory::RunDirectory;
 use plimsoll_s3::credentials::Credentials;
@@ -53,10 +53,6 @@ fn start(arguments: &[&str], store: &dyn Store) -> Child {
         std::thread::yield_now();
     }
     child.unwrap()
-}
-
-fn signal(child: &Child, name: &str) {
-    assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
 }
 
 /// Returns all files below a directory, with their content.
@@ -192,7 +188,7 @@ fn a_hang_up_or_repeated_interrupt_leaves_no_objects() {
             out.to_str().unwrap(),
         ];
         let child = start(&line, store.as_ref());
-        signals.iter().for_each(|name| signal(&child, name));
+        signals.iter().for_each(|name| assert!(kill(name, child.id())));
         let output = child.wait_with_output().unwrap();
         assert_eq!(code(&output), Some(130), "{signals:?}: {}", text(&output.stderr));
         assert_eq!(left(store.as_ref()), (vec![], 0), "{signals:?}");
@@ -296,7 +292,7 @@ fn the_preflight_accepts_a_presigned_get_url() {
     let store = server.ready("");
     put(store.as_ref(), "some/prefix/k", "content");
     let credentials = Credentials::new(ACCESS, SECRET, None);
-    let host = format!("localhost:{}", server.address.port());
+    let host = server.address.to_string();
     let now = plimsoll_base::clock::wall_now().as_second();
     let query = Signer::new("us-east-1", "s3").presign_at(
         &credentials,
@@ -466,8 +462,7 @@ fn clean_times_out_on_a_silent_server() {
         let path = run_directory.join(file);
         let content = std::fs::read_to_string(&path).unwrap();
         let silent = format!("127.0.0.1:{}", peer.port);
-        std::fs::write(&path, content.replace(&format!("localhost:{}", server.address.port()), &silent))
-            .unwrap();
+        std::fs::write(&path, content.replace(&server.address.to_string(), &silent)).unwrap();
     }
     let output = run(&["clean", run_directory.to_str().unwrap(), "--timeout", "300ms"]);
     assert_eq!(code(&output), Some(3));

@@ -167,7 +167,7 @@ fn assert_classes(result: &RunResult, merged_run: &Path, operations: u64) {
 fn eight_shards_merge_into_one_run() {
     let network = Network::new();
     if network.is_none() {
-        eprintln!("network namespaces are not available; the eight processes share the current one");
+        eprintln!("skipped: network namespaces: `ip` is not installed, or this user cannot create them");
     }
     // With namespaces, the server listens on the bridge for the shards and on loopback for this test.
     let address = if network.is_some() { "0.0.0.0:0" } else { "127.0.0.1:0" };

@@ -41,7 +41,7 @@ impl Foreign {
     fn start(name: &str, arguments: impl Fn(u16) -> Vec<String>) -> Option<Foreign> {
         let Some(program) = found(name) else {
             assert!(std::env::var_os("PLIMSOLL_REQUIRE_SERVERS").is_none(), "{name} is not installed");
-            eprintln!("{name} is not installed; skipped");
+            eprintln!("skipped: {name} is not installed");
             return None;
         };
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -1,5 +1,7 @@
 //! The S3 store against the embedded server, over real sockets.
 
+use std::net::ToSocketAddrs;
+
 use crate::support::{ACCESS, SECRET, Server, block_on};
 use plimsoll_engine::store::http::Route;
 use plimsoll_engine::store::testing::conformance::check;
@@ -31,7 +33,8 @@ fn conforms_over_tls_with_unsigned_payloads() {
 
 #[test]
 fn conforms_with_the_bucket_in_the_host_name() {
-    let server = Server::start("", false);
+    let has_ipv6 = ("localhost", 0).to_socket_addrs().unwrap().any(|address| address.is_ipv6());
+    let server = Server::start_on(if has_ipv6 { "[::]:0" } else { "127.0.0.1:0" }, "", false);
     block_on(check(server.ready("&style=virtual").as_ref(), "some/prefix/"));
 }
 

@@ -228,6 +228,41 @@ pub fn retain_ms(arguments: &Arguments) -> Result<Option<u64>, Exit> {
     Ok(Some(ms))
 }
 
+/// Times of the work in the background, in milliseconds.
+struct Times {
+    day_ms: u64,
+    move_every_ms: u64,
+}
+
+fn times(arguments: &Arguments) -> Result<Times, Exit> {
+    let ms = |flag: &str, text: &str| {
+        let ns = parse_duration(text).map_err(|e| Exit::input(format!("{flag}: {e}")))?;
+        Ok::<u64, Exit>((ns / 1_000_000).max(1))
+    };
+    let day_ms = ms("--lifecycle-day", &arguments.lifecycle_day)?;
+    Ok(Times { day_ms, move_every_ms: ms("--move-every", &arguments.move_every)? })
+}
+
+/// Checks what a start would only use after the store is open: a start that is refused must not have ended the backup of
+/// another gateway.
+///
+/// # Errors
+/// Exit code 2 for invalid settings, and for addresses that cannot be used.
+pub fn check_rest(arguments: &Arguments) -> Result<(), Exit> {
+    times(arguments)?;
+    retain_ms(arguments)?;
+    catalog_settings(arguments)?;
+    arguments.place.check_rules()?;
+    let addresses =
+        [("--metrics-listen", &arguments.metrics_listen), ("--admin-listen", &arguments.admin_listen)];
+    for (flag, address) in addresses {
+        let Some(address) = address else { continue };
+        TcpListener::bind(address)
+            .map_err(|e| Exit::input(format!("{flag} {address}: {e}; choose another address or port")))?;
+    }
+    Ok(())
+}
+
 /// Returns the settings of the work in the background.
 pub fn work_settings(
     arguments: &Arguments,
@@ -235,15 +270,11 @@ pub fn work_settings(
     reads_file: Option<PathBuf>,
     scrub: Option<ScrubRule>,
 ) -> Result<background::BackgroundSettings, Exit> {
-    let ms = |flag: &str, text: &str| {
-        let ns = parse_duration(text).map_err(|e| Exit::input(format!("{flag}: {e}")))?;
-        Ok::<u64, Exit>((ns / 1_000_000).max(1))
-    };
-    let day_ms = ms("--lifecycle-day", &arguments.lifecycle_day)?;
+    let Times { day_ms, move_every_ms } = times(arguments)?;
     Ok(background::BackgroundSettings {
         day_ms,
         rules: Rules { day_ms, ..rules },
-        move_every_ms: ms("--move-every", &arguments.move_every)?,
+        move_every_ms,
         reads_file,
         // A look at a state must not take the work over from the gateway that has the newest one.
         is_idle: arguments.no_deletes || arguments.restored,

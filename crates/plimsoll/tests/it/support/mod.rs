@@ -57,6 +57,11 @@ pub fn plimsoll(arguments: &[&str]) -> Command {
     command
 }
 
+/// Sends a signal to a process. Returns false if it has ended. The shell's own `kill` needs no program.
+pub fn kill(signal: &str, pid: u32) -> bool {
+    Command::new("sh").args(["-c", &format!("kill {signal} {pid}")]).status().unwrap().success()
+}
+
 /// Creates the bucket of a store whose server injects faults. Repeats the request until the bucket exists.
 pub fn create_through_faults(store: &dyn Store) {
     block_on(async {
@@ -121,9 +126,10 @@ impl Server {
         Server { address, tls, stop, thread: Some(thread) }
     }
 
+    /// Returns the URL of the server. The name `localhost` has two addresses on many systems, and stores use both.
     pub fn endpoint(&self) -> String {
         let scheme = if self.tls { "https" } else { "http" };
-        format!("{scheme}://localhost:{}", self.address.port())
+        format!("{scheme}://127.0.0.1:{}", self.address.port())
     }
 
     pub fn store_with(&self, parameters: &str, credentials: Credentials) -> Arc<dyn Store> {
@@ -131,7 +137,10 @@ impl Server {
     }
 
     pub fn store_of(&self, bucket: &str, parameters: &str, credentials: Credentials) -> Arc<dyn Store> {
-        let text = format!("s3://{bucket}/some/prefix?endpoint={}{parameters}", self.endpoint());
+        // Only a name can follow the bucket in the name of a host.
+        let host = if parameters.contains("style=virtual") { "localhost" } else { "127.0.0.1" };
+        let endpoint = self.endpoint().replace("127.0.0.1", host);
+        let text = format!("s3://{bucket}/some/prefix?endpoint={endpoint}{parameters}");
         let Ok(StoreUrl::S3(url)) = parse(&text, &|_| None) else { panic!("{text}") };
         let sign = url.sign;
         let source = sign.then(|| CredentialSource::fixed(credentials));
