@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A soak test of `plimsoll-gateway`: all work at the same time, under clients that write, read, delete and verify, while
+"""A soak test of `plimsoll-gateway`: all background work at the same time, while clients write, read and delete, and
 gateways are restarted.
 
     python3 benches/soak.py --objects 50000 --minutes 30                     # an hour and three quarters
@@ -224,7 +224,7 @@ class Soak:
         self.say("everything that expires has expired")
 
     def check_progress(self):
-        """Checks that the position in each tier follows a write, and that a verification ends that has begun after it."""
+        """Checks that the position in each tier follows a write, and that a later verification ends."""
         pattern = r"(verified) \d+ objects and versions"
         verified, before = counted(self.engine, pattern, number=False), self.engine.positions()
         connect(self.engine.url()).put_object(Bucket="plan", Key="position", Body=b"position")
@@ -279,7 +279,7 @@ class Soak:
         return found
 
     def check_store(self):
-        """Verifies the store with commands: every byte, objects in tiers that the catalog does not know, and the backup."""
+        """Verifies the store with commands: every byte, the objects in the tiers, and the backup."""
         file = (self.engine.leader() or self.engine.gateways[0]).file
         scrubbed = command("scrub", file, "--json", codes=(0, 1))
         for name in ("damage", "objects_damaged", "kept_damaged", "copies_damaged", "objects_unverified"):
@@ -294,11 +294,13 @@ class Soak:
     def finish_row(self):
         if "restarts" in self.row:
             return
-        start, end = self.watch.growth()
+        start, end, wrong = self.watch.growth()
         done = {name: counted(self.engine, pattern) for name, pattern in WORK.items()}
         done["backups"] = self.engine.backups()
         if not self.wrong and not self.watch.wrong:
-            self.wrong += [f"nothing was {name}" if name != "backups" else "there was no backup" for name, count in done.items() if not count]
+            # Work that was ended by a failure is not reported.
+            wrong += [f"nothing was {name}" if name != "backups" else "there was no backup" for name, count in done.items() if not count]
+        self.wrong += wrong
         self.row.update({"objects": 0, "bytes": 0, "operations": self.load.operations, "restarts": self.restarts, **done,
                          "RSS start": start.rss >> 20, "RSS end": end.rss >> 20, "fds start": start.descriptors,
                          "fds end": end.descriptors, "unanswered": sum(len(writer.frozen) for writer in self.load.writers)})

@@ -1,5 +1,4 @@
 """The catalogs that benches/soak.py tests: processes, settings, restarts and measurements of their gateways."""
-import itertools
 import json
 import os
 import re
@@ -48,7 +47,7 @@ min_age = "1s"
 max_wait = "2s"
 """
 SCRUB = '[scrub]\nevery = "5s"\nrate = "256 MiB"\n'
-# Larger bodies of these two kinds move in opposite directions. None of them is packed, so that no move causes a second one.
+# Larger bodies of these two kinds move in opposite directions. None is packed, so that no move causes a second one.
 PLANNED = """
 [[move]]
 from = "hot"
@@ -70,7 +69,7 @@ class SoakFailed(Exception):
 
 
 def connect(url, read_timeout=180):
-    """Returns a client that sends each request once. Longer timeouts than those of tiers tell a slow request from a lost one."""
+    """Returns a client that sends each request once, and waits for longer than the gateway waits for a tier."""
     config = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=read_timeout, max_pool_connections=4,
                     s3={"addressing_style": "path"})
     return boto3.session.Session().client("s3", endpoint_url=url, config=config, aws_access_key_id=ACCESS,
@@ -97,7 +96,7 @@ class Metrics:
         return self.values.get(name, [])
 
     def sum(self, name, **labels):
-        """Returns the sum of the values with these labels, which is 0 without any."""
+        """Returns the sum of the values with these labels; 0 if there is none."""
         return sum(value for found, value in self.all(name) if labels.items() <= found.items())
 
     def one(self, name, default=None):
@@ -113,8 +112,8 @@ class Gateway:
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = os.path.join(directory, f"{name}.log")
         self.process, self.starts, self.is_stopping = None, 0, True
-        # Samples of each life of the process, and its last metrics.
-        self.lives, self.last = [], Metrics("")
+        # Samples of each life of the process, in which it serves or does not, and its last metrics.
+        self.lives, self.last, self.serves = [], Metrics(""), None
         # Requests of earlier lives to the backup.
         self.shipped_before = 0
 
@@ -167,8 +166,11 @@ class Gateway:
             self.last = Metrics(text)
         return self.last if status == 200 else Metrics("")
 
-    def sample(self):
+    def sample(self, serves):
         """Records the memory and the number of descriptors of the process."""
+        if serves != self.serves:
+            self.serves = serves
+            self.lives.append([])
         try:
             with open(f"/proc/{self.process.pid}/status") as file:
                 rss = next((int(line.split()[1]) * 1024 for line in file if line.startswith("VmRSS")), None)
@@ -286,11 +288,9 @@ class Engine:
 
     def url(self):
         """Returns the address of a gateway that serves. Waits if none does."""
-        for _ in itertools.count():
-            serving = self.serving
-            if serving:
-                return serving[0].url
+        while not (serving := self.serving):
             time.sleep(0.05)
+        return serving[0].url
 
     def use(self, stage):
         """Starts all gateways again with the settings of a stage. Returns what is wrong with their ends."""
@@ -372,7 +372,7 @@ class Directory(Engine):
 
 
 class PostgreSQL(Engine):
-    """A catalog in PostgreSQL with two gateways, which both serve, and backups of the whole catalog one after the other."""
+    """A catalog in PostgreSQL with two gateways, which both serve, and backups one after the other."""
 
     name = "postgres"
 

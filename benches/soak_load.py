@@ -1,4 +1,4 @@
-"""The clients of benches/soak.py, and what each of them knows: every acknowledged write, and every one without an answer."""
+"""The clients of benches/soak.py. Each records its acknowledged writes, and those without an answer."""
 import bisect
 import concurrent.futures
 import hashlib
@@ -151,8 +151,8 @@ class Writer(Client):
     def __init__(self, load, index, share):
         super().__init__(load, f"writer-{index}")
         self.index, self.share = index, share
-        # Allowed states of each key; `None` stands for no object. A key with a write without an answer is not used again,
-        # because this write may be executed later.
+        # Allowed states of each key; `None` stands for no object. A key with an unanswered write is not used again, because
+        # this write may be executed later.
         self.known, self.frozen, self.number = {}, set(), 0
 
     def key(self, number):

@@ -259,15 +259,14 @@ def test_a_backup_of_a_running_gateway_is_restored(tmp_path):
             s3.put_object(Bucket="bucket", Key=key, Body=body)
         code, out, error = command("backup", path, "--to", str(tmp_path / "copy"))
         assert code == 0 and "of the catalog" in out, error
-        code, _, error = command("backup", path, "--to", str(tmp_path / "copy"))
-        assert code == 2 and "name a new directory" in error
         assert json.loads(command("status", path, "--json")[1])["last_backup_ms"] > 0
         s3.put_object(Bucket="bucket", Key="newer", Body=b"n" * BLOB)
         s3.delete_object(Bucket="bucket", Key="stays/0")
         wait(lambda: len(files(tmp_path, "cold")) == 4, "the objects are moved")
         wait_for_visits(server)
     shutil.rmtree(tmp_path / "catalog")
-    os.rename(tmp_path / "copy", tmp_path / "catalog")
+    code, _, error = command("restore", path, "--from", str(tmp_path / "copy"))
+    assert code == 0, error
     with run(path, "--restored") as server:
         s3 = client(server)
         for key, body in bodies.items():
@@ -335,8 +334,8 @@ def test_a_backup_creates_the_directories_above_it(tmp_path):
     path = settings(tmp_path)
     with run(path) as server:
         client(server).create_bucket(Bucket="bucket")
-        code, _, error = command("backup", path, "--to", str(tmp_path / "new/day/catalog"))
-        assert code == 0 and (tmp_path / "new/day/catalog/FORMAT").exists(), error
+        code, _, error = command("backup", path, "--to", str(tmp_path / "new/day/store"))
+        assert code == 0 and (tmp_path / "new/day/store/plimsoll-backup.json").exists(), error
 
 
 def test_an_offer_without_prices_is_reported(tmp_path):

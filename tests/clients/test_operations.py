@@ -196,7 +196,7 @@ def test_the_console_is_opened(machine):
 
 def test_a_backup_is_made_and_restored(machine):
     bodies = fill(machine)
-    machine.follow("backup.md", "Back up a catalog in a directory")
+    machine.follow("backup.md", "Back up once")
     newer = os.urandom(BLOB)
     machine.client().put_object(Bucket="photos", Key="newer", Body=newer)
     machine.client().delete_object(Bucket="photos", Key="2026/1")
@@ -222,9 +222,12 @@ def test_a_continuous_backup_restores_any_second(machine):
 def test_deleted_objects_come_back(machine):
     bodies = fill(machine)
     s3 = machine.client()
-    # The command of the page names the time of a second ago, and times have a precision of a second.
+    # Times have a precision of a second, and the deletion must be later than the time of the command.
     written = s3.head_object(Bucket="photos", Key="2026/2")["LastModified"].timestamp()
     wait(lambda: time.time() > written + 2, "the objects are older than a second")
+    before = time.time()
+    machine.environment["BEFORE"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(before))
+    wait(lambda: time.time() > before + 1, "the deletion is later")
     for number in range(3):
         s3.delete_object(Bucket="photos", Key=f"2026/{number}")
     [shown] = machine.follow("backup.md", "Bring back objects that were deleted by mistake")

@@ -89,7 +89,7 @@ def refused(path, *words, more=(), code=3):
 @pytest.fixture
 def store():
     with Server() as one:
-        for name in ("hot", "cold", "place", "hot2", "cold2"):
+        for name in ("hot", "cold", "place", "hot2", "cold2", "place2"):
             client(one).create_bucket(Bucket=name)
         yield one
 

@@ -113,7 +113,7 @@ def test_a_newer_format_is_refused_and_the_backup_before_the_upgrade_opens(relea
     assert "format 2" in command("run", path, "--listen", "127.0.0.1:0", "--access-key", "a", "--secret-key", "b", code=3)
     assert state == {file: file.read_bytes() for file in (store / "catalog").rglob("*") if file.is_file()}
     shutil.rmtree(store / "catalog")
-    shutil.copytree(store / "backup", store / "catalog")
+    command("restore", path, "--from", str(store / "backup"))
     command("reconcile", path)
     with serve(path) as server:
         assert listed(client(server)) == expected(release)

@@ -272,8 +272,17 @@ fn check_backup(
     let backup = &Place::new(backend(rule)?).encrypted(keys);
     let (name, url) = (place.name(), &rule.place.url);
     let failed = |error: BackupError| place.fail(&format!("{url}: {error}"));
-    let Some(owner) = runtime.block_on(backup.catalog()).map_err(failed)? else { return Ok(None) };
-    let journal = runtime.block_on(JournalEnd::find(backup)).map_err(failed)?;
+    let place_state = runtime.block_on(async {
+        let owner = backup.catalog().await?;
+        Ok((owner, JournalEnd::find(backup).await?, History::load(backup).await?))
+    });
+    let (owner, journal, history) = match place_state {
+        Ok((None, ..)) => return Ok(None),
+        Ok((Some(owner), journal, history)) => (owner, journal, history),
+        // With a lease, the start fails before it changes anything; else the gateway serves, and reports the problem.
+        Err(_) if found.catalog.is_some() => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
     let is_other = found.identity.filter(|own| own.text() != owner);
     if rule.lease_ms.is_some() && journal.last.is_some() {
         // The journal decides who leads, and has what the directory does not have.
@@ -294,7 +303,6 @@ fn check_backup(
         let foreign = BackupError::Foreign { found: owner, own: own.text() };
         return if rule.lease_ms.is_some() { Err(failed(foreign)) } else { Ok(None) };
     }
-    let history = runtime.block_on(History::load(backup)).map_err(failed)?;
     let last = history.pieces.iter().rev().find(|known| known.header.fence.is_none());
     let Some((last, engine)) = last.zip(found.catalog.as_ref().and_then(|catalog| catalog.engine())) else {
         return Ok(None);
