@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use plimsoll_base::units::format_volume;
 
+use crate::certificate::SOON_S;
 use crate::journal::follow::FollowState;
 use crate::mover::condition::show_time_ms;
 use crate::overview::Overview;
@@ -50,12 +51,7 @@ pub fn alerts(found: &Overview, now_ms: u64) -> Vec<Alert> {
         // Everything else is the work of the gateway that leads.
         return standby(following);
     }
-    if let Some(problem) = &found.problem {
-        add("GatewayWritesStopped", format!("writes fail: {problem}"));
-    }
-    for stalled in &found.stalled {
-        add("GatewayLoopStalled", stalled.text());
-    }
+    add_process(found, &mut add);
     if !found.owns_tiers {
         let text = "a tier belongs to another catalog, or has seen a later state of this one: nothing is moved or \
             deleted until `plimsoll-gateway reconcile` has run";
@@ -112,6 +108,23 @@ pub fn alerts(found: &Overview, now_ms: u64) -> Vec<Alert> {
     all
 }
 
+/// Adds what is wrong with this process.
+fn add_process(found: &Overview, add: &mut dyn FnMut(&'static str, String)) {
+    if let Some(problem) = &found.problem {
+        add("GatewayWritesStopped", format!("writes fail: {problem}"));
+    }
+    if let Some(left_s) = found.certificate_left_s.filter(|left_s| *left_s < SOON_S) {
+        let text = match u64::try_from(left_s) {
+            Ok(left_s) => format!("the certificate expires in {}", show_time_ms(left_s * 1000)),
+            Err(_) => "the certificate has expired, and clients refuse it".into(),
+        };
+        add("GatewayCertificateExpiring", text);
+    }
+    for stalled in &found.stalled {
+        add("GatewayLoopStalled", stalled.text());
+    }
+}
+
 fn add_tiers(found: &Overview, add: &mut dyn FnMut(&'static str, String)) {
     for (name, tier) in &found.tiers {
         if !tier.answers {
@@ -160,6 +173,7 @@ mod tests {
             owns_tiers: false,
             has_wrong_clock: true,
             problem: Some("the disk failed".into()),
+            certificate_left_s: Some(-1),
             stalled: vec![LoopState { name: "moves", waits_for: "a tier", late_s: 61, is_stalled: true }],
             deletions_stopped: true,
             counts: Some(Counts { age_seconds: 1e6, ..Counts::default() }),
@@ -207,6 +221,7 @@ mod tests {
             let line = rule.lines().find(|line| line.contains("expr:")).unwrap();
             line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
         };
+        assert_eq!(limit("GatewayCertificateExpiring"), SOON_S as f64);
         assert_eq!(limit("GatewayClockWrong"), CLOCK_S);
         assert_eq!(limit("GatewayDeletionsOverdue"), OVERDUE_S as f64);
         assert_eq!([limit("GatewayMoveStuck"), limit("GatewaySurveyOld")], [OLD_S as f64; 2]);

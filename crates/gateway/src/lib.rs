@@ -10,6 +10,7 @@ pub mod backup;
 pub mod blocking;
 pub mod body;
 pub mod catalog;
+pub mod certificate;
 pub mod cli;
 pub mod config;
 pub mod disk;

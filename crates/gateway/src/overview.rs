@@ -12,6 +12,7 @@ use crate::backup::last;
 use crate::backup::service::BackupState;
 use crate::catalog::CatalogError;
 use crate::catalog::any::AnyCatalog;
+use crate::certificate;
 use crate::disk::real::free_bytes;
 use crate::journal::follow::FollowState;
 use crate::lease;
@@ -65,6 +66,8 @@ pub struct Overview {
     pub following: Option<FollowState>,
     /// Problem because of which nothing can be written; `None` if there is none.
     pub problem: Option<String>,
+    /// Seconds until the certificate of the gateway expires; `None` without one.
+    pub certificate_left_s: Option<i64>,
     /// Loops of the background work that have stalled.
     pub stalled: Vec<LoopState>,
 }
@@ -179,6 +182,7 @@ pub fn overview(
         queues: queues(&*store.catalog, crate::ambient::now_ms(), store.retain_ms)?,
         following: store.catalog.following().map(|following| following.state()),
         problem: store.catalog.check().err().filter(is_problem).map(|error| error.to_string()),
+        certificate_left_s: certificate::left_s(),
         stalled: liveness::stalled(),
     })
 }

@@ -112,8 +112,9 @@ impl Directory<'_> {
         }
         if aside.exists() {
             note(&format!(
-                "the catalog on this disk was not what the gateways after it have continued, and was replaced; the old \
-                 one is {}, and can be deleted",
+                "the catalog on this disk was not what the gateways after it have continued, and was replaced; only {} has \
+                 what was acknowledged here and not shipped, if anything was: keep it until it is certain that nothing is \
+                 missing",
                 aside.display()
             ));
         }

@@ -1,6 +1,7 @@
 //! Prometheus metrics of the gateway, and its health pages.
 
 mod backup;
+mod certificate;
 mod engine;
 mod loops;
 mod placement;
@@ -18,6 +19,7 @@ use plimsoll_cost::tariff::Tariff;
 use prometheus_client::registry::Registry;
 
 use self::backup::BackupMetrics;
+use self::certificate::CertificateMetrics;
 use self::engine::EngineMetrics;
 use self::loops::LoopMetrics;
 use self::placement::PlacementMetrics;
@@ -82,6 +84,7 @@ pub fn serve(
         registry.register_collector(Box::new(EngineMetrics(Arc::clone(engine))));
     }
     registry.register_collector(Box::new(LoopMetrics));
+    registry.register_collector(Box::new(CertificateMetrics));
     registry.register_collector(Box::new(BackupMetrics(Arc::clone(store))));
     if let Some(following) = store.catalog.following() {
         registry.register_collector(Box::new(StandbyMetrics(Arc::clone(following))));

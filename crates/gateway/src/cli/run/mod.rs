@@ -46,7 +46,7 @@ use crate::metrics::{self, RequestMetrics};
 use crate::object::Store;
 use crate::object::reads::Reads;
 use crate::tier::check;
-use crate::{ending, liveness, threads};
+use crate::{certificate, ending, liveness, threads};
 use plimsoll_server::credentials;
 
 /// Reports what the start found.
@@ -71,13 +71,16 @@ fn report(recovery: &Recovery) {
 
 /// Reloads certificates and accounts at SIGHUP, and calls `reload_others`.
 fn reload_on_hangup(arguments: &Arguments, shared: &Arc<Shared>, reload_others: impl Fn() + Send + 'static) {
-    let (certificate, key) = (arguments.tls_cert.clone(), arguments.tls_key.clone());
+    let (file, key) = (arguments.tls_cert.clone(), arguments.tls_key.clone());
     let (credentials, shared) = (arguments.credentials.clone(), Arc::clone(shared));
     on_hangup(move || {
         reload_others();
-        if let (Some(certificate), Some(key)) = (&certificate, &key) {
-            match server_config(certificate, key) {
-                Ok(config) => shared.set_tls(config),
+        if let (Some(file), Some(key)) = (&file, &key) {
+            match server_config(file, key) {
+                Ok(config) => {
+                    shared.set_tls(config);
+                    certificate::examine(file);
+                }
                 Err(error) => note(&format!("the certificate was not reloaded: {error}")),
             }
         }
@@ -120,6 +123,9 @@ fn front(arguments: &Arguments) -> Result<Front, Exit> {
     let tls = arguments.tls_cert.as_deref().zip(arguments.tls_key.as_deref());
     let tls =
         tls.map(|(certificate, key)| server_config(certificate, key)).transpose().map_err(Exit::input)?;
+    if let Some(file) = arguments.tls_cert.as_deref().filter(|_| tls.is_some()) {
+        certificate::examine(file);
+    }
     let scheme = if tls.is_some() { "https" } else { "http" };
     Ok(Front { accounts, tls, scheme })
 }
