@@ -214,3 +214,44 @@ def test_tiers_never_know_a_later_state_than_a_standby(tmp_path):
             lose(leader)
             wait(lambda: serves(server), "the standby leads")
             assert status(files[1])["owns_tiers"]
+
+
+def test_acknowledged_writes_that_were_not_shipped_come_back(tmp_path):
+    """They stayed in `replaced-...`, which no command could read, and the log said that it can be deleted."""
+    with object_store() as store:
+        files = [settings(tmp_path / name, store, durability="local") for name in ["leader", "standby"]]
+        for file in files:
+            text = open(file).read()
+            open(file, "w").write(text.replace('every = "1s"', 'every = "1h"'))
+        leader = gateway(files[0])
+        s3 = client(leader)
+        s3.create_bucket(Bucket="bucket")
+        s3.put_object(Bucket="bucket", Key="before", Body=b"1")
+        s3.put_object(Bucket="bucket", Key="deleted-later", Body=b"1")
+        with standby(files[1], store) as server:
+            has_everything(leader, files[1])
+            bodies = {"small": b"s" * 100, "large": b"l" * 300_000, "both": b"old"}
+            for key, content in bodies.items():
+                s3.put_object(Bucket="bucket", Key=key, Body=content)
+            s3.delete_object(Bucket="bucket", Key="before")
+            lose(leader)
+            wait(lambda: serves(server), "the standby leads")
+            new = client(server)
+            if body(new, "small") is not None:
+                pytest.skip("the old leader has shipped everything before it was lost")
+            new.put_object(Bucket="bucket", Key="both", Body=b"new")
+            new.delete_object(Bucket="bucket", Key="deleted-later")
+            with standby(files[0], store):
+                replaced = lambda: list((tmp_path / "leader" / "catalog").glob("replaced-*/SHIPPED"))
+                wait(replaced, "the old log is replaced")
+                directory = str(replaced()[0].parent)
+                shown = command("unshipped", files[1], "--from", directory)
+                assert shown.startswith("2 acknowledged writes were not shipped; --apply brings them back\n"), shown
+                assert "write      bucket/large\n" in shown and "superseded bucket/both\n" in shown, shown
+                assert body(new, "small") is None
+                shown = command("unshipped", files[1], "--from", directory, "--apply")
+                assert shown.startswith("2 of 2 acknowledged writes that were not shipped are back\n"), shown
+            expected = {**bodies, "both": b"new", "deleted-later": None, "before": b"1"}
+            assert {key: body(new, key) for key in expected} == expected
+            assert command("unshipped", files[1], "--from", directory).startswith("0 acknowledged writes")
+            assert "not a directory `replaced-" in command("unshipped", files[1], "--from", str(tmp_path), code=2)

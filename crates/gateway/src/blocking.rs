@@ -18,8 +18,8 @@ impl Wake for Unpark {
 
 /// Blocks the thread until a future is ready, and returns its output. The future must not need a runtime.
 ///
-/// The future has no budget of tokio: a task of a runtime that has used its budget is woken only when its thread returns
-/// to the runtime, and this thread does not return before the future is ready.
+/// The future has no budget of tokio: a task of a runtime that has used its budget is woken only when its thread
+/// returns to the runtime, and this thread does not return before the future is ready.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let Some(output) = block_on_until(None, future) else { unreachable!("there is no deadline") };
     output

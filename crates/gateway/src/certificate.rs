@@ -12,8 +12,8 @@ use x509_cert::time::Time;
 use crate::ambient::{now_ms, utc_text};
 use crate::log::note;
 
-/// Seconds before the end at which an operator must act: a third of the 47 days that certificates last at most from 2029
-/// on (CA/Browser Forum, ballot SC-081v3).
+/// Seconds before the end at which an operator must act: a third of the 47 days that certificates last at most from
+/// 2029 on (CA/Browser Forum, ballot SC-081v3).
 pub const SOON_S: i64 = 14 * 86_400;
 
 /// End of the validity in Unix seconds; the minimum without a certificate.

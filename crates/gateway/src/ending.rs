@@ -1,5 +1,5 @@
-//! The end of the process: SIGTERM ends it within [`LIMIT`], in every state. A supervisor that waits no longer kills it,
-//! and what hangs would then be known to nobody.
+//! The end of the process: SIGTERM ends it within [`LIMIT`], in every state. A supervisor that waits no longer kills
+//! it, and what hangs would then be known to nobody.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +19,7 @@ const CODE: i32 = 3;
 
 /// Monotonic time at which the process ends itself, in nanoseconds; 0 before the signal.
 static END_NS: AtomicU64 = AtomicU64::new(0);
-/// What the end waits for.
+/// Description of the part of the process that has not ended.
 static STEP: Mutex<&'static str> = Mutex::new("open requests");
 
 /// Begins the end of the process.

@@ -1,9 +1,9 @@
 //! Progress of the loops of the background work: each reports what it waits for, and when it expects to continue. A
-//! loop that makes no progress for [`LIMIT_NS`] has stalled: `/readyz`, the log, a metric and an alert report it, because
-//! moves, deletions and backups would otherwise stop in silence.
+//! loop that makes no progress for [`LIMIT_NS`] has stalled: `/readyz`, the log, a metric and an alert report it,
+//! because moves, deletions and backups would otherwise stop in silence.
 //!
-//! A loop is a future ([`keep`]) or a thread ([`enter`]). The code that it calls reports its steps with [`at`], and need
-//! not know which loop it works for.
+//! A loop is a future ([`keep`]) or a thread ([`enter`]). The code that it calls reports its steps with [`at`], and
+//! need not know which loop it works for.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -28,7 +28,7 @@ struct Loop {
 
 #[derive(Debug, Clone, Copy)]
 struct State {
-    /// What the loop waits for.
+    /// Description of the event that the loop waits for.
     step: &'static str,
     /// Monotonic time at which the loop expects to continue, in nanoseconds; the maximum if nothing is to be done.
     due_ns: u64,
@@ -49,7 +49,7 @@ thread_local! {
 pub struct LoopState {
     /// Name of the loop.
     pub name: &'static str,
-    /// What it waits for.
+    /// Description of the event that it waits for.
     pub waits_for: &'static str,
     /// Seconds since it should have continued; 0 if it is in time.
     pub late_s: u64,
@@ -225,8 +225,8 @@ pub async fn idle<T>(future: impl Future<Output = T>) -> T {
     output
 }
 
-/// Stops the current loop for ever if a test wants it: the file that `PLIMSOLL_TEST_HANG` names has the name of the loop.
-/// Only debug builds have this.
+/// Stops the current loop for ever if a test wants it: the file that `PLIMSOLL_TEST_HANG` names has the name of the
+/// loop. Only debug builds have this.
 pub async fn hang_in_tests() {
     if testing::is_hung() {
         std::future::pending::<()>().await;

@@ -24,6 +24,7 @@ pub mod once;
 pub mod place;
 pub mod plan;
 pub mod prune;
+pub mod prune_all;
 pub mod restore;
 pub mod service;
 pub mod ship;

@@ -1,4 +1,5 @@
-//! A backup of one moment: of a catalog in a directory, whose log the gateway ships only now, or of a copy of a catalog.
+//! A backup of one moment: of a catalog in a directory, whose log the gateway ships only now, or of a copy of a
+//! catalog.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::catalog::embedded::{Engine, head_only};
 use crate::catalog::{Catalog, Transaction};
 use crate::object::keys;
 
-/// What a backup of one moment has added to its place.
+/// Additions of a backup of one moment to its place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Shipped {
     /// Bytes of the log.
@@ -34,8 +35,8 @@ impl Drop for Following {
     }
 }
 
-/// Ships the log of a catalog that nobody else follows, with the bodies in directories, as far as the place does not have
-/// them. `at_ms` is the time of the state in Unix milliseconds. The state can be restored when this returns.
+/// Ships the log of a catalog that nobody else follows, with the bodies in directories, as far as the place does not
+/// have them. `at_ms` is the time of the state in Unix milliseconds. The state can be restored when this returns.
 ///
 /// # Errors
 /// If the place or the disk fails, or the place has the backup of another catalog.

@@ -1,7 +1,6 @@
 //! The threads of the backup: one ships the log, and one verifies the backup and deletes what it does not need any
 //! more.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,26 +12,31 @@ use plimsoll_cost::tariff::Tariff;
 use serde::Serialize;
 use tokio::sync::watch;
 
-use super::bodies::{self, Directories};
+use super::bodies::Directories;
 use super::error::BackupError;
-use super::history::History;
+use super::last;
 use super::place::Place;
+use super::prune_all::prune_all;
 use super::ship::{Shipper, Step};
 use super::verify::verify;
-use super::{last, prune};
 use crate::ambient::{now_ms, pause, steady_ms, utc_text};
-use crate::body::location::BlobHead;
+use crate::catalog::Catalog;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::Engine;
-use crate::catalog::{Catalog, CatalogError};
 use crate::liveness::{self, keep};
-use crate::object::{Store, keys};
+use crate::object::Store;
 use crate::pricing::Work;
 use crate::tier::Tier;
 use crate::{ending, threads};
 
-/// Time between two records of the backup in the catalog, in milliseconds. Each of them is shipped, too.
+/// Longest time between two records of the backup in the catalog, in milliseconds. Each of them is shipped, too.
 const RECORD_MS: u64 = 3_600_000;
+
+/// Returns the time between two records of the backup, in milliseconds: nothing is deleted while the last one is older
+/// than the time for which garbage is kept.
+fn record_ms(retain_ms: u64) -> u64 {
+    if retain_ms == 0 { RECORD_MS } else { (retain_ms / 2).clamp(1, RECORD_MS) }
+}
 /// Time between two looks for pieces to delete, in milliseconds.
 const PRUNE_MS: u64 = 86_400_000;
 /// Time before the first look, in milliseconds.
@@ -304,7 +308,8 @@ async fn ship_on(
                     pause(least_ms.saturating_sub((now_ns() - start_ns) / 1_000_000)).await;
                     continue;
                 }
-                if recorded_ns.is_none_or(|at_ns| start_ns - at_ns >= RECORD_MS * 1_000_000) {
+                if recorded_ns.is_none_or(|at_ns| start_ns - at_ns >= record_ms(store.retain_ms) * 1_000_000)
+                {
                     let is_recorded = record(store, backup, shipper, start_ms).await;
                     recorded_ns = is_recorded.then_some(start_ns).or(recorded_ns);
                     if is_recorded {
@@ -449,46 +454,18 @@ async fn care(store: &Store<AnyCatalog>, backup: &Backup, settings: &BackupSetti
     }
 }
 
-/// Deletes the pieces and bodies that no state of the last `keep_ms` milliseconds needs. Returns their number.
-///
-/// # Errors
-/// If the place or the catalog fails. What is left is deleted the next time.
-pub async fn prune_all(store: &Store<AnyCatalog>, place: &Place, keep_ms: u64) -> Result<u64, BackupError> {
-    let now_ms = now_ms();
-    let history = History::load(place).await?;
-    let pieces = prune::prune(place, &history, now_ms.saturating_sub(keep_ms)).await?;
-    let directories = directories(store);
-    let mut bodies = 0;
-    // A state from before a restore may need bodies that this catalog does not know.
-    let is_one_log = history.is_one_log_since(now_ms.saturating_sub(keep_ms));
-    if !directories.0.is_empty() && is_one_log {
-        let used = used_bodies(store, &directories)?;
-        // A body is copied before the catalog says that it is complete.
-        bodies = bodies::prune(place, &used, now_ms.saturating_sub(PRUNE_MS)).await?;
-    }
-    Ok(pieces + bodies)
-}
-
-/// Returns the names of the bodies that the blobs of the catalog have in directories.
-fn used_bodies(
-    store: &Store<AnyCatalog>,
-    directories: &Directories,
-) -> Result<BTreeSet<String>, CatalogError> {
-    let mut used = BTreeSet::new();
-    let mut scan = store.catalog.scan();
-    scan.seek(std::ops::Bound::Included(keys::BLOBS))?;
-    while let Some((key, row)) = scan.next()?
-        && key.starts_with(keys::BLOBS)
-    {
-        let places = BlobHead::decode(&row.head).into_iter().flat_map(|head| head.locations);
-        used.extend(places.filter_map(|place| Some(directories.names(&place)?.0)));
-    }
-    Ok(used)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::Pace;
+    use super::{Pace, record_ms};
+
+    /// Regression test: with `retain.deleted` below an hour, nothing was deleted for the rest of each hour.
+    #[test]
+    fn a_backup_is_recorded_before_its_record_is_older_than_what_is_kept() {
+        assert_eq!(
+            [0, 15_000, 3_600_000, 604_800_000].map(record_ms),
+            [3_600_000, 7500, 1_800_000, 3_600_000]
+        );
+    }
 
     /// Regression: the next step began `every` after the last one, so the loss of a disk during the step lost more.
     #[test]

@@ -269,7 +269,8 @@ impl Shipper {
         Ok(Step { bytes, is_up_to_date: self.position.group >= end.group })
     }
 
-    /// Looks whether another process has continued the backup, which a process that has nothing to ship would not notice.
+    /// Looks whether another process has continued the backup, which a process that has nothing to ship would not
+    /// notice.
     ///
     /// # Errors
     /// [`BackupError::Fenced`] if it has, or the error of the place.

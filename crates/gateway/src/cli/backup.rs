@@ -17,7 +17,8 @@ use crate::ambient::{now_ms, shared_now_ms};
 use crate::backup::last;
 use crate::backup::once::{Shipped, ship_log, ship_once};
 use crate::backup::place::Place;
-use crate::backup::service::{directories, prune_all};
+use crate::backup::prune_all::prune_all;
+use crate::backup::service::directories;
 use crate::blocking::block_on;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::catalog::EmbeddedCatalog;
@@ -36,8 +37,8 @@ use plimsoll_base::net::encode::hex;
 pub struct Arguments {
     #[command(flatten)]
     pub place: StoreArguments,
-    /// Back up the store of this moment to this directory or URL, from which `restore` reads: the catalog, and the bodies
-    /// in directories; later backups to the same place copy only what is new
+    /// Back up the store of this moment to this directory or URL, from which `restore` reads: the catalog, and the
+    /// bodies in directories; later backups to the same place copy only what is new
     #[arg(long, value_name = "DIR|URL", conflicts_with_all = ["done", "forget"])]
     pub to: Option<String>,
     /// File of the keys that encrypt the backup, as of `age-keygen`
@@ -187,8 +188,8 @@ fn check_directory(to: &Path, target: &Target) -> Result<(), Exit> {
     )))
 }
 
-/// Copies the rows of a database, as the log of a catalog, with the bodies in directories. Returns the time of the state
-/// in Unix milliseconds.
+/// Copies the rows of a database, as the log of a catalog, with the bodies in directories. Returns the time of the
+/// state in Unix milliseconds.
 fn ship_rows(
     target: &Target,
     database: &PostgresCatalog,

@@ -17,7 +17,7 @@ use super::place::StoreArguments;
 use super::run::restart::Restart;
 use super::{
     Arguments, Command, Exit, backup, preflight, promote, restore, restore_bucket, rollback, scrub, status,
-    undelete, whereis,
+    undelete, unshipped, whereis,
 };
 use crate::catalog::CatalogError;
 use crate::catalog::any::AnyCatalog;
@@ -34,6 +34,7 @@ pub enum Administrative<'a> {
     Scrub(&'a scrub::Arguments),
     Rollback(&'a rollback::Arguments),
     Undelete(&'a undelete::Arguments),
+    Unshipped(&'a unshipped::Arguments),
     Where(&'a whereis::Arguments),
     Promote(&'a promote::Arguments),
     Migrate(&'a migrate::Arguments),
@@ -114,6 +115,7 @@ impl<'a> Administrative<'a> {
             Command::Scrub(arguments) => Some(Administrative::Scrub(arguments)),
             Command::Rollback(arguments) => Some(Administrative::Rollback(arguments)),
             Command::Undelete(arguments) => Some(Administrative::Undelete(arguments)),
+            Command::Unshipped(arguments) => Some(Administrative::Unshipped(arguments)),
             Command::Where(arguments) => Some(Administrative::Where(arguments)),
             Command::Promote(arguments) => Some(Administrative::Promote(arguments)),
             Command::Catalog { command: CatalogCommand::Migrate(arguments) } => {
@@ -140,6 +142,7 @@ impl<'a> Administrative<'a> {
             Administrative::Backup(_)
             | Administrative::Rollback(_)
             | Administrative::Undelete(_)
+            | Administrative::Unshipped(_)
             | Administrative::Promote(_)
             | Administrative::Migrate(_)
             | Administrative::RestoreBucket(_) => Older::Refused,
@@ -153,6 +156,7 @@ impl<'a> Administrative<'a> {
             Administrative::Scrub(arguments) => &arguments.place,
             Administrative::Rollback(arguments) => &arguments.place,
             Administrative::Undelete(arguments) => &arguments.place,
+            Administrative::Unshipped(arguments) => &arguments.place,
             Administrative::Where(arguments) => &arguments.place,
             Administrative::Promote(arguments) => &arguments.place,
             Administrative::Migrate(arguments) => &arguments.place,
@@ -171,6 +175,7 @@ impl<'a> Administrative<'a> {
             Administrative::Scrub(arguments) => scrub::scrub(arguments, target, out),
             Administrative::Rollback(arguments) => rollback::rollback(arguments, target, out),
             Administrative::Undelete(arguments) => undelete::undelete(arguments, target, out),
+            Administrative::Unshipped(arguments) => unshipped::unshipped(arguments, target, out),
             Administrative::Where(arguments) => whereis::whereis(arguments, target, out),
             Administrative::Promote(_) => promote::served(target, out),
             Administrative::Migrate(arguments) => migrate::run(arguments, target, out),
@@ -216,6 +221,7 @@ fn parse(words: &[String], directory: &Path) -> Result<Command, Exit> {
                 *file = directory.join(&*file);
             }
         }
+        Command::Unshipped(unshipped::Arguments { from, .. }) => *from = directory.join(&*from),
         Command::Catalog { command: CatalogCommand::Migrate(migrate::Arguments { to, .. }) } => {
             *to = directory.join(&*to);
         }

@@ -55,6 +55,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("where", &["plimsoll-gateway where gateway.toml --object photos/2026/a.jpg"]),
     ("recover", &["plimsoll-gateway recover gateway.toml --from-tiers --dry-run"]),
     ("reconcile", &["plimsoll-gateway reconcile gateway.toml"]),
+    (
+        "unshipped",
+        &["plimsoll-gateway unshipped gateway.toml --from /var/lib/plimsoll/catalog/replaced-1790000000000"],
+    ),
     ("replace-tier", &["plimsoll-gateway replace-tier gateway.toml --tier cold"]),
     ("sweep", &["plimsoll-gateway sweep gateway.toml"]),
     ("rebuild-index", &["plimsoll-gateway rebuild-index --data /var/lib/plimsoll"]),

@@ -21,6 +21,7 @@ mod rebuild;
 mod release;
 mod replace_tier;
 mod restore;
+mod restore_bodies;
 mod restore_bucket;
 mod rollback;
 mod run;
@@ -29,6 +30,7 @@ mod status;
 mod sweep;
 mod temporary;
 mod undelete;
+mod unshipped;
 mod whereis;
 
 use std::process::ExitCode;
@@ -85,6 +87,8 @@ enum Command {
     Reconcile(reattach::ReconcileArguments),
     /// Find objects in the tiers that the catalog does not know, and delete them with --delete
     Sweep(sweep::Arguments),
+    /// List the acknowledged writes that only the replaced log of a former leader has, and bring them back with --apply
+    Unshipped(unshipped::Arguments),
     /// Accept that the bytes of a tier are lost, and that the place in the settings is a new one
     ReplaceTier(replace_tier::Arguments),
     /// Build the index of the catalog again from the log
@@ -154,6 +158,7 @@ pub fn main() -> ExitCode {
         command @ (Command::Scrub(_)
         | Command::Rollback(_)
         | Command::Undelete(_)
+        | Command::Unshipped(_)
         | Command::Backup(_)
         | Command::Catalog { .. }
         | Command::Restore(_)

@@ -36,9 +36,9 @@ pub fn advice(place: &StoreArguments, error: &ClaimError) -> String {
     }
 }
 
-/// Checks that all tiers belong to the catalog, and, with `takes_free`, records the catalog in tiers without an owner. Returns the error
-/// for a tier that has seen a later state of the catalog. A tier that does not answer is reported, and checked again
-/// before anything is moved or deleted.
+/// Checks that all tiers belong to the catalog, and, with `takes_free`, records the catalog in tiers without an owner.
+/// Returns the error for a tier that has seen a later state of the catalog. A tier that does not answer is reported,
+/// and checked again before anything is moved or deleted.
 ///
 /// # Errors
 /// Exit code 3 if a tier belongs to another catalog, or has seen a later state and `older` refuses it.

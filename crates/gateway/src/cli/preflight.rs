@@ -1,5 +1,5 @@
-//! Looks at everything that a start uses, and refuses it before anything is changed: a start that is refused has neither
-//! created a catalog, nor taken a tier, nor ended the backup of another gateway.
+//! Looks at everything that a start uses, and refuses it before anything is changed: a start that is refused has
+//! neither created a catalog, nor taken a tier, nor ended the backup of another gateway.
 //!
 //! The look reads a snapshot of the catalog, the records of the tiers, and the headers of the backup. The start itself
 //! checks again what can change meanwhile.
@@ -36,7 +36,7 @@ use crate::owner::record::OwnerRecord;
 use crate::owner::{self, Identity};
 use crate::tier::{Tier, TierTable, open};
 
-/// What is known of a catalog before it is opened.
+/// A catalog as it is before it is opened.
 #[derive(Default)]
 struct Found {
     /// `None` for a catalog that does not exist.
@@ -127,7 +127,8 @@ fn look(place: &StoreArguments, catalog: &CatalogPlace) -> Result<Option<Found>,
         }
         CatalogPlace::Directory(root) => {
             format::of_directory(root).map_err(|e| place.fail(&e))?;
-            // The start itself names what is wrong with a catalog of which no copy can be made, on a full disk for example.
+            // The start itself names what is wrong with a catalog of which no copy can be made, on a full disk for
+            // example.
             let Ok(snapshot) = Snapshot::take(root) else { return Ok(None) };
             let Ok((copy, _)) = EmbeddedCatalog::open(snapshot.path(), quiet()) else { return Ok(None) };
             (AnyCatalog::Embedded(copy), Some(snapshot))
@@ -258,8 +259,8 @@ fn lacks(engine: &Engine, tail: &Tail) -> bool {
     is_known && !tail.is_in(engine) && (is_behind || engine.segment(tail.position.segment).is_some())
 }
 
-/// Checks that the place of the backup has nothing that this catalog does not have. Returns the id of the catalog that an
-/// empty directory continues.
+/// Checks that the place of the backup has nothing that this catalog does not have. Returns the id of the catalog that
+/// an empty directory continues.
 fn check_backup(
     place: &StoreArguments,
     runtime: &Runtime,

@@ -1,4 +1,5 @@
-//! `plimsoll-gateway replace-tier`: accepts that the bytes of a tier are lost, and that the place in the settings is new.
+//! `plimsoll-gateway replace-tier`: accepts that the bytes of a tier are lost, and that the place in the settings is
+//! new.
 
 use std::path::PathBuf;
 

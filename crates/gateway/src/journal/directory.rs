@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt};
+use serde::{Deserialize, Serialize};
 
 use super::end::{Headers, JournalEnd};
 use crate::ambient::{now_ms, pause};
@@ -29,8 +30,34 @@ use crate::log::note;
 const ATTEMPTS: usize = 10;
 /// Milliseconds between two of them.
 const RETRY_MS: u64 = 200;
+/// Name of the file in the directory of a replaced log with the end of what others have of it.
+pub const SHIPPED: &str = "SHIPPED";
 /// Directory in which a log is restored.
 const UNFINISHED: &str = "restoring";
+
+/// End of the part of a log that was shipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shipped {
+    /// Position behind it.
+    pub position: Position,
+    /// Unix time in milliseconds of its last group; 0 if it is unknown.
+    pub until_ms: u64,
+}
+
+impl Shipped {
+    /// Finds the last piece of a backup, or the last entry of a journal, that a log contains.
+    fn of(log: &OpenLog, source: &Source) -> Shipped {
+        let pieces = source.history.pieces.iter().chain(source.end.last.as_ref());
+        let known = pieces.filter(|known| !known.header.tail.sha256.is_empty());
+        let last = known.filter(|known| known.header.tail.is_in(&log.engine));
+        let last = last.max_by_key(|known| known.header.tail.position.group);
+        let unknown = Shipped { position: Position::default(), until_ms: 0 };
+        last.map_or(unknown, |known| Shipped {
+            position: known.header.tail.position,
+            until_ms: known.header.until_ms,
+        })
+    }
+}
 
 /// A directory and how it is opened.
 pub struct Directory<'a> {
@@ -80,6 +107,7 @@ impl Directory<'_> {
         }
         // The place has what a power loss has damaged in a copy. A log of this process's own may have more.
         let is_own = source.end.is_by(own);
+        let shipped = open.as_ref().map(|log| Shipped::of(log, &source));
         if let Some(log) = open.filter(|log| is_own || log.recovery.damage.is_empty()) {
             let mut replica = Replica::new(log);
             match source.catch_up(&mut replica, own, LastBytes::Compared).await {
@@ -87,12 +115,12 @@ impl Directory<'_> {
                 caught_up => return caught_up.map(|()| replica),
             }
         }
-        self.restore(&mut source).await?;
+        self.restore(&mut source, shipped).await?;
         Ok(Replica::new(self.create()?))
     }
 
     /// Writes the log to a new directory, which replaces the old one. The old one is kept.
-    async fn restore(&self, source: &mut Source) -> Result<(), BackupError> {
+    async fn restore(&self, source: &mut Source, shipped: Option<Shipped>) -> Result<(), BackupError> {
         // The entries that another copy has are those that this one needs.
         source.read_epoch = 0;
         // In the directory, which may be the root of a file system.
@@ -110,11 +138,15 @@ impl Directory<'_> {
             std::fs::create_dir_all(&aside)?;
             std::fs::rename(self.root.join(name), aside.join(name))?;
         }
+        if let Some(shipped) = shipped.filter(|_| aside.exists()) {
+            let text = serde_json::to_string(&shipped).map_err(std::io::Error::other)?;
+            std::fs::write(aside.join(SHIPPED), text + "\n")?;
+        }
         if aside.exists() {
             note(&format!(
-                "the catalog on this disk was not what the gateways after it have continued, and was replaced; only {} has \
-                 what was acknowledged here and not shipped, if anything was: keep it until it is certain that nothing is \
-                 missing",
+                "the catalog on this disk was not what the gateways after it have continued, and was replaced; only {0} has \
+                 what was acknowledged here and not shipped, if anything was: `plimsoll-gateway unshipped FILE --from {0}` \
+                 beside the gateway that leads lists it, and brings it back with --apply",
                 aside.display()
             ));
         }

@@ -31,8 +31,9 @@ use crate::liveness;
 use crate::mover::survey::LatestSurvey;
 use crate::object::Store;
 
-/// Returns the status and the text of `/readyz`: 503 if the catalog fails, or a loop of the background work has stalled. The text also names what else does not work;
-/// a tier is the same for all gateways, and a load balancer must not leave out all of them.
+/// Returns the status and the text of `/readyz`: 503 if the catalog fails, or a loop of the background work has
+/// stalled. The text also names what else does not work; a tier is the same for all gateways, and a load balancer must
+/// not leave out all of them.
 fn ready(store: &Store<AnyCatalog>) -> (u16, String) {
     // First: a catalog that hangs does not answer the next question.
     let stalled = liveness::stalled();

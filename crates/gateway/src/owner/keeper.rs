@@ -239,8 +239,8 @@ impl Keeper {
             || self.announced != Some(store.transactions.load(Ordering::Relaxed))
     }
 
-    /// Looks whether another process has continued the catalog, while this one has nothing to announce: without this, it
-    /// would acknowledge a write that the other one does not have.
+    /// Looks whether another process has continued the catalog, while this one has nothing to announce: without this,
+    /// it would acknowledge a write that the other one does not have.
     async fn look<C: Catalog>(&self, store: &Store<C>) -> Result<(), KeepError> {
         let Some(tier) = store.write_tiers().first().and_then(|number| store.blobs.tiers().get(*number))
         else {

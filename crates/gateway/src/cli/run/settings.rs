@@ -243,8 +243,8 @@ fn times(arguments: &Arguments) -> Result<Times, Exit> {
     Ok(Times { day_ms, move_every_ms: ms("--move-every", &arguments.move_every)? })
 }
 
-/// Checks what a start would only use after the store is open: a start that is refused must not have ended the backup of
-/// another gateway.
+/// Checks what a start would only use after the store is open: a start that is refused must not have ended the backup
+/// of another gateway.
 ///
 /// # Errors
 /// Exit code 2 for invalid settings, and for addresses that cannot be used.

@@ -36,10 +36,37 @@ pub(super) async fn copy<C: Catalog>(
     row_key: Vec<u8>,
     head: &Head,
 ) -> Result<bool, ApiError> {
-    let found = match store.find_object(&target, Some(&head.version())).await {
+    let from = Version { store, address: target.clone(), row_key, head };
+    copy_from(from, store, target).await
+}
+
+/// A version of a store.
+pub(super) struct Version<'a, C> {
+    /// Store that has it.
+    pub store: &'a Store<C>,
+    /// Its object there.
+    pub address: ObjectAddress,
+    /// Its catalog key there.
+    pub row_key: Vec<u8>,
+    /// Head of its row.
+    pub head: &'a Head,
+}
+
+/// Copies a version of a store into another store, or the same one. Returns false if it has gone.
+pub(super) async fn copy_from<C: Catalog, D: Catalog>(
+    from: Version<'_, D>,
+    store: &Store<C>,
+    target: ObjectAddress,
+) -> Result<bool, ApiError> {
+    let Version { store: source, address, row_key, head } = from;
+    let found = match source.find_object(&address, Some(&head.version())).await {
         Err(error) if error.code == ErrorCode::NoSuchVersion => return Ok(false),
         found => found?,
     };
+    let failed = super::super::error::for_client;
+    let Some(row) = source.catalog.get(&row_key).map_err(failed)? else { return Ok(false) };
+    let properties = source.catalog.properties(&row_key, &row).map_err(failed)?;
+    let old = intact(Properties::decode(&properties)).map_err(failed)?;
     let info = &found.info;
     let new = NewObject {
         headers: info.headers.clone(),
@@ -50,7 +77,7 @@ pub(super) async fn copy<C: Catalog>(
         storage_class: None,
     };
     let (size, checksum) = (info.size, new.checksum);
-    let content = store.read_object(found, 0..size).await?;
+    let content = source.read_object(found, 0..size).await?;
     let mut body = BodyReader::of_object(content);
     body.want(checksum);
     let written = store.put_object(target.clone(), new, &mut body).await?;
@@ -61,15 +88,14 @@ pub(super) async fn copy<C: Catalog>(
     let (before, written_as) = (head.clone(), written.version);
     let current = keys::current(target.bucket.number, &target.key);
     let described = store.transact(1024, move |t| {
-        let (Some(row), Some(old)) = (t.get(&current)?, t.get(&row_key)?) else { return Ok(Ok(())) };
+        let Some(row) = t.get(&current)? else { return Ok(Ok(())) };
         let now = intact(Head::decode(&row.head))?;
         if written_as.as_ref().is_none_or(|version| *version != now.version()) {
             return Ok(Ok(()));
         }
-        let (value, old) = (t.value(&row)?, t.value(&old)?);
-        let (mut properties, old) =
-            (intact(Properties::decode(&value.properties))?, intact(Properties::decode(&old.properties))?);
-        (properties.parts, properties.upload_id) = (old.parts, old.upload_id);
+        let value = t.value(&row)?;
+        let mut properties = intact(Properties::decode(&value.properties))?;
+        (properties.parts, properties.upload_id) = (old.parts.clone(), old.upload_id.clone());
         let Head { md5, parts, checksum, .. } = before.clone();
         let head = Head { md5, parts, checksum, ..now }.encode();
         t.put(current.clone(), Value { head, properties: properties.encode(), ..value });

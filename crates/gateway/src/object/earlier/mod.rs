@@ -1,6 +1,7 @@
 //! Returns a bucket to an earlier state, which another catalog has: that of a backup.
 
 mod bytes;
+pub mod unshipped;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -108,9 +109,13 @@ enum Outcome {
 /// # Errors
 /// If the catalog cannot be read.
 pub fn document<E: Catalog>(earlier: &Earlier<'_, E>) -> Result<Option<Document>, CatalogError> {
-    let key = keys::bucket(earlier.bucket);
-    let Some(row) = earlier.catalog.get(&key)? else { return Ok(None) };
-    let properties = earlier.catalog.properties(&key, &row)?;
+    document_of(earlier.catalog, earlier.bucket)
+}
+
+fn document_of(catalog: &impl Catalog, bucket: &str) -> Result<Option<Document>, CatalogError> {
+    let key = keys::bucket(bucket);
+    let Some(row) = catalog.get(&key)? else { return Ok(None) };
+    let properties = catalog.properties(&key, &row)?;
     intact(serde_json::from_slice(&properties).ok()).map(Some)
 }
 
