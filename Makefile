@@ -1,5 +1,5 @@
 # CI runs the same targets as a developer's machine.
-.PHONY: build gateway optimized dist test-dist lint dev t prepare binaries stand-ins package test test-rust test-clients test-full test-infra test-edge test-fleet test-bare test-servers test-s3-tests test-s3-tests-gateway bench bench-experiments bench-stores bench-statistics bench-disturbed bench-twin bench-judge bench-logs bench-prices bench-counts bench-kills bench-fuzz bench-simulation bench-gateway bench-idle bench-slow schema site gallery results results-pages sentences
+.PHONY: build gateway optimized dist test-dist lint dev t prepare binaries stand-ins package test test-rust test-clients test-full test-infra test-edge test-fleet test-bare test-servers test-s3-tests test-s3-tests-gateway bench bench-experiments bench-stores bench-statistics bench-disturbed bench-twin bench-judge bench-logs bench-prices bench-counts bench-kills bench-fuzz bench-simulation bench-gateway bench-idle bench-slow soak schema site gallery results results-pages sentences
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -178,6 +178,12 @@ bench-gateway: build gateway $(VERSITYGW) $(MINIO)
 	cargo bench -p plimsoll-bench --bench engines
 	for bench in packing.py gateway_latency.py "moves.py small" "moves.py large" tier_down.py placing_kills.py rolling.py; do \
 	  PATH="$$(go env GOPATH)/bin:$$PATH" $(PYTHON) benches/$$bench || exit 1; done
+
+# Tests the gateway for 30 minutes with each catalog, under all work and restarts; about two hours. Needs PostgreSQL,
+# rclone and restic. SOAK selects another size: SOAK='--objects 1000 --minutes 3'.
+SOAK := --objects 50000 --minutes 30 --restart-every 300 --deadline 3600
+soak: build gateway $(VENV)/ready
+	PATH="$(abspath $(VENV))/bin:$$PATH" $(PYTHON) benches/soak.py $(SOAK)
 
 # Memory of the gateway while thousands of clients read slowly; two minutes.
 bench-slow: gateway $(VENV)/ready
