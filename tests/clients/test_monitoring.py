@@ -14,6 +14,7 @@ import pytest
 from support import GATEWAY, ROOT, Server
 from test_journal import object_store, settings as journaled
 from test_standby import standby
+from test_certificate import serve_tls
 from test_tiers import BLOB, PACK, client, rule, settings, wait
 
 MONITORING = os.path.join(ROOT, "docs", "monitoring")
@@ -149,6 +150,9 @@ def test_the_page_has_every_metric_and_every_alert(tmp_path):
         with standby(journaled(tmp_path / "standby", store), store, "--metrics-listen", "127.0.0.1:0") as second:
             texts = [urllib.request.urlopen(url).read().decode() for url in [server.metrics, second.metrics]]
         lines = [line for text in texts for line in text.splitlines() if re.search("_journal_|_standby_", line)]
+        found |= metrics_of("".join(f"{line}\n" for line in lines))
+    with serve_tls(tmp_path) as server:
+        lines = [line for line in urllib.request.urlopen(server.metrics).read().decode().splitlines() if "_certificate_" in line]
         found |= metrics_of("".join(f"{line}\n" for line in lines))
     with open(PAGE) as file:
         page = file.read()

@@ -15,8 +15,8 @@ use plimsoll_base::clock::{SECOND, now_ns, sleep_until};
 use crate::log::{event, warn};
 use crate::threads;
 
-/// Nanoseconds without progress after which a loop has stalled. All requests to tiers and to the database have shorter
-/// timeouts, so that a tier that does not answer is an error of the loop, and not a stall.
+/// Nanoseconds without progress after which a loop has stalled. A request with a timeout is in time until its timeout is
+/// over, so that a tier that does not answer is an error of the loop, and not a stall.
 pub const LIMIT_NS: u64 = 60 * SECOND;
 
 /// A loop of the background work.
@@ -205,6 +205,11 @@ fn set(step: &'static str, due_ns: u64) {
 /// Reports that the current loop makes progress, and what it waits for now.
 pub fn at(step: &'static str) {
     set(step, now_ns());
+}
+
+/// Reports that the current loop waits for something that takes at most a time, because the wait ends then.
+pub fn at_most(step: &'static str, time: std::time::Duration) {
+    set(step, now_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
 }
 
 /// Reports that the current loop waits until a monotonic time in nanoseconds.

@@ -88,6 +88,7 @@ async fn verify<C: Catalog>(store: &Store<C>, rule: ScrubRule, before: Progress)
     while let Some(verified) = objects.next(store).await.map_err(|e| unavailable(&e))? {
         current.after.clone_from(&verified.catalog_key);
         let bytes = verified.bytes;
+        liveness::at("the next object");
         count(&mut current.counts, verified);
         pace.wait(bytes).await;
         if now_ns() - saved_ns >= SAVE_NS {

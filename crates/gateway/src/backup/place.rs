@@ -116,7 +116,7 @@ fn path_of(name: &str) -> Path {
 
 /// Waits for an answer of the place.
 async fn answer<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, BackupError> {
-    liveness::at("the answer of the place of the backup");
+    liveness::at_most("the answer of the place of the backup", WAIT);
     let answered = in_time(WAIT, request).await;
     liveness::at("its next step");
     Ok(answered.ok_or(BackupError::Silent)??)
@@ -338,6 +338,8 @@ impl Place {
             None => self.store.list(Some(&prefix)),
         };
         // A listing has as many requests as it needs, so its time is not limited; each request is, by the client.
+        let listing =
+            listing.inspect_ok(|_| liveness::at("the rest of a listing of the place of the backup"));
         let found: Vec<_> = listing.try_collect().await?;
         let mut found: Vec<_> = found
             .into_iter()

@@ -1,5 +1,6 @@
 //! The catalog that the settings select.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use super::postgres::PostgresCatalog;
 use super::standby::StandbyCatalog;
 use crate::journal::follow::Following;
 use crate::journal::lease::Lease;
+use crate::liveness;
 
 use super::{Catalog, CatalogError, Expected, Row, Scan, Value, Work};
 
@@ -85,6 +87,28 @@ impl AnyCatalog {
     }
 }
 
+/// A scan that reports progress: a visit of very many rows is no stall.
+struct ReportingScan<'a> {
+    scan: Box<dyn Scan + 'a>,
+    rows: u32,
+}
+
+impl Scan for ReportingScan<'_> {
+    fn seek(&mut self, from: Bound<&[u8]>) -> Result<(), CatalogError> {
+        self.scan.seek(from)
+    }
+
+    fn next(&mut self) -> Result<Option<(Vec<u8>, Row)>, CatalogError> {
+        /// Rows between two reports.
+        const ROWS: u32 = 1024;
+        self.rows = self.rows.wrapping_add(1);
+        if self.rows.is_multiple_of(ROWS) {
+            liveness::at("the next rows of the catalog");
+        }
+        self.scan.next()
+    }
+}
+
 impl Catalog for AnyCatalog {
     async fn commit(&self, work: Work, expected: impl Into<Expected>) -> Result<(), CatalogError> {
         match self {
@@ -141,12 +165,13 @@ impl Catalog for AnyCatalog {
     }
 
     fn scan(&self) -> Box<dyn Scan + '_> {
-        match self {
+        let scan = match self {
             AnyCatalog::Embedded(catalog) => catalog.scan(),
             AnyCatalog::Postgres(catalog) => catalog.scan(),
             AnyCatalog::Standby(catalog) => catalog.scan(),
             AnyCatalog::Memory(catalog) => catalog.scan(),
-        }
+        };
+        Box::new(ReportingScan { scan, rows: 0 })
     }
 
     fn confirm(&self) -> Result<(), CatalogError> {

@@ -25,7 +25,7 @@ use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::catalog::EmbeddedCatalog;
 use crate::catalog::embedded::snapshot::Snapshot;
 use crate::catalog::embedded::{Engine, INDEX_DIRECTORY, segment};
-use crate::catalog::postgres::{Access, PostgresCatalog};
+use crate::catalog::postgres::{Access, PostgresCatalog, is_missing};
 use crate::catalog::{Catalog, CatalogError, format};
 use crate::config::{BackupRule, CatalogPlace, Config};
 use crate::journal::end::JournalEnd;
@@ -135,10 +135,8 @@ fn look(place: &StoreArguments, catalog: &CatalogPlace) -> Result<Option<Found>,
         }
         CatalogPlace::Database(database) => match PostgresCatalog::open(database, Access::ReadOnly) {
             Ok(catalog) => (AnyCatalog::Postgres(catalog), None),
-            Err(CatalogError::Unavailable(error)) => {
-                return Err(place.fail(&CatalogError::Unavailable(error)));
-            }
-            Err(_) => return Ok(Some(Found::default())),
+            Err(error) if is_missing(&error) => return Ok(Some(Found::default())),
+            Err(error) => return Err(place.fail(&error)),
         },
     };
     // A record of the identity that is lost or in doubt belongs to no other catalog.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Debug, Display, Formatter};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::{BoxStream, StreamExt};
@@ -140,9 +141,9 @@ impl TierUsage {
     }
 }
 
-/// Returns the time at the start of a request.
-fn begin() -> u64 {
-    liveness::at("the answer of a tier");
+/// Returns the time at the start of a request, which takes at most a time if it has a timeout.
+fn begin(timeout: Duration) -> u64 {
+    liveness::at_most("the answer of a tier", timeout);
     now_ns()
 }
 
@@ -151,12 +152,14 @@ fn begin() -> u64 {
 pub struct Counted {
     client: RwLock<Arc<dyn ObjectStore>>,
     usage: Arc<TierUsage>,
+    /// Longest time of a request; zero without a limit.
+    timeout: Duration,
 }
 
 impl Counted {
-    /// Counts the requests of a client.
-    pub fn new(client: Arc<dyn ObjectStore>) -> Counted {
-        Counted { client: RwLock::new(client), usage: Arc::default() }
+    /// Counts the requests of a client, which take at most a time, or have no limit if it is zero.
+    pub fn new(client: Arc<dyn ObjectStore>, timeout: Duration) -> Counted {
+        Counted { client: RwLock::new(client), usage: Arc::default(), timeout }
     }
 
     /// Returns the counts.
@@ -184,7 +187,7 @@ impl Display for Counted {
 #[async_trait]
 impl ObjectStore for Counted {
     async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
-        let (start, bytes) = (begin(), payload.content_length() as u64);
+        let (start, bytes) = (begin(self.timeout), payload.content_length() as u64);
         let result = self.client().put_opts(path, payload, options).await;
         self.usage.record(Call::PutObject, start, &result);
         self.usage.upload(&current(), bytes);
@@ -196,14 +199,15 @@ impl ObjectStore for Counted {
         path: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        let start = begin();
+        let start = begin(self.timeout);
         let result = self.client().put_multipart_opts(path, options).await;
         self.usage.record(Call::CreateMultipartUpload, start, &result);
-        Ok(Box::new(CountedUpload { inner: result?, usage: Arc::clone(&self.usage) }))
+        Ok(Box::new(CountedUpload { inner: result?, usage: Arc::clone(&self.usage), timeout: self.timeout }))
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
-        let (start, call) = (begin(), if options.head { Call::HeadObject } else { Call::GetObject });
+        let (start, call) =
+            (begin(self.timeout), if options.head { Call::HeadObject } else { Call::GetObject });
         let result = self.client().get_opts(path, options).await;
         self.usage.record(call, start, &result);
         if let (Ok(found), Call::GetObject) = (&result, call) {
@@ -215,7 +219,7 @@ impl ObjectStore for Counted {
     }
 
     fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        let (start, usage) = (begin(), self.usage());
+        let (start, usage) = (begin(self.timeout), self.usage());
         let deleted = self.client().delete_stream(paths);
         deleted.inspect(move |result| usage.record(Call::DeleteObject, start, result)).boxed()
     }
@@ -223,7 +227,7 @@ impl ObjectStore for Counted {
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         /// Number of objects in a page of a listing.
         const PAGE: usize = 1000;
-        let (start, usage) = (begin(), self.usage());
+        let (start, usage) = (begin(self.timeout), self.usage());
         let listed = self.client().list(prefix).enumerate();
         let counted = listed.map(move |(index, result)| {
             if index % PAGE == 0 {
@@ -235,14 +239,14 @@ impl ObjectStore for Counted {
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        let start = begin();
+        let start = begin(self.timeout);
         let result = self.client().list_with_delimiter(prefix).await;
         self.usage.record(Call::ListObjects, start, &result);
         result
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        let start = begin();
+        let start = begin(self.timeout);
         let result = self.client().copy_opts(from, to, options).await;
         self.usage.record(Call::CopyObject, start, &result);
         result
@@ -254,12 +258,15 @@ impl ObjectStore for Counted {
 struct CountedUpload {
     inner: Box<dyn MultipartUpload>,
     usage: Arc<TierUsage>,
+    /// Longest time of a request; zero without a limit.
+    timeout: Duration,
 }
 
 #[async_trait]
 impl MultipartUpload for CountedUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
-        let (start, bytes, usage) = (begin(), data.content_length() as u64, Arc::clone(&self.usage));
+        let (start, bytes, usage) =
+            (begin(self.timeout), data.content_length() as u64, Arc::clone(&self.usage));
         let part = self.inner.put_part(data);
         // The part may be sent by another task.
         let bucket = current();
@@ -272,14 +279,14 @@ impl MultipartUpload for CountedUpload {
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        let start = begin();
+        let start = begin(self.timeout);
         let result = self.inner.complete().await;
         self.usage.record(Call::CompleteMultipartUpload, start, &result);
         result
     }
 
     async fn abort(&mut self) -> Result<()> {
-        let start = begin();
+        let start = begin(self.timeout);
         let result = self.inner.abort().await;
         self.usage.record(Call::AbortMultipartUpload, start, &result);
         result

@@ -16,6 +16,7 @@ use std::collections::btree_map::Entry;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use object_store::path::Path;
 use object_store::{Attribute, Attributes, ObjectStore, ObjectStoreExt};
@@ -69,6 +70,8 @@ pub struct Backend {
     pub provider: Option<String>,
     /// Region of the store; `None` if it is unknown.
     pub region: Option<String>,
+    /// Longest time of a request; zero without a limit.
+    pub timeout: Duration,
     /// Place of the objects, ending in a slash: tiers with the same place, or one within the other, share objects.
     pub root: String,
 }
@@ -83,6 +86,7 @@ impl Backend {
             details: None,
             provider: None,
             region: None,
+            timeout: Duration::ZERO,
             root: String::new(),
         }
     }
@@ -91,7 +95,7 @@ impl Backend {
 impl Tier {
     /// Creates a tier over a backend, and counts its requests.
     pub fn new(name: &str, backend: Backend) -> Tier {
-        let counted = Arc::new(Counted::new(backend.store));
+        let counted = Arc::new(Counted::new(backend.store, backend.timeout));
         let (usage, store) = (counted.usage(), Arc::clone(&counted) as Arc<dyn ObjectStore>);
         let Backend { directory, storage_class, details, .. } = backend;
         Tier {

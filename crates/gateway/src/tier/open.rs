@@ -184,9 +184,9 @@ fn directory(path: &Path) -> Result<Backend, String> {
 /// # Errors
 /// A message for the user if the URL is invalid or credentials are missing. It contains no secret.
 pub fn open(table: &TierTable) -> Result<Backend, String> {
-    timeout(table)?;
+    let timeout = timeout(table)?;
     if let Some(place) = table.url.strip_prefix("az://") {
-        return azure(table, place);
+        return Ok(Backend { timeout, ..azure(table, place)? });
     }
     const SCHEMES: &str =
         "use s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///DIRECTORY";
@@ -195,8 +195,8 @@ pub fn open(table: &TierTable) -> Result<Backend, String> {
         other => other.to_string(),
     });
     match parsed? {
-        StoreUrl::S3(url) => s3(table, &url),
-        StoreUrl::Gcs(url) => gcs(table, &url),
+        StoreUrl::S3(url) => Ok(Backend { timeout, ..s3(table, &url)? }),
+        StoreUrl::Gcs(url) => Ok(Backend { timeout, ..gcs(table, &url)? }),
         StoreUrl::File(path, _) => directory(&path),
         _ => Err(format!("this store is not a tier; {SCHEMES}")),
     }

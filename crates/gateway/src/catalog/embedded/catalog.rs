@@ -359,6 +359,7 @@ fn compact(
                 crate::blocking::block_on(committer.commit(work, bytes))?;
                 compaction.verify(engine, &keys)?;
                 let least = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+                liveness::at_most("the pause of a slow compaction", least);
                 if stop.wait(least.saturating_sub(Duration::from_nanos(now_ns() - start_ns))) {
                     return Ok(());
                 }

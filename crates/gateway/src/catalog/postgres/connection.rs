@@ -276,7 +276,7 @@ impl Link {
     /// # Errors
     /// If the database does not answer, or a statement fails.
     pub fn read<T>(&self, statements: impl AsyncFn(&Session) -> Result<T, Error>) -> Result<T, CatalogError> {
-        liveness::at("the answer of the database");
+        liveness::at_most("the answer of the database", CONNECT + ANSWER);
         let session = self.session()?;
         let result = match self.answer(&session, statements(&session))? {
             Err(error) if error.is_closed() || session.client.is_closed() => {

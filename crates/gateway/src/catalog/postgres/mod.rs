@@ -88,6 +88,14 @@ impl PostgresCatalog {
     }
 }
 
+/// Message for a database without a catalog.
+const NO_CATALOG: &str = "there is no catalog in the database";
+
+/// Returns true if an error says that a database has no catalog, and never had one.
+pub fn is_missing(error: &CatalogError) -> bool {
+    matches!(error, CatalogError::Io(text) if text == NO_CATALOG)
+}
+
 /// Checks the table, or creates it.
 fn prepare(link: &Link, access: Access) -> Result<(), CatalogError> {
     let exists: bool = link.once(async |client| client.query_one(schema::EXISTS, &[]).await?.try_get(0))?;
@@ -116,7 +124,7 @@ fn prepare(link: &Link, access: Access) -> Result<(), CatalogError> {
             link.once(async |client| client.batch_execute(&schema::create()).await)?;
         }
         Access::ReadOnly if !exists => {
-            return Err(CatalogError::Io("there is no catalog in the database".into()));
+            return Err(CatalogError::Io(NO_CATALOG.into()));
         }
         Access::ReadOnly => {}
     }
