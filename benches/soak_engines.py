@@ -399,7 +399,7 @@ class PostgreSQL(Engine):
 
     def back_up(self):
         while not self.ended.wait(1):
-            place = os.path.join(self.base, "backups", str(self.count), "catalog")
+            place = os.path.join(self.base, "backups", str(self.count))
             os.makedirs(os.path.dirname(place), exist_ok=True)
             try:
                 command("backup", self.gateways[0].file, "--to", place, text=True)
@@ -422,7 +422,7 @@ class PostgreSQL(Engine):
     def verify_backup(self):
         if self.wrong:
             raise SoakFailed(self.wrong[0])
-        command("rebuild-index", "--data", os.path.join(self.base, "backups", str(self.count - 1)), text=True)
+        command("verify-backup", "--from", os.path.join(self.base, "backups", str(self.count - 1)), text=True)
 
     def end(self):
         self.ended.set()

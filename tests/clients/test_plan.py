@@ -63,7 +63,7 @@ def test_a_plan_has_the_requests_that_the_gateway_then_sends(tmp_path):
         assert done.returncode == 0, done.stderr
         planned = json.loads(done.stdout)
         assert files(tmp_path, "hot") == before and not files(tmp_path, "cold")
-        assert not list(tmp_path.glob("*.snapshot-*"))
+        assert not list(tmp_path.glob("catalog/snapshot-*"))
     assert (planned["objects"], planned["moves"], planned["packed"], planned["pack_files"]) == (305, 5, 300, 2)
     assert planned["headline"].startswith("The rules would move 5 blobs and pack 300 bodies into 2 pack files with ")
     with Server(path, "--move-every", "50ms", "--metrics-listen", "127.0.0.1:0", command=(GATEWAY, "run")) as server:

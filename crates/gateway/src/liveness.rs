@@ -15,8 +15,8 @@ use plimsoll_base::clock::{SECOND, now_ns, sleep_until};
 use crate::log::{event, warn};
 use crate::threads;
 
-/// Nanoseconds without progress after which a loop has stalled. A request with a timeout is in time until its timeout is
-/// over, so that a tier that does not answer is an error of the loop, and not a stall.
+/// Nanoseconds without progress after which a loop has stalled. A request with a timeout is in time until its timeout
+/// is over, so that a tier that does not answer is an error of the loop, and not a stall.
 pub const LIMIT_NS: u64 = 60 * SECOND;
 
 /// A loop of the background work.

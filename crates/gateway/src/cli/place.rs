@@ -9,6 +9,7 @@ use clap::Args;
 use super::Exit;
 use super::journaled;
 use super::opened::Opened;
+use super::restore::is_backup;
 use crate::backup::ship::BegunShipper;
 use crate::body::blob::Blobs;
 use crate::body::cache::{Cache, CacheSettings};
@@ -125,6 +126,10 @@ impl StoreArguments {
                 return opened.map(|_| ()).map_err(|e| self.fail(&e));
             }
         };
+        if is_backup(&catalog) {
+            let text = "this is a backup, and not a catalog; use `restore` or `verify-backup`";
+            return Err(Exit::input(format!("{}: {text}", catalog.display())));
+        }
         if catalog.is_dir() {
             return Ok(());
         }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
@@ -14,21 +15,22 @@ use super::{document, synced, table};
 use crate::catalog::{CatalogError, format};
 use crate::disk::real::RealDisk;
 
+/// Number of the next snapshot of this process.
+static NEXT: AtomicU64 = AtomicU64::new(0);
 /// Number of attempts, in case the gateway replaces files in the meantime.
 const ATTEMPTS: u32 = 20;
 
-/// Returns the start of the names of the snapshots of a directory. The number of the process follows.
-fn prefix(root: &Path) -> String {
-    format!("{}.snapshot-", root.file_name().unwrap_or_default().to_string_lossy())
-}
+/// Start of the names of snapshots. The number of the process follows, and that of the snapshot in it: a console may
+/// plan while a command makes a backup.
+const PREFIX: &str = "snapshot-";
 
 /// Removes the snapshots of processes that were killed.
 fn remove_abandoned(root: &Path) -> io::Result<()> {
-    let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    for entry in fs::read_dir(parent)? {
+    for entry in fs::read_dir(root)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        let process = name.strip_prefix(&prefix(root)).and_then(|number| Pid::from_raw(number.parse().ok()?));
+        let process = name.strip_prefix(PREFIX).and_then(|numbers| numbers.split_once('.'));
+        let process = process.and_then(|(process, _)| Pid::from_raw(process.parse().ok()?));
         if process.is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH)) {
             fs::remove_dir_all(entry.path())?;
         }
@@ -49,14 +51,15 @@ fn state(root: &Path) -> Result<(Option<Manifest>, Option<SegmentList>), Catalog
 pub struct Snapshot(PathBuf);
 
 impl Snapshot {
-    /// Takes a snapshot of the catalog in a directory. The directory of the snapshot is beside it, because links cannot
-    /// leave a file system.
+    /// Takes a snapshot of the catalog in a directory. The directory of the snapshot is in it, because links cannot
+    /// leave a file system, and the directory may be the root of one.
     ///
     /// # Errors
     /// If files cannot be read, linked or copied.
     pub fn take(root: &Path) -> Result<Snapshot, CatalogError> {
         remove_abandoned(root)?;
-        let snapshot = Snapshot(root.with_file_name(format!("{}{}", prefix(root), std::process::id())));
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let snapshot = Snapshot(root.join(format!("{PREFIX}{}.{number}", std::process::id())));
         for _ in 0..ATTEMPTS {
             snapshot.clear()?;
             let before = state(root)?;
@@ -144,8 +147,8 @@ mod tests {
         let (catalog, _) = EmbeddedCatalog::open(&root, Default::default()).unwrap();
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         ended.wait().unwrap();
-        let names = [format!("catalog.snapshot-{}", ended.id()), "catalog.snapshot-x".into(), "other".into()];
-        let others = names.map(|name| dir.path().join(name));
+        let names = [format!("snapshot-{}.7", ended.id()), "snapshot-x".into(), "other".into()];
+        let others = names.map(|name| root.join(name));
         others.iter().for_each(|path| fs::create_dir_all(path.join("log")).unwrap());
         let running = Snapshot::take(&root).unwrap();
         assert_eq!(others.each_ref().map(|path| path.exists()), [false, true, true]);
