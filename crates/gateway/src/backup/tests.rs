@@ -119,8 +119,10 @@ impl Backed {
         let snapshot = (!cleanly).then(|| Snapshot::take(&root).unwrap());
         self.catalog.take().unwrap().close().unwrap();
         if let Some(snapshot) = snapshot {
+            // The snapshot is in the directory of the catalog.
+            let name = snapshot.path().file_name().unwrap().to_os_string();
             std::fs::rename(&root, &killed).unwrap();
-            std::fs::rename(snapshot.path(), &root).unwrap();
+            std::fs::rename(killed.join(name), &root).unwrap();
             std::fs::remove_dir_all(&killed).unwrap();
         }
         self.catalog = Some(open(&root));
