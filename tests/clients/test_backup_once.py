@@ -171,7 +171,9 @@ def test_wrong_places_are_refused_and_stay_as_they_are(tmp_path):
         assert "is not empty, and is not a backup" in error and os.listdir(tmp_path / "full") == ["letter"]
         assert "directory of the catalog" in command("backup", "--data", data, "--to", f"{data}/catalog/x", code=2)
         assert "place of tier blobs" in command("backup", "--data", data, "--to", f"{data}/blobs/x", code=2)
+        assert not (tmp_path / "data" / "blobs" / "x").exists()
         assert "--keep" in command("backup", "--data", data, "--to", str(tmp_path / "b"), "--keep", "soon", code=2)
+        assert not (tmp_path / "b").exists(), "a refused command has changed something"
         # Relative to the directory of the command, and not to that of the gateway.
         command("backup", "--data", data, "--to", "here", cwd=tmp_path)
         assert (tmp_path / "here" / "plimsoll-backup.json").exists()

@@ -61,7 +61,7 @@ def stalls(tmp_path, path, name):
     wait(lambda: said in log.read_text(), "the log does not report it")
     server.process.send_signal(signal.SIGTERM)
     code = server.process.wait(timeout=60)
-    # A thread that hangs cannot end; then the process says so, and ends itself.
+    # If a thread hangs, the process logs what hangs, and exits with code 3.
     assert code == 0 or code == 3 and "the end of the process has waited for" in log.read_text(), (code, log.read_text())
 
 

@@ -14,7 +14,7 @@ use crate::{liveness, threads};
 const LIMIT: Duration = Duration::from_secs(9);
 /// Time that is left for the last step, which writes the index.
 const RESERVE: Duration = Duration::from_secs(2);
-/// Exit code if something hangs: that of a store that fails.
+/// Exit code if something hangs: the code of a store that fails.
 const CODE: i32 = 3;
 
 /// Monotonic time at which the process ends itself, in nanoseconds; 0 before the signal.

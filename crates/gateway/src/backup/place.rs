@@ -168,8 +168,8 @@ impl Place {
         answer(self.store.put(&path_of(name), content.into())).await.map(|_| ())
     }
 
-    /// Returns the file of an object of a place that is a directory; `None` if the object is encrypted, or its name
-    /// could be another one on the disk.
+    /// Returns the path of an object's file, if the place is a directory; `None` if objects are encrypted, or the file
+    /// could have another name than the object.
     pub fn file(&self, name: &str) -> Option<std::path::PathBuf> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
         let directory = self.tier.directory.as_deref().filter(|_| self.keys.is_none())?;

@@ -68,6 +68,7 @@ struct Made {
 fn back_up(arguments: &Arguments, target: &Target, to: &str) -> Result<Made, Exit> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let keep_ms = keep_ms(arguments)?;
     let place = open_place(arguments, target, to)?;
     let at_ms = shared_now_ms();
     let (at_ms, shipped) = match &*target.store.catalog {
@@ -75,7 +76,7 @@ fn back_up(arguments: &Arguments, target: &Target, to: &str) -> Result<Made, Exi
         _ => (at_ms, ship_store(target, &place, to, at_ms)?),
     };
     let mut text = describe(shipped, to);
-    if let Some(keep_ms) = keep_ms(arguments)? {
+    if let Some(keep_ms) = keep_ms {
         let deleted = runtime()?.block_on(prune_all(&target.store, &place, keep_ms));
         let deleted = deleted.map_err(|e| Exit::store(format!("--to {to}: {e}")))?;
         text += &format!(
@@ -167,10 +168,19 @@ fn open_place(arguments: &Arguments, target: &Target, to: &str) -> Result<Place,
     Ok(Place::new(backend).encrypted(keys))
 }
 
-/// Checks that a directory is new, empty, or the place of a backup, and not in that of the catalog.
+/// Checks that a directory is new, empty, or a backup, and is in no directory of the catalog or of a tier.
 fn check_directory(to: &Path, target: &Target) -> Result<(), Exit> {
     let name = to.display();
     let absolute = std::path::absolute(to).unwrap_or_else(|_| to.to_path_buf());
+    // Before the place is opened, which creates its directory.
+    for (_, tier) in target.store.blobs.tiers().iter() {
+        if tier.directory.as_deref().is_some_and(|directory| absolute.starts_with(directory)) {
+            return Err(Exit::input(format!(
+                "--to {name} is in the place of tier {}; use another directory",
+                tier.name
+            )));
+        }
+    }
     if target.directory.as_deref().is_some_and(|root| absolute.starts_with(root)) {
         return Err(Exit::input(format!(
             "--to {name}: this is in the directory of the catalog; use another disk"
@@ -210,10 +220,10 @@ fn ship_rows(
     closed.map(|()| (at_ms, shipped))
 }
 
-/// Copies the catalog or records a backup.
+/// Backs up the store, or records or forgets the time of a backup.
 ///
 /// # Errors
-/// Exit code 2 for invalid arguments, 3 if the catalog or the copy fails.
+/// Exit code 2 for invalid arguments, 3 if the store or the place fails.
 pub fn backup(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result<(), Exit> {
     let store = &*target.store;
     if arguments.forget {

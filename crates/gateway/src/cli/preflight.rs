@@ -164,7 +164,7 @@ fn directory(table: &TierTable) -> Option<&Path> {
     table.url.strip_prefix("file://").map(Path::new)
 }
 
-/// Checks one tier. `used` are the tiers of which the catalog has blobs, read when they are needed.
+/// Checks that a tier has no owner, or belongs to the catalog under the same name, and has not lost its record.
 fn check_tier(
     place: &StoreArguments,
     runtime: &Runtime,
@@ -216,7 +216,7 @@ fn check_tier(
     Ok(())
 }
 
-/// Refuses a place that is that of another tier of the same catalog.
+/// Refuses a tier whose place has the record of another tier of the same catalog.
 fn check_name(
     place: &StoreArguments,
     name: &str,
