@@ -6,13 +6,14 @@ import re
 import shutil
 import subprocess
 import threading
+import time
 
 import pytest
 
 from postgres import Postgres, programs
 from support import GATEWAY, ROOT, Server, environment
-from test_postgres import shared
-from test_tiers import client, run, settings
+from test_postgres import FAKE_TIME, shared
+from test_tiers import client, files, run, settings, wait
 
 pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY), reason="plimsoll-gateway is not built")
 
@@ -199,3 +200,78 @@ def test_a_copy_in_a_wrong_place_starts_no_store(tmp_path):
                         "--secret-key", "secretsecret", code=2)
         assert all(word in error for word in words), error
         assert sorted(os.walk(tmp_path / directory)) == before
+
+
+def at(offset, *words):
+    """Executes a command at another time."""
+    return subprocess.run(["env", f"LD_PRELOAD={FAKE_TIME[0]}", f"FAKETIME={offset}", GATEWAY, *words], capture_output=True,
+                          text=True, env=environment())
+
+
+def contents(directory):
+    """Returns the files of a directory with their bytes."""
+    paths = (os.path.join(root, name) for root, _, names in os.walk(directory) for name in names)
+    return {path: open(path, "rb").read() for path in paths}
+
+
+def bodies_of(place):
+    return sorted(name for _, _, names in os.walk(os.path.join(place, "blobs")) for name in names)
+
+
+@pytest.mark.skipif(not FAKE_TIME, reason="faketime is not installed")
+def test_pruning_keeps_the_bodies_of_every_state_of_the_window(tmp_path):
+    """Regression test: a body that the store had deleted was deleted from the backup within a day, whatever `--keep` said."""
+    path, place, start = settings(tmp_path), str(tmp_path / "backup"), time.time()
+
+    def backed_up(day, said):
+        done = at(f"+{day}d", "backup", path, "--to", place, "--keep", "7d")
+        assert done.returncode == 0 and said in done.stdout, done
+
+    def restored(day, key):
+        elsewhere = tmp_path / f"elsewhere{day}"
+        elsewhere.mkdir()
+        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(start + day * 86_400 + 3600))
+        done = at("+70d", "restore", settings(elsewhere), "--from", place, "--at", moment)
+        assert done.returncode == 0, done
+        with run(settings(elsewhere), "--accept-clock") as server:
+            keys = [found["Key"] for found in client(server).list_objects_v2(Bucket="bucket")["Contents"]]
+            assert keys == [key]
+            assert client(server).get_object(Bucket="bucket", Key=key)["Body"].read() == key.encode() * 100_000
+        shutil.rmtree(elsewhere)
+
+    with run(path) as server:
+        client(server).create_bucket(Bucket="bucket")
+    for number, day in enumerate((0, 3, 9, 11)):
+        with run(path, "--accept-clock") as server:
+            s3 = client(server)
+            s3.put_object(Bucket="bucket", Key=f"key{number}", Body=f"key{number}".encode() * 100_000)
+            if number:
+                s3.delete_object(Bucket="bucket", Key=f"key{number - 1}")
+            wait(lambda: len(files(tmp_path, "hot")) == 1, "the deleted body stays")
+        backed_up(day, "objects that states of the last 7d do not need")
+        if day < 11:
+            restored(0, "key0")
+    # At the beginning of the last seven days, the state of the third day was the newest one.
+    assert len(bodies_of(place)) == 3
+    for number, day in ((1, 3), (2, 9), (3, 11)):
+        restored(day, f"key{number}")
+    assert "every state from " in command("verify-backup", "--from", place)
+    # A clock that is wrong by months.
+    before = contents(place)
+    backed_up(60, "deleted    nothing: by the clock of this machine, all states before this one are older than 7d")
+    assert before.items() <= contents(place).items()
+    backed_up(61, "objects that states of the last 7d do not need")
+    assert len(bodies_of(place)) == 1
+    restored(61, "key3")
+
+
+@pytest.mark.skipif(not FAKE_TIME or not programs(), reason="PostgreSQL or faketime is not installed")
+def test_a_clock_that_differs_from_the_database_deletes_no_backup(tmp_path):
+    place = str(tmp_path / "backup")
+    with Postgres() as database:
+        path = shared(tmp_path, database)
+        with run(path) as server:
+            client(server).create_bucket(Bucket="bucket")
+        for offset, said in (("+0", " 0 objects that states"), ("+40d", "nothing: the clock of this machine is in doubt")):
+            done = at(offset, "backup", path, "--to", place, "--keep", "7d")
+            assert done.returncode == 0 and "is complete" in done.stdout and f"deleted    {said.strip()}" in done.stdout, done

@@ -10,6 +10,7 @@ use super::last;
 use super::place::Place;
 use super::restore::find;
 use super::ship::Shipper;
+use crate::ambient::now_ms;
 use crate::catalog::embedded::catalog::EmbeddedCatalog;
 use crate::catalog::embedded::{Engine, head_only};
 use crate::catalog::{Catalog, Transaction};
@@ -36,7 +37,7 @@ impl Drop for Following {
 }
 
 /// Ships the log of a catalog that nobody else follows, with the bodies in directories, as far as the place does not
-/// have them. `at_ms` is the time of the state in Unix milliseconds. The state can be restored when this returns.
+/// have them. The state of now can be restored when this returns.
 ///
 /// # Errors
 /// If the place or the disk fails, or the place has the backup of another catalog.
@@ -46,14 +47,14 @@ pub async fn ship_log<C: Catalog>(
     engine: &Arc<Engine>,
     id: &str,
     directories: Directories,
-    at_ms: u64,
 ) -> Result<Shipped, BackupError> {
     let _following = Following(Arc::clone(engine));
     let mut shipper = Shipper::begin(place.clone(), Arc::clone(engine), id, directories).await?;
     let mut log_bytes = ship_all(&mut shipper).await?;
-    // Only behind a group with a time, the state of everything before can be restored.
+    // Only behind a group with a time, the state of everything before can be restored. Groups that were written since the
+    // last backup have none: bodies that were deleted since then are missing.
     let work = Box::new(move |t: &mut dyn Transaction| {
-        t.put(keys::TIME.to_vec(), head_only(at_ms.to_be_bytes().to_vec()));
+        t.put(keys::TIME.to_vec(), head_only(now_ms().to_be_bytes().to_vec()));
         Ok(true)
     });
     catalog.commit(work, 64).await?;
@@ -78,8 +79,7 @@ pub async fn ship_once(
     let engine = Arc::clone(copy.engine());
     let mut shipper = Shipper::begin(place, engine, id, directories).await?;
     let mut log_bytes = ship_all(&mut shipper).await?;
-    // The time is not that of now.
-    copy.engine().stop_following();
+    copy.engine().stop_following_copy();
     let work = Box::new(move |t: &mut dyn Transaction| {
         last::put(t, at_ms);
         t.put(keys::TIME.to_vec(), head_only(at_ms.to_be_bytes().to_vec()));

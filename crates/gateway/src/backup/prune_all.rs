@@ -2,11 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use futures_util::TryStreamExt;
+
 use super::bodies::{self, Directories};
 use super::error::BackupError;
 use super::history::History;
 use super::place::Place;
+use super::plan::{needed, oldest, salt_of};
 use super::prune;
+use super::restore::{groups_of, read_pieces};
 use super::service::directories;
 use crate::ambient::now_ms;
 use crate::body::location::BlobHead;
@@ -17,23 +21,69 @@ use crate::object::{Store, keys};
 /// Milliseconds for which a body stays that no blob has yet: it is copied before the catalog says that it is complete.
 const STAY_MS: u64 = 86_400_000;
 
+/// Where the bodies that a window needs are looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lookup {
+    /// In the catalog. While it does not know them all, no body is deleted.
+    Catalog,
+    /// If the catalog does not know them all, also in the log of the window, which is read as a whole.
+    Log,
+}
+
 /// Deletes the pieces and bodies that no state of the last `keep_ms` milliseconds needs. Returns their number.
 ///
 /// # Errors
 /// If the place or the catalog fails. What is left is deleted the next time.
-pub async fn prune_all(store: &Store<AnyCatalog>, place: &Place, keep_ms: u64) -> Result<u64, BackupError> {
+pub async fn prune_all(
+    store: &Store<AnyCatalog>,
+    place: &Place,
+    keep_ms: u64,
+    lookup: Lookup,
+) -> Result<u64, BackupError> {
     let now_ms = now_ms();
+    let since_ms = now_ms.saturating_sub(keep_ms);
     let history = History::load(place).await?;
-    let pieces = prune::prune(place, &history, now_ms.saturating_sub(keep_ms)).await?;
+    let pieces = prune::prune(place, &history, since_ms).await?;
     let directories = directories(store);
-    let mut bodies = 0;
-    // A state from before a restore may need bodies that this catalog does not know.
-    let is_one_log = history.is_one_log_since(now_ms.saturating_sub(keep_ms));
-    if !directories.0.is_empty() && is_one_log {
-        let used = used_bodies(store, &directories)?;
-        bodies = bodies::prune(place, &used, now_ms.saturating_sub(STAY_MS)).await?;
+    // A state from before a restore may need bodies that this catalog does not know, and so may one from before the
+    // catalog deleted what it does not keep any longer.
+    let knows_all = history.is_one_log_since(since_ms) && keep_ms <= store.retain_ms;
+    if directories.0.is_empty() || !(knows_all || lookup == Lookup::Log) {
+        return Ok(pieces);
     }
-    Ok(pieces + bodies)
+    let mut used = used_bodies(store, &directories)?;
+    if !knows_all {
+        used.extend(logged_bodies(place, &history, since_ms, &directories).await?);
+    }
+    Ok(pieces + bodies::prune(place, &used, now_ms.saturating_sub(STAY_MS)).await?)
+}
+
+/// Returns the names of the bodies in directories that blobs have in the log of the states since a Unix time in
+/// milliseconds.
+async fn logged_bodies(
+    place: &Place,
+    history: &History,
+    since_ms: u64,
+    directories: &Directories,
+) -> Result<BTreeSet<String>, BackupError> {
+    let oldest_ms = oldest(history).map_or(0, |known| known.header.least_ms);
+    let wanted = needed(history, since_ms.max(oldest_ms))?.pieces;
+    let (mut used, mut salt) = (BTreeSet::new(), None);
+    let mut read = std::pin::pin!(read_pieces(place, history, wanted));
+    while let Some((index, runs)) = read.try_next().await? {
+        let headers = &history.pieces[index].header.runs;
+        let start = headers.iter().zip(&runs).find(|(run, _)| run.offset == 0);
+        salt = start.and_then(|(_, bytes)| salt_of(bytes)).or(salt);
+        let salt = salt.ok_or(BackupError::Incomplete)?;
+        for (run, bytes) in headers.iter().zip(&runs) {
+            for group in groups_of(run.segment, run.offset, bytes, salt) {
+                used.extend(
+                    directories.of_group(&group).iter().filter_map(|place| Some(directories.names(place)?.0)),
+                );
+            }
+        }
+    }
+    Ok(used)
 }
 
 /// Returns the names of the bodies that the blobs of the catalog have in directories.

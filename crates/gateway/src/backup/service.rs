@@ -16,7 +16,7 @@ use super::bodies::Directories;
 use super::error::BackupError;
 use super::last;
 use super::place::Place;
-use super::prune_all::prune_all;
+use super::prune_all::{Lookup, prune_all};
 use super::ship::{Shipper, Step};
 use super::verify::verify;
 use crate::ambient::{now_ms, pause, steady_ms, utc_text};
@@ -424,7 +424,7 @@ async fn care(store: &Store<AnyCatalog>, backup: &Backup, settings: &BackupSetti
             pause(FIRST_PRUNE_MS).await;
             continue;
         }
-        match prune_all(store, &settings.place, settings.keep_ms).await {
+        match prune_all(store, &settings.place, settings.keep_ms, Lookup::Catalog).await {
             Ok(0) => {}
             Ok(deleted) => crate::log::event(&format!(
                 "deleted {deleted} objects of the backup that states since {} do not need",

@@ -14,10 +14,13 @@ use super::restore::{is_backup, keys, runtime, url_of};
 use super::temporary::Temporary;
 use super::undelete::parse_at;
 use crate::ambient::{now_ms, shared_now_ms};
+use crate::background::clock;
+use crate::backup::history::History;
 use crate::backup::last;
 use crate::backup::once::{Shipped, ship_log, ship_once};
 use crate::backup::place::Place;
-use crate::backup::prune_all::prune_all;
+use crate::backup::plan::last_piece;
+use crate::backup::prune_all::{Lookup, prune_all};
 use crate::backup::service::directories;
 use crate::blocking::block_on;
 use crate::catalog::any::AnyCatalog;
@@ -70,6 +73,7 @@ fn back_up(arguments: &Arguments, target: &Target, to: &str) -> Result<Made, Exi
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let keep_ms = keep_ms(arguments)?;
     let place = open_place(arguments, target, to)?;
+    let before_ms = if keep_ms.is_some() { newest_ms(&place, to)? } else { 0 };
     let at_ms = shared_now_ms();
     let (at_ms, shipped) = match &*target.store.catalog {
         AnyCatalog::Postgres(database) => ship_rows(target, database, &place, to)?,
@@ -77,12 +81,7 @@ fn back_up(arguments: &Arguments, target: &Target, to: &str) -> Result<Made, Exi
     };
     let mut text = describe(shipped, to);
     if let Some(keep_ms) = keep_ms {
-        let deleted = runtime()?.block_on(prune_all(&target.store, &place, keep_ms));
-        let deleted = deleted.map_err(|e| Exit::store(format!("--to {to}: {e}")))?;
-        text += &format!(
-            "deleted    {deleted} objects that states of the last {} do not need\n",
-            show_time_ms(keep_ms)
-        );
+        text += &prune(target, &place, to, keep_ms, before_ms)?;
     }
     for (_, tier) in target.store.blobs.tiers().iter().filter(|(_, tier)| tier.directory.is_none()) {
         text += &format!(
@@ -92,6 +91,33 @@ fn back_up(arguments: &Arguments, target: &Target, to: &str) -> Result<Made, Exi
         );
     }
     Ok(Made { at_ms, text })
+}
+
+/// Returns the time of the newest state of a place in Unix milliseconds; 0 if it has none.
+fn newest_ms(place: &Place, to: &str) -> Result<u64, Exit> {
+    let history = runtime()?.block_on(History::load(place));
+    let history = history.map_err(|e| Exit::store(format!("--to {to}: {e}")))?;
+    Ok(last_piece(&history, None).map_or(0, |index| history.pieces[index].header.until_ms))
+}
+
+/// Deletes what no state of the last `keep_ms` milliseconds needs. Before this backup, the newest state had the Unix time
+/// `before_ms`. Returns a line of the message.
+fn prune(target: &Target, place: &Place, to: &str, keep_ms: u64, before_ms: u64) -> Result<String, Exit> {
+    let keep = show_time_ms(keep_ms);
+    if !clock::read(&target.store).map_err(|e| target.fail(&e))?.is_right {
+        return Ok("deleted    nothing: the clock of this machine is in doubt\n".into());
+    }
+    // Nothing witnesses the time of a store that no gateway serves. A clock that is wrong by months must not delete the
+    // whole history.
+    if before_ms > 0 && before_ms < now_ms().saturating_sub(keep_ms) {
+        return Ok(format!(
+            "deleted    nothing: by the clock of this machine, all states before this one are older than {keep}; the next \
+             backup deletes them\n"
+        ));
+    }
+    let deleted = runtime()?.block_on(prune_all(&target.store, place, keep_ms, Lookup::Log));
+    let deleted = deleted.map_err(|e| Exit::store(format!("--to {to}: {e}")))?;
+    Ok(format!("deleted    {deleted} objects that states of the last {keep} do not need\n"))
 }
 
 fn keep_ms(arguments: &Arguments) -> Result<Option<u64>, Exit> {
@@ -123,7 +149,7 @@ fn ship_store(target: &Target, place: &Place, to: &str, at_ms: u64) -> Result<Sh
     };
     let (id, bodies) = (hex(&store.catalog_id), directories(store));
     if store.backup.get().is_none() && store.catalog.lease().is_none() {
-        let shipped = ship_log(place.clone(), &*store.catalog, engine, &id, bodies, at_ms);
+        let shipped = ship_log(place.clone(), &*store.catalog, engine, &id, bodies);
         return runtime()?.block_on(shipped).map_err(|e| failed(&e));
     }
     let snapshot = Snapshot::take(root).map_err(|e| failed(&e))?;

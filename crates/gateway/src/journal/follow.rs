@@ -353,5 +353,8 @@ impl Follower {
 /// Returns the time of the last group of a log in Unix milliseconds; `None` if it has none.
 pub fn newest_ms(engine: &Engine) -> Result<Option<u64>, BackupError> {
     let row = engine.get(keys::TIME)?;
-    Ok(row.and_then(|row| row.head[..].try_into().ok()).map(u64::from_be_bytes))
+    Ok(row
+        .and_then(|row| row.head[..].try_into().ok())
+        .map(u64::from_be_bytes)
+        .filter(|time_ms| *time_ms > 0))
 }

@@ -22,6 +22,7 @@ use crate::disk::ballast::Ballast;
 use crate::disk::real::RealDisk;
 use crate::journal::lease::{Lease, Over};
 use crate::journal::sender::LeaseKeeper;
+use crate::object::keys;
 use crate::{liveness, threads};
 
 /// Settings of an embedded catalog.
@@ -172,6 +173,10 @@ impl EmbeddedCatalog {
         let (engine, writer, recovery) = open(Arc::new(disk), settings.limits)?;
         if settings.is_followed {
             engine.follow(0);
+        }
+        // Without a follower, the next group must not seem to have this time.
+        if engine.get(keys::TIME)?.is_some() {
+            engine.forget_stamp();
         }
         let committer = Committer::start(writer, settings.durability)?;
         let parts = Parts { engine, committer, ballast, lease: None, keeper: None, lock };

@@ -13,6 +13,9 @@ use super::segment_list::{ListedSegment, Position};
 use crate::catalog::CatalogError;
 use crate::guard::{self, Guard};
 
+/// A time that no group has.
+const UNKNOWN: u64 = u64::MAX;
+
 /// State that the engine shares with the follower of its log.
 #[derive(Default)]
 pub struct Followed {
@@ -32,7 +35,7 @@ pub struct Followed {
     released: AtomicU64,
     /// Segments whose records are copied, with the number of the group behind the copies.
     copied: Mutex<Vec<(Compaction, u64)>>,
-    /// Last time that was written to a group, in Unix milliseconds.
+    /// Last time that was written to a group, in Unix milliseconds; 0 if groups have no time, [`UNKNOWN`] before the first.
     stamped_ms: AtomicU64,
 }
 
@@ -119,18 +122,23 @@ impl Engine {
         self.followed.is_followed.store(false, Ordering::Release);
     }
 
-    /// Returns the time that the next group gets, in Unix milliseconds; `None` if it needs none.
+    /// Ends the following of the log of a copy, whose next group has the time of the original.
+    pub fn stop_following_copy(&self) {
+        self.stop_following();
+        self.followed.stamped_ms.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns the time that the next group gets, in Unix milliseconds; `None` if it has the time of the group before.
+    /// Behind the last group that a follower has seen, the time is 0: no state can be restored there.
     pub(super) fn next_stamp(&self) -> Option<u64> {
-        if !self.followed.is_followed.load(Ordering::Relaxed) {
-            return None;
-        }
-        let now_ms = crate::ambient::now_ms();
-        (self.followed.stamped_ms.swap(now_ms, Ordering::Relaxed) != now_ms).then_some(now_ms)
+        let is_followed = self.followed.is_followed.load(Ordering::Relaxed);
+        let time_ms = if is_followed { crate::ambient::now_ms() } else { 0 };
+        (self.followed.stamped_ms.swap(time_ms, Ordering::Relaxed) != time_ms).then_some(time_ms)
     }
 
     /// Lets the next group have a time although it is the time of a group that was not written.
     pub(super) fn forget_stamp(&self) {
-        self.followed.stamped_ms.store(0, Ordering::Relaxed);
+        self.followed.stamped_ms.store(UNKNOWN, Ordering::Relaxed);
     }
 
     /// Returns true if a follower has everything before a group, or none needs it. A full disk does not wait.
