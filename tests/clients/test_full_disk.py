@@ -1,13 +1,17 @@
-"""A disk without a free byte, under the real binary."""
+"""A disk without a free byte, and one that becomes read-only, under the real binary."""
 import os
 import signal
 import subprocess
+import threading
+import urllib.error
+import urllib.request
 
 import pytest
 from botocore.exceptions import ClientError
 
-from support import GATEWAY, Server
+from support import ACCESS, GATEWAY, SECRET, Server, environment
 from test_gateway import client
+from test_tiers import wait
 
 pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY), reason="plimsoll-gateway is not built")
 
@@ -68,3 +72,73 @@ def test_a_disk_without_a_free_byte_serves_reads_and_deletes_also_after_a_kill(d
         listed = [o["Key"] for o in s3.list_objects_v2(Bucket="full")["Contents"]]
         assert listed == sorted(keys[40:] + ["new"])
     assert os.path.getsize(os.path.join(data, "catalog", "ballast")) == 8 << 20
+
+
+@pytest.fixture
+def image(tmp_path):
+    """An ext4 file system in a file. Yields the image, and the directory where it is mounted."""
+    image, mounted = str(tmp_path / "image"), tmp_path / "mounted"
+    mounted.mkdir()
+    with open(image, "wb") as file:
+        file.truncate(300 << 20)
+    try:
+        subprocess.run(["mkfs.ext4", "-q", image], check=True, capture_output=True)
+        subprocess.run(["mount", "-o", "loop", image, str(mounted)], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this user cannot mount an image of ext4")
+    yield image, mounted
+    subprocess.run(["umount", "--lazy", str(mounted)], check=True)
+
+
+def test_a_disk_that_becomes_read_only_under_load_loses_nothing(image):
+    """As after an error of the disk: ext4 aborts its journal, and refuses all writes from then on."""
+    image, mounted = image
+    data, written, enough = str(mounted / "data"), {}, threading.Event()
+
+    def write(server, number):
+        s3 = client(server)
+        for count in range(100_000):
+            key, body = f"{number}-{count}", os.urandom([100, 20_000, 1_200_000][count % 3])
+            try:
+                s3.put_object(Bucket="load", Key=key, Body=body)
+            except ClientError as error:
+                assert error.response["ResponseMetadata"]["HTTPStatusCode"] in (500, 503)
+                return enough.set()
+            written[key] = body
+            if len(written) >= 40:
+                enough.set()
+
+    server = Server("--data", data, "--metrics-listen", "127.0.0.1:0", command=(GATEWAY, "run"))
+    client(server).create_bucket(Bucket="load")
+    writers = [threading.Thread(target=write, args=(server, number)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    enough.wait()
+    subprocess.run(["mount", "-o", "remount,abort", str(mounted)], check=True)
+    for writer in writers:
+        writer.join()
+    s3 = client(server)
+    for key, body in written.items():
+        assert s3.get_object(Bucket="load", Key=key)["Body"].read() == body, "reads go on"
+    with pytest.raises(ClientError):
+        s3.delete_object(Bucket="load", Key=next(iter(written)))
+    with pytest.raises(urllib.error.HTTPError) as error:
+        urllib.request.urlopen(server.metrics.replace("/metrics", "/readyz"))
+    assert error.value.code == 503 and error.value.read().startswith(b"writes are stopped: ")
+    shown = subprocess.run([GATEWAY, "status", "--data", data], capture_output=True, text=True)
+    assert shown.returncode == 1 and "writes fail" in shown.stdout.splitlines()[0], shown
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait() == 3
+    keys = dict(environment(), PLIMSOLL_ACCESS_KEY=ACCESS, PLIMSOLL_SECRET_KEY=SECRET)
+    refused = subprocess.run([GATEWAY, "run", "--data", data], capture_output=True, text=True, env=keys)
+    assert refused.returncode == 3 and len(refused.stderr.splitlines()) == 1, refused.stderr
+    subprocess.run(["umount", str(mounted)], check=True)
+    # A mount namespace of another process may still have the file system.
+    wait(lambda: not subprocess.run(["losetup", "-j", image], capture_output=True).stdout, "the image is in use")
+    subprocess.run(["fsck.ext4", "-y", image], capture_output=True)
+    subprocess.run(["mount", "-o", "loop", image, str(mounted)], check=True)
+    with Server("--data", data, command=(GATEWAY, "run")) as server:
+        s3 = client(server)
+        for key, body in written.items():
+            assert s3.get_object(Bucket="load", Key=key)["Body"].read() == body, key
+        s3.put_object(Bucket="load", Key="again", Body=b"1")

@@ -57,9 +57,9 @@ keep_source = "{keep}"
 
 
 def files(directory, tier):
-    """Returns the blobs of a tier, without the record of its owner."""
+    """Returns the blobs of a tier, without the records of its owner and its buckets, and what is being written of them."""
     found = (os.path.join(root, name) for root, _, names in os.walk(directory / tier) for name in names)
-    return sorted(path for path in found if not path.endswith(("plimsoll-owner.json", "plimsoll-buckets.json")))
+    return sorted(path for path in found if not re.search(r"plimsoll-(owner|buckets)\.json(#\d+)?$", path))
 
 
 def wait(condition, what):

@@ -24,6 +24,18 @@ pub async fn fetch(request: http::Request<Bytes>) -> Result<http::Response<Bytes
 
 /// Sends one request on a new connection and returns the response.
 pub fn fetch_blocking(request: http::Request<Bytes>) -> Result<http::Response<Bytes>, String> {
+    fetch_within(Duration::from_secs(1), request)
+}
+
+/// Sends one request on a new connection that the server must accept within a time, and returns the response. The system
+/// repeats a lost request for a connection after 1, 3 and 7 s.
+///
+/// # Errors
+/// A message if there was no answer.
+pub fn fetch_within(
+    accepted: Duration,
+    request: http::Request<Bytes>,
+) -> Result<http::Response<Bytes>, String> {
     let work = move || -> Result<http::Response<Bytes>, String> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
@@ -41,9 +53,9 @@ pub fn fetch_blocking(request: http::Request<Bytes>) -> Result<http::Response<By
             };
             let target = ResolvedEndpoint { tls, addresses };
             let connecting = HttpConnection::open(&target, 0, true);
-            let connected = timeout(Duration::from_secs(1), connecting).await;
+            let connected = timeout(accepted, connecting).await;
             let mut connection = connected
-                .map_err(|_| format!("{host} did not accept a connection within 1 s"))?
+                .map_err(|_| format!("{host} did not accept a connection within {} s", accepted.as_secs()))?
                 .map_err(|e| e.to_string())?;
             let (mut parts, body) = request.into_parts();
             if !parts.headers.contains_key("host") {

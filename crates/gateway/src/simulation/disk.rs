@@ -80,8 +80,18 @@ pub struct Faults {
     pub ignored: Option<&'static str>,
 }
 
+/// Whether the disk can be written, as a file system that stops after an error.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Writable,
+    /// The next sync of a file confirms what it has not written; the disk is read-only from then on.
+    LastSync,
+    ReadOnly,
+}
+
 #[derive(Clone)]
 struct State {
+    mode: Mode,
     files: HashMap<u64, FileState>,
     directories: BTreeMap<String, DirectoryState>,
     next_file: u64,
@@ -142,6 +152,9 @@ impl State {
         if self.dead {
             return Err(no_power());
         }
+        if self.mode == Mode::ReadOnly {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
         match &mut self.left {
             Some(0) => {
                 self.dead = true;
@@ -168,6 +181,7 @@ impl SimulatedDisk {
     /// Creates an empty disk.
     pub fn new(seed: u64, faults: Faults) -> SimulatedDisk {
         let state = State {
+            mode: Mode::Writable,
             files: HashMap::new(),
             directories: BTreeMap::new(),
             next_file: 0,
@@ -190,6 +204,11 @@ impl SimulatedDisk {
     /// Makes the next sync of a file fail.
     pub fn fail_next_sync(&self) {
         lock(&self.state).sync_fails = true;
+    }
+
+    /// Makes the disk read-only during the next sync of a file, which reports success and keeps nothing, as ext4 does.
+    pub fn become_read_only(&self) {
+        lock(&self.state).mode = Mode::LastSync;
     }
 
     /// Makes the next write stop in the middle.
@@ -240,6 +259,7 @@ impl SimulatedDisk {
         }
         state.random = random;
         (state.left, state.dead, state.sync_fails, state.full) = (None, false, false, false);
+        state.mode = Mode::Writable;
         SimulatedDisk { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -247,6 +267,7 @@ impl SimulatedDisk {
     pub fn killed(&self) -> SimulatedDisk {
         let mut state = lock(&self.state).clone();
         (state.left, state.dead, state.sync_fails, state.full) = (None, false, false, false);
+        state.mode = Mode::Writable;
         SimulatedDisk { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -312,6 +333,10 @@ impl DiskFile for SimulatedFile {
         let mut state = lock(&self.state);
         if !state.count_change()? {
             return Err(no_power());
+        }
+        if state.mode == Mode::LastSync {
+            state.mode = Mode::ReadOnly;
+            return Ok(());
         }
         if std::mem::take(&mut state.sync_fails) {
             return Err(io::Error::other("input/output error"));

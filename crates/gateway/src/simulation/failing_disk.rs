@@ -84,3 +84,45 @@ fn a_commit_that_returns_an_error_was_not_applied() {
     }
     assert!(failed > 0, "no commit has failed");
 }
+
+/// Regression test: ext4 confirms a sync during which it becomes read-only after an error. The group was acknowledged, and
+/// gone after the restart.
+#[test]
+fn a_sync_during_which_the_disk_becomes_read_only_acknowledges_nothing() {
+    for seed in 0..super::seeds(20) {
+        let mut random = Random(seed << 20);
+        let disk = SimulatedDisk::new(random.next(), Faults::default());
+        let limits = small_limits(&mut random);
+        let mut model = Model::new();
+        let (engine, mut writer, _) = open(Arc::new(disk.clone()), limits).unwrap();
+        let last = random.below(30);
+        for number in 0..=last {
+            if number == last {
+                disk.become_read_only();
+            }
+            let (key, new) = (key(&mut random), value(&mut random));
+            let body = new.body.to_vec();
+            let (work_key, work_value) = (key.clone(), new);
+            let work: Work = Box::new(move |t| {
+                t.put(work_key.clone(), work_value.clone());
+                Ok(true)
+            });
+            let is_acknowledged = writer.commit(vec![work], true)[0].is_ok();
+            assert_eq!(is_acknowledged, number < last, "seed {seed}, group {number}");
+            if is_acknowledged {
+                model.insert(key, body);
+            }
+        }
+        let work: Work = Box::new(|t| {
+            t.put(b"later".to_vec(), value(&mut Random(3)));
+            Ok(true)
+        });
+        assert!(writer.commit(vec![work], true)[0].is_err(), "writes go on");
+        drop((engine, writer));
+        let (engine, ..) = open(Arc::new(disk.restarted()), limits).unwrap();
+        let found = content(&engine).unwrap();
+        for (key, body) in &model {
+            assert_eq!(found.get(key), Some(body), "seed {seed}");
+        }
+    }
+}

@@ -12,14 +12,17 @@ use super::pause::pause;
 use super::signed::blocking;
 use super::versions::has_versions;
 use super::work::Target;
-use plimsoll_base::clock::MILLISECOND;
+use plimsoll_base::clock::{MILLISECOND, now_ns};
 use plimsoll_engine::driver::background::{Background, Pages};
 use plimsoll_engine::store::{Body, Collect, Failure, Request};
+use plimsoll_recorder::error_class::ErrorClass;
 
 /// Number of keys that are read at the same time.
 const PARALLEL_READS: usize = 64;
 /// Least deadline of a read, so that no server is accused because it is slow.
 const READ_WITHIN: Duration = Duration::from_secs(10);
+/// Most attempts to connect for one read.
+const MAX_CONNECTIONS: u32 = 10;
 /// Time until a violation is looked at again.
 const SECOND_LOOK: Duration = Duration::from_millis(300);
 
@@ -214,13 +217,23 @@ async fn read(target: &Target, key: &str) -> Result<Option<Vec<u8>>, String> {
         let key = target.key(key);
         return blocking(move || versions.read(&key)).await;
     }
-    let key = target.key(key);
-    let mut background = Background::new(target.store.as_ref()).with_min_timeout(READ_WITHIN);
-    let mut content = Collect::default();
-    match background.send(Request::Get { key: &key, range: None }, &mut content).await {
-        Ok(_) => Ok(Some(content.0)),
-        Err(failure) if failure.status() == Some(404) => Ok(None),
-        Err(failure) => Err(format!("GET fails: {}", failure.message)),
+    let (key, began) = (target.key(key), now_ns());
+    // A connection that a busy server does not accept says nothing about the object.
+    let again = |failure: &Failure, attempt| {
+        let is_left = attempt < MAX_CONNECTIONS && now_ns() - began < READ_WITHIN.as_nanos() as u64;
+        failure.class == ErrorClass::Connect && is_left
+    };
+    let mut attempt = 1;
+    loop {
+        let mut background = Background::new(target.store.as_ref()).with_min_timeout(READ_WITHIN);
+        let mut content = Collect::default();
+        match background.send(Request::Get { key: &key, range: None }, &mut content).await {
+            Ok(_) => return Ok(Some(content.0)),
+            Err(failure) if failure.status() == Some(404) => return Ok(None),
+            Err(failure) if again(&failure, attempt) => pause(Duration::from_millis(100)).await,
+            Err(failure) => return Err(format!("GET fails: {}", failure.message)),
+        }
+        attempt += 1;
     }
 }
 

@@ -1,14 +1,18 @@
 //! Signed requests that the store interface does not have: tags, copies and versions.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use plimsoll_base::clock::wall_now;
 use plimsoll_base::net::encode::encode_into;
-use plimsoll_base::net::fetch::fetch_blocking;
+use plimsoll_base::net::fetch::fetch_within;
 use plimsoll_s3::credentials::Credentials;
 use plimsoll_s3::sign::Signer;
 use plimsoll_s3::url::s3::S3Url;
 
+/// Time within which the server accepts a connection. A busy one drops the first request for it.
+const ACCEPTED_WITHIN: Duration = Duration::from_secs(10);
 /// Lifetime of a request, in seconds.
 const LIFETIME_S: u32 = 300;
 
@@ -65,7 +69,7 @@ impl SignedClient {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        fetch_blocking(request.body(body).map_err(|e| e.to_string())?)
+        fetch_within(ACCEPTED_WITHIN, request.body(body).map_err(|e| e.to_string())?)
     }
 
     /// Creates the bucket. Returns true if the store acknowledged it.

@@ -176,7 +176,7 @@ impl EmbeddedCatalog {
         }
         // Without a follower, the next group must not seem to have this time.
         if engine.get(keys::TIME)?.is_some() {
-            engine.forget_stamp();
+            engine.expect_other_time();
         }
         let committer = Committer::start(writer, settings.durability)?;
         let parts = Parts { engine, committer, ballast, lease: None, keeper: None, lock };

@@ -136,9 +136,19 @@ impl Engine {
         (self.followed.stamped_ms.swap(time_ms, Ordering::Relaxed) != time_ms).then_some(time_ms)
     }
 
-    /// Lets the next group have a time although it is the time of a group that was not written.
-    pub(super) fn forget_stamp(&self) {
-        self.followed.stamped_ms.store(UNKNOWN, Ordering::Relaxed);
+    /// Returns the last time that was written to a group.
+    pub(super) fn stamped_ms(&self) -> u64 {
+        self.followed.stamped_ms.load(Ordering::Relaxed)
+    }
+
+    /// Sets the last time again after a group with the next one was not written.
+    pub(super) fn set_stamped_ms(&self, stamped_ms: u64) {
+        self.followed.stamped_ms.store(stamped_ms, Ordering::Relaxed);
+    }
+
+    /// Lets the next group have a time: an earlier process has written one.
+    pub(super) fn expect_other_time(&self) {
+        self.set_stamped_ms(UNKNOWN);
     }
 
     /// Returns true if a follower has everything before a group, or none needs it. A full disk does not wait.

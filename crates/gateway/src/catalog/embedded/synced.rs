@@ -1,6 +1,7 @@
 //! The position up to which the log was synced, written after each sync and never synced itself. After the end of a
 //! process it proves that a shorter log has lost acknowledged groups; after a power loss it may be older than the log.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use super::record::crc32c;
@@ -57,14 +58,22 @@ impl SyncedMark {
     pub fn create(disk: &dyn Disk, position: &Position) -> std::io::Result<SyncedMark> {
         let file = disk.create(DIRECTORY, NAME)?;
         let mut mark = SyncedMark { file, next: 0 };
-        mark.set(position);
+        mark.set(position)?;
         Ok(mark)
     }
 
-    /// Records that the log is synced up to a position. A failure is no error: the position is then older.
-    pub fn set(&mut self, position: &Position) {
-        let _ = self.file.write_at(self.next * SLOT as u64, &encode(position));
+    /// Records that the log is synced up to a position. If the disk is full, the position is older, which is no error.
+    ///
+    /// # Errors
+    /// If the disk takes no writes any more. The sync before may not have kept what it confirmed: ext4 confirms one during
+    /// which it becomes read-only after an error.
+    pub fn set(&mut self, position: &Position) -> std::io::Result<()> {
+        let written = self.file.write_at(self.next * SLOT as u64, &encode(position));
         self.next = 1 - self.next;
+        match written {
+            Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => Ok(()),
+            written => written,
+        }
     }
 }
 

@@ -134,6 +134,7 @@ impl Writer {
         let mut group = GroupTransaction::new(&engine, &pending);
         let results = self.execute(works, &mut group);
         // Before the write: a failed read may still reject the group, but no group that is in the log may be rejected.
+        let stamped_ms = engine.stamped_ms();
         group.stamp();
         let looked_up = group.look_up_bases();
         let GroupTransaction { known, changes, ends_segment, .. } = group;
@@ -145,7 +146,7 @@ impl Writer {
         let written = match written {
             Ok(written) => written,
             Err(error) => {
-                engine.forget_stamp();
+                engine.set_stamped_ms(stamped_ms);
                 return (vec![Err(error); count], None);
             }
         };
@@ -297,14 +298,15 @@ impl Writer {
             return Ok(());
         }
         let start = now_ns();
-        let synced = self.segment.sync();
+        let synced = self.segment.sync().and_then(|()| {
+            self.mark.set(&self.end).map_err(|e| format!("the disk failed during a sync: {e}"))
+        });
         self.engine.counters.sync_ns.fetch_add(now_ns() - start, Ordering::Relaxed);
         if let Err(reason) = synced {
             self.engine.stop(&reason);
             return Err(CatalogError::Stopped(reason));
         }
         self.durable = self.end.offset;
-        self.mark.set(&self.end);
         if !self.is_journaled {
             self.engine.set_synced(self.end);
         }
