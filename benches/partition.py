@@ -46,7 +46,7 @@ from test_standby import place, serves  # noqa: E402
 LEASE = 2.0
 FAULTS = ["stop", "partition of the leader", "requests of the leader lost", "answers to the leader lost",
           "partition of the standby"]
-OFFSETS = [-600, -60, -3, 3, 60, 600]
+OFFSETS = [-86_400, -600, -60, -3, 3, 60, 600, 86_400]
 FAKE_TIME = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 
 
