@@ -13,7 +13,7 @@ use super::ship::Shipper;
 use crate::ambient::now_ms;
 use crate::catalog::embedded::catalog::EmbeddedCatalog;
 use crate::catalog::embedded::{Engine, head_only};
-use crate::catalog::{Catalog, Transaction};
+use crate::catalog::{Catalog, Transaction, Work};
 use crate::object::keys;
 
 /// Additions of a backup of one moment to its place.
@@ -49,20 +49,14 @@ pub async fn ship_log<C: Catalog>(
     directories: Directories,
 ) -> Result<Shipped, BackupError> {
     let _following = Following(Arc::clone(engine));
-    let mut shipper = Shipper::begin(place.clone(), Arc::clone(engine), id, directories).await?;
-    let mut log_bytes = ship_all(&mut shipper).await?;
+    let shipper = Shipper::begin(place.clone(), Arc::clone(engine), id, directories).await?;
     // Only behind a group with a time, the state of everything before can be restored. Groups that were written since the
     // last backup have none: bodies that were deleted since then are missing.
     let work = Box::new(move |t: &mut dyn Transaction| {
         t.put(keys::TIME.to_vec(), head_only(now_ms().to_be_bytes().to_vec()));
         Ok(true)
     });
-    catalog.commit(work, 64).await?;
-    log_bytes += ship_all(&mut shipper).await?;
-    shipper.write_index(true).await?;
-    find(&place, &History::load(&place).await?, None).await?;
-    let (bodies, body_bytes) = (shipper.copied_bodies, shipper.copied_bytes);
-    Ok(Shipped { log_bytes, bodies, body_bytes })
+    ship_state(&place, shipper, catalog, work).await
 }
 
 /// Ships a copy of the catalog with an id, whose state has a time in Unix milliseconds, with the bodies in directories.
@@ -76,18 +70,30 @@ pub async fn ship_once(
     directories: Directories,
     at_ms: u64,
 ) -> Result<Shipped, BackupError> {
-    let engine = Arc::clone(copy.engine());
-    let mut shipper = Shipper::begin(place, engine, id, directories).await?;
-    let mut log_bytes = ship_all(&mut shipper).await?;
+    let shipper = Shipper::begin(place.clone(), Arc::clone(copy.engine()), id, directories).await?;
+    // The time is not that of now.
     copy.engine().stop_following_copy();
     let work = Box::new(move |t: &mut dyn Transaction| {
         last::put(t, at_ms);
         t.put(keys::TIME.to_vec(), head_only(at_ms.to_be_bytes().to_vec()));
         Ok(true)
     });
-    copy.commit(work, 64).await?;
+    ship_state(&place, shipper, copy, work).await
+}
+
+/// Ships everything that a catalog has, then the group of a transaction with the time of the state. The place has this
+/// state when this returns.
+async fn ship_state<C: Catalog>(
+    place: &Place,
+    mut shipper: Shipper,
+    catalog: &C,
+    time: Work,
+) -> Result<Shipped, BackupError> {
+    let mut log_bytes = ship_all(&mut shipper).await?;
+    catalog.commit(time, 64).await?;
     log_bytes += ship_all(&mut shipper).await?;
     shipper.write_index(true).await?;
+    find(place, &History::load(place).await?, None).await?;
     let (bodies, body_bytes) = (shipper.copied_bodies, shipper.copied_bytes);
     Ok(Shipped { log_bytes, bodies, body_bytes })
 }
