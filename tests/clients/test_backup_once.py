@@ -12,7 +12,7 @@ import pytest
 
 from postgres import Postgres, programs
 from support import GATEWAY, ROOT, Server, environment
-from test_postgres import FAKE_TIME, shared
+from test_postgres import FAKE_TIME, metric, shared
 from test_tiers import client, files, run, settings, wait
 
 pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY), reason="plimsoll-gateway is not built")
@@ -248,6 +248,8 @@ def test_pruning_keeps_the_bodies_of_every_state_of_the_window(tmp_path):
             if number:
                 s3.delete_object(Bucket="bucket", Key=f"key{number - 1}")
             wait(lambda: len(files(tmp_path, "hot")) == 1, "the deleted body stays")
+            # The row of the body is deleted after the body, and is in the next state until then.
+            wait(lambda: metric(server, "deletion_overdue_seconds") == 0, "its row stays")
         backed_up(day, "objects that states of the last 7d do not need")
         if day < 11:
             restored(0, "key0")

@@ -26,6 +26,7 @@ pub mod plan;
 pub mod prune;
 pub mod prune_all;
 pub mod restore;
+pub mod rows;
 pub mod service;
 pub mod ship;
 #[cfg(test)]

@@ -11,9 +11,10 @@ use super::place::Place;
 use super::plan::{needed, oldest, salt_of};
 use super::prune;
 use super::restore::{groups_of, read_pieces};
+use super::rows::Rows;
 use super::service::directories;
 use crate::ambient::now_ms;
-use crate::body::location::BlobHead;
+use crate::body::location::{BlobHead, Location};
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::{Store, keys};
@@ -67,9 +68,11 @@ async fn logged_bodies(
     directories: &Directories,
 ) -> Result<BTreeSet<String>, BackupError> {
     let oldest_ms = oldest(history).map_or(0, |known| known.header.least_ms);
-    let wanted = needed(history, since_ms.max(oldest_ms))?.pieces;
-    let (mut used, mut salt) = (BTreeSet::new(), None);
-    let mut read = std::pin::pin!(read_pieces(place, history, wanted));
+    let needed = needed(history, since_ms.max(oldest_ms))?;
+    // What the log says before the window counts only as far as the first state still has it.
+    let (mut before, mut used, mut salt) = (Rows::default(), BTreeSet::new(), None);
+    let name = |place: &Location| Some(directories.names(place)?.0);
+    let mut read = std::pin::pin!(read_pieces(place, history, needed.pieces));
     while let Some((index, runs)) = read.try_next().await? {
         let headers = &history.pieces[index].header.runs;
         let start = headers.iter().zip(&runs).find(|(run, _)| run.offset == 0);
@@ -77,12 +80,15 @@ async fn logged_bodies(
         let salt = salt.ok_or(BackupError::Incomplete)?;
         for (run, bytes) in headers.iter().zip(&runs) {
             for group in groups_of(run.segment, run.offset, bytes, salt) {
-                used.extend(
-                    directories.of_group(&group).iter().filter_map(|place| Some(directories.names(place)?.0)),
-                );
+                if index < needed.first {
+                    before.add(&group);
+                } else {
+                    used.extend(directories.of_group(&group).iter().filter_map(name));
+                }
             }
         }
     }
+    used.extend(before.blobs.values().flat_map(|head| &head.locations).filter_map(name));
     Ok(used)
 }
 

@@ -1,7 +1,5 @@
 //! Verifies a backup: reads every piece that the states of a window need.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 
 use super::bodies;
@@ -11,9 +9,8 @@ use super::history::History;
 use super::place::Place;
 use super::plan::{last_piece, needed, oldest, salt_of, segments};
 use super::restore::{groups_of, read_piece};
-use crate::body::location::{BlobHead, State};
+use super::rows::Rows;
 use crate::catalog::embedded::record::Salt;
-use crate::object::keys;
 
 /// Most problems that are named.
 const MOST_PROBLEMS: usize = 100;
@@ -35,13 +32,6 @@ pub struct Verified {
     pub newest_ms: u64,
     /// Missing and damaged objects and bytes.
     pub problems: Vec<String>,
-}
-
-/// Rows of the catalog that name bodies.
-#[derive(Default)]
-struct Rows {
-    blobs: BTreeMap<Vec<u8>, BlobHead>,
-    tiers: BTreeMap<u16, String>,
 }
 
 impl Verified {
@@ -68,24 +58,6 @@ impl Verified {
             if at != end {
                 let problem = format!("log segment {} is damaged at offset {at}", run.segment);
                 self.problem(&BackupError::damaged(header.name(), problem));
-            }
-        }
-    }
-}
-
-impl Rows {
-    fn add(&mut self, group: &crate::catalog::embedded::reader::ReadGroup) {
-        for (record, ..) in group.records() {
-            let Some(record) = record else { continue };
-            if record.key.starts_with(keys::BLOBS) {
-                let head = record.head.and_then(|head| BlobHead::decode(&head));
-                match head.filter(|head| head.state == State::Complete) {
-                    Some(head) => self.blobs.insert(record.key, head),
-                    None => self.blobs.remove(&record.key),
-                };
-            } else if let Some(name) = record.key.strip_prefix(keys::TIERS) {
-                let number = record.head.and_then(|head| Some(u16::from_be_bytes(*head.first_chunk()?)));
-                self.tiers.extend(number.map(|number| (number, String::from_utf8_lossy(name).into_owned())));
             }
         }
     }
