@@ -225,7 +225,7 @@ def test_a_look_at_an_earlier_state_does_not_take_over(tmp_path, store, kind):
 
 @pytest.mark.parametrize("copies", [False, True], ids=["empty", "copied"])
 @pytest.mark.parametrize("second", list(KINDS))
-@pytest.mark.parametrize("first", ["none", "local", "tier"])
+@pytest.mark.parametrize("first", list(KINDS))
 def test_two_gateways_on_one_place_lose_no_acknowledged_write(tmp_path, store, first, second, copies):
     """Regression test: two gateways acknowledged writes of one store that the other one did not have."""
     with run(settings(tmp_path / "a", store, first)) as a:

@@ -3,6 +3,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 import urllib.error
 import urllib.request
 
@@ -10,6 +11,8 @@ import pytest
 
 from postgres import Postgres, programs
 from support import GATEWAY, Server
+from test_journal import gateway, object_store, settings as journaled
+from test_standby import has_everything
 from test_tiers import client, rule, settings, wait
 
 pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY), reason="plimsoll-gateway is not built")
@@ -33,11 +36,15 @@ def ready(server):
         return error.code, error.read().decode()
 
 
-def start(tmp_path, path, log):
+# Milliseconds after which a loop has stalled; without the variable of a measurement, a second.
+LIMIT_MS = os.environ.get("PLIMSOLL_STALLED_MS", "1000")
+
+
+def start(tmp_path, path, log, *more):
     """Starts a gateway that says after a second that a loop has stalled, and whose loops stop if a file names them."""
     hang = tmp_path / "hang"
-    environment = ("env", f"PLIMSOLL_TEST_HANG={hang}", "PLIMSOLL_TEST_STALL_MS=1000",
-                   "sh", "-c", f'exec "$0" "$@" 2>"{log}"', GATEWAY, "run", path)
+    environment = ("env", f"PLIMSOLL_TEST_HANG={hang}", f"PLIMSOLL_TEST_STALL_MS={LIMIT_MS}",
+                   "sh", "-c", f'exec "$0" "$@" 2>"{log}"', GATEWAY, "run", path, *more)
     return hang, Server("--move-every", "50ms", "--metrics-listen", "127.0.0.1:0", command=environment)
 
 
@@ -49,13 +56,20 @@ def stalls(tmp_path, path, name):
     hang, server = start(tmp_path, path, log)
     client(server).create_bucket(Bucket="bucket")
     hang.write_text(name)
+    is_reported(server, name, log)
+
+
+def is_reported(server, name, log):
+    """Checks what a gateway says about a loop that has stopped, and the end of its process."""
+    began = time.time()
     said = f'the loop "{name}" has made no progress'
 
-    def is_reported():
+    def is_unready():
         status, text = ready(server)
         return status == 503 and said in text
 
-    wait(is_reported, f"/readyz does not report {name}")
+    wait(is_unready, f"/readyz does not report {name}")
+    print(f"{name}: reported {time.time() - began:.0f} s after it was stopped")
     metrics = urllib.request.urlopen(server.metrics, timeout=60).read().decode()
     assert re.search(rf'^plimsoll_gateway_loop_stalled{{loop="{name}"}} 1$', metrics, re.M), metrics
     wait(lambda: said in log.read_text(), "the log does not report it")
@@ -85,6 +99,16 @@ def test_a_journal_that_stops_is_reported(tmp_path):
         with open(path, "w") as file:
             file.write(text)
         stalls(tmp_path, path, "journal")
+
+
+def test_a_standby_that_stops_to_follow_is_reported(tmp_path):
+    with object_store() as store, gateway(journaled(tmp_path / "a", store)) as leader:
+        client(leader).create_bucket(Bucket="bucket")
+        path = journaled(tmp_path / "b", store)
+        hang, server = start(tmp_path, path, tmp_path / "log", "--follow", f"s3://place/gateway?endpoint={store.url}")
+        has_everything(leader, path)
+        hang.write_text("follow")
+        is_reported(server, "follow", tmp_path / "log")
 
 
 @pytest.mark.skipif(not programs(), reason="PostgreSQL is not installed")
