@@ -53,11 +53,13 @@ $(DIST_VENV)/ready: packaging/requirements.txt
 
 # All tests: lints; unit, property, wire and black-box tests; then real S3 clients against `plimsoll serve` and the gateway.
 # A suite that fails does not stop the next one. Ends with one summary. It names the programs without which tests are
-# skipped, and the tests that failed and passed when repeated: they depend on timing and must be fixed.
+# skipped, the ten slowest tests, and the tests that failed and passed when repeated: they depend on timing and must be
+# fixed.
 test:
-	@rm -f target/nextest/default/junit.xml target/clients.xml; failed=; \
+	@rm -f target/nextest/default/junit.xml target/clients.xml target/durations; mkdir -p target; failed=; \
 	for suite in lint test-rust test-clients; do \
-		$(MAKE) --no-print-directory $$suite || failed="$$failed $$suite"; done; \
+		began=$$(date +%s); $(MAKE) --no-print-directory $$suite || failed="$$failed $$suite"; \
+		echo "$$suite $$(($$(date +%s) - began))" >> target/durations; done; \
 	tests/summary $$failed
 
 # Everything that the tests need, for `make -j`.
