@@ -140,6 +140,9 @@ def test_a_refused_start_has_changed_nothing(tmp_path, store, kind):
                 {"cold": f"file://{tmp_path}/missing"}, "", ["the catalog has blobs there"], (), 3),
             "metrics on a used address": ({}, "", ["--metrics-listen"], ("--metrics-listen", address), 2),
             "a console on a used address": ({}, "", ["--admin-listen"], ("--admin-listen", address), 2),
+            "an access log in a missing directory": ({}, "", ["--access-log"], ("--access-log", f"{tmp_path}/missing/log"), 2),
+            "a cache in a file": (
+                {}, f'[cache]\ndir = "{tmp_path}/a/gateway.toml/cache"\nsize = "1 GiB"\n', ["cache: "], (), 3),
             "a wrong time": ({}, "", ["--move-every"], ("--move-every", "soon"), 2),
             "a rule without prices": (
                 {}, '[[move]]\nfrom = "hot"\nto = "cold"\nwhen = "age > 1d"\nonly_if_cheaper = true\nstay = "30d"\n', [], (), 2),

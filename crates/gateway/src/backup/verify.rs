@@ -75,7 +75,9 @@ pub async fn verify(place: &Place, since_ms: Option<u64>) -> Result<Verified, Ba
     let newest = last_piece(&history, None)?;
     found.newest_ms = history.pieces[newest].header.until_ms;
     let oldest_ms = oldest(&history).map_or(0, |known| known.header.least_ms);
-    found.oldest_ms = oldest_ms.max(since_ms.unwrap_or(0)).min(found.newest_ms);
+    let since_ms = oldest_ms.max(since_ms.unwrap_or(0));
+    // Behind groups that nobody followed, the time is unknown until the next one.
+    found.oldest_ms = if found.newest_ms > 0 { since_ms.min(found.newest_ms) } else { since_ms };
     let wanted = match needed(&history, found.oldest_ms) {
         Ok(wanted) => wanted.pieces,
         Err(error) => {

@@ -19,8 +19,8 @@ use self::phase::{Phase, restart, restart_with};
 use self::restart::{Next, Restart, with_file};
 pub use self::settings::Arguments;
 use self::settings::{
-    access_log, accounts, backup_settings, catalog_settings, check_rest, listen, observers, retain_ms,
-    server_settings, work_settings,
+    access_log, accounts, backup_settings, catalog_settings, check_own_files, check_rest, listen, observers,
+    retain_ms, server_settings, work_settings,
 };
 use super::Exit;
 use super::admin::server::Server;
@@ -200,6 +200,7 @@ fn open(arguments: &Arguments, settings: CatalogSettings) -> Result<Opened, Exit
     let older = older(arguments);
     check_rest(arguments)?;
     preflight::check(place, older, !arguments.restored)?;
+    check_own_files(arguments)?;
     let is_new = place.directory()?.is_some_and(|directory| !directory.exists());
     let opened =
         if arguments.restored { place.open_without_backup(settings)? } else { place.open(settings)? };

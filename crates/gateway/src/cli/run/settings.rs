@@ -1,7 +1,8 @@
 //! Arguments of `plimsoll-gateway run`, and the settings that follow from them.
 
+use std::fs::File;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use crate::cli::Exit;
 use crate::cli::journaled::BackupPlace;
 use crate::cli::place::StoreArguments;
 use crate::config::BackupRule;
+use crate::disk::real::create_directory;
 use crate::metrics::RequestMetrics;
 use crate::mover::condition::parse_time_ms;
 use crate::mover::rules::Rules;
@@ -261,6 +263,27 @@ pub fn check_rest(arguments: &Arguments) -> Result<(), Exit> {
             .map_err(|e| Exit::input(format!("{flag} {address}: {e}; choose another address or port")))?;
     }
     Ok(())
+}
+
+/// Checks the files that only this gateway uses: the access log, and the directory of the cache. A start that failed with
+/// them later would already have ended the work of another gateway of the same place.
+pub fn check_own_files(arguments: &Arguments) -> Result<(), Exit> {
+    access_log(arguments)?;
+    let config = arguments.place.config()?;
+    if let Some((directory, _)) = &config.cache.disk {
+        let checked = create_directory(directory).and_then(|()| probe(directory));
+        let name = arguments.place.name();
+        checked.map_err(|e| Exit::store(format!("{name}: cache: {}: {e}", directory.display())))?;
+    }
+    Ok(())
+}
+
+/// Writes a file to a directory and removes it.
+fn probe(directory: &Path) -> std::io::Result<()> {
+    let path = directory.join(format!(".plimsoll-probe-{}", std::process::id()));
+    let written = std::fs::write(&path, [0; 4096]).and_then(|()| File::open(&path)?.sync_all());
+    let removed = std::fs::remove_file(&path);
+    written.and(removed)
 }
 
 /// Returns the settings of the work in the background.
