@@ -9,13 +9,13 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections import namedtuple
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from servers import free_port
+from soak_sample import Metrics, sample_of
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "clients"))
 from postgres import Postgres  # noqa: E402
@@ -61,8 +61,6 @@ when = "bucket = 'soak' and suffix = '7.m' and size > 64 KiB and not tag.turn = 
 keep_source = "0s"
 """
 
-Sample = namedtuple("Sample", "rss descriptors")
-
 
 class SoakFailed(Exception):
     """The soak cannot continue; the message says why."""
@@ -82,25 +80,6 @@ def command(*words, codes=(0,), text=False):
     if done.returncode not in codes:
         raise SoakFailed(f"{' '.join(words[:1])}: exit code {done.returncode}: {(done.stdout + done.stderr).strip()[-500:]}")
     return done.stdout if text else json.loads(done.stdout)
-
-
-class Metrics:
-    """One answer of /metrics."""
-
-    def __init__(self, text):
-        self.values = {}
-        for name, labels, value in re.findall(r"^plimsoll_gateway_(\w+)(?:\{(.*)\})? ([-\d.e+]+|NaN)$", text, re.M):
-            self.values.setdefault(name, []).append((dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value)))
-
-    def all(self, name):
-        return self.values.get(name, [])
-
-    def sum(self, name, **labels):
-        """Returns the sum of the values with these labels; 0 if there is none."""
-        return sum(value for found, value in self.all(name) if labels.items() <= found.items())
-
-    def one(self, name, default=None):
-        return self.all(name)[0][1] if self.all(name) else default
 
 
 class Gateway:
@@ -171,14 +150,9 @@ class Gateway:
         if serves != self.serves:
             self.serves = serves
             self.lives.append([])
-        try:
-            with open(f"/proc/{self.process.pid}/status") as file:
-                rss = next((int(line.split()[1]) * 1024 for line in file if line.startswith("VmRSS")), None)
-            descriptors = len(os.listdir(f"/proc/{self.process.pid}/fd"))
-        except (FileNotFoundError, ProcessLookupError):
-            return
-        if rss:
-            self.lives[-1].append(Sample(rss, descriptors))
+        sample = sample_of(self.process.pid)
+        if sample:
+            self.lives[-1].append(sample)
 
     def shipped(self):
         """Returns the number of objects that all lives of the process have added to the backup, until the last look."""

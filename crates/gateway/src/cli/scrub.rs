@@ -68,6 +68,10 @@ pub fn scrub(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result
     let (count, unverified) = (result.objects_damaged.len(), result.objects_unverified.len());
     let (kept, copies) = (result.kept_damaged.len(), result.copies_damaged.len());
     match (count, result.damage.len()) {
+        (0, 0) if result.interrupted.is_some() => Err(target.fail(&format!(
+            "not everything was verified: {}; repeat the command later",
+            result.interrupted.unwrap_or_default()
+        ))),
         (0, 0) if unverified > 0 => Err(Exit::check(format!(
             "{unverified} objects were not verified, because their tiers do not answer; repeat the command later"
         ))),
@@ -107,6 +111,9 @@ fn print(arguments: &Arguments, result: &Scrub, out: &dyn Output) -> Result<(), 
     } else {
         for place in &result.damage {
             out.say(&format!("damaged: {place}\n"))?;
+        }
+        if let Some(reason) = &result.interrupted {
+            out.say(&format!("not verified: all objects behind the last one, because {reason}\n"))?;
         }
         let lists = [
             ("damaged object", &result.objects_damaged),

@@ -34,6 +34,9 @@ pub struct Scrub {
     pub copies_damaged: Vec<FaultyObject>,
     /// Objects that could not be verified, because a tier did not answer or is not in the settings.
     pub objects_unverified: Vec<FaultyObject>,
+    /// Why the verification has ended before its end: the catalog could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interrupted: Option<String>,
 }
 
 /// An object with a problem.
@@ -81,8 +84,12 @@ pub async fn scrub(
     if let Some(engine) = catalog.engine() {
         log::verify(engine, &mut result.damage);
     }
-    if let Err(error) = verify_objects(store, is_served, pace, goes_on, &mut result).await {
-        result.damage.push(error.to_string());
+    match verify_objects(store, is_served, pace, goes_on, &mut result).await {
+        Ok(()) => {}
+        Err(error @ (CatalogError::Damaged { .. } | CatalogError::Changed)) => {
+            result.damage.push(error.to_string());
+        }
+        Err(error) => result.interrupted = Some(error.to_string()),
     }
     result
 }

@@ -240,7 +240,12 @@ fn bucket_names(catalog: &impl Catalog) -> Result<(BTreeMap<u32, String>, Vec<St
     while let Some((key, row)) = scan.next()? {
         let Some(name) = key.strip_prefix(keys::BUCKETS) else { break };
         let name = String::from_utf8_lossy(name).into_owned();
-        let document = catalog.value(&key, &row).map_err(|error| error.to_string());
+        let document = match catalog.value(&key, &row) {
+            Err(error) if !matches!(error, CatalogError::Damaged { .. } | CatalogError::Changed) => {
+                return Err(error);
+            }
+            value => value.map_err(|error| error.to_string()),
+        };
         match document.and_then(|value| {
             serde_json::from_slice::<Document>(&value.properties).map_err(|error| error.to_string())
         }) {
