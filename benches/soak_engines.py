@@ -1,7 +1,6 @@
 """The catalogs that benches/soak.py tests: processes, settings, restarts and measurements of their gateways."""
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
