@@ -27,8 +27,8 @@ pub fn fetch_blocking(request: http::Request<Bytes>) -> Result<http::Response<By
     fetch_within(Duration::from_secs(1), request)
 }
 
-/// Sends one request on a new connection that the server must accept within a time, and returns the response. The system
-/// repeats a lost request for a connection after 1, 3 and 7 s.
+/// Sends one request on a new connection that the server must accept within a time, and returns the response. The
+/// system repeats a lost request for a connection after 1, 3 and 7 s.
 ///
 /// # Errors
 /// A message if there was no answer.

@@ -50,8 +50,8 @@ pub async fn ship_log<C: Catalog>(
 ) -> Result<Shipped, BackupError> {
     let _following = Following(Arc::clone(engine));
     let shipper = Shipper::begin(place.clone(), Arc::clone(engine), id, directories).await?;
-    // Only behind a group with a time, the state of everything before can be restored. Groups that were written since the
-    // last backup have none: bodies that were deleted since then are missing.
+    // Only behind a group with a time, the state of everything before can be restored. Groups that were written since
+    // the last backup have none: bodies that were deleted since then are missing.
     let work = Box::new(move |t: &mut dyn Transaction| {
         t.put(keys::TIME.to_vec(), head_only(now_ms().to_be_bytes().to_vec()));
         Ok(true)

@@ -22,7 +22,7 @@ use crate::object::{Store, keys};
 /// Milliseconds for which a body stays that no blob has yet: it is copied before the catalog says that it is complete.
 const STAY_MS: u64 = 86_400_000;
 
-/// Where the bodies that a window needs are looked up.
+/// Place in which the bodies that a window needs are looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
     /// In the catalog. While it does not know them all, no body is deleted.

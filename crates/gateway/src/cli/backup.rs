@@ -100,8 +100,8 @@ fn newest_ms(place: &Place, to: &str) -> Result<u64, Exit> {
     Ok(last_piece(&history, None).map_or(0, |index| history.pieces[index].header.until_ms))
 }
 
-/// Deletes what no state of the last `keep_ms` milliseconds needs. Before this backup, the newest state had the Unix time
-/// `before_ms`. Returns a line of the message.
+/// Deletes what no state of the last `keep_ms` milliseconds needs. Before this backup, the newest state had the Unix
+/// time `before_ms`. Returns a line of the message.
 fn prune(target: &Target, place: &Place, to: &str, keep_ms: u64, before_ms: u64) -> Result<String, Exit> {
     let keep = show_time_ms(keep_ms);
     if !clock::read(&target.store).map_err(|e| target.fail(&e))?.is_right {

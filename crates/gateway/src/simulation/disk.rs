@@ -80,7 +80,7 @@ pub struct Faults {
     pub ignored: Option<&'static str>,
 }
 
-/// Whether the disk can be written, as a file system that stops after an error.
+/// State of a file system that stops writing after an error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Writable,

@@ -85,8 +85,8 @@ fn a_commit_that_returns_an_error_was_not_applied() {
     assert!(failed > 0, "no commit has failed");
 }
 
-/// Regression test: ext4 confirms a sync during which it becomes read-only after an error. The group was acknowledged, and
-/// gone after the restart.
+/// Regression test: ext4 confirms a sync during which it becomes read-only after an error. The group was acknowledged,
+/// and gone after the restart.
 #[test]
 fn a_sync_during_which_the_disk_becomes_read_only_acknowledges_nothing() {
     for seed in 0..super::seeds(20) {

@@ -65,8 +65,8 @@ impl SyncedMark {
     /// Records that the log is synced up to a position. If the disk is full, the position is older, which is no error.
     ///
     /// # Errors
-    /// If the disk takes no writes any more. The sync before may not have kept what it confirmed: ext4 confirms one during
-    /// which it becomes read-only after an error.
+    /// If the disk takes no writes any more. The sync before may not have kept what it confirmed: ext4 confirms one
+    /// during which it becomes read-only after an error.
     pub fn set(&mut self, position: &Position) -> std::io::Result<()> {
         let written = self.file.write_at(self.next * SLOT as u64, &encode(position));
         self.next = 1 - self.next;

@@ -265,8 +265,8 @@ pub fn check_rest(arguments: &Arguments) -> Result<(), Exit> {
     Ok(())
 }
 
-/// Checks the files that only this gateway uses: the access log, and the directory of the cache. A start that failed with
-/// them later would already have ended the work of another gateway of the same place.
+/// Checks the files that only this gateway uses: the access log, and the directory of the cache. A start that failed
+/// with them later would already have ended the work of another gateway of the same place.
 pub fn check_own_files(arguments: &Arguments) -> Result<(), Exit> {
     access_log(arguments)?;
     let config = arguments.place.config()?;
