@@ -35,8 +35,8 @@ pub struct Followed {
     released: AtomicU64,
     /// Segments whose records are copied, with the number of the group behind the copies.
     copied: Mutex<Vec<(Compaction, u64)>>,
-    /// Last time that was written to a group, in Unix milliseconds: 0 if groups have no time, [`UNKNOWN`] if the next one
-    /// needs one.
+    /// Last time that was written to a group, in Unix milliseconds: 0 if groups have no time, [`UNKNOWN`] if the next
+    /// one needs one.
     stamped_ms: AtomicU64,
 }
 
