@@ -174,8 +174,8 @@ impl EmbeddedCatalog {
         if settings.is_followed {
             engine.follow(0);
         }
-        // Without a follower, the next group must not seem to have this time.
-        if engine.get(keys::TIME)?.is_some() {
+        // Without a follower, the next group must not seem to have this time. Damage may hide it.
+        if !matches!(engine.get(keys::TIME), Ok(None)) {
             engine.expect_other_time();
         }
         let committer = Committer::start(writer, settings.durability)?;
