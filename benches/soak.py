@@ -185,6 +185,12 @@ class Soak:
             return not left
         self.engine.until(is_empty, lambda: f"a backlog is left after {self.options.deadline} s: {left}", poll=0.3)
 
+    @staticmethod
+    def visited_from_now():
+        """Returns a condition: all objects were visited since now."""
+        since = time.monotonic()
+        return lambda metrics: metrics.one("survey_age_seconds", float("inf")) < time.monotonic() - since
+
     def drain(self):
         """Waits until nothing waits any more, everything that is not kept is deleted, and the backup has everything."""
         if hasattr(self.engine, "end_backups"):
@@ -192,9 +198,7 @@ class Soak:
         began = time.monotonic()
         # The first visit may have begun before.
         for _ in range(2):
-            since = time.monotonic()
-            self.until_none_waits(("waiting_moves", "waiting_packs", "unfinished_moves"), is_visited=lambda metrics: (
-                metrics.one("survey_age_seconds", float("inf")) < time.monotonic() - since))
+            self.until_none_waits(("waiting_moves", "waiting_packs", "unfinished_moves"), is_visited=self.visited_from_now())
         self.say(f"no move waits after {time.monotonic() - began:.1f} s")
         # From now on, the sources of moves are kept for this time.
         time.sleep(self.options.retain + 2)
@@ -243,6 +247,9 @@ class Soak:
                  for number in (1, 2)]
         s3.complete_multipart_upload(Bucket="plan", Key="parts", UploadId=upload, MultipartUpload={
             "Parts": [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(parts, 1)]})
+        # What the last pack files have replaced is deleted before the requests are counted.
+        for _ in range(2):
+            self.until_none_waits(("deletion_overdue_seconds", "kept_bytes"), is_visited=self.visited_from_now())
         file = os.path.join(os.path.dirname(self.engine.gateways[0].file), "plan.toml")
         self.engine.write_settings(file, "plan")
         planned = command("plan", file, "--json")
