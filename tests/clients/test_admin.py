@@ -56,7 +56,7 @@ def test_garbage_at_the_socket_of_commands_ends_only_its_connection(tmp_path):
             found = answer(request(arguments))
             assert b'"exit":[' in found and b'"exit":[0' not in found or arguments == ["--help"], (arguments, found)
         assert b"use its command line" in answer(request(["status", path], of="0.0.0"))
-        # Connections that say nothing are ended; until then, others are told so.
+        # The gateway closes idle connections after some seconds. Until then, it refuses further commands.
         idle = [connect() for _ in range(8)]
         wait(lambda: b"state" in answer(whole), "idle connections stay")
         for one in idle:

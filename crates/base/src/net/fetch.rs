@@ -1,5 +1,6 @@
 //! One HTTP request on a new connection, with limits on time and size, for credential chains and collectors of metrics.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::client_limits::{self, MAX_CREDENTIAL_BYTES};
-use super::connection::{HttpConnection, ResolvedEndpoint, resolve};
+use super::connection::{ConnectError, HttpConnection, ResolvedEndpoint, resolve};
 use super::http1::outgoing::Payload;
 
 /// Maximum duration of one request.
@@ -52,7 +53,15 @@ pub fn fetch_within(
                 None
             };
             let target = ResolvedEndpoint { tls, addresses };
-            let connecting = HttpConnection::open(&target, 0, true);
+            // A handshake also ends after the global deadline, which may be shorter.
+            let connecting = async {
+                loop {
+                    match HttpConnection::open(&target, 0, true).await {
+                        Err(ConnectError::Tcp { source, .. }) if source.kind() == ErrorKind::TimedOut => {}
+                        result => return result,
+                    }
+                }
+            };
             let connected = timeout(accepted, connecting).await;
             let mut connection = connected
                 .map_err(|_| format!("{host} did not accept a connection within {} s", accepted.as_secs()))?

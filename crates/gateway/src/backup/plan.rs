@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
+
 use super::error::BackupError;
-use super::header::Known;
+use super::header::{Known, RunHeader};
 use super::history::History;
 use crate::ambient::utc_text;
 use crate::catalog::embedded::reader::ReadGroup;
@@ -128,6 +130,12 @@ pub fn time_of(group: &ReadGroup) -> Option<u64> {
     let record = is_time.then(|| group.records().last())??.0?;
     let time = record.head.filter(|_| record.key == keys::TIME && record.intact)?;
     time[..].try_into().ok().map(u64::from_be_bytes)
+}
+
+/// Returns the salt of the log to which the runs of a piece belong; `None` if no run has the start of a segment.
+pub fn salt_of_runs(headers: &[RunHeader], runs: &[Bytes]) -> Option<Salt> {
+    let start = headers.iter().zip(runs).find(|(run, _)| run.offset == 0);
+    start.and_then(|(_, bytes)| salt_of(bytes))
 }
 
 /// Returns the salt in the header of a segment, which is at the start of `bytes`.

@@ -8,7 +8,7 @@ use super::bodies::{self, Directories};
 use super::error::BackupError;
 use super::history::History;
 use super::place::Place;
-use super::plan::{needed, oldest, salt_of};
+use super::plan::{needed, oldest, salt_of_runs};
 use super::prune;
 use super::restore::{groups_of, read_pieces};
 use super::rows::Rows;
@@ -59,8 +59,8 @@ pub async fn prune_all(
     Ok(pieces + bodies::prune(place, &used, now_ms.saturating_sub(STAY_MS)).await?)
 }
 
-/// Returns the names of the bodies in directories that blobs have in the log of the states since a Unix time in
-/// milliseconds.
+/// Returns the names of the bodies in directories that the states since a time need, according to the log. `since_ms`
+/// is a Unix time in milliseconds.
 async fn logged_bodies(
     place: &Place,
     history: &History,
@@ -75,8 +75,7 @@ async fn logged_bodies(
     let mut read = std::pin::pin!(read_pieces(place, history, needed.pieces));
     while let Some((index, runs)) = read.try_next().await? {
         let headers = &history.pieces[index].header.runs;
-        let start = headers.iter().zip(&runs).find(|(run, _)| run.offset == 0);
-        salt = start.and_then(|(_, bytes)| salt_of(bytes)).or(salt);
+        salt = salt_of_runs(headers, &runs).or(salt);
         let salt = salt.ok_or(BackupError::Incomplete)?;
         for (run, bytes) in headers.iter().zip(&runs) {
             for group in groups_of(run.segment, run.offset, bytes, salt) {

@@ -7,7 +7,7 @@ use super::error::BackupError;
 use super::header::Header;
 use super::history::History;
 use super::place::Place;
-use super::plan::{last_piece, needed, oldest, salt_of, segments};
+use super::plan::{last_piece, needed, oldest, salt_of_runs, segments};
 use super::restore::{groups_of, read_piece};
 use super::rows::Rows;
 use crate::catalog::embedded::record::Salt;
@@ -101,8 +101,7 @@ pub async fn verify(place: &Place, since_ms: Option<u64>) -> Result<Verified, Ba
         };
         found.pieces += 1;
         found.log_bytes += header.log_bytes();
-        let start = header.runs.iter().zip(&runs).find(|(run, _)| run.offset == 0);
-        salt = start.and_then(|(_, bytes)| salt_of(bytes)).or(salt);
+        salt = salt_of_runs(&header.runs, &runs).or(salt);
         if let Some(salt) = salt {
             found.check_groups(header, &runs, salt, &mut rows);
         }

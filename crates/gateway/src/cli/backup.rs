@@ -93,7 +93,7 @@ fn back_up(arguments: &Arguments, target: &Target, to: &str) -> Result<Made, Exi
     Ok(Made { at_ms, text })
 }
 
-/// Returns the time of the newest state of a place in Unix milliseconds; 0 if it has none.
+/// Returns the time of the newest state of a place in Unix milliseconds; 0 if the place has no state.
 fn newest_ms(place: &Place, to: &str) -> Result<u64, Exit> {
     let history = runtime()?.block_on(History::load(place));
     let history = history.map_err(|e| Exit::store(format!("--to {to}: {e}")))?;

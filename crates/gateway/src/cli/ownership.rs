@@ -72,7 +72,7 @@ pub fn check(
             Err(error) => note(&ClaimError::Unknown { tier: tier.name.clone(), error }.to_string()),
         }
     }
-    // With --restored, a start changes nothing outside of its own catalog.
+    // `run --restored` writes only to its own catalog.
     for tier in free.into_iter().filter(|_| takes_free) {
         match runtime.block_on(take_free(tier, &identity)) {
             Err(error @ ClaimError::Unknown { .. }) => note(&error.to_string()),

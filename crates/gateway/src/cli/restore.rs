@@ -109,7 +109,7 @@ pub fn keys(name: &str, file: Option<&Path>) -> Result<Option<Keys>, Exit> {
     file.map(load).transpose()
 }
 
-/// Returns the URL of a place. `place` is a URL or a directory.
+/// Returns `place` as a URL; a directory becomes a `file://` URL.
 pub fn url_of(place: &str) -> String {
     if place.contains("://") {
         return place.into();

@@ -68,7 +68,8 @@ pub fn scrub(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result
     let (count, unverified) = (result.objects_damaged.len(), result.objects_unverified.len());
     let (kept, copies) = (result.kept_damaged.len(), result.copies_damaged.len());
     match (count, result.damage.len()) {
-        (0, 0) if result.interrupted.is_some() => Err(target.fail(&format!(
+        // Damage that was found before is the answer.
+        (0, 0) if result.interrupted.is_some() && kept + copies == 0 => Err(target.fail(&format!(
             "not everything was verified: {}; repeat the command later",
             result.interrupted.unwrap_or_default()
         ))),

@@ -69,6 +69,20 @@ impl Scrub {
             }
         }
     }
+
+    /// Ends the verification with an error of the catalog.
+    fn end_with(&mut self, error: &CatalogError) {
+        if is_damage(error) {
+            self.damage.push(error.to_string());
+        } else {
+            self.interrupted = Some(error.to_string());
+        }
+    }
+}
+
+/// Returns true if an error of the catalog means that bytes are wrong, and not that the catalog does not answer.
+fn is_damage(error: &CatalogError) -> bool {
+    matches!(error, CatalogError::Damaged { .. } | CatalogError::Changed)
 }
 
 /// Verifies the log, the index and the blobs, until `goes_on` returns false. With `is_served`, requests may change the
@@ -84,12 +98,8 @@ pub async fn scrub(
     if let Some(engine) = catalog.engine() {
         log::verify(engine, &mut result.damage);
     }
-    match verify_objects(store, is_served, pace, goes_on, &mut result).await {
-        Ok(()) => {}
-        Err(error @ (CatalogError::Damaged { .. } | CatalogError::Changed)) => {
-            result.damage.push(error.to_string());
-        }
-        Err(error) => result.interrupted = Some(error.to_string()),
+    if let Err(error) = verify_objects(store, is_served, pace, goes_on, &mut result).await {
+        result.end_with(&error);
     }
     result
 }
@@ -119,4 +129,21 @@ async fn verify_objects<C: Catalog>(
         result.damage.extend(objects.compare_counts(store)?);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression test: a leader that had lost its lease was "damaged places: 1".
+    #[test]
+    fn a_catalog_that_does_not_answer_is_not_damaged() {
+        let mut result = Scrub::default();
+        result.end_with(&CatalogError::Unavailable("another gateway may lead".into()));
+        assert!(result.damage.is_empty());
+        assert!(result.interrupted.is_some_and(|reason| reason.contains("another gateway may lead")));
+        let mut result = Scrub::default();
+        result.end_with(&CatalogError::Changed);
+        assert_eq!((result.damage.len(), result.interrupted), (1, None));
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::FaultyObject;
+use super::{FaultyObject, is_damage};
 use crate::body::blob::text;
 use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, BlobName, Location};
@@ -39,10 +39,7 @@ impl Problem {
 
     /// Returns the problem for an error of the catalog: only damage concerns the object.
     fn of_catalog(error: CatalogError) -> Problem {
-        match error {
-            CatalogError::Damaged { .. } | CatalogError::Changed => Problem::damaged(error),
-            other => Problem::Catalog(other),
-        }
+        if is_damage(&error) { Problem::damaged(error) } else { Problem::Catalog(error) }
     }
 }
 
@@ -241,9 +238,7 @@ fn bucket_names(catalog: &impl Catalog) -> Result<(BTreeMap<u32, String>, Vec<St
         let Some(name) = key.strip_prefix(keys::BUCKETS) else { break };
         let name = String::from_utf8_lossy(name).into_owned();
         let document = match catalog.value(&key, &row) {
-            Err(error) if !matches!(error, CatalogError::Damaged { .. } | CatalogError::Changed) => {
-                return Err(error);
-            }
+            Err(error) if !is_damage(&error) => return Err(error),
             value => value.map_err(|error| error.to_string()),
         };
         match document.and_then(|value| {

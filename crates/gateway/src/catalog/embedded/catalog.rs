@@ -174,7 +174,7 @@ impl EmbeddedCatalog {
         if settings.is_followed {
             engine.follow(0);
         }
-        // Without a follower, the next group must not seem to have this time. Damage may hide it.
+        // Without a follower, the next group must not seem to have the time of the last one. Damage may hide that time.
         if !matches!(engine.get(keys::TIME), Ok(None)) {
             engine.expect_other_time();
         }

@@ -20,8 +20,8 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// Number of attempts, in case the gateway replaces files in the meantime.
 const ATTEMPTS: u32 = 20;
 
-/// Start of the names of snapshots. The number of the process follows, and that of the snapshot in it: a console may
-/// plan while a command makes a backup.
+/// Start of the names of snapshots. The id of the process and a number within the process follow: a console may plan
+/// while a command makes a backup.
 const PREFIX: &str = "snapshot-";
 
 /// Removes the snapshots of processes that were killed.
