@@ -101,6 +101,17 @@ def test_an_acknowledged_write_survives_sigkill_and_a_restart(tmp_path):
         json.loads(done.stdout)
 
 
+def test_status_counts_no_blobs_that_it_has_not_visited(tmp_path):
+    """Regression test: a gateway without rules said "0 blobs, 0 bytes", whatever its tier had."""
+    data = str(tmp_path / "data")
+    with Server("--data", data, command=(GATEWAY, "run")) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="bucket")
+        s3.put_object(Bucket="bucket", Key="key", Body=bytes(2_000_000))
+        shown = subprocess.run([GATEWAY, "status", "--data", data], capture_output=True, text=True, check=True).stdout
+        assert "tier       blobs: not counted by this gateway yet\n" in shown, shown
+
+
 def test_status_tells_what_is_known_beside_a_damaged_index(tmp_path):
     """Regression test: `status` and `plan` failed if the manifest was damaged."""
     data = str(tmp_path / "data")

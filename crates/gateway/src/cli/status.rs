@@ -180,10 +180,12 @@ fn text(found: &Overview, now_ms: u64) -> String {
                 format!("; {bytes} bytes more of deleted objects are kept (${usd:.2} a month)")
             }
         };
-        lines.push(format!(
-            "tier       {name}: {} blobs, {} bytes{cost}{kept}{answers}",
-            tier.blobs, tier.bytes
-        ));
+        // Zeros would be wrong.
+        let counted = match found.counts {
+            Some(_) => format!("{} blobs, {} bytes{cost}{kept}", tier.blobs, tier.bytes),
+            None => "not counted by this gateway yet".into(),
+        };
+        lines.push(format!("tier       {name}: {counted}{answers}"));
     }
     if let Some(counts) = &found.counts {
         let Counts { objects, bytes, inline_objects, inline_bytes, kept_objects, kept_bytes, .. } = counts;
