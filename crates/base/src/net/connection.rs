@@ -407,5 +407,41 @@ pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
             addresses.push(address);
         }
     }
-    if addresses.is_empty() { Err(io::Error::other("the host name has no address")) } else { Ok(addresses) }
+    if addresses.is_empty() {
+        return Err(io::Error::other("the host name has no address"));
+    }
+    Ok(served_loopback(addresses))
+}
+
+/// Returns the addresses, and of several loopback addresses only those that accept a connection, if any does. A local
+/// server often listens on one of 127.0.0.1 and ::1; half of the connections to `localhost` would be refused.
+fn served_loopback(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    if addresses.len() == 1 || !addresses.iter().all(|address| address.ip().is_loopback()) {
+        return addresses;
+    }
+    let is_served = |address: &&SocketAddr| {
+        std::net::TcpStream::connect_timeout(address, client_limits::timeout()).is_ok()
+    };
+    let served: Vec<_> = addresses.iter().filter(is_served).copied().collect();
+    if served.is_empty() { addresses } else { served }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression test: with a server at one of the addresses of `localhost`, half of the connections were refused.
+    #[test]
+    fn of_several_loopback_addresses_those_without_a_server_are_left_out() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let served = listener.local_addr().unwrap();
+        // No other test listens there.
+        let closed = SocketAddr::from(([127, 0, 0, 3], served.port()));
+        assert_eq!(served_loopback(vec![closed, served]), [served]);
+        assert_eq!(served_loopback(vec![closed]), [closed], "one address is not probed");
+        let others = vec![closed, "192.0.2.1:9".parse().unwrap()];
+        assert_eq!(served_loopback(others.clone()), others, "only loopback addresses are probed");
+        drop(listener);
+        assert_eq!(served_loopback(vec![closed, served]), [closed, served], "if none answers, all stay");
+    }
 }

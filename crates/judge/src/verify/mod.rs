@@ -1,4 +1,4 @@
-//! Verification of a run: every figure that follows from its logs is computed again and compared bit by bit.
+//! Verification of a run: every figure that follows from its logs is computed again and compared.
 //!
 //! [`recompute`] makes the figures, [`differences`] compares two results. [`schedule`], `windows` and `operations`
 //! compare the logs and the result with the experiment and its seed, [`prices`] the cost with the price books,
