@@ -89,9 +89,10 @@ t: $(VENV)/ready
 binaries: $(VENV)/ready
 	$(LINTED) cargo build $(MEMBERS) --all-targets
 
-# Formatting, features, licences and sources. The builds of tests contain the other lints.
+# Formatting, circles of files, features, licences and sources. The builds of tests contain the other lints.
 lint: $(VENV)/ready
 	cargo fmt --all --check
+	tests/circles
 	tests/features
 	PATH="$(abspath $(VENV))/bin:$$PATH" cargo deny --workspace check licenses bans sources
 

@@ -335,7 +335,9 @@ def main():
     parser.add_argument("--max-size", dest="largest", type=parse_size, default=100_000_000, metavar="SIZE", help="of a body [default: 100MB]")
     parser.add_argument("--clients", type=int, default=4, help="clients that use boto3")
     parser.add_argument("--lifecycle-day", default="1m", metavar="TIME")
-    parser.add_argument("--retain", type=int, default=15, metavar="SECONDS", help="time for which deleted objects are kept")
+    parser.add_argument("--retain", type=int, default=60, metavar="SECONDS",
+                        help="time for which deleted objects are kept; "
+                        "longer than a backup of the catalog takes, or nothing is deleted [default: 60]")
     parser.add_argument("--deadline", type=int, default=600, metavar="SECONDS", help="longest wait for an event")
     parser.add_argument("--without-loops", action="store_true", help="accept a gateway without metrics of its loops")
     parser.add_argument("--record-backups", action="store_true",

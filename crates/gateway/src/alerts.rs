@@ -159,7 +159,7 @@ fn add_verification(found: &Overview, now_ms: u64, add: &mut dyn FnMut(&'static 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backup::service::BackupState;
+    use crate::backup::running::BackupState;
     use crate::liveness::LoopState;
     use crate::overview::{Counts, LogState, TierState};
     use crate::scrub::progress;

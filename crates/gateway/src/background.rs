@@ -1,12 +1,10 @@
 //! The work of the store in the background: deletes discarded blobs, applies lifecycle rules, moves and packs bodies.
 
-pub mod clock;
 pub mod deletion;
 mod leadership;
 mod lifecycle;
 pub mod retention;
 pub mod scrubbing;
-pub mod witness;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +28,7 @@ use crate::mover::rules::Rules;
 use crate::mover::scan::all_pack_files;
 use crate::mover::survey::LatestSurvey;
 use crate::mover::{self, Move};
-use crate::object::Store;
+use crate::object::{Store, clock};
 use crate::owner::keeper::Keeper;
 use crate::plan::{self, Plan, Terms};
 use crate::scrub::ScrubRule;

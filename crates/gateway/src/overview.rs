@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::ambient::shared_now_ms;
 use crate::backup::last;
-use crate::backup::service::BackupState;
+use crate::backup::running::BackupState;
 use crate::catalog::CatalogError;
 use crate::catalog::any::AnyCatalog;
 use crate::certificate;

@@ -10,7 +10,8 @@ use std::ops::Bound;
 use futures_util::StreamExt;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-use crate::body::location::{BlobHead, BlobName, Location, ObjectName, parse_own};
+use crate::body::location::{BlobHead, Location, ObjectName, parse_own};
+use crate::body::name::BlobName;
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::keys;
 use crate::tier::odd_keys::odd_key;
@@ -105,8 +106,8 @@ pub fn begun_before(objects: Objects, time_ms: u64) -> Objects {
 mod tests {
     use super::*;
     use crate::blocking::block_on;
-    use crate::body::blob::new_name;
     use crate::body::location::{Garbage, Reason};
+    use crate::body::name::new_name;
     use crate::catalog::embedded::head_only;
     use crate::catalog::memory::MemoryCatalog;
     use crate::catalog::{Expected, Row, Scan, Value, Work};

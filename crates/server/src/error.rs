@@ -1,9 +1,6 @@
-//! The S3 API errors that this server returns, and the XML document that carries them (S3 API reference, "Error
-//! responses").
+//! The S3 API errors that this server returns.
 
 pub use super::error_code::ErrorCode;
-use super::response::{ServerResponse, empty, http_date, set, xml};
-use plimsoll_s3::xml::XmlWriter;
 
 /// An S3 error; its code determines the HTTP status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,31 +46,5 @@ impl ApiError {
     pub fn hidden_by(mut self, version: String, modified: jiff::Timestamp) -> ApiError {
         self.marker = Some(Box::new(MarkerFound { version, modified }));
         self
-    }
-
-    /// Returns the response to a failed request: the error as an XML document. `with_body` is false for HEAD; a 304
-    /// response never has a body.
-    pub fn response(&self, resource: &str, request_id: &str, with_body: bool) -> ServerResponse {
-        let mut response = if with_body && self.code != ErrorCode::NotModified {
-            let mut writer = XmlWriter::bare("Error");
-            writer.text("Code", self.code.name()).text("Message", &self.message);
-            if let Some((name, text)) = &self.detail {
-                writer.text(name, text);
-            }
-            writer.text("Resource", resource).text("RequestId", request_id);
-            xml(writer.finish())
-        } else {
-            empty(200)
-        };
-        *response.status_mut() = self.code.status();
-        if let Some(marker) = &self.marker {
-            let headers = response.headers_mut();
-            set(headers, "x-amz-delete-marker", "true");
-            set(headers, "x-amz-version-id", &marker.version);
-            if self.code == ErrorCode::MethodNotAllowed {
-                set(headers, "last-modified", &http_date(marker.modified));
-            }
-        }
-        response
     }
 }

@@ -17,17 +17,10 @@ use super::response::{ServerResponse, xml};
 use super::route::{Operation, Route};
 use plimsoll_base::clock::wall_now;
 use plimsoll_base::net::encode::{hex, parse_query};
+use plimsoll_base::provider::zone::is_directory;
 use plimsoll_s3::credentials::Credentials;
 use plimsoll_s3::sign::sha256;
 use plimsoll_s3::xml::XmlWriter;
-
-/// Suffix of the names of directory buckets.
-pub const SUFFIX: &str = "--x-s3";
-
-/// Returns true if `bucket` is the name of a directory bucket.
-pub fn is_directory(bucket: &str) -> bool {
-    bucket.ends_with(SUFFIX)
-}
 
 /// A session: its credentials, bucket, mode and expiry time.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Optional features of a service.
 
-use super::express::is_directory;
+use plimsoll_base::provider::zone::is_directory;
 
 /// Optional features of a service. Requests that need a missing one get status 501.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,17 +1,11 @@
 //! The seam between the S3 protocol and another store: [`Forward`]. A request is verified here, and passed on whole.
 
-use std::io;
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http::request::Parts;
 
-use super::Shared;
 use super::error::ApiError;
-use super::handler::{Exchange, Handler, Incoming, Request};
 use super::response::ServerResponse;
 use super::route::Route;
-use super::timestamps::ConnectionTimestamps;
 use plimsoll_s3::checksum::Algorithm;
 
 /// A request whose signature and body were verified.
@@ -35,21 +29,4 @@ pub trait Forward: Send + Sync + 'static {
     /// Returns the S3 error for the client if there is no response, or the request may not be passed on.
     fn forward(&self, request: VerifiedRequest<'_>)
     -> impl Future<Output = Result<ServerResponse, ApiError>>;
-}
-
-/// Handler that verifies every request and passes it on.
-pub struct Forwarding<F>(pub Arc<F>);
-
-impl<F: Forward> Handler for Forwarding<F> {
-    async fn handle(
-        &self,
-        shared: &Arc<Shared>,
-        stamps: &ConnectionTimestamps,
-        request: Request<Incoming>,
-    ) -> io::Result<ServerResponse> {
-        let mut exchange = Exchange::begin(shared, stamps, request);
-        let answer = exchange.forward(shared, &*self.0, stamps).await;
-        exchange.finish(shared, stamps, &answer);
-        Ok(answer)
-    }
 }

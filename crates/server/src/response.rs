@@ -14,8 +14,9 @@ use http::header::IntoHeaderName;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 
-use super::error::ApiError;
+use super::error::{ApiError, ErrorCode};
 use super::reserve::{Memory, held};
+use plimsoll_s3::xml::XmlWriter;
 
 /// A stream of the pieces of a response body.
 pub type PieceStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>>>>;
@@ -160,6 +161,33 @@ pub fn xml(document: String) -> ServerResponse {
     let mut answer = Response::new(body);
     set(answer.headers_mut(), "content-type", "application/xml");
     answer
+}
+
+/// Returns the response to a failed request: the error as an XML document (S3 API
+/// reference, "Error responses"). `with_body` is false for HEAD; a 304
+/// response never has a body.
+pub fn of_error(error: &ApiError, resource: &str, request_id: &str, with_body: bool) -> ServerResponse {
+    let mut response = if with_body && error.code != ErrorCode::NotModified {
+        let mut writer = XmlWriter::bare("Error");
+        writer.text("Code", error.code.name()).text("Message", &error.message);
+        if let Some((name, text)) = &error.detail {
+            writer.text(name, text);
+        }
+        writer.text("Resource", resource).text("RequestId", request_id);
+        xml(writer.finish())
+    } else {
+        empty(200)
+    };
+    *response.status_mut() = error.code.status();
+    if let Some(marker) = &error.marker {
+        let headers = response.headers_mut();
+        set(headers, "x-amz-delete-marker", "true");
+        set(headers, "x-amz-version-id", &marker.version);
+        if error.code == ErrorCode::MethodNotAllowed {
+            set(headers, "last-modified", &http_date(marker.modified));
+        }
+    }
+    response
 }
 
 /// Sets a header; does nothing if `value` is not a valid header value.

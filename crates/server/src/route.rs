@@ -4,10 +4,10 @@ use http::Method;
 use http::header::HOST;
 use http::request::Parts;
 
-use super::auth::Pair;
 use super::error::{ApiError, ErrorCode};
 use super::names::AMZ_COPY_SOURCE;
 pub use super::operation::Operation;
+use super::query::Pair;
 use plimsoll_base::net::encode::{decode, parse_query};
 
 /// Operation and target of a request.

@@ -23,6 +23,7 @@ pub mod payload;
 pub mod popularity;
 pub mod ranges_in_order;
 pub mod reduction;
+pub mod scan;
 mod scatter;
 pub mod schedule;
 pub mod size;

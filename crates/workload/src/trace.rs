@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{Operation, OperationKind, Target};
-use crate::parquet_scan::Scan;
+use crate::scan::Scan;
 use plimsoll_base::rng::Stream;
 
 /// Logs of requests, and how to read them; or Parquet files, and who scans them.

@@ -3,6 +3,11 @@
 /// Suffix of the name of a directory bucket (S3 user guide, directory bucket naming rules).
 pub const SUFFIX: &str = "--x-s3";
 
+/// Returns true if a bucket with this name is a directory bucket.
+pub fn is_directory(bucket: &str) -> bool {
+    bucket.ends_with(SUFFIX)
+}
+
 /// Returns the zone id in the name of a directory bucket, such as `use1-az4` in `base--use1-az4--x-s3`; `None` for any
 /// other name.
 pub fn zone_of(bucket: &str) -> Option<&str> {

@@ -2,7 +2,7 @@
 
 use jiff::civil::Date;
 
-use super::lazy::{Book, Entries};
+use super::entries::Entries;
 use super::spec::{BookSpec, MeterName, OfferSpec, PriceSpec, RuleSpec};
 use super::{BookError, Price, Rule, Span};
 use crate::functions::FunctionMeasure;
@@ -411,11 +411,11 @@ fn charged_twice(prices: &[Price]) -> Option<(usize, String)> {
     })
 }
 
-/// Parses a price book and checks it.
+/// Parses a price book and checks it. Returns its offers, and its prices and rules.
 ///
 /// # Errors
 /// [`BookError::At`], with the line of the invalid table.
-pub fn checked(path: &str, text: &str) -> Result<Book, BookError> {
+pub fn checked(path: &str, text: &str) -> Result<(Vec<OfferSpec>, Entries), BookError> {
     let at = |line, message| BookError::At { path: path.to_string(), line, message };
     let book: BookSpec = toml::from_str(text).map_err(|e| {
         let offset = e.span().map_or(0, |s| s.start).min(text.len());
@@ -436,5 +436,5 @@ pub fn checked(path: &str, text: &str) -> Result<Book, BookError> {
         return Err(wrong("price")(index, message));
     }
     let rules = each(&book.rule, |r| rule(sources, r), wrong("rule"))?;
-    Ok(Book::new(path, book.offer, Entries { prices, rules }))
+    Ok((book.offer, Entries { prices, rules }))
 }

@@ -4,18 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
+use super::BookError;
 use super::check::checked;
+use super::entries::Entries;
 use super::spec::OfferSpec;
-use super::{BookError, Price, Rule};
-
-/// Prices and rules of a book.
-#[derive(Debug, Clone, Default)]
-pub struct Entries {
-    /// Prices in the order of the book.
-    pub prices: Vec<Price>,
-    /// Rules in the order of the book.
-    pub rules: Vec<Rule>,
-}
 
 /// A checked price book.
 #[derive(Debug, Clone)]
@@ -36,9 +28,13 @@ fn mentioned(text: &'static str) -> BTreeSet<&'static str> {
 }
 
 impl Book {
-    /// Creates a book whose prices have been read.
-    pub fn new(path: &str, offers: Vec<OfferSpec>, entries: Entries) -> Book {
-        Book { path: path.into(), offers, entries: OnceLock::from(entries), unread: None }
+    /// Parses a price book, and checks all of it.
+    ///
+    /// # Errors
+    /// [`BookError::At`], with the line of the invalid table.
+    pub fn checked(path: &str, text: &str) -> Result<Book, BookError> {
+        let (offers, entries) = checked(path, text)?;
+        Ok(Book { path: path.into(), offers, entries: OnceLock::from(entries), unread: None })
     }
 
     /// Reads the offers of a built-in book, which precede its prices.
@@ -47,7 +43,7 @@ impl Book {
     /// [`BookError::At`] if an offer is invalid.
     pub fn built_in(path: &str, text: &'static str) -> Result<Book, BookError> {
         let heads = ["\n[[price]]", "\n[[rule]]"].into_iter().filter_map(|head| text.find(head));
-        let offers = checked(path, &text[..heads.min().unwrap_or(text.len())])?.offers;
+        let offers = checked(path, &text[..heads.min().unwrap_or(text.len())])?.0;
         let unread = Some((text, mentioned(text)));
         Ok(Book { path: path.into(), offers, entries: OnceLock::new(), unread })
     }
@@ -60,8 +56,7 @@ impl Book {
         self.entries.get_or_init(|| {
             let Some((text, _)) = &self.unread else { return Entries::default() };
             let book = checked(&self.path, text);
-            let book = book.unwrap_or_else(|e| panic!("a built-in price book is invalid: {e}"));
-            book.entries.into_inner().unwrap_or_default()
+            book.unwrap_or_else(|e| panic!("a built-in price book is invalid: {e}")).1
         })
     }
 
@@ -80,7 +75,7 @@ mod tests {
     #[test]
     fn a_built_in_book_is_read_completely() {
         for (name, text) in BUILT_IN {
-            let (lazy, whole) = (Book::built_in(name, text).unwrap(), checked(name, text).unwrap());
+            let (lazy, whole) = (Book::built_in(name, text).unwrap(), Book::checked(name, text).unwrap());
             assert_eq!(lazy.offers, whole.offers, "{name}");
             let (lazy, whole) = (lazy.entries(), whole.entries());
             assert_eq!((lazy.prices.len(), lazy.rules.len()), (whole.prices.len(), whole.rules.len()));

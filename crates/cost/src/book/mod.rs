@@ -6,6 +6,7 @@
 //! that are valid on a date.
 
 mod check;
+mod entries;
 mod lazy;
 mod place;
 mod rows;
@@ -22,7 +23,6 @@ use jiff::civil::Date;
 
 use super::money::Usd;
 use super::tariff::{Measure, Meter, Provenance, Tier};
-use check::checked;
 use lazy::Book;
 use plimsoll_base::provider::calls::CallSet;
 use spec::MeterName;
@@ -221,7 +221,7 @@ impl Prices {
     /// # Errors
     /// [`BookError::At`] if the book is invalid.
     pub fn only(path: &str, text: &str) -> Result<Prices, BookError> {
-        Ok(Prices { books: vec![checked(path, text)?], built_in: 1, discounts: Vec::new() })
+        Ok(Prices { books: vec![Book::checked(path, text)?], built_in: 1, discounts: Vec::new() })
     }
 
     /// Lowers all prices of an offer by a percentage, given times 10^12. Its network, machines and functions are other
@@ -256,7 +256,7 @@ impl Prices {
     /// # Errors
     /// [`BookError::At`] if the book is invalid, or refers to an unknown offer, region or class of requests.
     pub fn add(&mut self, path: &str, text: &str) -> Result<(), BookError> {
-        let book = checked(path, text)?;
+        let book = Book::checked(path, text)?;
         self.check_references(&book, path, text)?;
         self.books.push(book);
         Ok(())

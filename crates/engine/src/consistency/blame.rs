@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::findings::{Acknowledged, Guarantee};
+use super::guarantee::{Acknowledged, Guarantee};
 use super::history::{Action, Answer, Operation};
 use super::linearizable::{Verdict, check};
 

@@ -11,9 +11,9 @@ use plimsoll_s3::checksum::md5;
 
 use super::{AdoptionError, headers, owners, parse_etag};
 use crate::ambient::wall_now;
-use crate::body::blob::new_name;
 use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, Location, ObjectName, parse_own};
+use crate::body::name::new_name;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::object::row::{Body, Head, Properties, checksum_bytes};
 use crate::object::{Bucket, Store, keys};

@@ -15,7 +15,8 @@ use object_store::{Attribute, Attributes};
 use plimsoll_server::error::ApiError;
 
 use crate::body::error::BlobError;
-use crate::body::location::{BlobHead, BlobName, ObjectName};
+use crate::body::location::{BlobHead, ObjectName};
+use crate::body::name::BlobName;
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::body::BodyError;
 use crate::object::{Store, keys};

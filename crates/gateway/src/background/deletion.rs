@@ -10,6 +10,7 @@ use plimsoll_server::error::ApiError;
 use crate::ambient::shared_now_ms;
 use crate::body::blob::text;
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
+use crate::body::name::BlobName;
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value, unless_in_doubt};
 use crate::guard::{self, Guard};
@@ -17,7 +18,7 @@ use crate::lease::is_alive;
 use crate::object::Store;
 use crate::object::error::unavailable;
 use crate::object::garbage::discard_blob;
-use crate::object::keys::{self, BlobName};
+use crate::object::keys;
 use crate::object::write::writer_of;
 
 /// Milliseconds after which bytes are deleted for the second time.

@@ -8,12 +8,12 @@ use plimsoll_base::clock::now_ns;
 use plimsoll_server::error::ApiError;
 use tokio::sync::watch;
 
-use super::{LAST_WAIT, clock, deletion};
+use super::{LAST_WAIT, deletion};
 use crate::ambient::{in_time, pause};
 use crate::catalog::Catalog;
 use crate::lease::{self, RENEW_MS, Renewed, SESSION_MS, Session};
-use crate::object::Store;
 use crate::object::error::unavailable;
+use crate::object::{Store, clock};
 use crate::{ending, liveness, threads};
 
 /// Thread that keeps the session.

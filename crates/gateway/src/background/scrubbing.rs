@@ -3,13 +3,12 @@
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_server::error::ApiError;
 
-use super::clock;
 use crate::ambient::{pause, shared_now_ms};
 use crate::catalog::Catalog;
 use crate::liveness;
 use crate::log::{note, warn};
-use crate::object::Store;
 use crate::object::error::unavailable;
+use crate::object::{Store, clock};
 use crate::scrub::ScrubRule;
 use crate::scrub::objects::{ObjectScrub, Problem, Verified};
 use crate::scrub::pace::Pace;

@@ -5,17 +5,16 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
-
 use plimsoll_base::net::encode::hex;
 
 use super::error::BackupError;
 use super::place::Place;
-use crate::body::blob::new_name;
 use crate::body::location::{BlobHead, Location, State};
+use crate::body::name::new_name;
 use crate::catalog::embedded::reader::ReadGroup;
 use crate::disk::real::create_directory;
 use crate::object::keys;
+use crate::tier::Tiers;
 
 /// Prefix of the names of bodies.
 const BODIES: &str = "blobs";
@@ -31,6 +30,14 @@ pub fn name(tier: &str, path: &str) -> String {
 pub struct Directories(pub BTreeMap<u16, (String, PathBuf)>);
 
 impl Directories {
+    /// Returns the tiers that are directories.
+    pub fn of(tiers: &Tiers) -> Directories {
+        let named = tiers
+            .iter()
+            .filter_map(|(number, tier)| Some((number, (tier.name.clone(), tier.directory.clone()?))));
+        Directories(named.collect())
+    }
+
     /// Returns the name of a body in the backup and its path in the directory; `None` if its tier is no directory.
     pub fn names(&self, location: &Location) -> Option<(String, PathBuf)> {
         let (tier, directory) = self.0.get(&location.tier)?;
@@ -156,14 +163,4 @@ pub async fn prune(place: &Place, used: &BTreeSet<String>, before_ms: u64) -> Re
         }
     }
     Ok(deleted)
-}
-
-/// Reads the next bytes of a file, at most `length`.
-///
-/// # Errors
-/// If the file cannot be read.
-pub fn read_some(file: &mut std::fs::File, length: usize) -> std::io::Result<Bytes> {
-    let mut bytes = Vec::with_capacity(length);
-    std::io::Read::read_to_end(&mut std::io::Read::take(file, length as u64), &mut bytes)?;
-    Ok(bytes.into())
 }

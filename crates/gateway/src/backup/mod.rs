@@ -20,6 +20,7 @@ pub mod error;
 pub mod header;
 pub mod history;
 pub mod last;
+pub mod marker;
 pub mod once;
 pub mod place;
 pub mod plan;
@@ -27,6 +28,7 @@ pub mod prune;
 pub mod prune_all;
 pub mod restore;
 pub mod rows;
+pub mod running;
 pub mod service;
 pub mod ship;
 #[cfg(test)]

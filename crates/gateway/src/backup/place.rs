@@ -11,12 +11,13 @@ use object_store::path::Path;
 use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use serde::{Deserialize, Serialize};
 
-use super::bodies::read_some;
 use super::error::{BackupError, WAIT};
+use super::marker::MARKER;
 use crate::age::keys::Keys;
 use crate::age::stream::{CHUNK, Opener, Sealer};
 use crate::age::{self, AgeError};
 use crate::ambient::in_time;
+use crate::disk::real::read_some;
 use crate::liveness;
 use crate::tier::{Backend, Tier};
 
@@ -33,8 +34,6 @@ const AGE: &str = "age";
 /// Bytes that are read for the start of an encrypted object in addition to its chunks. The header of this program has
 /// about 200; one with further recipients has more.
 const BEFORE_CHUNKS: u64 = 4096;
-/// Name of the object with the format and the id of the catalog.
-pub const MARKER: &str = "plimsoll-backup.json";
 /// Largest object in bytes that is read as a whole. A piece has at most one large group besides small ones.
 const MOST_BYTES: u64 = 1 << 30;
 /// Size in bytes of a part of an upload.

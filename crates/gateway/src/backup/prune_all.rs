@@ -12,7 +12,6 @@ use super::plan::{needed, oldest, salt_of_runs};
 use super::prune;
 use super::restore::{groups_of, read_pieces};
 use super::rows::Rows;
-use super::service::directories;
 use crate::ambient::now_ms;
 use crate::body::location::{BlobHead, Location};
 use crate::catalog::any::AnyCatalog;
@@ -45,7 +44,7 @@ pub async fn prune_all(
     let since_ms = now_ms.saturating_sub(keep_ms);
     let history = History::load(place).await?;
     let pieces = prune::prune(place, &history, since_ms).await?;
-    let directories = directories(store);
+    let directories = Directories::of(store.blobs.tiers());
     // A state from before a restore may need bodies that this catalog does not know, and so may one from before the
     // catalog deleted what it does not keep any longer.
     let knows_all = history.is_one_log_since(since_ms) && keep_ms <= store.retain_ms;

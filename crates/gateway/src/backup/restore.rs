@@ -11,6 +11,7 @@ use super::history::History;
 use super::place::Place;
 use super::plan::{Segments, last_piece, salt_of, segments, time_of};
 use crate::body::location::{BlobHead, Location, State};
+use crate::body::name::BlobName;
 use crate::catalog::embedded::follow::groups;
 use crate::catalog::embedded::reader::ReadGroup;
 use crate::catalog::embedded::record::Salt;
@@ -18,7 +19,7 @@ use crate::catalog::embedded::segment::{DIRECTORY, HEADER, file_name};
 use crate::catalog::embedded::segment_list::{ListedSegment, Position, SegmentEnd, SegmentList};
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::disk::{Disk, DiskFile};
-use crate::object::keys::{self, BlobName};
+use crate::object::keys;
 
 /// Number of pieces that are read at the same time.
 const IN_FLIGHT: usize = 8;

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use object_store::ObjectStoreExt;
 use plimsoll_base::net::encode::hex;
-use plimsoll_base::rng::mix;
 
 use super::cache::Cache;
 use super::chunks::PART;
@@ -22,30 +21,12 @@ use super::reader::BlobReader;
 use super::slices::SliceReader;
 use super::writer::BlobCopy;
 pub use super::writer::{Appearance, BlobWriter};
-use crate::ambient::{entropy, wall_now};
 use crate::body::location::Location;
-use crate::object::keys::BlobName;
+use crate::body::name::BlobName;
 use crate::tier::{Tier, Tiers};
 
 /// Length of a part of an upload to a remote backend in bytes: at least 5 MiB, as S3 requires.
 const REMOTE_PART: usize = 8 << 20;
-
-/// Returns a new name: a UUID, version 7 (RFC 9562), so names sort by time.
-pub fn new_name() -> BlobName {
-    named_at(wall_now().as_millisecond() as u64)
-}
-
-/// Returns a new name with a time in Unix milliseconds.
-pub fn named_at(ms: u64) -> BlobName {
-    let (a, b) = (mix(entropy()), mix(entropy() ^ 1));
-    let mut name = [0; 16];
-    name[..6].copy_from_slice(&ms.to_be_bytes()[2..]);
-    name[6..8].copy_from_slice(&a.to_be_bytes()[..2]);
-    name[8..].copy_from_slice(&b.to_be_bytes());
-    name[6] = name[6] & 0x0f | 0x70;
-    name[8] = name[8] & 0x3f | 0x80;
-    name
-}
 
 /// Returns the name as text.
 pub fn text(name: &BlobName) -> String {
@@ -255,6 +236,7 @@ impl Blobs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::body::name::new_name;
     use crate::testing::TempDir;
     use crate::tier::Backend;
     use object_store::ObjectStore;

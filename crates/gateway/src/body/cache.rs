@@ -11,9 +11,9 @@ use foyer::{
     BlockEngineConfig, Code, DeviceBuilder, FsDeviceBuilder, HybridCache, HybridCacheBuilder, LfuConfig,
 };
 
-use super::location::BlobName;
 use super::pack_file::Slice;
 use crate::blocking::block_on;
+use crate::body::name::BlobName;
 
 /// Sizes of a cache.
 #[derive(Debug, Clone, PartialEq, Eq)]

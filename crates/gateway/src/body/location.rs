@@ -7,10 +7,8 @@ use bytes::Bytes;
 use object_store::path::Path;
 use plimsoll_base::net::encode::hex;
 
+use super::name::BlobName;
 use crate::object::codec::{Reader, put_bytes, put_number};
-
-/// Name of a blob, and of the backends' objects: a UUID, version 7 (RFC 9562).
-pub type BlobName = [u8; 16];
 
 /// Name of a backend's object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -245,7 +243,7 @@ impl BlobHead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::body::blob::new_name;
+    use crate::body::name::new_name;
 
     #[test]
     fn only_names_of_the_gateway_are_parsed() {

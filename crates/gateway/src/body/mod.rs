@@ -5,6 +5,7 @@ pub mod cache;
 pub(crate) mod chunks;
 pub mod error;
 pub mod location;
+pub mod name;
 pub mod pack_file;
 pub mod read_memory;
 pub mod reader;

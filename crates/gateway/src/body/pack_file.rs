@@ -12,7 +12,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::body::location::BlobName;
+use crate::body::name::BlobName;
 use crate::catalog::embedded::record::crc32c;
 use crate::object::codec::{Reader, put_bytes};
 

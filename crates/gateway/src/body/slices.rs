@@ -10,8 +10,9 @@ use tokio::sync::watch;
 
 use super::cache::Cache;
 use super::error::BlobError;
-use super::location::{BlobName, Location};
+use super::location::Location;
 use super::pack_file::Slice;
+use crate::body::name::BlobName;
 
 /// Largest distance in bytes between neighbouring reads, in both directions: concurrent reads arrive in any order.
 const NEAR: u64 = 64 << 10;
@@ -258,8 +259,9 @@ mod tests {
     use object_store::memory::InMemory;
     use plimsoll_base::provider::calls::Call;
 
-    use crate::body::blob::{Blobs, new_name};
+    use crate::body::blob::Blobs;
     use crate::body::cache::CacheSettings;
+    use crate::body::name::new_name;
     use crate::body::pack_file::{Header, START};
     use crate::tier::counted::TierUsage;
     use crate::tier::{Backend, Tier, Tiers};

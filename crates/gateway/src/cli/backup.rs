@@ -6,31 +6,31 @@ use std::sync::{Mutex, PoisonError};
 use clap::Args;
 
 use super::Exit;
-use super::command::Target;
-use super::journaled::apart;
+use super::at::parse_at;
+use super::backup_place::{apart, keys, runtime, url_of};
 use super::out::Output;
 use super::place::{StoreArguments, quiet};
-use super::restore::{is_backup, keys, runtime, url_of};
+use super::target::Target;
 use super::temporary::Temporary;
-use super::undelete::parse_at;
 use crate::ambient::{now_ms, shared_now_ms};
-use crate::background::clock;
+use crate::backup::bodies::Directories;
 use crate::backup::history::History;
 use crate::backup::last;
+use crate::backup::marker::is_backup;
 use crate::backup::once::{Shipped, ship_log, ship_once};
 use crate::backup::place::Place;
 use crate::backup::plan::last_piece;
 use crate::backup::prune_all::{Lookup, prune_all};
-use crate::backup::service::directories;
 use crate::blocking::block_on;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::catalog::EmbeddedCatalog;
 use crate::catalog::embedded::snapshot::Snapshot;
 use crate::catalog::postgres::PostgresCatalog;
-use crate::catalog::postgres::moving::Rows;
+use crate::migrate::database::Rows;
 use crate::migrate::target::{CatalogCopy, DirectoryCopy};
 use crate::migrate::{MigrateError, copy_all};
 use crate::mover::condition::{parse_time_ms, show_time_ms};
+use crate::object::clock;
 use crate::tier::{TierTable, open};
 use plimsoll_base::net::encode::hex;
 
@@ -147,7 +147,7 @@ fn ship_store(target: &Target, place: &Place, to: &str, at_ms: u64) -> Result<Sh
     let (Some(engine), Some(root)) = (store.catalog.engine(), &target.directory) else {
         return Err(Exit::input("--to: this catalog cannot be copied"));
     };
-    let (id, bodies) = (hex(&store.catalog_id), directories(store));
+    let (id, bodies) = (hex(&store.catalog_id), Directories::of(store.blobs.tiers()));
     if store.backup.get().is_none() && store.catalog.lease().is_none() {
         let shipped = ship_log(place.clone(), &*store.catalog, engine, &id, bodies);
         return runtime()?.block_on(shipped).map_err(|e| failed(&e));
@@ -239,7 +239,7 @@ fn ship_rows(
     let root = temporary.path("catalog");
     let at_ms = copy_rows(database, &root)?;
     let (copy, _) = EmbeddedCatalog::open(&root, Default::default()).map_err(|e| failed(&e))?;
-    let (id, bodies) = (hex(&target.store.catalog_id), directories(&target.store));
+    let (id, bodies) = (hex(&target.store.catalog_id), Directories::of(target.store.blobs.tiers()));
     let shipped = runtime()?.block_on(ship_once(place.clone(), &copy, &id, bodies, at_ms));
     let closed = copy.close().map_err(|e| failed(&e));
     let shipped = shipped.map_err(|e| failed(&e))?;

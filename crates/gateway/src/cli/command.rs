@@ -14,18 +14,14 @@ use super::opened::Opened;
 use super::out::{Output, Standard};
 use super::ownership::{self, Older};
 use super::place::StoreArguments;
-use super::run::restart::Restart;
+use super::target::Target;
 use super::{
     Arguments, Command, Exit, backup, preflight, promote, restore, restore_bucket, rollback, scrub, status,
     undelete, unshipped, whereis,
 };
 use crate::catalog::CatalogError;
-use crate::catalog::any::AnyCatalog;
-use crate::catalog::embedded::recovery::Recovery;
 use crate::log::note;
-use crate::mover::rules::Rules;
-use crate::mover::survey::LatestSurvey;
-use crate::object::{Bucket, Store};
+use crate::object::Store;
 
 /// A command that works on an open store.
 pub enum Administrative<'a> {
@@ -39,71 +35,6 @@ pub enum Administrative<'a> {
     Promote(&'a promote::Arguments),
     Migrate(&'a migrate::Arguments),
     RestoreBucket(&'a restore::RestoreArguments),
-}
-
-/// An open store that a command works on.
-pub struct Target {
-    /// The argument that selects the store, for messages.
-    pub name: String,
-    /// File with the settings; `None` for a data directory.
-    pub file: Option<PathBuf>,
-    /// The words of a command line that select the store.
-    pub place: Vec<String>,
-    /// Directory of the catalog; `None` if it is in a database.
-    pub directory: Option<PathBuf>,
-    /// Store with the catalog and the tiers.
-    pub store: Arc<Store<AnyCatalog>>,
-    /// Rules of moves.
-    pub rules: Rules,
-    /// Result of the last visit of all objects.
-    pub survey: Arc<LatestSurvey>,
-    /// Findings of the start.
-    pub recovery: Recovery,
-    /// True if a gateway serves the store in this process.
-    pub is_served: bool,
-    /// Lets the gateway of this process start again; `None` without one.
-    pub restart: Option<Restart>,
-}
-
-impl Target {
-    /// Opens a store for one command.
-    fn open(place: &StoreArguments, older: Older) -> Result<Target, Exit> {
-        preflight::check(place, older, true)?;
-        let opened = place.open(Default::default())?;
-        if let Some(found) = ownership::check(place, &opened, older, true)? {
-            note(&found);
-        }
-        let Opened { catalog, bodies, rules, recovery, .. } = opened;
-        let store = Store::open(catalog, bodies, Memory::new(u64::MAX)).map_err(|e| place.fail(&e))?;
-        let (name, directory) = (place.name(), place.directory()?);
-        Ok(Target {
-            name,
-            file: place.file().map(Path::to_path_buf),
-            place: place.words(),
-            directory,
-            store: Arc::new(store),
-            rules,
-            survey: Arc::default(),
-            recovery,
-            is_served: false,
-            restart: None,
-        })
-    }
-
-    /// Converts an error of the store.
-    pub fn fail(&self, error: &dyn std::fmt::Display) -> Exit {
-        Exit::store(format!("{}: {error}", self.name))
-    }
-
-    /// Returns a bucket that an argument names.
-    ///
-    /// # Errors
-    /// Exit code 2 if there is none, 3 if the catalog fails.
-    pub fn bucket(&self, argument: &str, name: &str) -> Result<Arc<Bucket>, Exit> {
-        let buckets = self.store.all_buckets().map_err(|e| self.fail(&e))?;
-        let found = buckets.into_iter().find(|(other, _)| other == name).map(|(_, bucket)| bucket);
-        found.ok_or_else(|| Exit::input(format!("{argument} {name}: there is no such bucket")))
-    }
 }
 
 impl<'a> Administrative<'a> {
@@ -195,11 +126,35 @@ impl<'a> Administrative<'a> {
         {
             return client::execute(stream, client::own_arguments());
         }
-        let target = Target::open(place, self.older())?;
+        let target = open(place, self.older())?;
         let executed = self.execute(&target, &Standard);
         let closed = target.store.catalog.close().map_err(|e| target.fail(&e));
         executed.and(closed)
     }
+}
+
+/// Opens a store for one command.
+fn open(place: &StoreArguments, older: Older) -> Result<Target, Exit> {
+    preflight::check(place, older, true)?;
+    let opened = place.open(Default::default())?;
+    if let Some(found) = ownership::check(place, &opened, older, true)? {
+        note(&found);
+    }
+    let Opened { catalog, bodies, rules, recovery, .. } = opened;
+    let store = Store::open(catalog, bodies, Memory::new(u64::MAX)).map_err(|e| place.fail(&e))?;
+    let (name, directory) = (place.name(), place.directory()?);
+    Ok(Target {
+        name,
+        file: place.file().map(Path::to_path_buf),
+        place: place.words(),
+        directory,
+        store: Arc::new(store),
+        rules,
+        survey: Arc::default(),
+        recovery,
+        is_served: false,
+        restart: None,
+    })
 }
 
 /// Parses the arguments of an administrative command, whose paths are relative to a directory.

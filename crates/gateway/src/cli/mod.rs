@@ -2,7 +2,9 @@
 
 mod admin;
 mod adopt;
+mod at;
 mod backup;
+mod backup_place;
 mod catalog;
 mod command;
 mod console;
@@ -28,6 +30,8 @@ mod run;
 mod scrub;
 mod status;
 mod sweep;
+mod target;
+mod tariff;
 mod temporary;
 mod undelete;
 mod unshipped;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::journaled::BackupPlace;
+use super::backup_place::BackupPlace;
 use crate::backup::place;
 use crate::backup::ship::BegunShipper;
 use crate::catalog::any::AnyCatalog;

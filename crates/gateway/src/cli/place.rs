@@ -7,9 +7,9 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::Exit;
-use super::journaled;
 use super::opened::Opened;
-use super::restore::is_backup;
+use super::{backup_place, journaled};
+use crate::backup::marker::is_backup;
 use crate::backup::ship::BegunShipper;
 use crate::body::blob::Blobs;
 use crate::body::cache::{Cache, CacheSettings};
@@ -229,7 +229,7 @@ impl StoreArguments {
         let settings = CatalogSettings { is_followed, ..settings };
         let backup_place = match access {
             Access::Create if !uses_backup => None,
-            Access::Create => journaled::backup_place(self, &config, &stores)?,
+            Access::Create => backup_place::backup_place(&self.name(), &config, &stores)?,
             // A copy has neither a backup nor a journal.
             Access::ReadOnly => None,
         };
@@ -240,7 +240,7 @@ impl StoreArguments {
             }
             CatalogPlace::Directory(directory) => {
                 let place = backup_place.as_ref().map(|found| &found.place);
-                let opened = journaled::open(self, directory, settings, &config, place)?;
+                let opened = journaled::open(&self.name(), directory, settings, &config, place)?;
                 (AnyCatalog::Embedded(opened.catalog), opened.recovery, opened.shipper)
             }
             CatalogPlace::Database(database) => {

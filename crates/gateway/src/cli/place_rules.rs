@@ -1,7 +1,7 @@
 //! The rules of a store, with the prices that they need.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -12,12 +12,13 @@ use plimsoll_cost::tariff::Tariff;
 
 use super::Exit;
 use super::place::StoreArguments;
+use super::tariff::renamed;
 use crate::body::blob::part_bytes;
 use crate::config::{Config, PackRule};
 use crate::log::note;
 use crate::mover::rules::{Packing, Rule, Rules};
 use crate::pricing::{Gate, TierPrices, of_tier};
-use crate::tier::{Backend, TierTable};
+use crate::tier::Backend;
 
 impl StoreArguments {
     /// Returns the prices of the tiers by name.
@@ -64,22 +65,6 @@ impl StoreArguments {
             }
         };
         Ok(backends.iter().filter_map(tariff).collect())
-    }
-
-    /// Returns the tariff of the place of a backup; `None` if it has no known price, which is reported if the settings
-    /// have an offer.
-    pub fn tariff(&self, prices: &[PathBuf], table: &TierTable, backend: &Backend) -> Option<Tariff> {
-        let today = wall_now().to_zoned(TimeZone::UTC).date();
-        let books = read_prices(prices).ok()?;
-        match of_tier(&books, table, backend, today) {
-            Ok(found) => found.map(|found| found.tariff),
-            Err(error) => {
-                if table.offer.is_some() {
-                    note(&format!("backup: {}; its costs are not counted", renamed(error)));
-                }
-                None
-            }
-        }
     }
 
     /// Checks the rules without the catalog, which has the numbers of the tiers.
@@ -153,11 +138,6 @@ impl StoreArguments {
         }
         Ok((moves, packing))
     }
-}
-
-/// Returns a message about prices, which names the options of `plimsoll cost`, with those of the settings file.
-fn renamed(message: String) -> String {
-    message.replace("with --prices FILE", "in a file of [prices]")
 }
 
 /// Returns the rules of pack files. Without settings, only pack files that exist are written again.

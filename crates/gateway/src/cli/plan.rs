@@ -14,10 +14,11 @@ use plimsoll_document::Document;
 use plimsoll_server::reserve::Memory;
 
 use super::Exit;
+use super::backup_place::backend;
 use super::opened::Opened;
 use super::out::say;
 use super::place::StoreArguments;
-use super::restore::backend;
+use super::tariff::tariff;
 use crate::ambient::now_ms;
 use crate::body::location::parse_own;
 use crate::catalog::any::AnyCatalog;
@@ -118,7 +119,7 @@ fn with_journal(bill: Bill, place: &StoreArguments, config: &Config) -> Result<B
     let Some((rule, lease_ms)) = config.backup.as_ref().and_then(|rule| Some((rule, rule.lease_ms?))) else {
         return Ok(bill);
     };
-    let tariff = place.tariff(&config.prices, &rule.place, &backend(rule)?);
+    let tariff = tariff(&config.prices, &rule.place, &backend(rule)?);
     let journal = tariff.map(|tariff| price::prices(&tariff, lease_ms, rule.is_durable));
     let journal = journal.transpose().map_err(|e| place.fail(&e))?.unwrap_or_default();
     Ok(Bill { journal, ..bill })

@@ -13,12 +13,14 @@ use object_store::path::Path as ObjectPath;
 use tokio::runtime::Runtime;
 
 use super::Exit;
+use super::backup_place::{backend, keys as keys_of, runtime};
 use super::ownership::{Older, advice};
 use super::place::{StoreArguments, quiet};
-use super::restore::{RESTORED, backend, is_backup, keys as keys_of, runtime};
+use super::restore::RESTORED;
 use crate::backup::error::BackupError;
 use crate::backup::header::{Known, Tail};
 use crate::backup::history::History;
+use crate::backup::marker::is_backup;
 use crate::backup::place::Place;
 use crate::body::location::{BlobHead, parse_own};
 use crate::catalog::any::AnyCatalog;

@@ -4,9 +4,9 @@ use clap::Args;
 
 use super::Exit;
 use super::admin::client;
-use super::command::Target;
 use super::out::Output;
 use super::place::StoreArguments;
+use super::target::Target;
 use crate::ambient::utc_text;
 
 /// Arguments of `plimsoll-gateway promote`.

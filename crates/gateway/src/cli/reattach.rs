@@ -11,7 +11,7 @@ use super::Exit;
 use super::opened::Opened;
 use super::out::say;
 use super::place::StoreArguments;
-use super::restore;
+use super::{backup_place, restore};
 use crate::backup::place::Place;
 use crate::blocking::block_on;
 use crate::catalog::Transaction;
@@ -21,7 +21,8 @@ use crate::object::{Document, Store};
 use crate::owner::claim::{Claim, inspect};
 use crate::owner::record::{self, OwnerRecord};
 use crate::owner::{self, Identity, buckets};
-use crate::reattach::attach::{Attached, attach};
+use crate::reattach::attach::attach;
+use crate::reattach::attached::Attached;
 use crate::reattach::inventory::Inventory;
 use crate::tier::Tiers;
 
@@ -217,8 +218,8 @@ fn record_continued(place: &StoreArguments, runtime: &tokio::runtime::Runtime) -
     if rule.place.url.strip_prefix("file://").is_some_and(is_missing) {
         return Ok(());
     }
-    let keys = restore::keys("backup.key_file", rule.key_file.as_deref())?;
-    let backup = Place::new(restore::backend(&rule)?).encrypted(keys);
+    let keys = backup_place::keys("backup.key_file", rule.key_file.as_deref())?;
+    let backup = Place::new(backup_place::backend(&rule)?).encrypted(keys);
     runtime.block_on(restore::record_restored(&backup, &root)).map_err(|e| place.fail(&e))
 }
 

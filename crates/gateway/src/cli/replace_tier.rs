@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Exit;
+use super::backup_place::runtime;
 use super::out::say;
 use super::ownership::advice;
 use super::place::StoreArguments;
-use super::restore::runtime;
 use crate::owner;
 use crate::owner::claim::{Claim, inspect, refused, take_free};
 

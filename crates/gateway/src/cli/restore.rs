@@ -4,16 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use tokio::runtime::{Builder, Runtime};
 
 use super::Exit;
+use super::at::time;
+use super::backup_place::{place, runtime};
 use super::out::say;
 use super::place::StoreArguments;
 use super::restore_bodies::{copy_bodies, own_directories};
 use super::temporary::Temporary;
-use super::undelete::parse_at;
-use crate::age::keys::Keys;
-use crate::ambient::{now_ms, utc_text};
+use crate::ambient::utc_text;
 use crate::backup::error::BackupError;
 use crate::backup::history::History;
 use crate::backup::place::Place;
@@ -22,14 +21,13 @@ use crate::backup::verify::verify;
 use crate::blocking::block_on;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
-use crate::config::{BackupRule, CatalogPlace, Config};
+use crate::config::{CatalogPlace, Config};
 use crate::disk::real::{RealDisk, create_directory};
 use crate::journal::directory::append_journal;
 use crate::log::note;
 use crate::migrate::rows::ScannedRows;
 use crate::migrate::target::{CatalogCopy, begin};
 use crate::migrate::{MigrateError, copy_all};
-use crate::tier::{Backend, open};
 
 /// Arguments of `plimsoll-gateway restore`.
 #[derive(Debug, Args)]
@@ -81,80 +79,6 @@ pub struct VerifyArguments {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
-}
-
-/// Creates a runtime for the requests of a command.
-///
-/// # Errors
-/// Exit code 3 if the system refuses it.
-pub fn runtime() -> Result<Runtime, Exit> {
-    Builder::new_current_thread().enable_all().build().map_err(Exit::store)
-}
-
-/// Opens the place of a backup.
-///
-/// # Errors
-/// Exit code 2 if the settings are invalid.
-pub fn backend(rule: &BackupRule) -> Result<Backend, Exit> {
-    open::open(&rule.place).map_err(|e| Exit::input(format!("backup: {e}")))
-}
-
-/// Reads a file of keys. `name` is the setting or the flag that names it.
-///
-/// # Errors
-/// Exit code 2 if the file is invalid.
-pub fn keys(name: &str, file: Option<&Path>) -> Result<Option<Keys>, Exit> {
-    let load =
-        |path: &Path| Keys::load(path).map_err(|e| Exit::input(format!("{name}: {}: {e}", path.display())));
-    file.map(load).transpose()
-}
-
-/// Returns `place` as a URL; a directory becomes a `file://` URL.
-pub fn url_of(place: &str) -> String {
-    if place.contains("://") {
-        return place.into();
-    }
-    let path = Path::new(place);
-    format!("file://{}", std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()).display())
-}
-
-/// Opens the place of a backup for reading. A URL and a file of keys replace those of the settings, with their
-/// credentials.
-///
-/// # Errors
-/// Exit code 2 if the settings are invalid, 3 if there is no such directory.
-pub fn place(
-    rule: Option<&BackupRule>,
-    from: Option<&String>,
-    key_file: Option<&Path>,
-) -> Result<(Place, String), Exit> {
-    let mut table = rule.map(|rule| rule.place.clone()).unwrap_or_default();
-    if let Some(from) = from {
-        table.url = url_of(from);
-    }
-    if table.url.is_empty() {
-        return Err(Exit::input("--from: name the place of the backup, or use a FILE with [backup]"));
-    }
-    if let Some(path) = table.url.strip_prefix("file://")
-        && !Path::new(path).is_dir()
-    {
-        return Err(Exit::store(format!("{}: {}", table.url, BackupError::Missing)));
-    }
-    let opened = open::open(&table).map_err(|e| Exit::input(format!("--from {}: {e}", table.url)))?;
-    let of_settings = rule.and_then(|rule| rule.key_file.as_deref());
-    let keys = match key_file {
-        Some(file) => keys("--key-file", Some(file))?,
-        None => keys("backup.key_file", of_settings)?,
-    };
-    Ok((Place::new(opened).encrypted(keys), table.url))
-}
-
-/// Returns a time in Unix milliseconds from the value of a flag.
-///
-/// # Errors
-/// Exit code 2 if it is invalid.
-pub fn time(flag: &str, text: Option<&String>) -> Result<Option<u64>, Exit> {
-    text.map(|text| parse_at(flag, text, now_ms()).map_err(Exit::input)).transpose()
 }
 
 /// Result of a restore.
@@ -231,11 +155,6 @@ pub async fn record_restored(place: &Place, root: &Path) -> Result<(), BackupErr
         fs::write(root.join(RESTORED), last.header.name() + "\n")?;
     }
     Ok(())
-}
-
-/// Returns true if a directory is the place of a backup.
-pub fn is_backup(directory: &Path) -> bool {
-    directory.join(crate::backup::place::MARKER).exists()
 }
 
 /// Place of a restored catalog, and the directory in which it is restored.

@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use super::Exit;
-use super::command::Target;
+use super::at::time;
+use super::backup_place::{place, runtime};
 use super::out::Output;
-use super::restore::{RestoreArguments, place, runtime, time};
+use super::restore::RestoreArguments;
+use super::target::Target;
 use super::temporary::Temporary;
 use crate::ambient::{now_ms, pause, steady_ms, utc_text};
 use crate::backup::error::BackupError;

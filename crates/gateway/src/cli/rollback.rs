@@ -3,9 +3,9 @@
 use clap::Args;
 
 use super::Exit;
-use super::command::Target;
 use super::out::Output;
 use super::place::StoreArguments;
+use super::target::Target;
 use crate::mover::{Outcome, reversible, roll_back};
 
 /// Arguments of `plimsoll-gateway rollback`.

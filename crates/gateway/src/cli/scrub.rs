@@ -6,9 +6,9 @@ use clap::Args;
 use plimsoll_base::units::parse_size;
 
 use super::Exit;
-use super::command::Target;
 use super::out::Output;
 use super::place::StoreArguments;
+use super::target::Target;
 use crate::catalog::Catalog;
 use crate::catalog::embedded::Engine;
 use crate::catalog::embedded::segment_list::{AffectedKeys, Damage};

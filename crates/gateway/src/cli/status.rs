@@ -6,12 +6,12 @@ use clap::Args;
 
 use super::Exit;
 use super::admin::client;
-use super::command::Target;
 use super::out::{Output, say};
 use super::place::StoreArguments;
+use super::target::Target;
 use crate::ambient::{now_ms, shared_now_ms, utc_text};
 use crate::backup::last;
-use crate::backup::service::BackupState;
+use crate::backup::running::BackupState;
 use crate::catalog::embedded::document;
 use crate::catalog::embedded::manifest::Manifest;
 use crate::catalog::embedded::segment::HEADER;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_base::net::encode::hex;
 
-use crate::body::blob::new_name;
+use crate::body::name::new_name;
 use crate::catalog::embedded::catalog::{DirectoryLock, lock};
 
 /// Start of the names of the directories.

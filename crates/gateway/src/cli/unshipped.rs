@@ -8,10 +8,10 @@ use clap::Args;
 use plimsoll_server::reserve::Memory;
 
 use super::Exit;
-use super::command::Target;
+use super::backup_place::runtime;
 use super::out::Output;
 use super::place::{StoreArguments, quiet};
-use super::restore::runtime;
+use super::target::Target;
 use crate::catalog::CatalogError;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::Engine;

@@ -4,11 +4,11 @@ use clap::Args;
 use plimsoll_server::error::ErrorCode;
 
 use super::Exit;
-use super::command::Target;
 use super::out::Output;
 use super::place::StoreArguments;
+use super::target::Target;
 use crate::object::Bucket;
-use crate::object::retained::Removal;
+use crate::object::removal::Removal;
 use crate::whereabouts::{self, Next, PiecePlace, Removed, Whereabouts};
 
 /// Arguments of `plimsoll-gateway where`.

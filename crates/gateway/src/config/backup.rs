@@ -6,7 +6,8 @@ use plimsoll_base::clock::SECOND;
 use plimsoll_base::units::{parse_duration, parse_size};
 use serde::Deserialize;
 
-use super::{CatalogPlace, check_credentials};
+use super::CatalogPlace;
+use super::credentials::check_credentials;
 use crate::mover::condition::{parse_time_ms, show_time_ms};
 use crate::tier::TierTable;
 

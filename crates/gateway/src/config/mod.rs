@@ -1,6 +1,7 @@
 //! The settings of a gateway over several tiers, from a TOML file.
 
 mod backup;
+mod credentials;
 mod resolve;
 mod tables;
 
@@ -11,7 +12,7 @@ use plimsoll_cost::money::Usd;
 use toml::Value;
 
 pub use self::backup::BackupRule;
-use self::resolve::{check_credentials, resolve};
+use self::resolve::resolve;
 use self::tables::File;
 use crate::tier::TierTable;
 

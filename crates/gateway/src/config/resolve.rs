@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll_base::units::parse_size;
 use plimsoll_cost::money::Usd;
 
+use super::credentials::check_credentials;
 use super::tables::{
     BudgetTable, CacheTable, CatalogTable, File, MoveTable, OneOrMany, PackTable, ScrubTable,
 };
@@ -137,20 +138,6 @@ fn check_classes(name: &str, tier: &TierTable, all: &BTreeMap<String, TierTable>
         if others.any(|(_, other)| has_it(other)) {
             return Err(format!("tier.{name}: {field}: '{class}' must belong to one tier"));
         }
-    }
-    Ok(())
-}
-
-/// Returns an error if the places of a tier's credentials contradict each other.
-pub fn check_credentials(tier: &TierTable) -> Result<(), &'static str> {
-    if tier.access_key_env.is_some() != tier.secret_key_env.is_some() {
-        return Err("access_key_env and secret_key_env belong together");
-    }
-    if tier.access_key_env.is_some() && tier.credentials_file.is_some() {
-        return Err("use access_key_env or credentials_file, not both");
-    }
-    if tier.profile.is_some() && tier.credentials_file.is_none() {
-        return Err("profile needs credentials_file");
     }
     Ok(())
 }

@@ -6,6 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::ballast::Ballast;
 use super::{Disk, DiskFile};
 
@@ -139,4 +141,14 @@ impl Disk for RealDisk {
         File::open("/dev/urandom")?.read_exact(&mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
     }
+}
+
+/// Reads the next bytes of a file, at most `length`.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn read_some(file: &mut File, length: usize) -> io::Result<Bytes> {
+    let mut bytes = Vec::with_capacity(length);
+    Read::read_to_end(&mut Read::take(file, length as u64), &mut bytes)?;
+    Ok(bytes.into())
 }

@@ -16,7 +16,7 @@ use super::writers::Writers;
 use crate::ambient::{pause, steady_ms};
 use crate::backup::error::BackupError;
 use crate::backup::place::Place;
-use crate::body::blob::new_name;
+use crate::body::name::new_name;
 use crate::catalog::embedded::catalog::{DirectoryLock, lock_of};
 use crate::catalog::embedded::replica::Replica;
 use crate::catalog::embedded::{CatalogLimits, Engine};

@@ -19,7 +19,7 @@ use crate::backup::header::Tail;
 use crate::backup::last;
 use crate::backup::place::{Chain, Place};
 use crate::backup::ship::{BegunShipper, Shipper};
-use crate::body::blob::new_name;
+use crate::body::name::new_name;
 use crate::catalog::committer::Committer;
 use crate::catalog::embedded::Engine;
 use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog, Parts, lock_of};

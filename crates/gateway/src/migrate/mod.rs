@@ -4,6 +4,7 @@
 //! Then the source executes no further transaction, and the last changes are copied. The source is marked as moved
 //! before the copy is marked as complete, so that never both can be used.
 
+pub mod database;
 pub mod directory;
 pub mod rows;
 pub mod target;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use plimsoll_base::rng::mix;
 
+use super::database::{DatabaseSource, Rows};
 use super::directory::DirectorySource;
 use super::rows::{RowSource, ScannedRows};
 use super::target::{Incomplete, begin};
@@ -12,7 +13,6 @@ use super::*;
 use crate::blocking::block_on;
 use crate::catalog::embedded::CatalogLimits;
 use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
-use crate::catalog::postgres::moving::{DatabaseSource, Rows};
 use crate::catalog::postgres::{Access, Database, PostgresCatalog};
 use crate::catalog::{Catalog, Transaction, Value};
 use crate::config::CatalogPlace;

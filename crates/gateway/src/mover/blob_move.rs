@@ -9,14 +9,15 @@ use super::planned_move::{Move, MoveError, Outcome};
 use super::switch::{give_up, switch, unchanged};
 use super::verify::verify_blob;
 use crate::ambient::shared_now_ms;
-use crate::body::blob::new_name;
 use crate::body::error::BlobError;
 use crate::body::location::Location;
+use crate::body::name::BlobName;
+use crate::body::name::new_name;
 use crate::body::trailer::Description;
 use crate::catalog::Catalog;
 use crate::catalog::embedded::head_only;
 use crate::object::Store;
-use crate::object::keys::{self, BlobName};
+use crate::object::keys;
 
 /// Moves a blob.
 ///

@@ -6,11 +6,11 @@ use bytes::Bytes;
 
 use super::planned_move::{DescribedObject, Move};
 use super::scan::Visited;
+use crate::body::name::BlobName;
+use crate::body::name::CatalogId;
 use crate::body::trailer::{Description, Kind, length};
 use crate::catalog::{CatalogError, Transaction, unless_in_doubt};
-use crate::object::keys::BlobName;
 use crate::object::row::{Body, Head, Piece, Properties};
-use crate::owner::CatalogId;
 
 /// Returns what a blob of this size is to its object.
 fn kind(body: &Body, size: u64) -> Kind {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::candidate::Candidate;
-use crate::body::location::BlobName;
+use crate::body::name::BlobName;
 use crate::body::pack_file::Slice;
 use crate::catalog::Catalog;
 use crate::object::Store;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use plimsoll_server::error::ApiError;
 
 use crate::body::error::BlobError;
+use crate::body::name::BlobName;
 use crate::body::trailer::length_of_pack_file;
 use crate::catalog::CatalogError;
 use crate::object::error::unavailable;
-use crate::object::keys::BlobName;
 
 /// A blob to move.
 #[derive(Debug, Clone, PartialEq, Eq)]

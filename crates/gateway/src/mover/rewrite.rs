@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use super::rules::{Packing, lived_days};
 use super::scan::{all_pack_files, complete_blob};
 use crate::body::location::{BlobHead, Location};
+use crate::body::name::BlobName;
 use crate::body::trailer::length_of_pack_file;
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::Store;
-use crate::object::keys::BlobName;
 use crate::object::live::Live;
 use crate::pricing::Stock;
 

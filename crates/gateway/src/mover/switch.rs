@@ -7,11 +7,12 @@ use super::planned_move::{Move, MoveError, Outcome};
 use crate::ambient::shared_now_ms;
 use crate::body::blob::text;
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
+use crate::body::name::BlobName;
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value, unless_in_doubt};
 use crate::guard::{self, Guard};
 use crate::object::Store;
-use crate::object::keys::{self, BlobName};
+use crate::object::keys;
 
 /// Returns the head of a blob if it is still as planned.
 ///

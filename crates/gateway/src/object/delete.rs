@@ -6,7 +6,7 @@ use plimsoll_server::error::ApiError;
 use plimsoll_server::service::{Deleted, Versioning};
 use plimsoll_server::versions::{Found, check_delete};
 
-use super::retained::{Leaving, Removal};
+use super::removal::{Leaving, Removal};
 use super::row::{Body, Head, parse_version_id};
 use super::version::{ObjectAddress, find_version, head_of, in_doubt, value_of_version};
 use super::{Store, keys};

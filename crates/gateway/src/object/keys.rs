@@ -26,8 +26,8 @@
 //! Numbers are big-endian. An object's key is escaped, so that the order of catalog keys is that of object keys: byte 0
 //! becomes 0, 255, and 0, 1 ends the key.
 
-pub use crate::body::location::BlobName;
 use crate::body::location::Location;
+pub use crate::body::name::BlobName;
 
 /// Id of an upload.
 pub type UploadId = [u8; 16];

@@ -2,6 +2,7 @@
 
 pub mod body;
 mod buckets;
+pub mod clock;
 pub mod codec;
 #[cfg(test)]
 mod damage_tests;
@@ -19,6 +20,7 @@ mod multipart;
 pub mod placement;
 pub mod read;
 pub mod reads;
+pub mod removal;
 pub mod retained;
 pub mod row;
 mod service;
@@ -26,6 +28,7 @@ mod service;
 mod slow_reader_tests;
 pub mod undelete;
 pub mod version;
+pub mod witness;
 pub mod write;
 
 use std::collections::BTreeMap;
@@ -41,15 +44,16 @@ use self::error::{TransactionError, unavailable};
 use self::placement::{ClassNames, Placement};
 use self::reads::Reads;
 use self::version::ObjectAddress;
+use self::witness::Witnesses;
 use crate::ambient::{set_shared_ms, shared_now_ms};
-use crate::background::witness::Witnesses;
-use crate::backup::service::Backup;
+use crate::backup::running::Backup;
 use crate::body::blob::Blobs;
+use crate::body::name::CatalogId;
 use crate::catalog::{Catalog, CatalogError, Expected, KnownReads, Transaction};
 use crate::guard::{self, Guard};
 use crate::lease::{self, Session};
 use crate::liveness;
-use crate::owner::{self, CatalogId};
+use crate::owner;
 
 /// Places of bodies.
 pub struct Bodies {

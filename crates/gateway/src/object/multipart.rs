@@ -18,13 +18,14 @@ use super::codec::{Reader, put_bytes, put_number};
 use super::discard::discard_piece;
 use super::error::for_client;
 use super::garbage::after_reads;
-use super::keys::{BlobName, UploadId};
+use super::keys::UploadId;
 use super::row::{Body, Head, Piece, Properties, checksum, checksum_bytes, piece, put_checksum, put_piece};
 use super::version::ObjectAddress;
 use super::write::{NewBlob, write_object};
 use super::{Bucket, Store, keys};
 use crate::ambient::wall_now;
-use crate::body::blob::new_name;
+use crate::body::name::BlobName;
+use crate::body::name::new_name;
 use crate::body::trailer::{Description, Kind};
 use crate::catalog::{Catalog, CatalogError, Transaction, Value, intact, unless_in_doubt};
 

@@ -10,7 +10,8 @@ use plimsoll_server::service::{ListPage, UploadInfo};
 use super::error::for_client;
 use super::row::{Body, Piece, Properties};
 use super::{Store, keys};
-use crate::body::location::{BlobHead, BlobName, Location};
+use crate::body::location::{BlobHead, Location};
+use crate::body::name::BlobName;
 use crate::catalog::{Catalog, CatalogError, Row, unless_in_doubt};
 use crate::tier::Tiers;
 

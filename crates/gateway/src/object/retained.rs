@@ -5,26 +5,12 @@ use bytes::Bytes;
 
 use super::discard::discard_row;
 use super::garbage::after_reads;
+use super::removal::{Leaving, Removal};
 use super::row::{Body, Head};
 use super::version::{ObjectAddress, value_of_version};
 use super::{keys, live};
 use crate::ambient::shared_now_ms;
-use crate::catalog::{CatalogError, Row, Transaction, Value};
-
-/// Reason why a version has left its bucket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Removal {
-    /// A client has replaced it in a bucket without versions.
-    Replaced,
-    /// A client has deleted it.
-    Deleted,
-    /// A lifecycle rule has deleted it.
-    Expired,
-}
-
-impl Removal {
-    const ALL: [Removal; 3] = [Removal::Replaced, Removal::Deleted, Removal::Expired];
-}
+use crate::catalog::{CatalogError, Transaction, Value};
 
 /// Head of the row of a version that has left its bucket. The row has the properties and the body of the version.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,18 +38,6 @@ impl Retained {
         let removal = *Removal::ALL.get(usize::from(*removal))?;
         Some(Retained { removal, was_current: *was_current != 0, head: Head::decode(head)? })
     }
-}
-
-/// A version that leaves its bucket in a transaction.
-pub struct Leaving<'a> {
-    /// Head of the version.
-    pub head: &'a Head,
-    /// Row of the version.
-    pub row: &'a Row,
-    /// Reason why it leaves.
-    pub removal: Removal,
-    /// True if it is the current version of its key.
-    pub is_current: bool,
 }
 
 impl ObjectAddress {

@@ -10,7 +10,7 @@ use plimsoll_server::response::http_date;
 use plimsoll_server::service::{Listed, ObjectInfo, ObjectPart, StoredChecksum};
 
 use super::codec::{Reader, put_bytes, put_number};
-use super::keys::BlobName;
+use crate::body::name::BlobName;
 use crate::body::pack_file::Slice;
 
 /// Flag of a delete marker.

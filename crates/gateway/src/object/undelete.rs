@@ -7,7 +7,8 @@ use std::sync::Arc;
 use plimsoll_server::conditions::WriteConditions;
 use plimsoll_server::error::ApiError;
 
-use super::retained::{Removal, Retained};
+use super::removal::Removal;
+use super::retained::Retained;
 use super::row::{Body, Head};
 use super::version::ObjectAddress;
 use super::write::write_object;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::versions::of_write;
 
-use super::retained::{Leaving, Removal};
+use super::removal::{Leaving, Removal};
 use super::row::{Body, Head, parse_version_id};
 use super::{Bucket, keys};
 use crate::catalog::embedded::head_only;

@@ -12,16 +12,17 @@ use plimsoll_server::service::{NewObject, ObjectChange, ObjectInfo};
 
 use super::error::TransactionError;
 use super::garbage::discard_blob;
-use super::keys::BlobName;
 use super::placement::Placement;
-use super::retained::Removal;
+use super::removal::Removal;
 use super::row::{Body, Head, Piece, Properties};
 use super::version::ObjectAddress;
 use super::{Store, keys};
 use crate::ambient::{shared_now_ms, wall_now};
-use crate::body::blob::{new_name, text};
+use crate::body::blob::text;
 use crate::body::error::BlobError;
 use crate::body::location::{BlobHead, Location, State};
+use crate::body::name::BlobName;
+use crate::body::name::new_name;
 use crate::body::trailer::{Description, Kind};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{

@@ -13,9 +13,9 @@ use super::claim::{Claim, ClaimError, copied, inspect, refused, take};
 use super::record::{self, Found};
 use super::{Identity, of_transaction, put};
 use crate::ambient::{now_ms, pause, steady_ms};
-use crate::background::clock;
-use crate::body::blob::new_name;
+use crate::body::name::new_name;
 use crate::catalog::{Catalog, CatalogError};
+use crate::object::clock;
 use crate::object::error::unavailable;
 use crate::object::{Store, keys};
 

@@ -15,14 +15,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use plimsoll_base::net::encode::hex;
 
-use crate::body::blob::new_name;
+use crate::body::name::{CatalogId, new_name};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, intact, unless_in_doubt};
 use crate::object::codec::{Reader, put_number};
 use crate::object::keys;
-
-/// Id of a catalog: a UUID, version 7 (RFC 9562).
-pub type CatalogId = [u8; 16];
 
 /// Id of a catalog, and the position that it has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

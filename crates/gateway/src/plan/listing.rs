@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use plimsoll_server::config::acl::CannedAcl;
 
 use crate::blocking::block_on;
-use crate::body::blob::named_at;
 use crate::body::location::{BlobHead, Location, ObjectName};
+use crate::body::name::named_at;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::listing::Listed;
 use crate::object::row::{Body, Head, Properties};

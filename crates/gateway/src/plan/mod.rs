@@ -14,7 +14,8 @@ use plimsoll_cost::period::DAY_S;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::tiering;
 
-use crate::body::location::{BlobName, Location};
+use crate::body::location::Location;
+use crate::body::name::BlobName;
 use crate::body::trailer::length_of_pack_file;
 use crate::catalog::{Catalog, CatalogError};
 use crate::mover::Move;

@@ -9,9 +9,11 @@ use plimsoll_server::conditions::WriteConditions;
 use plimsoll_server::error::ApiError;
 
 use super::ReattachError;
+use super::attached::Attached;
 use super::inventory::{FoundBlob, FoundPackFile, FoundVersion, Inventory};
 use crate::ambient::shared_now_ms;
-use crate::body::location::{BlobHead, BlobName, Garbage, Location, ObjectName, Reason, State};
+use crate::body::location::{BlobHead, Garbage, Location, ObjectName, Reason, State};
+use crate::body::name::BlobName;
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value, unless_in_doubt};
 use crate::lease::is_alive;
@@ -23,25 +25,6 @@ use crate::object::{Bucket, Document, Store, keys};
 
 /// Number of keys whose versions are attached in one transaction.
 const KEYS: usize = 128;
-
-/// Counts of a result.
-#[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Attached {
-    /// Buckets that were created.
-    pub buckets: u64,
-    /// Versions that were attached.
-    pub objects: u64,
-    /// Size of these versions in bytes.
-    pub bytes: u64,
-    /// Versions that are older than the current one of a bucket without versions.
-    pub older: u64,
-    /// Blobs that got places which the catalog did not know.
-    pub moved: u64,
-    /// Objects of which a piece is missing, as `bucket/key`.
-    pub incomplete: Vec<String>,
-    /// Objects of the gateway that describe nothing: unfinished, damaged, or written without descriptions.
-    pub unidentified: u64,
-}
 
 /// The list of garbage.
 #[derive(Default)]

@@ -6,15 +6,16 @@ use bytes::Bytes;
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
 
 use super::ReattachError;
-use super::attach::Attached;
+use super::attached::Attached;
 use crate::body::blob::Blobs;
 use crate::body::error::BlobError;
-use crate::body::location::{BlobName, Location};
+use crate::body::location::Location;
+use crate::body::name::BlobName;
+use crate::body::name::CatalogId;
 use crate::body::pack_file::{Records, START, Slice, decode};
 use crate::body::trailer::{Description, Kind, Parsed, Trailer, parse};
 use crate::catalog::Value;
 use crate::object::row::{Body, Head, Piece, Properties};
-use crate::owner::CatalogId;
 use crate::sweep;
 use crate::tier::Tier;
 

@@ -5,6 +5,7 @@
 //! the catalog has, or whose bytes it has had, stays as it is in the catalog.
 
 pub mod attach;
+pub mod attached;
 pub mod inventory;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,8 @@ use plimsoll_server::conditions::DeleteConditions;
 use plimsoll_server::config::acl::CannedAcl;
 use plimsoll_server::service::{BucketChange, NewBucket, ObjectService};
 
-use super::attach::{Attached, attach};
+use super::attach::attach;
+use super::attached::Attached;
 use super::inventory::Inventory;
 use crate::ambient::now_ms;
 use crate::background::deletion::delete_due_at;

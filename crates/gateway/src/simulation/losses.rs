@@ -2,8 +2,8 @@
 
 use super::backend::{SimulatedTier, lock};
 use super::catalog::{object, rows};
-use super::moves::World;
 use super::time;
+use super::world::World;
 use crate::body::location::{BlobHead, Location, State};
 use crate::object::keys;
 

@@ -20,6 +20,7 @@ mod process;
 mod restores;
 mod shipping;
 pub mod time;
+mod world;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

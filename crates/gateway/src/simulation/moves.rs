@@ -3,12 +3,9 @@
 //! the invariants in `docs/tiers.md`.
 
 use std::collections::BTreeSet;
-use std::future::Future;
-use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
-use bytes::Bytes;
 use object_store::ObjectStore;
 use plimsoll_server::config::acl::CannedAcl;
 use plimsoll_server::reserve::Memory;
@@ -16,16 +13,15 @@ use plimsoll_server::service::{ListQuery, NewBucket, ObjectService};
 
 use super::backend::{Faults, Shared, SimulatedTier, land, lock};
 use super::catalog::{KEEP_MS, SimulatedCatalog, User, object, rows};
-use super::history::History;
 use super::process::{SimulatedStore, background, read, work_once};
-use super::restores::Backup;
+use super::world::{Gateway, World, run};
 use super::{Random, time};
 use plimsoll_server::error::ErrorCode;
 
 use crate::background::{deletion, execute};
 use crate::body::blob::Blobs;
 use crate::body::cache::{Cache, CacheSettings};
-use crate::body::location::{BlobHead, Location, State};
+use crate::body::location::{BlobHead, State};
 use crate::catalog::memory::MemoryCatalog;
 use crate::guard::Guard;
 use crate::mover::condition::Condition;
@@ -36,49 +32,6 @@ use crate::object::live::Live;
 use crate::object::{Bodies, Store, keys};
 use crate::testing::{BUCKET, bodies, delete, put};
 use crate::tier::{Backend, Tier, Tiers};
-
-type Task = Pin<Box<dyn Future<Output = ()>>>;
-
-/// A process. When it is killed, its tasks are dropped.
-pub(super) struct Gateway {
-    store: SimulatedStore,
-    tasks: Vec<Task>,
-    /// True while the process does not run.
-    is_silent: bool,
-    /// Milliseconds by which the clock of its machine is ahead.
-    ahead_ms: i64,
-}
-
-/// Gateways, tiers and clients of one seed.
-pub(super) struct World {
-    pub(super) random: Random,
-    pub(super) shared: Arc<Mutex<Shared>>,
-    pub(super) history: Arc<Mutex<History>>,
-    pub(super) catalog: Arc<MemoryCatalog>,
-    pub(super) tiers: [SimulatedTier; 2],
-    pub(super) gateways: Vec<Gateway>,
-    rules: Rules,
-    step: Arc<Mutex<u64>>,
-    /// Time for which garbage is kept. A catalog that is not older may be restored.
-    pub(super) retain_ms: u64,
-    pub(super) backup: Option<Backup>,
-    pub(super) is_restored: bool,
-    /// Places that a later state of the catalog reads, while an older one is in use without them.
-    pub(super) newer: Option<BTreeSet<(usize, String)>>,
-    /// Copies of blobs that a tier has lost, with their bytes.
-    pub(super) lost: Vec<(Location, Bytes)>,
-}
-
-/// Executes a future to its end, while nothing else works.
-pub(super) fn run<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
-    let mut context = Context::from_waker(Waker::noop());
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-            return output;
-        }
-    }
-}
 
 fn rules(random: &mut Random) -> Rules {
     let rule = |from, to, when: &str| Rule {

@@ -1,25 +1,15 @@
 //! Older states of the catalog that replace the current one, and what must not be deleted then.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::backend::{SimulatedTier, lock};
 use super::catalog::{object, rows};
-use super::history::History;
-use super::moves::{World, run};
 use super::time;
+use super::world::{Backup, World, run};
 use crate::body::location::{BlobHead, State};
-use crate::catalog::{Catalog, Transaction, Value};
+use crate::catalog::{Catalog, Transaction};
 use crate::object::keys;
 use crate::owner::{self, Identity, record};
-
-/// A copy of the catalog, and the requests until then.
-pub(super) struct Backup {
-    rows: BTreeMap<Vec<u8>, Value>,
-    history: History,
-    /// Times before which the sources of its moves must not be deleted.
-    kept_until_ms: BTreeMap<(usize, String), u64>,
-    at_ms: u64,
-}
 
 impl World {
     /// Copies the catalog, or kills all processes and replaces it with its copy, if what that needs is still kept.

@@ -6,7 +6,8 @@ use jiff::Timestamp;
 
 use super::at;
 use crate::catalog::{Catalog, CatalogError};
-use crate::object::retained::{Removal, Retained};
+use crate::object::removal::Removal;
+use crate::object::retained::Retained;
 use crate::object::{Bucket, Store, keys};
 
 /// A version that can be brought back.

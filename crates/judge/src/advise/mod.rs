@@ -11,7 +11,8 @@ pub mod sizes;
 
 use serde::Serialize;
 
-use crate::summary::objective::{Finding, ObjectiveResult};
+use crate::summary::objective::Finding;
+use crate::summary::objective_result::ObjectiveResult;
 use plimsoll_cost::bill::{Bill, total};
 use plimsoll_cost::money::Usd;
 use plimsoll_cost::tariff::Tariff;

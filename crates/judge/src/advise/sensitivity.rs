@@ -165,7 +165,7 @@ pub fn changes(candidates: &[&Candidate], usage: &Usage) -> Vec<Change> {
 mod tests {
     use super::*;
     use crate::advise::tests::candidates;
-    use crate::summary::objective::ObjectiveResult;
+    use crate::summary::objective_result::ObjectiveResult;
 
     #[test]
     fn the_factor_is_at_the_crossing_of_the_bills() {

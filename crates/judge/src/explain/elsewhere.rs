@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::covered::MonthNow;
-use super::explained::{Explained, ExplainedLine};
+use super::explained::Explained;
+use super::explained_line::ExplainedLine;
 use super::meaning::{OfferMeter, Topic};
 use plimsoll_base::provider::calls::Call;
 use plimsoll_cost::bill::total;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use jiff::civil::Date;
 
-use super::explained::{BaseQuantity, ExplainedLine};
+use super::explained_line::{BaseQuantity, ExplainedLine};
 use plimsoll_cost::charge::in_tiers;
 use plimsoll_cost::money::Usd;
 use plimsoll_cost::tariff::{Free, Meter};

@@ -8,6 +8,7 @@ pub mod charge;
 pub mod covered;
 pub mod elsewhere;
 pub mod explained;
+pub mod explained_line;
 pub mod format;
 pub mod inventory;
 pub mod listed;

@@ -4,7 +4,7 @@
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event};
 
-use crate::summary::objective::ObjectiveResult;
+use crate::summary::objective_result::ObjectiveResult;
 
 /// One test case: an objective checked in one place.
 pub struct Case {

@@ -22,6 +22,7 @@ pub mod latencies;
 pub mod limits;
 pub mod merge;
 pub mod objective;
+pub mod objective_result;
 pub mod objectives;
 pub mod paired;
 pub mod percentiles;

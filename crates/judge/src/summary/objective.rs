@@ -1,13 +1,12 @@
 //! Objectives for a run (`get.p99 < 10ms`, `errors < 0.1%`, `throughput > 5 Gbit/s`) and bounds on a change
 //! between two runs (`get.p99 > +5%`).
 
-use serde::{Deserialize, Serialize};
-
 use super::confidence::{IntervalEstimate, MIN_INDEPENDENT, Share, WIDEST};
 use super::estimates::{Estimate, Estimator, Metric};
 use super::figure_selector::{FigureSelector, check_size};
 use super::latencies::of_histogram;
 use super::limits::is_only_lag;
+use super::objective_result::ObjectiveResult;
 use super::percentiles::samples_needed;
 use super::result::{LoopKind, UnseenStalls, Window};
 use super::series::{LatencyKind, Series};
@@ -47,20 +46,6 @@ pub struct Objective {
     pub below: bool,
     /// The bound in the metric's unit: nanoseconds, operations per second, bytes per second, or a share (0 to 1).
     pub bound: f64,
-}
-
-/// Result of judging an objective.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum ObjectiveResult {
-    /// The whole interval meets the objective.
-    Pass,
-    /// The whole interval misses the objective.
-    Fail,
-    /// The interval contains the bound, or there is too little data.
-    #[serde(rename = "inconclusive")]
-    Inconclusive,
 }
 
 impl ObjectiveResult {

@@ -1,6 +1,7 @@
 //! Judgement of all objectives of a run by its series.
 
-use super::objective::{Objective, ObjectiveResult};
+use super::objective::Objective;
+use super::objective_result::ObjectiveResult;
 use super::result::ObjectiveFigures;
 use super::series::Series;
 use plimsoll_workload::schedule::Role;

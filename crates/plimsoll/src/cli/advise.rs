@@ -22,7 +22,8 @@ use plimsoll_judge::advise::{
 };
 use plimsoll_judge::report::decisions::advice::{Advice, document};
 use plimsoll_judge::run_dir::run::{Run, read};
-use plimsoll_judge::summary::objective::{Objective, ObjectiveResult};
+use plimsoll_judge::summary::objective::Objective;
+use plimsoll_judge::summary::objective_result::ObjectiveResult;
 use plimsoll_judge::summary::series::LatencyKind;
 
 use plimsoll_judge::advise::candidates::{

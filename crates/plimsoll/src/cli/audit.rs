@@ -17,7 +17,7 @@ use plimsoll_judge::audit::rules::{Outcome, RULES};
 use plimsoll_judge::audit::tools::{published, read};
 use plimsoll_judge::audit::{Audit, audit, of_runs};
 use plimsoll_judge::run_dir::run::{self, Run};
-use plimsoll_judge::summary::objective::ObjectiveResult;
+use plimsoll_judge::summary::objective_result::ObjectiveResult;
 use plimsoll_judge::verify::verify;
 
 /// Arguments of `plimsoll audit`.

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 
 use super::exit::Exit;
 use plimsoll_base::units::counted;
-use plimsoll_judge::summary::objective::ObjectiveResult;
+use plimsoll_judge::summary::objective_result::ObjectiveResult;
 
 /// The treatment of an objective or bound that a run does not decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -13,7 +13,7 @@ use crate::session::execute;
 use plimsoll_workload::experiment::replay::ScanExperiment;
 use plimsoll_workload::experiment::resolve::resolve;
 use plimsoll_workload::experiment::spec::{DEFAULT_SEED, TraceSpec};
-use plimsoll_workload::parquet_scan::READERS;
+use plimsoll_workload::scan::READERS;
 
 /// Arguments of `plimsoll run parquet`.
 #[derive(Debug, Args)]

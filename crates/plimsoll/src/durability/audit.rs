@@ -6,11 +6,11 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 
 use super::content::{ContentId, bytes_of};
-use super::findings::{Violation, ViolationKind};
 use super::history::{Event, Expected, OperationKind, State, expected};
 use super::pause::pause;
 use super::signed::blocking;
 use super::versions::has_versions;
+use super::violation::{Violation, ViolationKind};
 use super::work::Target;
 use plimsoll_base::clock::{MILLISECOND, now_ns};
 use plimsoll_engine::driver::background::{Background, Pages};

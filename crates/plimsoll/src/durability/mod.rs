@@ -6,6 +6,7 @@
 pub mod audit;
 pub mod content;
 pub mod cut;
+pub mod cuts;
 pub mod findings;
 pub mod history;
 pub mod moment;
@@ -19,6 +20,7 @@ pub mod server;
 pub mod signed;
 pub mod simulated;
 pub mod versions;
+pub mod violation;
 pub mod work;
 
 /// Error that ends a check.

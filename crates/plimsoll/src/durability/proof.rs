@@ -2,10 +2,11 @@
 
 use super::DurabilityError;
 use super::cut::Cut;
-use super::findings::{Findings, Proof, Violation, ViolationKind};
+use super::findings::{Findings, Proof};
 use super::moment::{Load, Moment};
 use super::script::{ATTEMPTS, Attempt, Script, history_of};
 use super::simulated::Simulation;
+use super::violation::{Violation, ViolationKind};
 use plimsoll_disk::rules::Fate;
 use plimsoll_engine::driver::Control;
 

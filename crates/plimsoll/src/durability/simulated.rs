@@ -6,10 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::DurabilityError;
-use super::cut::Cut;
-use super::cut_seed;
-use super::findings::Findings;
-use super::moment::{Load, Moment};
 use super::pause::{Limit, block_for, pause};
 use super::process::{self, ServerProcess, TEMPORARY};
 use super::server::{Access, Placeholders, ServerProfile};
@@ -20,7 +16,6 @@ use crate::session::open::{Named, open_as};
 use crate::session::runtime::block_on;
 use plimsoll_disk::mount::{Mounted, SharedDisk, use_private_mounts};
 use plimsoll_disk::{Disk, Model};
-use plimsoll_engine::driver::Control;
 use plimsoll_engine::driver::background::Background;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
 use plimsoll_engine::store::{Ignore, Request, Store};
@@ -89,7 +84,7 @@ pub struct Simulation {
     /// Disk with a bucket, after a clean shutdown.
     pub(super) prepared: Disk,
     /// True if `sync` and `syncfs` of the server reach the disk.
-    syncs_whole_disk: bool,
+    pub(super) syncs_whole_disk: bool,
     /// True once the disk has the known object.
     has_known_object: bool,
     pub(super) target: Target,
@@ -290,53 +285,5 @@ impl Simulation {
                 }
             }
         }
-    }
-
-    /// Executes all cuts. `progress` receives the findings after each of them. Ctrl-C ends the check
-    /// after the current cut. Returns the findings, and the cuts with violations, for the proofs.
-    ///
-    /// # Errors
-    /// As [`Simulation::cut`].
-    pub fn run(
-        &self,
-        control: &Control,
-        mut progress: impl FnMut(&Findings),
-    ) -> Result<(Findings, Vec<(u64, Cut)>), DurabilityError> {
-        let settings = &self.settings;
-        let mut findings = Findings {
-            server: self.profile.title.clone(),
-            version: process::version(&self.profile),
-            model: settings.model.name().into(),
-            ignored_syncs: settings.ignored_syncs.clone(),
-            operations: settings.operations,
-            clients: settings.clients,
-            seed: settings.seed,
-            tags: self.target.tags,
-            versions: self.target.versions.is_some(),
-            syncs_whole_disk: self.syncs_whole_disk,
-            ..Findings::default()
-        };
-        let mut violated = Vec::new();
-        let numbers = match settings.only {
-            Some(number) => number..number + 1,
-            None => 0..settings.cuts,
-        };
-        for number in numbers {
-            if control.stopped_at().is_some() || (settings.until_violation && !findings.is_durable()) {
-                break;
-            }
-            let seed = cut_seed(settings.seed, number);
-            let moment = Moment::draw(seed, settings.operations, settings.fault.is_some());
-            let cut = self.cut(Load::Clients(seed), moment)?;
-            findings.cuts += 1;
-            findings.cuts_during_start += u64::from(cut.again);
-            findings.flipped.0 += u64::from(cut.flipped.is_some());
-            let tolerant = settings.fault == Some(Fault::BitFlip);
-            if findings.add_cut(number, &cut.events, &cut.audit, tolerant) {
-                violated.push((number, cut));
-            }
-            progress(&findings);
-        }
-        Ok((findings, violated))
     }
 }

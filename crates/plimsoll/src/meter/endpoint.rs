@@ -12,7 +12,7 @@ use super::upstream::Upstream;
 use plimsoll_base::rng::entropy;
 use plimsoll_s3::credentials::Credentials;
 use plimsoll_server::accounts::Accounts;
-use plimsoll_server::forward::Forwarding;
+use plimsoll_server::handler::Forwarding;
 use plimsoll_server::memory::MemoryService;
 use plimsoll_server::memory::serve::serve_from;
 use plimsoll_server::observer::RequestObserver;

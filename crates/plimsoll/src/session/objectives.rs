@@ -2,7 +2,8 @@
 
 use super::error::RunError;
 use plimsoll_base::units::counted;
-use plimsoll_judge::summary::objective::{Objective, ObjectiveResult};
+use plimsoll_judge::summary::objective::Objective;
+use plimsoll_judge::summary::objective_result::ObjectiveResult;
 use plimsoll_judge::summary::objectives::count;
 use plimsoll_judge::summary::result::ObjectiveFigures;
 use plimsoll_workload::OperationKind;

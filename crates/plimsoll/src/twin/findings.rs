@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{Likeness, TwinError};
 use plimsoll_base::files::read_text;
-use plimsoll_engine::consistency::findings::Guarantee;
+use plimsoll_engine::consistency::guarantee::Guarantee;
 use plimsoll_server::inject::{Lag, Spec};
 
 /// Normal score of the 99th percentile.

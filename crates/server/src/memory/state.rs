@@ -10,10 +10,11 @@ use super::anomalies::Past;
 use super::object::{Object, Objects};
 use super::versions::Noncurrent;
 use crate::error::{ApiError, ErrorCode};
-use crate::express::{is_directory, tag};
+use crate::express::tag;
 use crate::reserve::{Memory, OVERHEAD, Reservation};
 use crate::service::{BucketChange, BucketInfo, NewBucket, PartInfo, UploadInfo, Versioning};
 use plimsoll_base::clock::wall_now;
+use plimsoll_base::provider::zone::is_directory;
 use plimsoll_base::rng::mix;
 
 /// One part of an unfinished upload.

@@ -5,6 +5,7 @@ use crate::error::{ApiError, ErrorCode};
 use crate::express;
 use crate::response::{ServerResponse, empty, iso_date, set, xml};
 use crate::service::{NewBucket, ObjectService};
+use plimsoll_base::provider::zone;
 use plimsoll_s3::endpoint::is_bucket_name;
 use plimsoll_s3::number::decimal;
 use plimsoll_s3::xml::{Element, XmlWriter};
@@ -87,7 +88,7 @@ pub async fn create<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerRespon
             region = constraint.to_string();
         }
     }
-    if express::is_directory(&call.route.bucket) {
+    if zone::is_directory(&call.route.bucket) {
         if !call.service.features().directory_buckets {
             return Err(ApiError::new(ErrorCode::InvalidBucketName));
         }
@@ -109,7 +110,7 @@ pub async fn session<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerRespo
 fn check_zone(bucket: &str, body: &[u8]) -> Result<(), ApiError> {
     let root = Element::parse(body).map_err(|_| ApiError::new(ErrorCode::MalformedXML))?;
     let text = |outer: &str, inner: &str| root.child(outer).and_then(|e| e.text_of(inner));
-    let zone = bucket.strip_suffix(express::SUFFIX).and_then(|b| b.rsplit_once("--")).map(|(_, zone)| zone);
+    let zone = bucket.strip_suffix(zone::SUFFIX).and_then(|b| b.rsplit_once("--")).map(|(_, zone)| zone);
     if zone.is_none_or(str::is_empty) {
         return Err(ApiError::new(ErrorCode::InvalidBucketName));
     }

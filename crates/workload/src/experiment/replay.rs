@@ -12,8 +12,9 @@ use super::spec::{ConcurrencySpec, ExperimentSpec, ObjectsSpec, PhaseSpec, Trace
 use crate::logs::{Collected, FORMATS, LogError, collect};
 use crate::mix::Mix;
 use crate::naming::Naming;
-use crate::parquet_scan::{self, READERS, Reader, Scan};
+use crate::parquet_scan;
 use crate::popularity::Popularity;
+use crate::scan::{READERS, Reader, Scan};
 use crate::schedule::arrival::Arrival;
 use crate::schedule::{Limit, Load, Phase, Role};
 use crate::size::Size;

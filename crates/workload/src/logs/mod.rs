@@ -7,6 +7,7 @@ mod access;
 mod cloudfront;
 pub mod collect;
 mod common_log;
+pub(crate) mod files;
 pub mod lines;
 mod minio;
 mod nginx;

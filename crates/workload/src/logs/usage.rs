@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::collect::{count, files_of, read};
+use super::collect::{count, read};
+use super::files::files_of;
 use super::{Line, LogError, Logged};
 use crate::trace::Logs;
 use plimsoll_base::provider::calls::Call;

@@ -15,57 +15,9 @@ use std::path::{Path, PathBuf};
 
 use crate::OperationKind;
 use crate::logs::LogError;
-use crate::logs::collect::files_of;
+use crate::logs::files::files_of;
+use crate::scan::{Reader, Scan};
 use crate::trace::{Recorded, Trace};
-
-/// Names of the readers.
-pub const READERS: [&str; 2] = ["duckdb", "pyarrow"];
-
-/// A scan: who reads which columns.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scan {
-    /// Program whose requests are computed.
-    pub reader: Reader,
-    /// Names of the columns that are read; empty for all. A nested column is read with all its parts.
-    pub select: Vec<String>,
-}
-
-/// A program that reads Parquet files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reader {
-    /// `read_parquet` of DuckDB, with one thread.
-    DuckDb,
-    /// `pyarrow.parquet.read_table` of Apache Arrow.
-    PyArrow,
-}
-
-impl Reader {
-    /// Returns the reader with a name of [`READERS`]; `None` for other names.
-    pub fn of(name: &str) -> Option<Reader> {
-        match name {
-            "duckdb" => Some(Reader::DuckDb),
-            "pyarrow" => Some(Reader::PyArrow),
-            _ => None,
-        }
-    }
-
-    /// Returns the name of the reader.
-    pub fn name(self) -> &'static str {
-        match self {
-            Reader::DuckDb => "duckdb",
-            Reader::PyArrow => "pyarrow",
-        }
-    }
-
-    /// Returns the requests for one file in the order in which the reader needs them. `columns` are the leaves of the
-    /// schema that it reads.
-    pub fn requests(self, file: &Layout, columns: &[usize]) -> Vec<ScanRequest> {
-        match self {
-            Reader::DuckDb => duckdb::requests(file, columns),
-            Reader::PyArrow => pyarrow::requests(file, columns),
-        }
-    }
-}
 
 /// A request of a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +26,15 @@ pub enum ScanRequest {
     Head,
     /// A range of its bytes.
     Bytes(Range<u64>),
+}
+
+/// Returns the requests for one file in the order in which the reader needs them. `columns` are the leaves of the
+/// schema that it reads.
+pub fn requests_of(reader: Reader, file: &Layout, columns: &[usize]) -> Vec<ScanRequest> {
+    match reader {
+        Reader::DuckDb => duckdb::requests(file, columns),
+        Reader::PyArrow => pyarrow::requests(file, columns),
+    }
 }
 
 /// Returns the requests of scans of files, one file after the other, as a trace without times.
@@ -85,7 +46,7 @@ pub fn trace(files: &[PathBuf], scan: &Scan) -> Result<Trace, LogError> {
     for (number, path) in files_of(files)?.iter().enumerate() {
         let layout = Layout::read(path)?;
         let columns = columns(&layout, &scan.select, path)?;
-        for request in scan.reader.requests(&layout, &columns) {
+        for request in requests_of(scan.reader, &layout, &columns) {
             let (kind, start, length) = match request {
                 ScanRequest::Head => (OperationKind::Head, None, 0),
                 ScanRequest::Bytes(range) => {

@@ -24,9 +24,9 @@ fn bytes(start: u64, length: u64) -> ScanRequest {
 #[test]
 fn pyarrow_merges_chunks_with_holes_of_8_kib() {
     let footer = [Head, Head, bytes(936 * KB, 64 * KB), Head];
-    let merged = Reader::PyArrow.requests(&layout(2, 8 * KB), &[0, 2]);
+    let merged = requests_of(Reader::PyArrow, &layout(2, 8 * KB), &[0, 2]);
     assert_eq!(merged, [&footer[..], &[bytes(4, 6 * 8 * KB)]].concat());
-    let apart = Reader::PyArrow.requests(&layout(1, 8 * KB + 1), &[0, 2]);
+    let apart = requests_of(Reader::PyArrow, &layout(1, 8 * KB + 1), &[0, 2]);
     let chunk = 8 * KB + 1;
     assert_eq!(apart, [&footer[..], &[bytes(4, chunk), bytes(4 + 2 * chunk, chunk)]].concat());
 }
@@ -35,7 +35,7 @@ fn pyarrow_merges_chunks_with_holes_of_8_kib() {
 fn pyarrow_requests_at_most_32_mib_and_reads_long_metadata_twice() {
     let chunk = 12 << 20;
     let file = Layout { bytes: 100 << 20, metadata_bytes: 70_000, ..layout(1, chunk) };
-    let found = Reader::PyArrow.requests(&file, &[0, 1, 2]);
+    let found = requests_of(Reader::PyArrow, &file, &[0, 1, 2]);
     let footer = [Head, Head, bytes(file.bytes - 64 * KB, 64 * KB), bytes(file.bytes - 70_008, 70_000), Head];
     assert_eq!(found, [&footer[..], &[bytes(4, 2 * chunk), bytes(4 + 2 * chunk, chunk)]].concat());
 }
@@ -43,16 +43,16 @@ fn pyarrow_requests_at_most_32_mib_and_reads_long_metadata_twice() {
 #[test]
 fn duckdb_reads_a_row_group_whole_if_nearly_all_of_it_is_needed() {
     let footer = [Head, bytes(984 * KB, 16 * KB)];
-    let whole = Reader::DuckDb.requests(&layout(2, 100 * KB), &[0, 1, 2]);
+    let whole = requests_of(Reader::DuckDb, &layout(2, 100 * KB), &[0, 1, 2]);
     assert_eq!(whole, [&footer[..], &[bytes(4, 300 * KB), bytes(4 + 300 * KB, 300 * KB)]].concat());
-    let some = Reader::DuckDb.requests(&layout(1, 100 * KB), &[0, 1]);
+    let some = requests_of(Reader::DuckDb, &layout(1, 100 * KB), &[0, 1]);
     assert_eq!(some, [&footer[..], &[bytes(4, 200 * KB)]].concat());
 }
 
 #[test]
 fn duckdb_reads_the_last_chunk_first_and_then_fills_the_gap_before_it() {
     let chunk = 100 * KB;
-    let found = Reader::DuckDb.requests(&layout(1, chunk), &[0, 2]);
+    let found = requests_of(Reader::DuckDb, &layout(1, chunk), &[0, 2]);
     let expected = [Head, bytes(984 * KB, 16 * KB), bytes(4 + 2 * chunk, chunk), bytes(4, 2 * chunk)];
     assert_eq!(found, expected);
 }
@@ -61,22 +61,22 @@ fn duckdb_reads_the_last_chunk_first_and_then_fills_the_gap_before_it() {
 fn duckdb_does_not_request_what_came_with_the_footer() {
     let file = Layout { bytes: 40 * KB, ..layout(1, 10 * KB) };
     // The footer begins at 24 KiB; the third chunk has bytes before it.
-    let found = Reader::DuckDb.requests(&file, &[2]);
+    let found = requests_of(Reader::DuckDb, &file, &[2]);
     assert_eq!(found, [Head, bytes(24 * KB, 16 * KB), bytes(4 + 20 * KB, 4 * KB - 4)]);
     let small = Layout { bytes: 16 * KB, ..layout(1, 4 * KB) };
-    assert_eq!(Reader::DuckDb.requests(&small, &[0, 1]), [Head, bytes(0, 16 * KB)]);
+    assert_eq!(requests_of(Reader::DuckDb, &small, &[0, 1]), [Head, bytes(0, 16 * KB)]);
 }
 
 #[test]
 fn duckdb_reads_long_metadata_through_a_buffer() {
     let file = Layout { metadata_bytes: 50_000, ..layout(0, 0) };
     let end = file.bytes;
-    let found = Reader::DuckDb.requests(&file, &[]);
+    let found = requests_of(Reader::DuckDb, &file, &[]);
     assert_eq!(found, [Head, bytes(end - 16 * KB, 16 * KB), bytes(end - 50_008, 50_008)]);
     let huge = Layout { bytes: 100 << 20, metadata_bytes: 5 << 20, ..layout(0, 0) };
     let (start, footer) = (huge.metadata_start(), huge.bytes - 128 * KB);
     assert_eq!(
-        Reader::DuckDb.requests(&huge, &[]),
+        requests_of(Reader::DuckDb, &huge, &[]),
         [Head, bytes(footer, 128 * KB), Bytes(start..footer)],
         "without the bytes of the footer"
     );

@@ -1,13 +1,13 @@
 //! The catalog in a PostgreSQL database, for several gateways at the same time.
 
-mod connection;
+pub(crate) mod connection;
 pub mod filling;
 mod group;
-pub mod moving;
 mod optimistic;
 mod reader;
 mod rows;
-mod schema;
+pub(crate) mod schema;
+pub(crate) mod trigger;
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -67,7 +67,7 @@ impl PostgresCatalog {
         Ok(PostgresCatalog { committer, reader, readers, next, runtime: Some(runtime) })
     }
 
-    fn link(&self) -> &Link {
+    pub(crate) fn link(&self) -> &Link {
         &self.readers[self.next.fetch_add(1, Ordering::Relaxed) % READERS]
     }
 
@@ -120,7 +120,7 @@ fn prepare(link: &Link, access: Access) -> Result<(), CatalogError> {
     }
     match access {
         Access::Create => {
-            moving::remove_abandoned(link)?;
+            trigger::remove_abandoned(link)?;
             link.once(async |client| client.batch_execute(&schema::create()).await)?;
         }
         Access::ReadOnly if !exists => {

@@ -14,8 +14,9 @@ use tokio::sync::watch;
 
 use super::{Answer, Request, SOCKET, SocketPlace, receive, send};
 use crate::cli::Exit;
-use crate::cli::command::{self, Target};
+use crate::cli::command;
 use crate::cli::out::Output;
+use crate::cli::target::Target;
 use crate::log::warn;
 use crate::threads;
 

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::catalog::CatalogError;
-use crate::catalog::postgres::moving::DatabaseSource;
 use crate::cli::Exit;
-use crate::cli::command::Target;
 use crate::cli::out::Output;
 use crate::cli::place::StoreArguments;
 use crate::cli::run::restart::Next;
+use crate::cli::target::Target;
 use crate::config::{CatalogPlace, Config};
+use crate::migrate::database::DatabaseSource;
 use crate::migrate::directory::DirectorySource;
 use crate::migrate::target::begin;
 use crate::migrate::{MigrateError, Moved, migrate};

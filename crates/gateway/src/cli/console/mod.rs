@@ -19,7 +19,7 @@ use plimsoll_server::Shared;
 use self::account::Attempts;
 use self::answers::Verb;
 use super::Exit;
-use super::command::Target;
+use super::target::Target;
 
 /// The console of a running gateway.
 struct Console {

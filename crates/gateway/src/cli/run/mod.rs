@@ -24,7 +24,6 @@ use self::settings::{
 };
 use super::Exit;
 use super::admin::server::Server;
-use super::command::Target;
 use super::console;
 use super::journaled::end_with_lease;
 use super::opened::Opened;
@@ -32,6 +31,7 @@ use super::out::say;
 use super::ownership::{self, Older};
 use super::place::StoreArguments;
 use super::preflight;
+use super::target::Target;
 use crate::background::{self, Background};
 use crate::backup::service::BackupThreads;
 use crate::backup::ship::BegunShipper;

@@ -22,7 +22,7 @@ use crate::backup::service::BackupSettings;
 use crate::catalog::committer::Durability;
 use crate::catalog::embedded::catalog::CatalogSettings;
 use crate::cli::Exit;
-use crate::cli::journaled::BackupPlace;
+use crate::cli::backup_place::BackupPlace;
 use crate::cli::place::StoreArguments;
 use crate::config::BackupRule;
 use crate::disk::real::create_directory;

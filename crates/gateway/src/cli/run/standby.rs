@@ -25,7 +25,7 @@ use crate::catalog::embedded::Engine;
 use crate::catalog::embedded::recovery::Recovery;
 use crate::catalog::standby::StandbyCatalog;
 use crate::cli::Exit;
-use crate::cli::journaled::backup_place;
+use crate::cli::backup_place::backup_place;
 use crate::cli::opened::Opened;
 use crate::cli::out::say;
 use crate::config::{BackupRule, CatalogPlace, Config};
@@ -89,7 +89,7 @@ pub fn follow(arguments: &Arguments, url: &str, listener: TcpListener, yields: b
     let (root, rule, lease_ms) = rule(arguments, &config, url)?;
     let limits = catalog_settings(arguments)?.limits;
     let backends = place.backends(&config)?;
-    let backup = backup_place(place, &config, &backends)?;
+    let backup = backup_place(&place.name(), &config, &backends)?;
     let backup = backup.ok_or_else(|| Exit::input("--follow: FILE has no [backup]"))?;
     let address = listener.local_addr().map_err(Exit::store)?;
     let (signal, mut signalled) = watch::channel(false);

@@ -8,7 +8,7 @@ use crate::advise::{
     Candidate, Evidence, Figure, UnitCost, bound_changes, bounds_to_pass, cheapest, pareto_front,
     recommended, unit_cost,
 };
-use crate::summary::objective::ObjectiveResult;
+use crate::summary::objective_result::ObjectiveResult;
 use plimsoll_base::units::format_ms;
 use plimsoll_cost::money::Usd;
 use plimsoll_cost::usage::Usage;

@@ -1,6 +1,6 @@
 //! Objectives of runs in sentences and tables.
 
-use crate::summary::objective::ObjectiveResult::{Fail, Inconclusive};
+use crate::summary::objective_result::ObjectiveResult::{Fail, Inconclusive};
 use crate::summary::objectives::{count, needed_s};
 use crate::summary::result::{ObjectiveFigures, RunResult, UnseenStalls};
 use plimsoll_base::units::{format_duration, short_names};
@@ -135,7 +135,7 @@ mod tests {
             client_limited: None,
             unseen_stalls: None,
         };
-        use crate::summary::objective::ObjectiveResult::Pass;
+        use crate::summary::objective_result::ObjectiveResult::Pass;
         let (pass, fail, open) = (one(Pass, None), one(Fail, None), one(Inconclusive, Some(16.5)));
         assert_eq!(sentence(&[pass.clone(), pass.clone()]), "pass: 2 of 2 objectives met");
         assert_eq!(

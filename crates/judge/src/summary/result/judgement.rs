@@ -1,6 +1,6 @@
 //! Conclusions that a run draws from its windows: the capacity, the objectives and the confidence intervals.
 
-use crate::summary::objective::ObjectiveResult;
+use crate::summary::objective_result::ObjectiveResult;
 use crate::summary::size_range::SizeRange;
 use plimsoll_workload::OperationKind;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,9 @@
 //! The answer of a check: a sentence, the table of operations, the proofs and the notes.
 
 use super::Arguments;
-use crate::durability::findings::{Findings, Proof, ViolationKind};
+use crate::durability::findings::{Findings, Proof};
 use crate::durability::history::OperationKind;
+use crate::durability::violation::ViolationKind;
 use plimsoll_base::units::{counted, format_count};
 use plimsoll_document::{Document, Table};
 use plimsoll_judge::report::shell::quoted;

@@ -2,6 +2,7 @@
 
 pub mod bucket;
 pub mod conditions;
+pub mod content;
 pub mod deletes;
 pub mod listings;
 pub mod multipart;

@@ -5,12 +5,7 @@ use futures_util::future::join_all;
 use super::super::call::Call;
 use super::super::problem::{Checked, Problem, require};
 use super::super::scene::{Part, Scene};
-use super::reads::pattern;
-use super::writes::copy_source;
-
-const MIB: usize = 1 << 20;
-/// Smallest size of a part that is not the last one.
-pub const MIN_PART: usize = 5 * MIB;
+use super::content::{MIN_PART, copy_source, pattern};
 
 /// Uploads parts of a content at the same time, the last one first, and completes the upload.
 async fn upload(scene: &Scene<'_>, key: &str, content: &[u8], sizes: &[usize]) -> Result<(), Problem> {

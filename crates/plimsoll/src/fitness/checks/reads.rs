@@ -3,14 +3,9 @@
 use super::super::call::{Answer, Call};
 use super::super::problem::{Checked, Problem, require};
 use super::super::scene::{Scene, difference};
-use super::multipart::MIN_PART;
+use super::content::{MIN_PART, pattern};
 use plimsoll_base::net::encode::hex;
 use plimsoll_s3::checksum::md5;
-
-/// Returns content whose bytes depend on their position.
-pub fn pattern(bytes: usize) -> Vec<u8> {
-    (0..bytes).map(|at| ((at * 31) ^ (at >> 8) ^ (at >> 16)) as u8).collect()
-}
 
 /// GET and HEAD of a missing key give 404, a GET with the code `NoSuchKey`.
 pub async fn missing_object(scene: &Scene<'_>) -> Checked {

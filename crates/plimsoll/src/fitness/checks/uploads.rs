@@ -5,8 +5,7 @@ use futures_util::future::join_all;
 use super::super::call::Call;
 use super::super::problem::{Checked, Problem, require};
 use super::super::scene::{Part, Scene};
-use super::multipart::MIN_PART;
-use super::reads::pattern;
+use super::content::{MIN_PART, pattern};
 use plimsoll_s3::xml::Element;
 
 /// ListParts shows the parts of an unfinished upload.

@@ -3,8 +3,7 @@
 use super::super::call::{Answer, Call, Framing};
 use super::super::problem::{Checked, Problem, require};
 use super::super::scene::Scene;
-use super::reads::pattern;
-use plimsoll_base::net::encode::encode_into;
+use super::content::{copy_source, pattern};
 use plimsoll_s3::checksum::{Algorithm, base64, md5};
 
 /// An object of 0 bytes can be written, read and listed.
@@ -180,13 +179,6 @@ pub async fn tags(scene: &Scene<'_>) -> Checked {
         format!("a PUT with two tags was acknowledged, but {} are stored", tags.len())
     })?;
     Ok("tags of a PUT are read back".into())
-}
-
-/// Returns the value of `x-amz-copy-source` for a key.
-pub fn copy_source(scene: &Scene<'_>, key: &str) -> String {
-    let mut source = format!("/{}/", scene.client.bucket());
-    encode_into(&mut source, key.as_bytes(), true);
-    source
 }
 
 /// Copies an object with metadata, and returns the answer to a GET of the copy.

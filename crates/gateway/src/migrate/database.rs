@@ -6,14 +6,15 @@ use std::collections::VecDeque;
 use tokio_postgres::Client;
 use tokio_postgres::error::{Error, SqlState};
 
-use super::connection::{Link, failed};
-use super::{PostgresCatalog, schema};
+use super::rows::{RowSource, stays_behind};
+use super::{Keys, Marked, Source};
 use crate::ambient::shared_now_ms;
 use crate::blocking::block_on;
 use crate::catalog::any::AnyCatalog;
+use crate::catalog::postgres::connection::failed;
+use crate::catalog::postgres::trigger::{CLEAN, DISARM, HAS_TRIGGER, IS_MOVED, RECORD, TAKE, try_lock};
+use crate::catalog::postgres::{PostgresCatalog, schema};
 use crate::catalog::{CatalogError, Value};
-use crate::migrate::rows::{RowSource, stays_behind};
-use crate::migrate::{Keys, Marked, Source};
 
 /// Reads rows with their values behind a key.
 const ROWS: &str =
@@ -22,36 +23,12 @@ const ROWS: &str =
 const PAGE_BYTES: usize = 4 << 20;
 /// Maximum number of rows of a page.
 const PAGE_ROWS: i64 = 4096;
-/// Number of the lock that the only move of a catalog holds.
-const LOCK: &str = "7093012548290168";
 /// Reads at one moment, without a limit of time.
 const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
      SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0";
 /// Settings of the connection that moves a catalog: it must not hold locks for long, and not if its process hangs.
 const SETTINGS: &str = "SET statement_timeout = 0; SET lock_timeout = '2s'; \
      SET idle_in_transaction_session_timeout = '60s'";
-/// Returns true if there is a trigger.
-const HAS_TRIGGER: &str = "SELECT EXISTS (SELECT 1 FROM pg_trigger WHERE tgname = 'plimsoll_changes' \
-     AND tgrelid = to_regclass('plimsoll_catalog'))";
-/// Removes what a move has left.
-const CLEAN: &str = "DROP TRIGGER IF EXISTS plimsoll_changes ON plimsoll_catalog; \
-     DROP FUNCTION IF EXISTS plimsoll_record_change; DROP TABLE IF EXISTS plimsoll_changes";
-/// Creates the trigger, which does the same whoever writes.
-const RECORD: &str = "CREATE TABLE plimsoll_changes (key bytea NOT NULL); \
-     CREATE FUNCTION plimsoll_record_change() RETURNS trigger LANGUAGE plpgsql \
-       SECURITY DEFINER SET search_path FROM CURRENT AS $$ BEGIN \
-       INSERT INTO plimsoll_changes VALUES (CASE TG_OP WHEN 'DELETE' THEN OLD.key ELSE NEW.key END); \
-       RETURN NULL; END $$; \
-     CREATE TRIGGER plimsoll_changes AFTER INSERT OR UPDATE OR DELETE ON plimsoll_catalog \
-       FOR EACH ROW EXECUTE FUNCTION plimsoll_record_change()";
-/// Lets the trigger do nothing, which needs no lock of the table.
-const DISARM: &str = "CREATE OR REPLACE FUNCTION plimsoll_record_change() RETURNS trigger LANGUAGE plpgsql \
-     AS $$ BEGIN RETURN NULL; END $$; TRUNCATE plimsoll_changes";
-/// Returns true if the table has the name of a catalog that was moved.
-const IS_MOVED: &str = "SELECT to_regclass('plimsoll_catalog') IS NULL \
-     AND to_regclass('plimsoll_catalog_moved') IS NOT NULL";
-/// Takes the keys that were recorded.
-const TAKE: &str = "DELETE FROM plimsoll_changes RETURNING key";
 
 /// All rows of one moment.
 pub struct Rows {
@@ -245,24 +222,4 @@ impl Drop for DatabaseSource<'_> {
         // Others use the table. The trigger stays until a gateway starts, and does nothing.
         let _ = self.catalog.link().once(async |client| client.batch_execute(DISARM).await);
     }
-}
-
-/// Returns the statement that takes the lock of the only process that moves a catalog, until its connection ends.
-fn try_lock() -> String {
-    format!("SELECT pg_try_advisory_lock({LOCK})")
-}
-
-/// Removes the trigger of a move whose process has ended before.
-///
-/// # Errors
-/// If the database does not answer.
-pub fn remove_abandoned(link: &Link) -> Result<(), CatalogError> {
-    link.once(async |client| {
-        let has_trigger: bool = client.query_one(HAS_TRIGGER, &[]).await?.try_get(0)?;
-        if has_trigger && client.query_one(&try_lock(), &[]).await?.try_get(0)? {
-            // Others use the table: a later start tries again.
-            let _ = client.batch_execute(&format!("SET lock_timeout = '2s'; {CLEAN}")).await;
-        }
-        Ok(())
-    })
 }

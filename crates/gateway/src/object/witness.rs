@@ -3,7 +3,30 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use super::clock::{MOST_MS, Reading};
+/// Milliseconds by which the clock of this machine may differ.
+pub const MOST_MS: u64 = 5000;
+
+/// A reading of the clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// Shared time in Unix milliseconds.
+    pub now_ms: u64,
+    /// Milliseconds by which the clock of this machine is ahead of the shared one.
+    pub ahead_ms: i64,
+    /// True if the clock of this machine is right.
+    pub is_right: bool,
+}
+
+impl Reading {
+    /// Compares the times of this machine before and after the request with the shared time of its answer.
+    pub(super) fn new(before_ms: u64, shared_ms: u64, after_ms: u64) -> Reading {
+        let ahead_ms = u64::midpoint(before_ms, after_ms).cast_signed() - shared_ms.cast_signed();
+        let duration_ms = after_ms.saturating_sub(before_ms);
+        // A jump of the clock makes the request look long.
+        let is_right = ahead_ms.unsigned_abs() <= MOST_MS + (duration_ms / 2).min(MOST_MS);
+        Reading { now_ms: shared_ms, ahead_ms, is_right }
+    }
+}
 
 /// Milliseconds since the last use of the catalog after which its time must be confirmed.
 const GAP_MS: u64 = 86_400_000;
