@@ -53,13 +53,14 @@ $(DIST_VENV)/ready: packaging/requirements.txt
 
 # All tests: lints; unit, property, wire and black-box tests; then real S3 clients against `plimsoll serve` and the gateway.
 # A suite that fails does not stop the next one. Ends with one summary. It names the programs without which tests are
-# skipped, the ten slowest tests, and the tests that failed and passed when repeated: they depend on timing and must be
-# fixed.
+# skipped, the ten slowest tests, the suites that use more time of the processors than their budget, and the tests that
+# failed and passed when repeated: they depend on timing and must be fixed. CHANGED=--changed leaves out the suites with
+# real clients whose files have not changed since they have passed.
+CHANGED :=
 test:
 	@rm -f target/nextest/default/junit.xml target/clients.xml target/durations; mkdir -p target; failed=; \
-	for suite in lint test-rust test-clients; do \
-		began=$$(date +%s); $(MAKE) --no-print-directory $$suite || failed="$$failed $$suite"; \
-		echo "$$suite $$(($$(date +%s) - began))" >> target/durations; done; \
+	for suite in prepare lint test-rust test-clients; do \
+		tests/suites timed $$suite $(MAKE) --no-print-directory $$suite || failed="$$failed $$suite"; done; \
 	tests/summary $$failed
 
 # Everything that the tests need, for `make -j`.
@@ -70,8 +71,7 @@ test-rust: binaries stand-ins
 
 test-clients: package stand-ins binaries
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(DEBUG) \
-		$(PYTHON) -m pytest -q -n 4 --dist loadfile --reruns 1 -r Rs \
-		--junitxml target/clients.xml tests/clients
+		$(PYTHON) tests/suites clients $(CHANGED) -q -n 4 --dist loadfile --reruns 1 -r Rs
 
 # All tests, and those of infrastructure, relays and fleets.
 test-full: test test-infra test-edge test-fleet
@@ -115,8 +115,7 @@ test-infra: $(INFRA)/ready
 	@if command -v go >/dev/null; then test -x "$(HELM)" || go install $(HELM_PACKAGE); fi
 	HELM=$$(command -v "$(HELM)") $(INFRA)/bin/python -m pytest -q -W ignore::DeprecationWarning \
 		infra/python/tests infra/tests
-	@mkdir -p tests/verified
-	tests/digest infra > tests/verified/infra
+	tests/suites record infra
 
 $(INFRA)/ready: infra/python/requirements.txt infra/tests/requirements.txt
 	python3 -m venv $(INFRA)
@@ -127,8 +126,7 @@ $(INFRA)/ready: infra/python/requirements.txt infra/tests/requirements.txt
 # Tests the relays: the Worker on workerd and the Lambda function, driven by the debug build. One minute.
 test-edge: binaries
 	for relay in worker lambda; do (cd edge/$$relay && npm ci --no-audit --no-fund --silent && $(DEBUG) npm test) || exit 1; done
-	@mkdir -p tests/verified
-	tests/digest edge > tests/verified/edge
+	tests/suites record edge
 
 # Runs fleets of eight nodes on Slurm's daemons and on Ray in network namespaces, as root, and renders the Helm chart, in
 # five minutes.
@@ -138,8 +136,7 @@ test-fleet: $(FLEET)/ready binaries
 	PLIMSOLL_RAY_PYTHON=$(abspath $(FLEET))/bin/python \
 		HELM=$$(command -v "$(HELM)") $(DEBUG) \
 		$(FLEET)/bin/python -m pytest -q -s tests/fleet
-	@mkdir -p tests/verified
-	tests/digest fleet > tests/verified/fleet
+	tests/suites record fleet
 
 $(FLEET)/ready:
 	python3 -m venv $(FLEET)
@@ -237,7 +234,7 @@ bench-logs:
 # Counts instructions and system calls of one request, and compares them with benches/counts.json. Needs valgrind.
 bench-counts:
 	cargo build --release -p plimsoll-bench --bin counts -p plimsoll-gateway --bin plimsoll-gateway
-	python3 benches/counts.py
+	python3 benches/counts.py && tests/suites record counts
 
 # Prices a million workloads at every provider, and compares the bills with a decimal library; 15 seconds.
 bench-prices:

@@ -69,7 +69,7 @@ def errors(paths) -> list[tuple[str, str]]:
 def main() -> int:
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else 1
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 60
-    rust = sorted((ROOT / "src").rglob("*.rs"))
+    rust = sorted(path for source in (ROOT / "crates").glob("*/src") for path in source.rglob("*.rs"))
     pools = {
         "README": markdown([ROOT / "README.md"]),
         "docs": markdown(sorted((ROOT / "docs").rglob("*.md"))),
@@ -77,9 +77,13 @@ def main() -> int:
         "error": errors(rust),
         "doc comment": doc_comments(rust),
     }
-    draw = random.Random(seed)
+    draw, share = random.Random(seed), count // len(pools)
+    # A pool that is too small shows that the files have moved.
+    if small := [name for name, pool in pools.items() if len(set(pool)) < share]:
+        print(f"draw.py: not {share} sentences in: {', '.join(small)}", file=sys.stderr)
+        return 1
     for name, pool in pools.items():
-        for path, sentence in draw.sample(sorted(set(pool)), min(count // len(pools), len(set(pool)))):
+        for path, sentence in draw.sample(sorted(set(pool)), share):
             print(f"[{name}] {path}: {sentence}")
     return 0
 
