@@ -12,6 +12,7 @@
 pub mod clock;
 pub mod files;
 pub mod machine;
+pub mod median;
 pub mod metrics;
 pub mod net;
 pub mod pages;

@@ -212,7 +212,7 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings
     /// Half of the pause after the first batch that has failed, in milliseconds.
     const RETRY_MS: u64 = 500;
     /// Number of times that this pause is doubled.
-    const MOST_DOUBLINGS: u32 = 7;
+    const MAX_DOUBLINGS: u32 = 7;
     /// Milliseconds between two visits that only serve metrics.
     const SURVEY_MS: u64 = 60_000;
     if let Err(error) = mover::give_up_unfinished(store).await {
@@ -248,7 +248,7 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings
         // A tier that fails is left alone for longer each time.
         failures = if done.failed > 0 && !is_done { failures + 1 } else { 0 };
         if failures > 0 {
-            pause(RETRY_MS << failures.min(MOST_DOUBLINGS)).await;
+            pause(RETRY_MS << failures.min(MAX_DOUBLINGS)).await;
         }
         if !ended {
             continue;

@@ -9,14 +9,14 @@ use crate::catalog::{Catalog, CatalogError};
 use crate::object::keys;
 
 /// Maximum number of unfinished moves that are counted.
-pub const MOST_MOVES: u64 = 10_000;
+pub const MAX_MOVES: u64 = 10_000;
 
 /// Queues in the catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Queues {
     /// Milliseconds since the first bytes should have been deleted; 0 if none are due.
     pub deletion_overdue_ms: u64,
-    /// Number of unfinished moves, at most [`MOST_MOVES`].
+    /// Number of unfinished moves, at most [`MAX_MOVES`].
     pub moves: u64,
     /// Age of the oldest unfinished move in milliseconds; 0 if there is none.
     pub oldest_move_ms: u64,
@@ -39,7 +39,7 @@ pub fn queues(catalog: &impl Catalog, now_ms: u64, retain_ms: u64) -> Result<Que
     scan.seek(Bound::Included(keys::INTENTS))?;
     while let Some((key, _)) = scan.next()?
         && let Some(place) = key.strip_prefix(keys::INTENTS)
-        && queues.moves < MOST_MOVES
+        && queues.moves < MAX_MOVES
     {
         queues.moves += 1;
         let begun_ms = Location::decode(place).and_then(|place| place.written_ms()).unwrap_or(now_ms);

@@ -17,7 +17,7 @@ const WRAPPED: usize = FILE_KEY + 16;
 /// Longest line of the body of a stanza.
 const LINE: usize = 64;
 /// Largest header in bytes: a stanza of X25519 has about 100.
-pub const MOST_BYTES: usize = 16 << 10;
+pub const MAX_BYTES: usize = 16 << 10;
 
 /// Key of a file.
 pub struct FileKey([u8; FILE_KEY]);
@@ -99,7 +99,7 @@ impl FileKey {
             return Err(AgeError::NotEncrypted);
         }
         let Some(length) = length(bytes) else {
-            return if bytes.len() > MOST_BYTES { Err(AgeError::Changed) } else { Ok(None) };
+            return if bytes.len() > MAX_BYTES { Err(AgeError::Changed) } else { Ok(None) };
         };
         let text = std::str::from_utf8(&bytes[..length]).map_err(|_| AgeError::Changed)?;
         let (stanzas, tag) = text.rsplit_once("\n--- ").ok_or(AgeError::Changed)?;
@@ -116,7 +116,7 @@ impl FileKey {
 
 /// Returns the length of the header at the start of a file; `None` if its last line is not complete.
 fn length(bytes: &[u8]) -> Option<usize> {
-    let start = &bytes[..bytes.len().min(MOST_BYTES)];
+    let start = &bytes[..bytes.len().min(MAX_BYTES)];
     let last = start.windows(5).position(|window| window == b"\n--- ")? + 1;
     let end = start[last..].iter().position(|byte| *byte == b'\n')?;
     Some(last + end + 1)

@@ -12,7 +12,7 @@ use plimsoll_server::credentials::only_for_owner;
 /// Length of keys and shares of X25519 in bytes.
 pub const LENGTH: usize = 32;
 /// Largest file of keys in bytes.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// A secret key, with its public key.
 pub struct Identity {
@@ -92,7 +92,7 @@ impl Keys {
     /// A message for the user, without any content of the file.
     pub fn load(path: &Path) -> Result<Keys, String> {
         only_for_owner(path)?;
-        if std::fs::metadata(path).map_err(|e| e.to_string())?.len() > MOST_BYTES {
+        if std::fs::metadata(path).map_err(|e| e.to_string())?.len() > MAX_BYTES {
             return Err("it is too large for a file of keys".into());
         }
         Keys::parse(&std::fs::read_to_string(path).map_err(|e| e.to_string())?)

@@ -20,9 +20,9 @@ const MAGIC: &[u8; 4] = b"PLBK";
 /// Length of the bytes before the header.
 const START: usize = 8;
 /// Largest header in bytes. It lists at most all segments of a log.
-const MOST_HEADER: usize = 16 << 20;
+const MAX_HEADER: usize = 16 << 20;
 /// Most bytes of the log in a piece. A piece is longer than usual only if a single group is.
-const MOST_LOG: u64 = 1 << 30;
+const MAX_LOG: u64 = 1 << 30;
 /// Level of the compression: the fastest one, because the writer of the log has the same cores.
 const LEVEL: i32 = 1;
 
@@ -193,7 +193,7 @@ impl Known {
         let wrong = |problem: &str| BackupError::damaged(name, problem);
         let Some((start, rest)) = bytes.split_at_checked(START) else { return Ok(Err(START as u64)) };
         let length = u32::from_le_bytes([start[4], start[5], start[6], start[7]]) as usize;
-        if start[..4] != *MAGIC || length > MOST_HEADER {
+        if start[..4] != *MAGIC || length > MAX_HEADER {
             return Err(wrong("it is not a piece of a backup"));
         }
         let Some(text) = rest.get(..length) else { return Ok(Err((START + length) as u64)) };
@@ -222,7 +222,7 @@ impl Known {
         }
         let lengths = self.header.runs.iter().map(|run| run.bytes);
         let length = lengths.fold(0u64, u64::saturating_add);
-        if length > MOST_LOG {
+        if length > MAX_LOG {
             return Err(wrong("it is too large"));
         }
         let length = length as usize;

@@ -16,9 +16,9 @@ const IN_FLIGHT: usize = 32;
 const HEADER_BYTES: u64 = 16 << 10;
 /// Maximum number of pieces that a writer creates before the first of them is confirmed. A fence with more pieces
 /// behind it was created late, at the place of a piece that was deleted.
-pub const MOST_IN_FLIGHT: u64 = 16;
+pub const MAX_IN_FLIGHT: u64 = 16;
 /// Largest index in bytes.
-const MOST_INDEX: usize = 256 << 20;
+const MAX_INDEX: usize = 256 << 20;
 
 /// Headers of the pieces of a backup, in their order.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ pub struct History {
 /// If the index is damaged.
 pub fn parse_index(name: &str, object: &[u8]) -> Result<Vec<Known>, BackupError> {
     let wrong = || BackupError::damaged(name, "it is not an index of a backup");
-    let text = zstd::bulk::decompress(object, MOST_INDEX).map_err(|_| wrong())?;
+    let text = zstd::bulk::decompress(object, MAX_INDEX).map_err(|_| wrong())?;
     let text = String::from_utf8(text).map_err(|_| wrong())?;
     text.lines().map(|line| Known::parse(line).ok_or_else(wrong)).collect()
 }
@@ -181,7 +181,7 @@ impl History {
         });
         let mut fenced: Option<u64> = None;
         for ((epoch, number), known) in all {
-            let is_late = last.get(&epoch).is_some_and(|last| *last > number + MOST_IN_FLIGHT);
+            let is_late = last.get(&epoch).is_some_and(|last| *last > number + MAX_IN_FLIGHT);
             if fenced == Some(epoch)
                 || known.header.fence.is_some() && is_late && guard::is_made(Guard::Fence)
             {

@@ -35,7 +35,7 @@ const AGE: &str = "age";
 /// about 200; one with further recipients has more.
 const BEFORE_CHUNKS: u64 = 4096;
 /// Largest object in bytes that is read as a whole. A piece has at most one large group besides small ones.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_BYTES: u64 = 1 << 30;
 /// Size in bytes of a part of an upload.
 const PART_BYTES: usize = 8 << 20;
 
@@ -279,7 +279,7 @@ impl Place {
             Err(BackupError::Place(Error::NotFound { .. })) => return Ok(None),
             result => result?,
         };
-        if result.range.end - result.range.start > MOST_BYTES {
+        if result.range.end - result.range.start > MAX_BYTES {
             return Err(BackupError::damaged(name, "it is too large"));
         }
         let size = result.meta.size;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::BackupError;
-use super::history::{History, MOST_IN_FLIGHT, parse_index};
+use super::history::{History, MAX_IN_FLIGHT, parse_index};
 use super::place::{self, Chain, Place};
 use super::plan::needed;
 
@@ -17,7 +17,7 @@ const STAY: u64 = 64;
 /// # Errors
 /// If the place fails. What is left is deleted the next time.
 pub async fn prune(place: &Place, history: &History, since_ms: u64) -> Result<u64, BackupError> {
-    const { assert!(STAY > MOST_IN_FLIGHT, "a fence at the place of a deleted piece could count") };
+    const { assert!(STAY > MAX_IN_FLIGHT, "a fence at the place of a deleted piece could count") };
     let needed = match needed(history, since_ms) {
         Err(BackupError::TooOld(_) | BackupError::Incomplete | BackupError::Missing) => return Ok(0),
         needed => needed?,

@@ -13,7 +13,7 @@ use super::rows::Rows;
 use crate::catalog::embedded::record::Salt;
 
 /// Most problems that are named.
-const MOST_PROBLEMS: usize = 100;
+const MAX_PROBLEMS: usize = 100;
 
 /// Result of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
@@ -36,7 +36,7 @@ pub struct Verified {
 
 impl Verified {
     fn problem(&mut self, error: &impl ToString) {
-        if self.problems.len() < MOST_PROBLEMS {
+        if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(error.to_string());
         }
     }

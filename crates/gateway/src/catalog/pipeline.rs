@@ -15,13 +15,13 @@ use super::{CatalogError, Work};
 use crate::liveness;
 
 /// Maximum number of groups that the journal has not confirmed.
-pub const MOST_IN_FLIGHT: u64 = 16;
+pub const MAX_IN_FLIGHT: u64 = 16;
 /// Maximum number of transactions in a group.
 const MAX_TRANSACTIONS: usize = 1024;
 /// Number of waiting transactions that do not wait for the groups before them. Each group costs a request.
 pub const MANY: usize = 128;
 /// Longest time for which a group waits for more transactions, in nanoseconds.
-const MOST_LINGER_NS: u64 = SECOND / 20;
+const MAX_LINGER_NS: u64 = SECOND / 20;
 /// Nanoseconds for which the end of the process waits for the journal.
 const LAST_WAIT_NS: u64 = 10 * SECOND;
 
@@ -95,7 +95,7 @@ struct Pace {
 impl Pace {
     /// Returns true if the next group can be sent now.
     fn allows(&self, queued: usize, bytes: usize, in_flight: u64, now_ns: u64) -> bool {
-        if in_flight >= MOST_IN_FLIGHT || queued == 0 {
+        if in_flight >= MAX_IN_FLIGHT || queued == 0 {
             return false;
         }
         let is_awaited = in_flight == 0 && (queued >= self.expected || now_ns >= self.until_ns);
@@ -105,7 +105,7 @@ impl Pace {
     /// Learns from a group that was confirmed while others have queued up.
     fn confirmed(&mut self, transactions: usize, queued: usize, sent_ns: u64, now_ns: u64) {
         self.expected = (transactions + queued).min(MANY);
-        self.until_ns = now_ns + ((now_ns - sent_ns) / 2).min(MOST_LINGER_NS);
+        self.until_ns = now_ns + ((now_ns - sent_ns) / 2).min(MAX_LINGER_NS);
     }
 }
 
@@ -187,7 +187,7 @@ impl<W: JournaledWriter, J: Journal<W::Group>> Pipeline<W, J> {
                 return Step::Ended(error);
             }
             let (now, in_flight) = (now_ns(), self.sent - queue.durable);
-            let is_last = queue.closed && queue.len() > 0 && in_flight < MOST_IN_FLIGHT;
+            let is_last = queue.closed && queue.len() > 0 && in_flight < MAX_IN_FLIGHT;
             if is_last || self.pace.allows(queue.len(), queue.bytes, in_flight, now) {
                 return Step::Send(queue.take(MAX_TRANSACTIONS));
             }
@@ -205,7 +205,7 @@ impl<W: JournaledWriter, J: Journal<W::Group>> Pipeline<W, J> {
     /// Says for how many transactions the thread waits. Returns the time for which it does; `None` without a limit.
     fn wait_for(&self, queue: &mut Queue, in_flight: u64, now: u64) -> Option<Duration> {
         let lingers = in_flight == 0 && queue.len() > 0;
-        let is_full = in_flight >= MOST_IN_FLIGHT;
+        let is_full = in_flight >= MAX_IN_FLIGHT;
         queue.wanted = match () {
             () if queue.ended.is_some() => 1,
             // A confirmation comes first.

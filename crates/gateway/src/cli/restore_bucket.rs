@@ -85,8 +85,8 @@ fn return_bucket(
 /// Waits until the backup has everything that was written before. Returns false if it has not after some time.
 async fn ship_first(engine: &Engine) -> bool {
     /// Longest time in milliseconds.
-    const MOST_MS: u64 = 30_000;
-    let (mark, until_ms) = (engine.written(), steady_ms() + MOST_MS);
+    const MAX_MS: u64 = 30_000;
+    let (mark, until_ms) = (engine.written(), steady_ms() + MAX_MS);
     while engine.shipped() < mark && steady_ms() < until_ms {
         engine.want_shipped();
         pause(20).await;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::backup::error::BackupError;
 use crate::backup::header::{Known, RunHeader};
-use crate::backup::history::{MOST_IN_FLIGHT, read_header};
+use crate::backup::history::{MAX_IN_FLIGHT, read_header};
 use crate::backup::place::{Chain, Place};
 use crate::guard::{self, Guard};
 
@@ -51,7 +51,7 @@ struct EpochEnd {
 /// was created, and never acknowledged.
 fn last_consecutive(numbers: &[u64]) -> Option<u64> {
     let most = *numbers.last()?;
-    let near = numbers.partition_point(|number| number + MOST_IN_FLIGHT < most);
+    let near = numbers.partition_point(|number| number + MAX_IN_FLIGHT < most);
     let gap = numbers[near..].windows(2).find(|pair| pair[0] + 1 != pair[1]);
     Some(gap.map_or(most, |pair| pair[0]))
 }
@@ -77,7 +77,7 @@ async fn of_epoch(
 ) -> Result<Option<EpochEnd>, BackupError> {
     let numbers = place.numbers(Chain::Journal, epoch, None).await?;
     let Some(most) = numbers.last().copied() else { return Ok(None) };
-    let near = numbers.iter().copied().filter(|number| number + 2 * MOST_IN_FLIGHT >= most);
+    let near = numbers.iter().copied().filter(|number| number + 2 * MAX_IN_FLIGHT >= most);
     let read = |number| {
         let header = before.0.get(&(epoch, number)).cloned();
         async move {
@@ -92,7 +92,7 @@ async fn of_epoch(
     read_now.0.extend(headers.iter().map(|known| ((epoch, known.header.number), known.clone())));
     // A fence that was created late, at the place of a deleted entry, has more entries behind it.
     let is_fence =
-        |known: &&Known| known.header.fence.is_some() && known.header.number + MOST_IN_FLIGHT >= most;
+        |known: &&Known| known.header.fence.is_some() && known.header.number + MAX_IN_FLIGHT >= most;
     if let Some(fence) = headers.iter().find(is_fence) {
         let before = fence.header.number.checked_sub(1);
         let numbers = before.map_or_else(Vec::new, |last| consecutive_until(&numbers, last));

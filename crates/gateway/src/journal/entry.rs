@@ -13,7 +13,7 @@ use super::take_over::Leadership;
 use crate::ambient::{in_time, now_ms, pause, steady_ms};
 use crate::backup::error::BackupError;
 use crate::backup::header::{EntryHeader, Header, Known, RunHeader, Tail};
-use crate::backup::history::{MOST_IN_FLIGHT, read_header};
+use crate::backup::history::{MAX_IN_FLIGHT, read_header};
 use crate::backup::place::Place;
 use crate::catalog::embedded::Engine;
 use crate::catalog::embedded::segment::{HEADER, SegmentHeader};
@@ -23,11 +23,11 @@ use crate::guard::{self, Guard};
 /// Longest time in milliseconds after which the first attempt to create an entry without a group is given up.
 const ATTEMPT_MS: u64 = 5000;
 /// Longest time in milliseconds for any attempt.
-const MOST_ATTEMPT_MS: u64 = 60_000;
+const MAX_ATTEMPT_MS: u64 = 60_000;
 /// Bytes per millisecond that the link to the place certainly has.
 const LEAST_RATE: u64 = 1000;
 /// Longest time between two attempts in milliseconds.
-const MOST_PAUSE_MS: u64 = 1000;
+const MAX_PAUSE_MS: u64 = 1000;
 /// Number of the last entries that stay, so that a fence that is created late at the place of a deleted entry has more
 /// entries behind it than a writer has in flight.
 const STAY: usize = 64;
@@ -104,10 +104,10 @@ impl EntryWriter {
         &self.place
     }
 
-    /// Returns true if a further entry may be sent: fewer than [`MOST_IN_FLIGHT`] entries are behind the end of the
+    /// Returns true if a further entry may be sent: fewer than [`MAX_IN_FLIGHT`] entries are behind the end of the
     /// journal. Entries that exist behind a missing one count, too.
     pub fn has_room(&self) -> bool {
-        self.last.header.number < self.confirmed + MOST_IN_FLIGHT
+        self.last.header.number < self.confirmed + MAX_IN_FLIGHT
     }
 
     /// Returns the milliseconds of the lease.
@@ -198,7 +198,7 @@ impl EntryWriter {
 /// lease, and a slow link must get every entry through in the end.
 fn patience_ms(lease_ms: u64, bytes: u64, attempt: u32) -> u64 {
     let first = (lease_ms / 3).min(ATTEMPT_MS) + bytes / LEAST_RATE;
-    first.saturating_mul(1 << attempt.min(6)).min(MOST_ATTEMPT_MS)
+    first.saturating_mul(1 << attempt.min(6)).min(MAX_ATTEMPT_MS)
 }
 
 /// Creates an entry, with as many attempts as it needs.
@@ -228,7 +228,7 @@ pub async fn create(
             crate::log::warn(&format!("the journal is not written: {problem}"));
         }
         pause(pause_ms).await;
-        pause_ms = (2 * pause_ms).min(MOST_PAUSE_MS);
+        pause_ms = (2 * pause_ms).min(MAX_PAUSE_MS);
     }
 }
 
@@ -242,6 +242,6 @@ mod tests {
         assert_eq!(patience_ms(600_000, 0, 0), ATTEMPT_MS);
         assert_eq!(patience_ms(600_000, 4_000_000, 0), ATTEMPT_MS + 4000);
         assert_eq!(patience_ms(2000, 4_000_000, 2), 4 * 4666);
-        assert_eq!(patience_ms(2000, u64::MAX, 60), MOST_ATTEMPT_MS);
+        assert_eq!(patience_ms(2000, u64::MAX, 60), MAX_ATTEMPT_MS);
     }
 }

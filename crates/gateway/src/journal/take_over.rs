@@ -4,13 +4,13 @@ use super::end::{Headers, JournalEnd};
 use crate::ambient::{pause, steady_ms};
 use crate::backup::error::BackupError;
 use crate::backup::header::{EntryHeader, Header, Known};
-use crate::backup::history::MOST_IN_FLIGHT;
+use crate::backup::history::MAX_IN_FLIGHT;
 use crate::backup::place::{Chain, Place};
 use crate::backup::ship::{fence, is_own};
 use crate::guard::{self, Guard};
 
 /// Longest lease in milliseconds. A damaged entry may name a longer one.
-const MOST_LEASE_MS: u64 = 600_000;
+const MAX_LEASE_MS: u64 = 600_000;
 /// Number of attempts to end an epoch.
 const ATTEMPTS: usize = 100;
 
@@ -47,7 +47,7 @@ pub fn lease_of(last: Option<&Known>, candidate: &Candidate) -> u64 {
     let has_ended = entry.is_some_and(|entry| entry.is_last)
         || header.writer == candidate.writer
         || candidate.ended.contains(&header.writer);
-    if has_ended { 0 } else { entry.map_or(0, |entry| entry.lease_ms.min(MOST_LEASE_MS)) }
+    if has_ended { 0 } else { entry.map_or(0, |entry| entry.lease_ms.min(MAX_LEASE_MS)) }
 }
 
 /// An end of the journal, and when its writer does not lead any more.
@@ -184,5 +184,5 @@ async fn is_valid(place: &Place, fence: &Header) -> Result<bool, BackupError> {
     }
     let behind = place.numbers(Chain::Journal, fence.epoch, Some(fence.number)).await?;
     let later = place.epochs(Chain::Journal).await?.into_iter().any(|epoch| epoch > fence.epoch);
-    Ok(!later && behind.iter().all(|number| *number <= fence.number + MOST_IN_FLIGHT))
+    Ok(!later && behind.iter().all(|number| *number <= fence.number + MAX_IN_FLIGHT))
 }

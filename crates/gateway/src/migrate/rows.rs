@@ -9,9 +9,9 @@ use crate::catalog::{Catalog, CatalogError, Row, Scan, Value};
 use crate::object::keys;
 
 /// Maximum number of rows of a transaction.
-const MOST_ROWS: usize = 1000;
+const MAX_ROWS: usize = 1000;
 /// Maximum number of bytes of a transaction, unless a single row has more.
-const MOST_BYTES: usize = 4 << 20;
+const MAX_BYTES: usize = 4 << 20;
 
 /// Rows in the order of their keys.
 pub trait RowSource {
@@ -119,7 +119,7 @@ impl<'a> Batches<'a> {
     pub fn add(&mut self, key: Vec<u8>, value: Option<Value>) -> Result<(), CatalogError> {
         let length = |value: &Value| value.head.len() + value.properties.len() + value.body.len();
         let bytes = key.len() + value.as_ref().map_or(0, length);
-        if !self.rows.is_empty() && (self.rows.len() >= MOST_ROWS || self.bytes + bytes > MOST_BYTES) {
+        if !self.rows.is_empty() && (self.rows.len() >= MAX_ROWS || self.bytes + bytes > MAX_BYTES) {
             self.write()?;
         }
         self.bytes += bytes;

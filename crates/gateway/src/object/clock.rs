@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::Store;
-use super::witness::{MOST_MS, Reading};
+use super::witness::{MAX_MS, Reading};
 use crate::ambient::{now_ms, set_shared_ms, steady_ms};
 use crate::catalog::{Catalog, CatalogError};
 use crate::guard::{self, Guard};
@@ -34,7 +34,7 @@ pub fn read<C: Catalog>(store: &Store<C>) -> Result<Reading, CatalogError> {
             (_, Some(_), _) => format!(
                 "the clock of this machine is {seconds:+.1} s from the database's clock; until it is right, {nothing}"
             ),
-            (_, _, ahead_ms) if ahead_ms.unsigned_abs() > MOST_MS => format!(
+            (_, _, ahead_ms) if ahead_ms.unsigned_abs() > MAX_MS => format!(
                 "the clock of this machine is {seconds:+.1} s from the tiers' clocks or its own earlier time; until it \
                  is right, {nothing}; if it is right, restart the gateway"
             ),

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Milliseconds by which the clock of this machine may differ.
-pub const MOST_MS: u64 = 5000;
+pub const MAX_MS: u64 = 5000;
 
 /// A reading of the clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl Reading {
         let ahead_ms = u64::midpoint(before_ms, after_ms).cast_signed() - shared_ms.cast_signed();
         let duration_ms = after_ms.saturating_sub(before_ms);
         // A jump of the clock makes the request look long.
-        let is_right = ahead_ms.unsigned_abs() <= MOST_MS + (duration_ms / 2).min(MOST_MS);
+        let is_right = ahead_ms.unsigned_abs() <= MAX_MS + (duration_ms / 2).min(MAX_MS);
         Reading { now_ms: shared_ms, ahead_ms, is_right }
     }
 }
@@ -57,9 +57,9 @@ impl Witnesses {
         let own_ms = now_ms.cast_signed() - steady_ms.cast_signed();
         let known = self.offset_ms.compare_exchange(0, own_ms.max(1), Ordering::Relaxed, Ordering::Relaxed);
         let ahead_ms = own_ms - known.err().unwrap_or(own_ms);
-        let most_ms = MOST_MS + self.precision_ms.load(Ordering::Relaxed);
+        let most_ms = MAX_MS + self.precision_ms.load(Ordering::Relaxed);
         let is_right = ahead_ms.unsigned_abs() <= most_ms
-            && now_ms + MOST_MS >= self.not_before_ms.load(Ordering::Relaxed)
+            && now_ms + MAX_MS >= self.not_before_ms.load(Ordering::Relaxed)
             && steady_ms >= self.on_trial_until_ms.load(Ordering::Relaxed);
         Reading { now_ms, ahead_ms, is_right }
     }
@@ -83,7 +83,7 @@ impl Witnesses {
                 self.on_trial_until_ms.compare_exchange(0, until_ms, Ordering::Relaxed, Ordering::Relaxed);
             return none.map_or_else(|until_ms| steady_ms < until_ms, |_| true);
         }
-        now_ms + MOST_MS < used_ms
+        now_ms + MAX_MS < used_ms
     }
 
     /// Records the time of a tier, `tier_ms`, at which this machine had a steady time. The request has taken

@@ -14,7 +14,7 @@ use crate::object::{Document, keys};
 /// Name of the object in its tier.
 pub const NAME: &str = "plimsoll-buckets.json";
 /// Maximum length of the object in bytes.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// Documents of the buckets of a catalog.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -66,7 +66,7 @@ pub async fn read(store: &dyn ObjectStore) -> Result<Option<BucketDocuments>, Re
         Err(RecordError::Tier(Error::NotFound { .. })) => return Ok(None),
         result => result?,
     };
-    if result.meta.size > MOST_BYTES {
+    if result.meta.size > MAX_BYTES {
         return Err(RecordError::Unknown(NAME));
     }
     let bytes = in_time(result.bytes()).await?;

@@ -13,7 +13,7 @@ use crate::ambient;
 /// Name of the record in its tier.
 pub use crate::tier::OWNER_RECORD as NAME;
 /// Maximum length of a record in bytes.
-const MOST_BYTES: u64 = 64 * 1024;
+const MAX_BYTES: u64 = 64 * 1024;
 /// Time that a tier has to answer.
 const WAIT: Duration = Duration::from_secs(20);
 
@@ -84,7 +84,7 @@ pub async fn read(store: &dyn ObjectStore) -> Result<Option<Found>, RecordError>
         Err(RecordError::Tier(Error::NotFound { .. })) => return Ok(None),
         result => result?,
     };
-    if result.meta.size > MOST_BYTES {
+    if result.meta.size > MAX_BYTES {
         return Err(RecordError::Unknown(NAME));
     }
     let version = UpdateVersion { e_tag: result.meta.e_tag.clone(), version: result.meta.version.clone() };

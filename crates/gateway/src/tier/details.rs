@@ -14,11 +14,11 @@ use plimsoll_server::service::{ObjectPart, StoredChecksum};
 use crate::ambient::pause;
 
 /// Largest answer of a request for tags in bytes.
-const MOST_BYTES: usize = 256 << 10;
+const MAX_BYTES: usize = 256 << 10;
 /// Number of times that a request is repeated after an error of the server.
 const REPETITIONS: u32 = 3;
 /// Largest number of parts of an upload.
-const MOST_PARTS: u32 = 10_000;
+const MAX_PARTS: u32 = 10_000;
 /// Number of requests for the parts of one object at a time.
 const IN_FLIGHT: usize = 8;
 
@@ -145,8 +145,8 @@ impl DetailedBucket {
         let mut document = Vec::new();
         while let Some(bytes) = body.next().await {
             document.extend_from_slice(&bytes.map_err(|error| failure(format!("tags of {key}: {error}")))?);
-            if document.len() > MOST_BYTES {
-                return Err(failure(format!("tags of {key}: more than {MOST_BYTES} bytes")));
+            if document.len() > MAX_BYTES {
+                return Err(failure(format!("tags of {key}: more than {MAX_BYTES} bytes")));
             }
         }
         Tags::parse(&document, false).map_err(|error| failure(format!("tags of {key}: {error}")))
@@ -191,7 +191,7 @@ impl DetailedBucket {
         let details = Details { headers: stored(headers), checksum: checksum(headers), ..Details::default() };
         let tags = if has_tags { self.tags(key).await? } else { Tags::default() };
         let parts = match parts {
-            1..=MOST_PARTS => self.parts(key, size, parts).await?,
+            1..=MAX_PARTS => self.parts(key, size, parts).await?,
             _ => None,
         };
         Ok(Details { tags, parts: parts.unwrap_or_default(), ..details })

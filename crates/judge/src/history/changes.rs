@@ -7,6 +7,8 @@
 //! Biometrics 63, 2007), and one more because the noise is estimated too. Single outliers are replaced before. The
 //! noise is estimated from the median absolute difference of neighbours, which changes do not affect.
 
+use plimsoll_base::median::median;
+
 /// Minimum number of values in a segment, so that a single outlier is not a change.
 const MIN_SEGMENT: usize = 2;
 /// Penalty of a change, in multiples of the logarithm of the number of values.
@@ -27,15 +29,10 @@ pub struct Change {
     pub after: f64,
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
-}
-
 /// Returns the standard deviation of the noise of logarithms, at least a tenth of a percent.
 fn noise(logs: &[f64]) -> f64 {
-    let steps = logs.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
-    (NORMAL * median(steps)).max(0.001)
+    let steps = logs.windows(2).map(|pair| (pair[1] - pair[0]).abs());
+    (NORMAL * median(steps).unwrap_or(0.0)).max(0.001)
 }
 
 /// Replaces single outliers by the median of the five values around them (F. Hampel, "The influence curve and its role
@@ -44,7 +41,7 @@ fn without_outliers(logs: &[f64]) -> Vec<f64> {
     let limit = 3.0 * noise(logs);
     let filtered = |at: usize| {
         let from = at.saturating_sub(2).min(logs.len().saturating_sub(5));
-        let middle = median(logs[from..logs.len().min(from + 5)].to_vec());
+        let middle = median(logs[from..logs.len().min(from + 5)].iter().copied()).unwrap_or(0.0);
         if (logs[at] - middle).abs() > limit { middle } else { logs[at] }
     };
     (0..logs.len()).map(filtered).collect()

@@ -1,17 +1,9 @@
 //! Comparison of the clients of `plimsoll run clients`: rates, times, CPU time and requests, of each operation.
 
 use crate::summary::result::ClientRound;
+use plimsoll_base::median::median;
 use plimsoll_base::units::{format_bytes, format_count};
 use plimsoll_document::Table;
-
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => None,
-        n => Some((sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0),
-    }
-}
 
 /// Rounds of one client with one operation.
 struct Group<'a> {

@@ -2,18 +2,9 @@
 //! baseline.
 
 use crate::summary::result::SyncLoop;
+use plimsoll_base::median::median;
 use plimsoll_base::units::{format_bytes, format_count, format_throughput, short_names};
 use plimsoll_document::Table;
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => sorted[n / 2],
-        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
-    }
-}
 
 /// Groups loops by direction, client and store, in order of first appearance.
 fn groups(loops: &[SyncLoop]) -> Vec<Vec<&SyncLoop>> {
@@ -45,7 +36,7 @@ pub fn winners(loops: &[SyncLoop]) -> Vec<String> {
         let mut times: Vec<(f64, String)> = of
             .map(|(g, store)| {
                 let place = if several { format!(" with {store}") } else { String::new() };
-                (median(g.iter().map(|l| l.wall_s)), format!("{}{place}", g[0].client))
+                (median(g.iter().map(|l| l.wall_s)).unwrap_or(0.0), format!("{}{place}", g[0].client))
             })
             .collect();
         times.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -83,7 +74,7 @@ pub fn table(loops: &[SyncLoop]) -> Option<Table> {
     ];
     let mut table = Table::new(head, &columns);
     let groups = groups(loops);
-    let wall_s = |group: &[&SyncLoop]| median(group.iter().map(|l| l.wall_s));
+    let wall_s = |group: &[&SyncLoop]| median(group.iter().map(|l| l.wall_s)).unwrap_or(0.0);
     let mut stores: Vec<&str> = Vec::new();
     groups.iter().map(|g| g[0].store.as_str()).for_each(|store| {
         if !stores.contains(&store) {
@@ -98,7 +89,7 @@ pub fn table(loops: &[SyncLoop]) -> Option<Table> {
         let baseline = groups.iter().find(|g| g[0].direction == first.direction).map_or(wall, |g| wall_s(g));
         let gib = first.bytes as f64 / f64::from(1u32 << 30);
         let times = || group.iter().map(|l| l.wall_s);
-        let cpu = || format!("{:.2}", median(group.iter().map(|l| l.cpu_s)) / gib);
+        let cpu = || format!("{:.2}", median(group.iter().map(|l| l.cpu_s)).unwrap_or(0.0) / gib);
         table.row([
             first.direction.clone(),
             first.client.clone(),

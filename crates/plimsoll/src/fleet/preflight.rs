@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::clocks::Offset;
 use super::message::{Hello, Reached};
+use plimsoll_base::median::median;
 
 /// Facts about one node before the run.
 #[derive(Debug, Clone, Default)]
@@ -28,11 +29,6 @@ const MIN_OPEN_FILES: u64 = 4_096;
 
 fn numbers(nodes: &[u64]) -> String {
     nodes.iter().map(|node| (node + 1).to_string()).collect::<Vec<_>>().join(", ")
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 /// Returns the nodes for which `test` is true.
@@ -79,7 +75,7 @@ pub fn findings(nodes: &BTreeMap<u64, NodeFacts>) -> Vec<String> {
         &format!("fewer than {MIN_OPEN_FILES} open files allowed; raise the limit (ulimit -n)"),
     );
     let rtt = |f: &NodeFacts| f.reached.iter().filter_map(|store| store.rtt_ms).reduce(f64::max);
-    if let Some(typical) = median(nodes.values().filter_map(rtt).collect()) {
+    if let Some(typical) = median(nodes.values().filter_map(rtt)) {
         let far = which(nodes, |f| rtt(f).is_some_and(|ms| ms > MAX_RTT * typical && ms > typical + 0.5));
         add(far, &format!("the round trip to the store takes more than twice the median of {typical:.2} ms"));
     }

@@ -13,10 +13,10 @@ use plimsoll_server::inject::{Lag, Spec};
 /// Normal score of the 99th percentile.
 const SCORE_P99: f64 = 2.326_348;
 /// Largest size of a file with findings, in bytes.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// Longest time that a twin imitates, in milliseconds: 1,000 hours.
-const MOST_MS: f64 = 3.6e9;
+const MAX_MS: f64 = 3.6e9;
 /// Ratio by which a percentile may exceed the maximum, because a histogram rounds it.
 const ROUNDED: f64 = 1.05;
 
@@ -48,7 +48,7 @@ struct LagFile {
 impl LagFile {
     fn is_possible(&self) -> bool {
         let [p50, p99, max] = [self.p50_ms, self.p99_ms, self.max_ms];
-        let is_ordered = p50 <= p99 && p99 <= ROUNDED * max && (0.0..=MOST_MS).contains(&max);
+        let is_ordered = p50 <= p99 && p99 <= ROUNDED * max && (0.0..=MAX_MS).contains(&max);
         self.late == 0 || self.late <= self.writes && p50 > 0.0 && is_ordered
     }
 
@@ -108,7 +108,7 @@ impl FindingsFile {
 fn read(path: &Path) -> Result<FindingsFile, TwinError> {
     let shown = || path.display().to_string();
     let text =
-        read_text(path, MOST_BYTES).map_err(|source| TwinError::Unreadable { path: shown(), source })?;
+        read_text(path, MAX_BYTES).map_err(|source| TwinError::Unreadable { path: shown(), source })?;
     let found: Option<FindingsFile> = serde_json::from_str(&text).ok();
     let is_possible = |found: &FindingsFile| found.lag.is_possible() && found.list_lag.is_possible();
     found.filter(is_possible).ok_or_else(|| TwinError::Findings(shown()))

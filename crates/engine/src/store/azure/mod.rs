@@ -108,7 +108,7 @@ impl Store for AzureStore {
 }
 
 /// Longest pause between two questions about the state of a copy, in nanoseconds.
-const MOST_PAUSE_NS: u64 = SECOND;
+const MAX_PAUSE_NS: u64 = SECOND;
 
 /// A connection slot of the container.
 struct AzureConnection {
@@ -289,7 +289,7 @@ impl AzureConnection {
             if let Ok(mut timer) = Timer::new() {
                 let _ = timer.until(now_ns() + pause_ns).await;
             }
-            pause_ns = (2 * pause_ns).min(MOST_PAUSE_NS);
+            pause_ns = (2 * pause_ns).min(MAX_PAUSE_NS);
             (head, _) = self.ask(&Call::head(&self.url, key), observer, &mut timings).await?;
             also.push(BilledCall::HeadObject);
         }

@@ -13,9 +13,9 @@ use super::rows;
 use crate::catalog::{CatalogError, Row};
 
 /// Maximum number of keys in a statement. Bodies of at most [`super::schema::SMALL`] bytes come with their rows.
-const MOST_KEYS: usize = 64;
+const MAX_KEYS: usize = 64;
 /// Maximum number of statements that are executed at the same time.
-const MOST_STATEMENTS: usize = 4;
+const MAX_STATEMENTS: usize = 4;
 
 /// A key that is wanted, and who wants it.
 struct Wanted {
@@ -54,10 +54,10 @@ async fn serve(link: Arc<Link>, mut wanted: mpsc::UnboundedReceiver<Wanted>) {
         tokio::select! {
             biased;
             Some(()) = statements.next(), if !statements.is_empty() => {}
-            first = wanted.recv(), if statements.len() < MOST_STATEMENTS => {
+            first = wanted.recv(), if statements.len() < MAX_STATEMENTS => {
                 let Some(first) = first else { return };
                 let mut group = vec![first];
-                while group.len() < MOST_KEYS && let Ok(next) = wanted.try_recv() {
+                while group.len() < MAX_KEYS && let Ok(next) = wanted.try_recv() {
                     group.push(next);
                 }
                 statements.push(read(Arc::clone(&link), group));

@@ -16,7 +16,7 @@ use crate::cli::status::{backup_age, shipped, state, verified};
 use crate::mover::condition::show_time_ms;
 use crate::overview::{Overview, TierState, overview};
 use crate::pricing::Stock;
-use crate::queues::MOST_MOVES;
+use crate::queues::MAX_MOVES;
 
 /// Seconds between two updates of the page.
 pub const EVERY_S: u64 = 5;
@@ -261,7 +261,7 @@ fn moves(found: &Overview) -> Section {
         rows.push(("waiting", format!("{} moves of {bytes}", count(counts.waiting_moves))));
         rows.push(("to pack", format!("{} bodies", count(counts.waiting_packs))));
     }
-    let more = if queues.moves == MOST_MOVES { " or more" } else { "" };
+    let more = if queues.moves == MAX_MOVES { " or more" } else { "" };
     let oldest = time(queues.oldest_move_ms, "0s");
     let begun = if queues.moves == 0 {
         "none".into()

@@ -63,7 +63,7 @@ pub struct Returned {
 }
 
 /// Maximum number of keys in the result.
-const MOST_KEYS: usize = 100;
+const MAX_KEYS: usize = 100;
 
 /// Time in milliseconds by which the removal of a version may be recorded too early.
 const SLACK_MS: u64 = 3_600_000;
@@ -209,14 +209,14 @@ impl<C: Catalog, E: Catalog> Work<'_, C, E> {
                 }
                 Ok(Outcome::Lost) => {
                     self.done.lost += 1;
-                    if self.done.lost_keys.len() < MOST_KEYS {
+                    if self.done.lost_keys.len() < MAX_KEYS {
                         self.done.lost_keys.push(key);
                     }
                 }
                 // One object must not cost the others.
                 Err(error) => {
                     self.done.failed += 1;
-                    if self.done.failures.len() < MOST_KEYS {
+                    if self.done.failures.len() < MAX_KEYS {
                         self.done.failures.push(format!("{key}: {error}"));
                     }
                 }

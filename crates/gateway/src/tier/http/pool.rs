@@ -14,7 +14,7 @@ use tokio::time::Sleep;
 /// Longest time that a connection stays idle, in nanoseconds.
 const IDLE_NS: u64 = 60 * SECOND;
 /// Most idle connections to a host, in one runtime.
-const MOST_IDLE: usize = 256;
+const MAX_IDLE: usize = 256;
 
 /// The server of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -96,7 +96,7 @@ impl Pool {
         let mut all = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let of_host = all.entry((runtime.id(), host.clone())).or_default();
         // The oldest are the first.
-        if of_host.len() >= MOST_IDLE || of_host.first().is_some_and(|oldest| !oldest.is_fresh(now_ns)) {
+        if of_host.len() >= MAX_IDLE || of_host.first().is_some_and(|oldest| !oldest.is_fresh(now_ns)) {
             of_host.remove(0);
         }
         of_host.push(Idle { link, since_ns: now_ns });

@@ -25,7 +25,7 @@ const TIERS: [&str; 6] =
     ["FREQUENT", "INFREQUENT", "ARCHIVE_INSTANT_ACCESS", "ARCHIVE", "DEEP_ARCHIVE", "DEEP_ARCHIVE_ACCESS"];
 
 /// Number of rows after which the columns are known.
-const MOST_UNKNOWN: u64 = 1000;
+const MAX_UNKNOWN: u64 = 1000;
 
 /// Positions of the columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +119,7 @@ pub fn read(file: &Path, from: Box<dyn BufRead>, into: &mut Inventory) -> Result
         }
         let of = match columns {
             // The class of the first rows may be empty.
-            Some(mut known) if known.is_encoded && known.class.is_none() && number < MOST_UNKNOWN => {
+            Some(mut known) if known.is_encoded && known.class.is_none() && number < MAX_UNKNOWN => {
                 known.class = from_contents(&record).and_then(|found| found.class);
                 *columns.insert(known)
             }
@@ -130,7 +130,7 @@ pub fn read(file: &Path, from: Box<dyn BufRead>, into: &mut Inventory) -> Result
             }
             None => match from_contents(&record) {
                 Some(found) => *columns.insert(found),
-                None if record.len() >= 3 && number < MOST_UNKNOWN => {
+                None if record.len() >= 3 && number < MAX_UNKNOWN => {
                     first_sizes += 1;
                     continue;
                 }

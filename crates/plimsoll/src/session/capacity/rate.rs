@@ -19,7 +19,7 @@ const CLIENT_TOLERANCE: f64 = 1.1;
 /// Share of the throughput of an overloaded store that is tried next.
 const BELOW: f64 = 0.95;
 /// Largest factor by which the rate falls at once.
-const MOST_DOWN: f64 = 16.0;
+const MAX_DOWN: f64 = 16.0;
 /// Share of the time of a search that the confirmation takes.
 const CONFIRM_SHARE: u64 = 6;
 
@@ -89,7 +89,7 @@ impl RateSearch {
     fn guess(&self, rate: f64) -> f64 {
         let KneeBounds { holds, breaks } = self.found();
         match (breaks.filter(|breaks| holds.is_none() && rate < *breaks), self.missed_at_per_s) {
-            (Some(breaks), Some(achieved)) => rate.min(BELOW * achieved).max(breaks / MOST_DOWN),
+            (Some(breaks), Some(achieved)) => rate.min(BELOW * achieved).max(breaks / MAX_DOWN),
             _ => rate,
         }
     }
