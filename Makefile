@@ -220,7 +220,7 @@ bench-twin: build $(VERSITYGW) $(MINIO)
 
 # Measures the statistics in simulated runs: coverage of the intervals, wrong verdicts and power; about ten minutes.
 bench-statistics:
-	cargo bench -p plimsoll-judge --bench statistics
+	cargo bench -p plimsoll-report --bench statistics
 
 # Compares runs of one store, finds the capacity of servers with known limits, and times reports of long runs.
 # Takes about half an hour on a quiet machine.

@@ -12,13 +12,13 @@ use super::runs;
 use plimsoll_base::units::parse_size;
 use plimsoll_cost::published::named;
 use plimsoll_document::{Document, Table};
-use plimsoll_judge::audit::facts::Facts;
-use plimsoll_judge::audit::rules::{Outcome, RULES};
-use plimsoll_judge::audit::tools::{published, read};
-use plimsoll_judge::audit::{Audit, audit, of_runs};
+use plimsoll_audit::audit::facts::Facts;
+use plimsoll_audit::audit::rules::{Outcome, RULES};
+use plimsoll_audit::audit::tools::{published, read};
+use plimsoll_audit::audit::{Audit, audit, of_runs};
 use plimsoll_judge::run_dir::run::{self, Run};
 use plimsoll_judge::summary::objective_result::ObjectiveResult;
-use plimsoll_judge::verify::verify;
+use plimsoll_audit::verify::verify;
 
 /// Arguments of `plimsoll audit`.
 #[derive(Debug, Args)]

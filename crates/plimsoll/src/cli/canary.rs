@@ -20,7 +20,7 @@ use plimsoll_base::clock::wall_now;
 use plimsoll_base::units::{format_count, parse_duration, parse_size};
 use plimsoll_document::{Table, terminal};
 use plimsoll_engine::driver::Control;
-use plimsoll_judge::report::text::percentile::cell;
+use plimsoll_report::text::percentile::cell;
 use plimsoll_s3::url::StoreUrl;
 
 /// Arguments of `plimsoll run canary`.

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use crate::session::RunError;
 use crate::twin::TwinError;
 use plimsoll_cost::request::RequestError;
-use plimsoll_judge::advise::candidates::AdviceError;
+use plimsoll_bills::advise::candidates::AdviceError;
 
 /// An exit code and the message that explains it.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use super::exit::Exit;
 use super::out::say;
 use super::replay::LogArguments;
 use plimsoll_base::text::outgoing;
-use plimsoll_judge::report::decisions::fit::document;
+use plimsoll_report::decisions::fit::document;
 use plimsoll_workload::experiment::spec::DEFAULT_SEED;
 use plimsoll_workload::fit::fit as fit_trace;
 

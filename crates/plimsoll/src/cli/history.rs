@@ -7,8 +7,8 @@ use clap::Args;
 use super::cost::form::FormArguments;
 use super::exit::Exit;
 use super::runs::DIRECTORY;
-use plimsoll_judge::history::entry::{Entry, Filter, entries};
-use plimsoll_judge::report::history::{list, trend};
+use plimsoll_audit::history::entry::{Entry, Filter, entries};
+use plimsoll_report::history::{list, trend};
 use plimsoll_judge::summary::figure_selector::FigureSelector;
 
 /// Arguments of `plimsoll history`.

@@ -11,7 +11,7 @@ use super::out::{fit, say};
 use super::report::of_run;
 use super::runs::find;
 use plimsoll_base::files::read_text;
-use plimsoll_judge::report::terminal;
+use plimsoll_report::terminal;
 use plimsoll_judge::run_dir::MAX_TEXT;
 use plimsoll_judge::run_dir::directory::RunDirectory;
 use plimsoll_judge::run_dir::environment::{Environment, read_environment};

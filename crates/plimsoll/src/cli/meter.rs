@@ -25,9 +25,9 @@ use plimsoll_base::units::{counted, format_bytes, format_count, parse_count, par
 use plimsoll_cost::book::Prices;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::workload::object_size;
-use plimsoll_judge::advise::log_usage::{MonthOfLog, at_list_prices};
-use plimsoll_judge::advise::metered::{MeterBound, Metered};
-use plimsoll_judge::report::decisions::metered::{MeterBills, document};
+use plimsoll_bills::advise::log_usage::{MonthOfLog, at_list_prices};
+use plimsoll_bills::advise::metered::{MeterBound, Metered};
+use plimsoll_report::decisions::metered::{MeterBills, document};
 use plimsoll_s3::endpoint::is_bucket_name;
 use plimsoll_server::request_log::RequestLog;
 use plimsoll_server::route::Operation;

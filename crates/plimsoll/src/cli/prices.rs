@@ -10,8 +10,8 @@ use super::exit::Exit;
 use super::out::say;
 use plimsoll_base::text::outgoing;
 use plimsoll_cost::book::PriceRow;
-use plimsoll_judge::report::decisions::prices::{all, of_rows, one};
-use plimsoll_judge::report::export::prices::{csv, parquet};
+use plimsoll_report::decisions::prices::{all, of_rows, one};
+use plimsoll_report::export::prices::{csv, parquet};
 
 /// Formats of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -26,7 +26,7 @@ use crate::session::relays::Relays;
 use crate::session::until::execute_until;
 use crate::session::{Components, SessionSettings, execute};
 use plimsoll_base::units::{format_duration, format_rate, parse_size};
-use plimsoll_judge::report::text::capacity::ranking;
+use plimsoll_report::text::capacity::ranking;
 use plimsoll_judge::summary::result::CapacityBy;
 use plimsoll_workload::experiment::short::{FORMS, Short};
 use plimsoll_workload::experiment::spec::{DEFAULT_SEED, SweepSpec};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::exit::Exit;
-use plimsoll_judge::history::reference::resolve;
+use plimsoll_audit::history::reference::resolve;
 
 /// Directory in which runs are created and in which ids are searched.
 pub const DIRECTORY: &str = "plimsoll-runs";

@@ -7,8 +7,8 @@ use clap::Args;
 use super::exit::Exit;
 use super::out::{fit, say};
 use super::runs::find;
-use plimsoll_judge::report::terminal;
-use plimsoll_judge::report::terminal::Detail;
+use plimsoll_report::terminal;
+use plimsoll_report::terminal::Detail;
 use plimsoll_judge::run_dir::json;
 use plimsoll_judge::summary::consistency;
 

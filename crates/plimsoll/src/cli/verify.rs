@@ -14,8 +14,8 @@ use super::runs::find;
 use plimsoll_judge::run_dir::directory::LATENCIES;
 use plimsoll_judge::run_dir::run::read;
 use plimsoll_judge::run_dir::sums;
-use plimsoll_judge::verify::signature::{Signed, public_key};
-use plimsoll_judge::verify::{Verification, verify};
+use plimsoll_audit::verify::signature::{Signed, public_key};
+use plimsoll_audit::verify::{Verification, verify};
 
 /// Arguments of `plimsoll verify`.
 #[derive(Debug, Args)]

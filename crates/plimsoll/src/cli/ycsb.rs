@@ -16,7 +16,7 @@ use super::timeout::TimeoutArgument;
 use crate::session::clean_up::clean_space;
 use crate::session::open;
 use crate::session::{Components, SessionSettings, execute};
-use plimsoll_judge::report::{terminal, ycsb};
+use plimsoll_report::{terminal, ycsb};
 use plimsoll_judge::run_dir::json;
 use plimsoll_s3::credentials::{CredentialSource, Credentials};
 use plimsoll_workload::experiment::resolve;

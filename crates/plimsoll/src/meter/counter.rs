@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use plimsoll_base::clock::wall_now;
 use plimsoll_base::provider::calls::Call;
-use plimsoll_judge::advise::metered::Counted;
+use plimsoll_bills::advise::metered::Counted;
 use plimsoll_server::observer::{FinishedRequest, RequestObserver};
 use plimsoll_server::request_log::RequestLog;
 use plimsoll_server::route::Operation;

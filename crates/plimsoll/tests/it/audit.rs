@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use plimsoll_judge::audit::rules::RULES;
+use plimsoll_audit::audit::rules::RULES;
 use serde_json::Value;
 
 use crate::support::{plimsoll, scratch, text};

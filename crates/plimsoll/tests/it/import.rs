@@ -12,7 +12,7 @@ use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
-use plimsoll_judge::import::{Log, r2_bench, replay, warp};
+use plimsoll_audit::import::{Log, r2_bench, replay, warp};
 use plimsoll_judge::summary::result::RunResult;
 
 /// Returns the published rows of one store, as printed in the notes of R2-bench.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_base::rng::Stream;
 use plimsoll_judge::run_dir::sums;
-use plimsoll_judge::verify::verify;
+use plimsoll_audit::verify::verify;
 
 use crate::support::made::Made;
 use crate::support::{Server, create_through_faults, data, plimsoll, scratch, text};

@@ -3,7 +3,7 @@
 use super::check_primary;
 use crate::cli::exit::Exit;
 use plimsoll_base::units::short_names;
-use plimsoll_judge::report::comparison::{Comparison, Subject, group_rows};
+use plimsoll_report::comparison::{Comparison, Subject, group_rows};
 use plimsoll_judge::run_dir::comparable;
 use plimsoll_judge::run_dir::run::Run;
 use plimsoll_judge::summary::figure_selector::FigureSelector;

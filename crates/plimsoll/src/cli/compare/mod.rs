@@ -10,7 +10,7 @@ use super::inconclusive::Inconclusive;
 use super::out::{append, fit, say};
 use super::runs::find;
 use plimsoll_base::units::format_size;
-use plimsoll_judge::report::comparison::{Comparison, ComparisonRow, rows};
+use plimsoll_report::comparison::{Comparison, ComparisonRow, rows};
 use plimsoll_judge::run_dir::run::{Run, read};
 use plimsoll_judge::summary::figure_selector::FigureSelector;
 use plimsoll_judge::summary::objective::ChangeBound;

@@ -2,7 +2,7 @@
 
 use crate::cli::exit::Exit;
 use plimsoll_base::units::short_names;
-use plimsoll_judge::report::comparison::Subject;
+use plimsoll_report::comparison::Subject;
 use plimsoll_judge::run_dir::run::Run;
 use plimsoll_judge::summary::series::Series;
 use plimsoll_workload::schedule::Role;

@@ -14,8 +14,8 @@ use plimsoll_cost::breakeven::{Breakeven, Vary, breakeven};
 use plimsoll_cost::egress_assumption::assumption;
 use plimsoll_cost::request::CostRequest;
 use plimsoll_cost::tariff::Tariff;
-use plimsoll_judge::report::decisions::bills::doubts;
-use plimsoll_judge::report::decisions::breakeven::{amount, document};
+use plimsoll_report::decisions::bills::doubts;
+use plimsoll_report::decisions::breakeven::{amount, document};
 
 /// Arguments of `plimsoll cost breakeven`.
 #[derive(Debug, Args)]

@@ -13,8 +13,8 @@ use plimsoll_cost::request::CostRequest;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::usage::Usage;
 use plimsoll_cost::workload::Workload;
-use plimsoll_judge::advise::log_usage::{MonthOfLog, at_list_prices};
-use plimsoll_judge::report::decisions::from_log::{LogBills, PrefixCost};
+use plimsoll_bills::advise::log_usage::{MonthOfLog, at_list_prices};
+use plimsoll_report::decisions::from_log::{LogBills, PrefixCost};
 
 /// Number of providers in the table of prefixes if none is named.
 const COLUMNS: usize = 3;

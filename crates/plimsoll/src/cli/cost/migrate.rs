@@ -12,7 +12,7 @@ use plimsoll_cost::migrate::{Migration, Way};
 use plimsoll_cost::request::CostRequest;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::workload::parts;
-use plimsoll_judge::report::decisions::migrate::{Found, document};
+use plimsoll_report::decisions::migrate::{Found, document};
 
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;

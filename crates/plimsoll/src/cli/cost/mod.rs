@@ -28,7 +28,7 @@ use plimsoll_cost::egress::Egress;
 use plimsoll_cost::request::CostRequest;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::workload::NO_RETENTION;
-use plimsoll_judge::report::decisions::bills::{Items, document};
+use plimsoll_report::decisions::bills::{Items, document};
 use request::WorkloadArguments;
 
 /// Regions that are assumed if the place of the machines is given.

@@ -10,7 +10,7 @@ use plimsoll_cost::egress_assumption::assumption;
 use plimsoll_cost::published::named;
 use plimsoll_cost::request::in_words;
 use plimsoll_cost::workload::Workload;
-use plimsoll_judge::report::decisions::published::document;
+use plimsoll_report::decisions::published::document;
 
 /// The JSON output of `plimsoll cost --as-published`.
 #[derive(Serialize)]

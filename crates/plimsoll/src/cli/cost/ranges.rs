@@ -8,7 +8,7 @@ use plimsoll_cost::breakeven::{Vary, breakeven};
 use plimsoll_cost::request::CostRequest;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::workload::Workload;
-use plimsoll_judge::report::decisions::ranges::{RangeBills, document};
+use plimsoll_report::decisions::ranges::{RangeBills, document};
 
 /// A value of the workload that is a range.
 pub struct Range {

@@ -6,7 +6,7 @@ use crate::durability::history::OperationKind;
 use crate::durability::violation::ViolationKind;
 use plimsoll_base::units::{counted, format_count};
 use plimsoll_document::{Document, Table};
-use plimsoll_judge::report::shell::quoted;
+use plimsoll_report::shell::quoted;
 
 /// Returns the server, with what was done to it besides the cuts.
 fn subject(findings: &Findings) -> String {

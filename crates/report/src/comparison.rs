@@ -1,0 +1,418 @@
+//! Comparison of two sides, rendered for a terminal, as JSON and in the HTML report.
+
+use serde::Serialize;
+
+use plimsoll_judge::summary::comparison::Verdict;
+use plimsoll_judge::summary::estimates::Estimate;
+use plimsoll_judge::summary::primary_figure::{Choice, Figure, GroupPair, SeriesPair, figures, group_figures};
+use plimsoll_judge::summary::series::Series;
+use plimsoll_judge::summary::size_range::SizeRange;
+use plimsoll_judge::summary::unit::Unit;
+use plimsoll_judge::summary::verdict::{self, Compared, Sides};
+use plimsoll_document::{Column, Document, Table, terminal};
+
+/// One side of a comparison.
+#[derive(Debug, Clone, Serialize)]
+pub struct Subject {
+    /// Id of the run.
+    pub run: String,
+    /// URL of the store as the user wrote it, without credentials.
+    pub store: String,
+    /// Shortest name that distinguishes this side from the other.
+    pub name: String,
+}
+
+/// One figure on one side, in the row's unit.
+#[derive(Debug, Clone, Serialize)]
+pub struct Side {
+    /// Measured value. `None` if there are too few operations.
+    pub value: Option<f64>,
+    /// Lower end of the 95% interval. `None` without an interval.
+    pub low: Option<f64>,
+    /// Upper end of the 95% interval. `None` without an interval.
+    pub high: Option<f64>,
+    /// Resource that limited the client; the figure is then only a bound on the store's. `None` if
+    /// the client was not the bottleneck.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_limited: Option<String>,
+}
+
+/// Comparison of one figure.
+#[derive(Debug, Clone, Serialize)]
+pub struct ComparisonRow {
+    /// Name of the phase.
+    pub phase: String,
+    /// Step of a ramp, from 0. `None` outside a ramp.
+    pub step: Option<u32>,
+    /// Kind of operation.
+    pub operation: String,
+    /// Sizes of the objects, if the figure is about the operations on some. `None` for all operations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<SizeRange>,
+    /// Name of the metric, such as `p99` or `throughput`.
+    pub metric: String,
+    /// Unit of the figures: `ms`, `per_s`, `bytes_per_s` or `share`.
+    pub unit: Unit,
+    /// True for the primary figure, which is declared before the comparison. The others are corrected for
+    /// multiple comparisons.
+    pub primary: bool,
+    /// True for a primary figure that the user declared.
+    #[serde(skip)]
+    pub declared: bool,
+    /// Figure of the base.
+    pub base: Side,
+    /// Figure of the other side.
+    pub other: Side,
+    /// Ratio of the other side to the base; for errors the difference of the shares. `None` without an interval.
+    pub change: Option<f64>,
+    /// Lower end of the 95% interval of `change`.
+    pub change_low: Option<f64>,
+    /// Upper end of the 95% interval of `change`.
+    pub change_high: Option<f64>,
+    /// Probability (p-value) of a change at least this large if there were no true difference.
+    pub probability: Option<f64>,
+    /// Bound that the probability must not exceed for a difference to count.
+    pub bound: f64,
+    /// Verdict on the other side: `faster`, `slower`, `no difference shown` or `inconclusive`.
+    pub verdict: Verdict,
+    /// Smallest relative change (for errors, difference) that a comparison of this design detects in 80% of the cases.
+    pub smallest: Option<f64>,
+    /// Seconds of measurement that an interval would need. `None` if there is one.
+    pub duration_needed_s: Option<f64>,
+    /// Number of pairs of blocks whose correlation narrowed the interval; 0 without pairing.
+    pub pairs: usize,
+}
+
+/// Comparison of two sides.
+#[derive(Debug, Clone, Serialize)]
+pub struct Comparison {
+    /// Side that the other is compared with.
+    pub base: Subject,
+    /// Side that the verdicts are about.
+    pub other: Subject,
+    /// Differences between the clients, which also affect the verdicts.
+    pub clients: Vec<String>,
+    /// Differences between the loads of imported runs, which have no experiment to compare.
+    pub loads: Vec<String>,
+    /// Number of runs of the base and of the other side. With one run each, differences between days are not included.
+    pub runs: (usize, usize),
+    /// Measured seconds of the first compared phase, of the base and of the other side. For groups of runs, those of
+    /// the first run of each group.
+    pub measured_s: (f64, f64),
+    /// Figures that were compared, in order.
+    pub rows: Vec<ComparisonRow>,
+}
+
+/// Compares groups of runs, figure by figure.
+pub fn group_rows(pairs: &[GroupPair<'_>], choice: Choice<'_>) -> Vec<ComparisonRow> {
+    group_figures(pairs, choice).iter().map(row).collect()
+}
+
+/// Compares pairs of series, figure by figure. `paired` is true if both were measured in interleaved blocks of one run.
+pub fn rows(pairs: &[SeriesPair<'_>], choice: Choice<'_>, paired: bool) -> Vec<ComparisonRow> {
+    figures(pairs, choice, paired).iter().map(row).collect()
+}
+
+fn row(figure: &Figure<'_>) -> ComparisonRow {
+    let Figure { base: series, other, compared, primary, declared, bound } = figure;
+    let (unit, scale) = compared.metric.unit();
+    let side = |estimate: &Estimate, series: &Series| {
+        let ends = estimate.confidence.ends().filter(|_| estimate.value.is_some());
+        Side {
+            value: estimate.value.map(|v| v * scale),
+            low: ends.map(|(low, _)| low * scale),
+            high: ends.map(|(_, high)| high * scale),
+            client_limited: series.client_limited.clone(),
+        }
+    };
+    ComparisonRow {
+        phase: series.phase.clone(),
+        step: series.step,
+        operation: series.operation.to_string(),
+        size: series.size,
+        metric: compared.metric.name(series.named()),
+        unit,
+        primary: *primary,
+        declared: *declared,
+        base: side(&compared.base, series),
+        other: side(&compared.other, other),
+        change: compared.change.map(|c| c.0),
+        change_low: compared.change.map(|c| c.1),
+        change_high: compared.change.map(|c| c.2),
+        probability: compared.probability,
+        bound: *bound,
+        verdict: compared.verdict(*bound),
+        smallest: compared.smallest,
+        duration_needed_s: compared
+            .duration_needed_s
+            .or_else(|| compared.base.confidence.duration_needed_s())
+            .filter(|seconds| *seconds > 0.0),
+        pairs: compared.pairs,
+    }
+}
+
+impl ComparisonRow {
+    /// Returns the name of the figure: `get p99`, `ramp_3 get p50`. Omits a phase that has the name of its operation.
+    pub fn label(&self) -> String {
+        format!("{} {}", self.place(), self.metric)
+    }
+
+    /// Returns phase and operation: `get`, `ramp_3 get`.
+    fn place(&self) -> String {
+        let phase = self.step.map_or_else(|| self.phase.clone(), |s| format!("{}_{}", self.phase, s + 1));
+        let phase = if phase == self.operation { String::new() } else { format!("{phase} ") };
+        let size = self.size.map_or_else(String::new, |size| format!(" {size}"));
+        format!("{phase}{}{size}", self.operation)
+    }
+
+    fn value(&self, value: f64) -> String {
+        match self.unit {
+            Unit::Share => format!("{:.3}%", 100.0 * value),
+            unit => unit.text(value),
+        }
+    }
+
+    fn compared(&self, label: String) -> Compared {
+        Compared {
+            label,
+            less_is_better: self.unit == Unit::Milliseconds,
+            change: self
+                .change
+                .zip(self.change_low)
+                .zip(self.change_high)
+                .map(|((c, low), high)| (c, low, high)),
+            verdict: self.verdict,
+            duration_needed_s: self.duration_needed_s,
+        }
+    }
+
+    /// Returns the change with its interval: `x 1.25 [1.20..1.31]`.
+    pub fn change_text(&self) -> String {
+        let (Some(change), Some(low), Some(high)) = (self.change, self.change_low, self.change_high) else {
+            return "-".into();
+        };
+        if self.unit == Unit::Share {
+            return format!("{:+.3}% [{:+.3}..{:+.3}]", 100.0 * change, 100.0 * low, 100.0 * high);
+        }
+        format!("x {change:.3} [{low:.3}..{high:.3}]")
+    }
+
+    /// Returns the verdict for the table, with a remark if a side was limited by its client.
+    fn verdict_text(&self) -> String {
+        format!("{}{}", self.verdict_alone(), self.bound_text())
+    }
+
+    fn verdict_alone(&self) -> String {
+        if let Some(seconds) = self.duration_needed_s.filter(|_| self.verdict == Verdict::Inconclusive) {
+            return format!("inconclusive; needs about {seconds:.0} s of measurement");
+        }
+        if self.verdict == Verdict::Inconclusive {
+            return "inconclusive; needs more runs".into();
+        }
+        let lost = self.change_low.zip(self.change_high).is_some_and(|(low, high)| low > 1.0 || high < 1.0);
+        let note =
+            match (self.verdict == Verdict::NoDifference, lost && self.unit != Unit::Share, self.smallest) {
+                (true, true, _) => " (not significant among this many figures)".into(),
+                (true, false, Some(smallest)) => {
+                    format!(" (a change of {:.1}% would be found in 80% of the cases)", 100.0 * smallest)
+                }
+                _ => String::new(),
+            };
+        format!("{}{note}", self.verdict.describe())
+    }
+
+    /// Returns a remark that names the sides whose figure is only a bound, such as
+    /// `; only a bound (base)`. The sentence of the comparison states the reason.
+    pub fn bound_text(&self) -> &'static str {
+        match (&self.base.client_limited, &self.other.client_limited) {
+            (None, None) => "",
+            (Some(_), None) => "; only a bound (base)",
+            (None, Some(_)) => "; only a bound (other)",
+            (Some(_), Some(_)) => "; only a bound",
+        }
+    }
+}
+
+/// Returns the remark that a comparison is only a bound, because the client limited the stores with these names.
+pub fn bound(limited: &[&str]) -> String {
+    match limited.join(" and ") {
+        none if none.is_empty() => none,
+        whose => format!("; only a bound, because the client, not the store, limited {whose}"),
+    }
+}
+
+impl Comparison {
+    /// Returns the verdict on the primary figure in a sentence, with that on p99 of the same operation. If the figure
+    /// was measured several times, such as at the points of a sweep, and none was declared, all of them count.
+    pub fn sentence(&self) -> String {
+        let Some(row) = self.rows.iter().find(|r| r.primary).or_else(|| self.rows.first()) else {
+            return "no figure was measured on both sides".into();
+        };
+        let (a, b) = (&self.base.name, &self.other.name);
+        if row.unit == Unit::Share {
+            return match row.change.filter(|_| matches!(row.verdict, Verdict::Faster | Verdict::Slower)) {
+                Some(change) => {
+                    format!(
+                        "{} of {b} differ from {a} by {:+.3} percentage points",
+                        row.label(),
+                        100.0 * change
+                    )
+                }
+                None => format!("no difference shown between {a} and {b} in {}", row.label()),
+            };
+        }
+        let same =
+            |r: &&ComparisonRow| (&r.operation, r.size, &r.metric) == (&row.operation, row.size, &row.metric);
+        let points: Vec<&ComparisonRow> = self.rows.iter().filter(same).collect();
+        if points.len() > 1 && !row.declared {
+            return self.sentence_of_points(&points);
+        }
+        let beside = |r: &&ComparisonRow| {
+            r.metric == "p99"
+                && row.metric == "p50"
+                && (&r.phase, r.step, &r.operation, r.size)
+                    == (&row.phase, row.step, &row.operation, row.size)
+        };
+        let shown: Vec<&ComparisonRow> =
+            std::iter::once(row).chain(self.rows.iter().filter(beside)).collect();
+        let others: Vec<Compared> = shown[1..].iter().map(|r| r.compared(r.metric.clone())).collect();
+        let span = self.span();
+        let sides = Sides { first: a, second: b, span: &span };
+        format!("{}{}", verdict::sentence(sides, &row.compared(row.label()), &others), self.bound(&shown))
+    }
+
+    /// Returns the time to which a verdict from single runs is limited; empty for groups of runs, because their verdict
+    /// includes the variation between runs.
+    fn span(&self) -> String {
+        let time = |seconds: f64| format!("{seconds:.0} s");
+        let (base, other) = (time(self.measured_s.0), time(self.measured_s.1));
+        match self.runs {
+            (1, 1) if self.base.run == self.other.run => format!("in these {base}"),
+            (1, 1) if base == other => format!("in these two runs of {base}"),
+            (1, 1) => format!("in these two runs of {base} and {other}"),
+            _ => String::new(),
+        }
+    }
+
+    /// Returns the remark that names the sides which the client limited in at least one of the rows with a verdict.
+    fn bound(&self, rows: &[&ComparisonRow]) -> String {
+        let limits = |side: fn(&ComparisonRow) -> &Side| {
+            let mut judged = rows.iter().filter(|row| row.verdict != Verdict::Inconclusive);
+            judged.any(|row| side(row).client_limited.is_some())
+        };
+        let sides = [(limits(|row| &row.base), &self.base), (limits(|row| &row.other), &self.other)];
+        let limited = sides.iter().filter(|(limited, _)| *limited).map(|(_, side)| side.name.as_str());
+        bound(&limited.collect::<Vec<_>>())
+    }
+
+    /// Returns in how many of several measurements of one figure, such as the points of a sweep, each side is faster.
+    fn sentence_of_points(&self, points: &[&ComparisonRow]) -> String {
+        let compared: Vec<Compared> = points.iter().map(|row| row.compared(row.label())).collect();
+        let figure = format!("{} {}", points[0].operation, points[0].metric);
+        let span = self.span();
+        let sides = Sides { first: &self.base.name, second: &self.other.name, span: &span };
+        verdict::of_points(sides, &figure, &compared) + &self.bound(points)
+    }
+
+    /// Returns the reservations about the verdict: different clients or loads, a limited client, or single runs.
+    pub fn cautions(&self) -> Vec<String> {
+        self.limits().into_iter().chain(self.differences()).collect()
+    }
+
+    /// Returns the differences between the measurements of both sides, and that single runs do not show those between
+    /// days.
+    pub fn differences(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        out.extend(self.clients.iter().map(|line| format!("the clients differ: {line}")));
+        out.extend(self.loads.iter().map(|line| format!("the loads differ: {line}")));
+        if self.runs == (1, 1) && self.base.run != self.other.run {
+            out.push("one run each: differences between days are not included".into());
+        }
+        out
+    }
+
+    /// Returns a line for each side and operation in which the client was the bottleneck.
+    pub fn limits(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        for row in &self.rows {
+            for (side, subject) in [(&row.base, &self.base), (&row.other, &self.other)] {
+                // That of all operations says the same.
+                if row.size.is_some() {
+                    continue;
+                }
+                let Some(why) = &side.client_limited else { continue };
+                let place = row.place();
+                let line =
+                    format!("{} {place}: limited by the client, not by the store ({why})", subject.name);
+                if !out.contains(&line) {
+                    out.push(line);
+                }
+            }
+        }
+        out
+    }
+
+    /// Returns the comparison as a document: the sentence, the cautions and the figures.
+    pub fn document(&self) -> Document {
+        let (base, other) = (format!("{}#", self.base.name), format!("{}#", self.other.name));
+        let verdict = format!("{} is", self.other.name);
+        let mut table = Table::new("", &["figure", &base, &other, "change (95%)#", &verdict]);
+        for row in &self.rows {
+            let side = |side: &Side| side.value.map_or("-".into(), |value| row.value(value));
+            table.row([
+                row.label(),
+                side(&row.base),
+                side(&row.other),
+                row.change_text(),
+                row.verdict_text(),
+            ]);
+        }
+        Document {
+            title: format!("{} and {}", self.base.name, self.other.name),
+            answer: self.sentence(),
+            warnings: self.cautions(),
+            tables: vec![table],
+            ..Document::default()
+        }
+    }
+
+    /// Renders the comparison for a terminal.
+    pub fn render(&self) -> String {
+        let mut out = format!("{}\n", self.sentence());
+        self.cautions().iter().for_each(|line| out.push_str(&format!("! {line}\n")));
+        for subject in [&self.base, &self.other] {
+            out.push_str(&format!("{}: {} (run {})\n", subject.name, subject.store, subject.run));
+        }
+        let verdict = format!("{} is", self.other.name);
+        let number = |name: &str| Column { name: name.into(), number: true };
+        let text = |name: &str| Column { name: name.into(), number: false };
+        let columns = vec![
+            text(""),
+            number(&self.base.name),
+            number(&self.other.name),
+            number("change [95%]"),
+            text(&verdict),
+        ];
+        let mut table = Table { columns, ..Table::default() };
+        for row in &self.rows {
+            let side = |side: &Side| side.value.map_or("-".into(), |v| row.value(v));
+            let primary = if row.primary { " *" } else { "" };
+            table.row([
+                format!("{}{primary}", row.label()),
+                side(&row.base),
+                side(&row.other),
+                row.change_text(),
+                row.verdict_text(),
+            ]);
+        }
+        out.push_str(&format!(
+            "\n{}\n* main figure; the others have to pass a stricter test, because one of many may differ by chance",
+            terminal::plain(&table)
+        ));
+        if let Some(pairs) = self.rows.iter().map(|r| r.pairs).max().filter(|p| *p > 0) {
+            out.push_str(&format!("; {pairs} pairs of interleaved blocks"));
+        }
+        out.push('\n');
+        out
+    }
+}
