@@ -277,9 +277,9 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use plimsoll_base::machine::Machine;
     use plimsoll_judge::run_dir::environment::Environment;
     use plimsoll_judge::summary::result::{ConfidenceInterval, RunInfo, RunResult};
-    use plimsoll_base::machine::Machine;
 
     fn run(experiment: &str) -> Run {
         let path = std::env::temp_dir().join(format!("plimsoll-appendix-{}", std::process::id()));

@@ -1,9 +1,9 @@
 //! Comparison of the clients of `plimsoll run clients`: rates, times, CPU time and requests, of each operation.
 
-use plimsoll_judge::summary::result::ClientRound;
 use plimsoll_base::median::median;
 use plimsoll_base::units::{format_bytes, format_count};
 use plimsoll_document::Table;
+use plimsoll_judge::summary::result::ClientRound;
 
 /// Rounds of one client with one operation.
 struct Group<'a> {

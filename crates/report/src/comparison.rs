@@ -2,14 +2,16 @@
 
 use serde::Serialize;
 
+use plimsoll_document::{Column, Document, Table, terminal};
 use plimsoll_judge::summary::comparison::Verdict;
 use plimsoll_judge::summary::estimates::Estimate;
-use plimsoll_judge::summary::primary_figure::{Choice, Figure, GroupPair, SeriesPair, figures, group_figures};
+use plimsoll_judge::summary::primary_figure::{
+    Choice, Figure, GroupPair, SeriesPair, figures, group_figures,
+};
 use plimsoll_judge::summary::series::Series;
 use plimsoll_judge::summary::size_range::SizeRange;
 use plimsoll_judge::summary::unit::Unit;
 use plimsoll_judge::summary::verdict::{self, Compared, Sides};
-use plimsoll_document::{Column, Document, Table, terminal};
 
 /// One side of a comparison.
 #[derive(Debug, Clone, Serialize)]

@@ -6,12 +6,12 @@ use serde_json::json;
 
 use plimsoll_audit::history::changes::{Change, changes};
 use plimsoll_audit::history::entry::Entry;
+use plimsoll_base::units::{format_per_s, short_names};
+use plimsoll_document::{Document, Table};
 use plimsoll_judge::run_dir::comparable::difference;
 use plimsoll_judge::summary::figure_selector::FigureSelector;
 use plimsoll_judge::summary::result::ConfidenceInterval;
 use plimsoll_judge::summary::unit::Unit;
-use plimsoll_base::units::{format_per_s, short_names};
-use plimsoll_document::{Document, Table};
 
 /// Formats a figure in its unit.
 fn value(figure: &ConfidenceInterval) -> String {

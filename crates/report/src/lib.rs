@@ -1,6 +1,6 @@
 //! Reports: terminal tables, HTML pages, JUnit XML and exports. A report of a run needs only the files of its run
-//! directory, so it can be created again without another measurement. Uses `judge`, `audit` and `bills`; only `plimsoll`
-//! uses it.
+//! directory, so it can be created again without another measurement. Uses `judge`, `audit` and `bills`; only
+//! `plimsoll` uses it.
 
 pub mod appendix;
 pub mod clients;

@@ -1,10 +1,10 @@
 //! Comparison of `plimsoll run sync` loops: wall-clock time of whole loops, rates, CPU time, and speed-up over the
 //! baseline.
 
-use plimsoll_judge::summary::result::SyncLoop;
 use plimsoll_base::median::median;
 use plimsoll_base::units::{format_bytes, format_count, format_throughput, short_names};
 use plimsoll_document::Table;
+use plimsoll_judge::summary::result::SyncLoop;
 
 /// Groups loops by direction, client and store, in order of first appearance.
 fn groups(loops: &[SyncLoop]) -> Vec<Vec<&SyncLoop>> {

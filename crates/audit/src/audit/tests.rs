@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use super::rules::{Outcome, RULES};
 use super::{Audit, audit, of_runs};
+use plimsoll_base::machine::Machine;
 use plimsoll_judge::run_dir::environment::{Environment, StoreFacts};
 use plimsoll_judge::run_dir::run::Run;
-use plimsoll_judge::summary::result::{ConfidenceInterval, LoopKind, Percentiles, RunInfo, RunResult, Window};
-use plimsoll_base::machine::Machine;
+use plimsoll_judge::summary::result::{
+    ConfidenceInterval, LoopKind, Percentiles, RunInfo, RunResult, Window,
+};
 use plimsoll_workload::OperationKind;
 use plimsoll_workload::schedule::Role;
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_cost::blend::Distribution;
 use plimsoll_judge::summary::latencies::of_histogram;
 use plimsoll_judge::summary::result::Window;
-use plimsoll_cost::blend::Distribution;
 
 /// Merges the latencies of windows: response times of open loops, service times of closed ones. Operations
 /// that failed or timed out count as slower than every value.

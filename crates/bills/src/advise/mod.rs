@@ -11,12 +11,12 @@ pub mod sizes;
 
 use serde::Serialize;
 
-use plimsoll_judge::summary::objective::Finding;
-use plimsoll_judge::summary::objective_result::ObjectiveResult;
 use plimsoll_cost::bill::{Bill, total};
 use plimsoll_cost::money::Usd;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::usage::Usage;
+use plimsoll_judge::summary::objective::Finding;
+use plimsoll_judge::summary::objective_result::ObjectiveResult;
 
 /// Origin of the performance figures of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

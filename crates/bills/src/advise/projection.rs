@@ -1,9 +1,9 @@
 //! Extrapolation of a measured run to the workload of a month.
 
-use plimsoll_judge::summary::result::{RunResult, Window};
 use plimsoll_base::units::{format_per_s, parse_rate, short_names};
 use plimsoll_cost::period::MONTH_HOURS;
 use plimsoll_cost::workload::Workload;
+use plimsoll_judge::summary::result::{RunResult, Window};
 use plimsoll_workload::OperationKind;
 use plimsoll_workload::schedule::Role;
 

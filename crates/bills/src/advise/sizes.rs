@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_base::units::format_bytes;
 use plimsoll_judge::run_dir::run::Run;
 use plimsoll_judge::summary::objective::Objective;
 use plimsoll_judge::summary::result::Window;
 use plimsoll_judge::summary::series::Series;
-use plimsoll_base::units::format_bytes;
 use plimsoll_workload::OperationKind;
 use plimsoll_workload::schedule::Role;
 

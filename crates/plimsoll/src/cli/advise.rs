@@ -11,20 +11,20 @@ use super::cost::from_run::FromRun;
 use super::cost::request::WorkloadArguments;
 use super::exit::Exit;
 use super::runs::find;
-use plimsoll_cost::bill::Bill;
-use plimsoll_cost::request::CostRequest;
-use plimsoll_cost::workload::Workload;
 use plimsoll_bills::advise::sensitivity::{Change, changes};
 use plimsoll_bills::advise::sizes::of_runs;
 use plimsoll_bills::advise::{
     BoundChange, Candidate, Evidence, Figure, ObjectiveFinding, UnitCost, bound_changes, bounds_to_pass,
     pareto_front, recommended, unit_cost,
 };
-use plimsoll_report::decisions::advice::{Advice, document};
+use plimsoll_cost::bill::Bill;
+use plimsoll_cost::request::CostRequest;
+use plimsoll_cost::workload::Workload;
 use plimsoll_judge::run_dir::run::{Run, read};
 use plimsoll_judge::summary::objective::Objective;
 use plimsoll_judge::summary::objective_result::ObjectiveResult;
 use plimsoll_judge::summary::series::LatencyKind;
+use plimsoll_report::decisions::advice::{Advice, document};
 
 use plimsoll_bills::advise::candidates::{
     Sources, measured_at_all, missing, of_document, of_run, ranking, repeated,

@@ -9,16 +9,16 @@ use super::cost::form::FormArguments;
 use super::exit::Exit;
 use super::inconclusive::Inconclusive;
 use super::runs;
-use plimsoll_base::units::parse_size;
-use plimsoll_cost::published::named;
-use plimsoll_document::{Document, Table};
 use plimsoll_audit::audit::facts::Facts;
 use plimsoll_audit::audit::rules::{Outcome, RULES};
 use plimsoll_audit::audit::tools::{published, read};
 use plimsoll_audit::audit::{Audit, audit, of_runs};
+use plimsoll_audit::verify::verify;
+use plimsoll_base::units::parse_size;
+use plimsoll_cost::published::named;
+use plimsoll_document::{Document, Table};
 use plimsoll_judge::run_dir::run::{self, Run};
 use plimsoll_judge::summary::objective_result::ObjectiveResult;
-use plimsoll_audit::verify::verify;
 
 /// Arguments of `plimsoll audit`.
 #[derive(Debug, Args)]

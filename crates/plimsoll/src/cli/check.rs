@@ -12,13 +12,13 @@ use super::runs::find;
 use plimsoll_base::text::outgoing;
 use plimsoll_base::units::{counted, format_size};
 use plimsoll_document::{Document, Table, terminal};
-use plimsoll_report::junit;
-use plimsoll_report::text::objectives::{detail, place, sentence};
 use plimsoll_judge::run_dir::run::{Run, read};
 use plimsoll_judge::summary::objective::Objective;
 use plimsoll_judge::summary::objectives::judge;
 use plimsoll_judge::summary::result::ObjectiveFigures;
 use plimsoll_judge::summary::series::LatencyKind;
+use plimsoll_report::junit;
+use plimsoll_report::text::objectives::{detail, place, sentence};
 use plimsoll_workload::schedule::Role;
 
 /// Arguments of `plimsoll check`.

@@ -27,12 +27,12 @@ use plimsoll_document::terminal;
 use plimsoll_engine::driver::clean::CleanupScope;
 use plimsoll_engine::driver::{Control, Shard};
 use plimsoll_engine::store::ownership::RunId;
-use plimsoll_report::clients::tables;
-use plimsoll_report::text::answer;
 use plimsoll_judge::run_dir::directory::RunDirectory;
 use plimsoll_judge::run_dir::json;
 use plimsoll_judge::summary::percentiles::samples_needed;
 use plimsoll_judge::summary::result::{ClientRound, RunResult};
+use plimsoll_report::clients::tables;
+use plimsoll_report::text::answer;
 use plimsoll_workload::experiment::to_toml::to_toml;
 
 /// Libraries and tools that are used if they are installed, besides Plimsoll.

@@ -4,8 +4,8 @@ use std::fmt::Display;
 
 use crate::session::RunError;
 use crate::twin::TwinError;
-use plimsoll_cost::request::RequestError;
 use plimsoll_bills::advise::candidates::AdviceError;
+use plimsoll_cost::request::RequestError;
 
 /// An exit code and the message that explains it.
 #[derive(Debug)]

@@ -7,13 +7,13 @@ use clap::{Args, ValueEnum};
 use super::exit::Exit;
 use super::out::say;
 use super::runs::find;
+use plimsoll_judge::run_dir::json;
 use plimsoll_report::export::csv::Csv;
 use plimsoll_report::export::hlog::Hlog;
 use plimsoll_report::export::markdown::{Markdown, render};
 use plimsoll_report::export::parquet::Parquet;
 use plimsoll_report::export::requests::Requests;
 use plimsoll_report::export::{Exporter, Run};
-use plimsoll_judge::run_dir::json;
 
 /// Arguments of `plimsoll export`.
 #[derive(Debug, Args)]

@@ -28,9 +28,9 @@ use plimsoll_base::rng::entropy;
 use plimsoll_base::units::{format_count, format_ms, format_throughput, parse_duration};
 use plimsoll_document::Table;
 use plimsoll_engine::driver::{Control, Shard};
-use plimsoll_report::terminal;
 use plimsoll_judge::run_dir::json;
 use plimsoll_judge::run_dir::run::Run;
+use plimsoll_report::terminal;
 use plimsoll_workload::experiment::to_toml::to_toml;
 use plimsoll_workload::experiment::{Experiment, load};
 

@@ -8,8 +8,8 @@ use super::cost::form::FormArguments;
 use super::exit::Exit;
 use super::runs::DIRECTORY;
 use plimsoll_audit::history::entry::{Entry, Filter, entries};
-use plimsoll_report::history::{list, trend};
 use plimsoll_judge::summary::figure_selector::FigureSelector;
+use plimsoll_report::history::{list, trend};
 
 /// Arguments of `plimsoll history`.
 #[derive(Debug, Args)]

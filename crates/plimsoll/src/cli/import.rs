@@ -8,12 +8,11 @@ use super::command_line;
 use super::exit::Exit;
 use super::out::{fit, note, say};
 use super::report::of_run;
+use plimsoll_audit::import::r2_bench::PhaseRow;
+use plimsoll_audit::import::{Imported, Log, r2_bench, replay, warp};
 use plimsoll_base::machine::Machine;
 use plimsoll_document::Table;
 use plimsoll_engine::store::ownership::RunId;
-use plimsoll_audit::import::r2_bench::PhaseRow;
-use plimsoll_audit::import::{Imported, Log, r2_bench, replay, warp};
-use plimsoll_report::terminal;
 use plimsoll_judge::run_dir::directory::RunDirectory;
 use plimsoll_judge::run_dir::environment::Environment;
 use plimsoll_judge::run_dir::intervals::IntervalKey;
@@ -24,6 +23,7 @@ use plimsoll_judge::summary::result::{Percentiles, RunInfo, RunResult, SCHEMA, W
 use plimsoll_judge::summary::window::{Setting, windows};
 use plimsoll_recorder::collector::SecondRow;
 use plimsoll_recorder::store_facts::Description;
+use plimsoll_report::terminal;
 
 /// Arguments of `plimsoll import`.
 #[derive(Debug, Args)]

@@ -11,7 +11,6 @@ use super::out::{fit, say};
 use super::report::of_run;
 use super::runs::find;
 use plimsoll_base::files::read_text;
-use plimsoll_report::terminal;
 use plimsoll_judge::run_dir::MAX_TEXT;
 use plimsoll_judge::run_dir::directory::RunDirectory;
 use plimsoll_judge::run_dir::environment::{Environment, read_environment};
@@ -21,6 +20,7 @@ use plimsoll_judge::run_dir::run::Run;
 use plimsoll_judge::run_dir::{intervals, size_log};
 use plimsoll_judge::summary::result::RunResult;
 use plimsoll_judge::summary::shards::merge_runs;
+use plimsoll_report::terminal;
 
 /// Arguments of `plimsoll merge`.
 #[derive(Debug, Args)]

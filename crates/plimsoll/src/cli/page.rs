@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use plimsoll_base::files::read_text;
 use plimsoll_base::version::VERSION;
 use plimsoll_cost::published::named;
-use plimsoll_report::html::Report;
 use plimsoll_judge::run_dir::run::Run;
 use plimsoll_judge::run_dir::{MAX_TEXT, REPORT};
 use plimsoll_judge::summary::figure_selector::FigureSelector;
+use plimsoll_report::html::Report;
 
 use super::compare::comparisons;
 use super::exit::Exit;

@@ -20,11 +20,11 @@ use plimsoll_base::units::{
     format_count, format_ms, format_per_s, format_throughput, short_names, show_duration,
 };
 use plimsoll_engine::driver::Control;
-use plimsoll_report::text::capacity::{load, verdict};
 use plimsoll_judge::summary::result::{CapacityStep, Window};
 use plimsoll_recorder::collector::{SecondRow, WindowState};
 use plimsoll_recorder::histogram::Latencies;
 use plimsoll_recorder::latency::Latency;
+use plimsoll_report::text::capacity::{load, verdict};
 use plimsoll_workload::schedule::Role;
 use plimsoll_workload::schedule::plan::PhaseRun;
 

@@ -8,10 +8,10 @@ use super::out::say;
 use super::page::{PageOptions, page_of};
 use super::runs::DIRECTORY;
 use plimsoll_audit::history::entry::{Entry, entries};
-use plimsoll_report::site::{page_of_run, pages};
 use plimsoll_judge::run_dir::directory::LATENCIES;
 use plimsoll_judge::run_dir::run::read;
 use plimsoll_judge::run_dir::write::write_whole;
+use plimsoll_report::site::{page_of_run, pages};
 
 /// Returns the run directories to publish, or those of `plimsoll-runs` if none are given.
 fn chosen(runs: &[PathBuf]) -> Result<Vec<Entry>, Exit> {

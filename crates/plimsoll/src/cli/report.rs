@@ -11,15 +11,15 @@ use super::page::{PageOptions, add, page_of, rendered, several_stores};
 use super::publish::publish;
 use super::runs::find;
 use crate::session::{RunError, RunSummary};
-use plimsoll_report::appendix;
-use plimsoll_report::comparison::Comparison;
-use plimsoll_report::html::Report;
+use plimsoll_audit::verify::signature;
 use plimsoll_judge::run_dir::REPORT;
 use plimsoll_judge::run_dir::directory::LATENCIES;
 use plimsoll_judge::run_dir::run::{Run, read};
 use plimsoll_judge::run_dir::sums;
 use plimsoll_judge::run_dir::write::{write_output, write_whole};
-use plimsoll_audit::verify::signature;
+use plimsoll_report::appendix;
+use plimsoll_report::comparison::Comparison;
+use plimsoll_report::html::Report;
 
 /// Arguments of `plimsoll report`.
 #[derive(Debug, Args)]

@@ -28,9 +28,9 @@ use plimsoll_base::clock::wall_now;
 use plimsoll_base::metrics::listen;
 use plimsoll_base::metrics::push::Collector;
 use plimsoll_engine::driver::Shard;
-use plimsoll_report::{dry_run, terminal};
 use plimsoll_judge::run_dir::json;
 use plimsoll_judge::summary::objective::Objective;
+use plimsoll_report::{dry_run, terminal};
 use plimsoll_workload::experiment::Experiment;
 
 /// Options of commands that run an experiment.

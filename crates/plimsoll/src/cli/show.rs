@@ -7,10 +7,10 @@ use clap::Args;
 use super::exit::Exit;
 use super::out::{fit, say};
 use super::runs::find;
-use plimsoll_report::terminal;
-use plimsoll_report::terminal::Detail;
 use plimsoll_judge::run_dir::json;
 use plimsoll_judge::summary::consistency;
+use plimsoll_report::terminal;
+use plimsoll_report::terminal::Detail;
 
 /// Arguments of `plimsoll show`.
 #[derive(Debug, Args)]

@@ -33,10 +33,10 @@ use plimsoll_base::units::{parse_duration, parse_size};
 use plimsoll_engine::driver::clean::CleanupScope;
 use plimsoll_engine::driver::{Control, Shard, Site};
 use plimsoll_engine::store::ownership::RunId;
-use plimsoll_report::terminal::{self, cost};
 use plimsoll_judge::run_dir::directory::RunDirectory;
 use plimsoll_judge::run_dir::json;
 use plimsoll_judge::summary::result::{CostFigures, RunResult};
+use plimsoll_report::terminal::{self, cost};
 use plimsoll_workload::experiment::to_toml::to_toml;
 use plimsoll_workload::schedule::{Phase, Role};
 

@@ -11,11 +11,11 @@ use super::exit::Exit;
 use super::out::say;
 use super::page::{ReportCheck, check_report};
 use super::runs::find;
+use plimsoll_audit::verify::signature::{Signed, public_key};
+use plimsoll_audit::verify::{Verification, verify};
 use plimsoll_judge::run_dir::directory::LATENCIES;
 use plimsoll_judge::run_dir::run::read;
 use plimsoll_judge::run_dir::sums;
-use plimsoll_audit::verify::signature::{Signed, public_key};
-use plimsoll_audit::verify::{Verification, verify};
 
 /// Arguments of `plimsoll verify`.
 #[derive(Debug, Args)]

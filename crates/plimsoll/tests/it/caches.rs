@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::{Server, create_through_faults, plimsoll, scratch, text};
-use plimsoll_report::text::cache::sentence;
 use plimsoll_judge::run_dir::json;
 use plimsoll_judge::summary::result::{RunResult, Window};
+use plimsoll_report::text::cache::sentence;
 use plimsoll_workload::schedule::Role;
 
 /// Runs `plimsoll` with a directory for its runs. Returns the exit code and what it printed.

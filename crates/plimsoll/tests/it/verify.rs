@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use plimsoll_audit::verify::verify;
 use plimsoll_base::rng::Stream;
 use plimsoll_judge::run_dir::sums;
-use plimsoll_audit::verify::verify;
 
 use crate::support::made::Made;
 use crate::support::{Server, create_through_faults, data, plimsoll, scratch, text};

@@ -1,12 +1,12 @@
 //! Wrong verdicts of comparisons and of runs that measure until a question is answered, and the power of designs.
 
-use plimsoll_report::comparison::rows;
 use plimsoll_judge::summary::comparison::{Verdict, compare};
 use plimsoll_judge::summary::estimates::{Estimator, Metric};
 use plimsoll_judge::summary::power::detectable;
 use plimsoll_judge::summary::primary_figure::{Choice, SeriesPair};
 use plimsoll_judge::summary::sequential::{Difference, errors_of_looks, judge_difference, looks, precision};
 use plimsoll_judge::summary::series::{LatencyKind, Series};
+use plimsoll_report::comparison::rows;
 
 use super::in_parallel;
 use super::processes::{Case, Process, Side, simulate_for};

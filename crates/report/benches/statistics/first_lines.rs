@@ -3,12 +3,12 @@
 //! A verdict from single runs is about their seconds: what many times as many operations in the same seconds would have
 //! shown. The truth is a simulation with the same variation from second to second and 100 times as many operations.
 
-use plimsoll_report::text::objectives::sentence;
 use plimsoll_judge::summary::comparison::{Verdict, compare};
 use plimsoll_judge::summary::estimates::{Estimator, Metric};
 use plimsoll_judge::summary::objective::Objective;
 use plimsoll_judge::summary::objectives::judge;
 use plimsoll_judge::summary::series::Series;
+use plimsoll_report::text::objectives::sentence;
 
 use super::in_parallel;
 use super::processes::{Case, Process, Side, simulate_for};

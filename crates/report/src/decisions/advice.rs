@@ -3,16 +3,16 @@
 use serde_json::json;
 
 use super::dollars;
+use plimsoll_base::units::format_ms;
 use plimsoll_bills::advise::sensitivity::{Assumption, Change};
 use plimsoll_bills::advise::{
     Candidate, Evidence, Figure, UnitCost, bound_changes, bounds_to_pass, cheapest, pareto_front,
     recommended, unit_cost,
 };
-use plimsoll_judge::summary::objective_result::ObjectiveResult;
-use plimsoll_base::units::format_ms;
 use plimsoll_cost::money::Usd;
 use plimsoll_cost::usage::Usage;
 use plimsoll_document::{Document, Table};
+use plimsoll_judge::summary::objective_result::ObjectiveResult;
 
 /// Result of `plimsoll advise`.
 #[derive(Debug)]

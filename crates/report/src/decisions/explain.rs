@@ -6,12 +6,12 @@ use jiff::civil::Date;
 
 use super::bills::quantity;
 use super::from_log::PrefixCost;
+use plimsoll_base::units::{format_count, format_volume};
 use plimsoll_bills::explain::changes::Change;
 use plimsoll_bills::explain::elsewhere::Elsewhere;
 use plimsoll_bills::explain::explained::Explained;
 use plimsoll_bills::explain::explained_line::ExplainedLine;
 use plimsoll_bills::explain::inventory::Inventory;
-use plimsoll_base::units::{format_count, format_volume};
 use plimsoll_cost::money::Usd;
 use plimsoll_document::{Document, Table};
 use serde::Serialize;

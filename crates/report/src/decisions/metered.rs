@@ -2,9 +2,9 @@
 
 use super::bills::quantity;
 use super::from_log::{LogBills, document as of_log};
-use plimsoll_bills::advise::metered::{BoundResult, Metered, counts};
 use plimsoll_base::provider::calls::Call;
 use plimsoll_base::units::{format_bytes, format_count, format_volume};
+use plimsoll_bills::advise::metered::{BoundResult, Metered, counts};
 use plimsoll_cost::bill::meter_of;
 use plimsoll_cost::money::Usd;
 use plimsoll_cost::tariff::Tariff;

@@ -8,11 +8,11 @@ use crate::terminal::{groups, stores};
 use crate::text::percentile::cell;
 use crate::text::ramp::summary;
 use crate::text::remarks::remarks;
-use plimsoll_judge::summary::merge::overall;
-use plimsoll_judge::summary::result::{RunResult, Window};
 use plimsoll_base::files;
 use plimsoll_base::text::outgoing;
 use plimsoll_base::units::{format_count, format_per_s, format_throughput};
+use plimsoll_judge::summary::merge::overall;
+use plimsoll_judge::summary::result::{RunResult, Window};
 use plimsoll_workload::schedule::Role;
 
 /// Exporter of GitHub-flavoured Markdown.

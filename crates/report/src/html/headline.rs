@@ -11,10 +11,10 @@ use super::rows::HtmlRow;
 use crate::comparison::Comparison;
 use crate::shell::command_line;
 use crate::text::{answer, confidence, ramp};
+use plimsoll_base::units::{format_count, format_ms, format_per_s, format_throughput, short_names};
 use plimsoll_judge::run_dir::environment::Environment;
 use plimsoll_judge::summary::comparison::Verdict;
 use plimsoll_judge::summary::result::{ConfidenceInterval, RunResult, Window};
-use plimsoll_base::units::{format_count, format_ms, format_per_s, format_throughput, short_names};
 use plimsoll_workload::schedule::Role;
 
 /// Number of rows of the table of figures that are shown at first.
@@ -131,11 +131,7 @@ pub(super) fn comparison_context(comparison: &Comparison) -> Value {
 }
 
 /// Describes the measurement of a run in a sentence.
-pub(in crate::report) fn measurement(
-    result: &RunResult,
-    environment: &Environment,
-    stores: &[&str],
-) -> String {
+pub(crate) fn measurement(result: &RunResult, environment: &Environment, stores: &[&str]) -> String {
     let measured = || result.windows.iter().filter(|w| w.role == Role::Measure);
     let operations: u64 = measured().map(|w| w.operations).sum();
     // The operations of a mix share one window of time.

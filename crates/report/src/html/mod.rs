@@ -15,10 +15,7 @@ use super::comparison::Comparison;
 use super::text::confidence::needs;
 use super::text::{addresses, answer, contention, cost, objectives, sizes, sweep};
 use super::{clients, loops};
-use plimsoll_judge::run_dir::environment::Environment;
-use plimsoll_judge::summary::result::{CapacityFigures, RampFigures, RunResult, SweepFigures};
-use plimsoll_judge::summary::series::Series;
-pub(in crate::report) use headline::measurement;
+pub(crate) use headline::measurement;
 use headline::{
     FIRST_FIGURES, Facts, Figure, MANY, answers, comparison_context, facts, figure, tally, tiles, warnings,
 };
@@ -27,6 +24,9 @@ use plimsoll_base::units::short_names;
 use plimsoll_cost::published::Published;
 use plimsoll_document::Table;
 use plimsoll_document::page;
+use plimsoll_judge::run_dir::environment::Environment;
+use plimsoll_judge::summary::result::{CapacityFigures, RampFigures, RunResult, SweepFigures};
+use plimsoll_judge::summary::series::Series;
 use plimsoll_workload::schedule::Role;
 use rows::{HtmlRow, rows};
 

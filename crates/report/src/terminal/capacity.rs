@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::text::capacity::load;
 use crate::text::percentile::cell;
-use plimsoll_judge::summary::result::{CapacityFigures, CapacityStep, Percentiles, Window};
 use plimsoll_base::units::{format_ms, format_per_s};
 use plimsoll_document::{Table, terminal};
+use plimsoll_judge::summary::result::{CapacityFigures, CapacityStep, Percentiles, Window};
 use plimsoll_workload::schedule::Role;
 
 /// Maximum length of a bar, in characters.

@@ -1,8 +1,8 @@
 //! Cost of a run, with its line items.
 
 use crate::text::cost::{items, sentence};
-use plimsoll_judge::summary::result::CostFigures;
 use plimsoll_base::units::short_names;
+use plimsoll_judge::summary::result::CostFigures;
 
 /// Renders the cost of a run at every store that has prices.
 pub fn render(costs: &[CostFigures]) -> String {

@@ -3,9 +3,9 @@
 use hdrhistogram::Histogram;
 
 use crate::text::percentile::cell;
+use plimsoll_base::units::{format_count, format_ms};
 use plimsoll_judge::summary::latencies::of_histogram;
 use plimsoll_judge::summary::result::Window;
-use plimsoll_base::units::{format_count, format_ms};
 
 const WIDTH: usize = 40;
 /// Edges of the bars in tenths of a microsecond, to be multiplied by powers of ten: 1, 1.5, 2, 3, 5 and 7 us,

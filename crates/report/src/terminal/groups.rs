@@ -1,10 +1,10 @@
 //! Comparison of the same operation on differently named keys, with a verdict from the repeats.
 
+use plimsoll_base::units::{format_ms, format_per_s};
+use plimsoll_document::{Table, terminal};
 use plimsoll_judge::summary::arrangement::Arrangement;
 use plimsoll_judge::summary::merge::merge;
 use plimsoll_judge::summary::result::Window;
-use plimsoll_base::units::{format_ms, format_per_s};
-use plimsoll_document::{Table, terminal};
 use plimsoll_workload::OperationKind;
 use plimsoll_workload::schedule::Role;
 

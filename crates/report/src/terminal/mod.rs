@@ -22,9 +22,9 @@ use super::clients;
 use super::loops::table as table_of_loops;
 use plimsoll_document::terminal;
 
+use plimsoll_base::units::format_count;
 use plimsoll_judge::summary::merge::overall;
 use plimsoll_judge::summary::result::{Percentiles, RunResult, SyncLoop, Window};
-use plimsoll_base::units::format_count;
 use plimsoll_workload::schedule::Role;
 
 /// Maximum number of rows for which intervals are shown by default.

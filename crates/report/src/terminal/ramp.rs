@@ -1,11 +1,11 @@
 //! A ramp in the format of R2-bench: one row per step, then plateau and knee.
 
 use crate::text::ramp::summary;
+use plimsoll_base::units::format_count;
+use plimsoll_document::{Table, terminal};
 use plimsoll_judge::summary::arrangement::Arrangement;
 use plimsoll_judge::summary::merge::merge;
 use plimsoll_judge::summary::result::{RampFigures, Window};
-use plimsoll_base::units::format_count;
-use plimsoll_document::{Table, terminal};
 use plimsoll_workload::schedule::Role;
 
 const COLUMNS: [&str; 8] = [

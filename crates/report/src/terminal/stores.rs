@@ -1,11 +1,11 @@
 //! Comparison of the stores of one run: rates, latencies and their ratios, paired by block if the stores were
 //! interleaved.
 
+use plimsoll_base::units::{format_ms, format_per_s, short_names};
+use plimsoll_document::{Table, terminal};
 use plimsoll_judge::summary::arrangement::Arrangement;
 use plimsoll_judge::summary::merge::merge;
 use plimsoll_judge::summary::result::{RunResult, Window};
-use plimsoll_base::units::{format_ms, format_per_s, short_names};
-use plimsoll_document::{Table, terminal};
 use plimsoll_workload::OperationKind;
 use plimsoll_workload::schedule::Role;
 

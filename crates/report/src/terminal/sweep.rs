@@ -1,11 +1,11 @@
 //! The result of a sweep: a matrix of each figure, or the table of upload settings with the recommended one.
 
 use crate::text::sweep::name;
-use plimsoll_judge::summary::result::{RunResult, SweepFigures, SweepPoint};
 use plimsoll_base::units::{
     format_bytes, format_count, format_ms, format_per_s, format_throughput, short_names,
 };
 use plimsoll_document::{Column, Table, terminal};
+use plimsoll_judge::summary::result::{RunResult, SweepFigures, SweepPoint};
 
 /// Renders the sweeps of a run; empty if there are none. Each matrix contains all stores.
 pub fn render(result: &RunResult) -> String {

@@ -1,9 +1,9 @@
 //! The table of windows, with blocks and repeats merged into one row.
 
 use crate::text::percentile::cell;
-use plimsoll_judge::summary::result::{Percentiles, Window};
 use plimsoll_base::units::{format_count, format_per_s, format_throughput};
 use plimsoll_document::{Table, terminal};
+use plimsoll_judge::summary::result::{Percentiles, Window};
 
 const COLUMNS: [&str; 14] = [
     "phase",

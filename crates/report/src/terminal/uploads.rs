@@ -1,8 +1,8 @@
 //! Multipart uploads: one line per window.
 
+use plimsoll_base::units::{format_bytes, format_count};
 use plimsoll_judge::summary::result::Window;
 use plimsoll_judge::summary::uploads::median_bytes_per_s;
-use plimsoll_base::units::{format_bytes, format_count};
 
 /// Returns the line of one window of multipart uploads; `None` for other windows.
 fn line(window: &Window) -> Option<String> {

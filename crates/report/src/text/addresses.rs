@@ -1,10 +1,10 @@
 //! Operations by the address to which they were sent, as a table.
 
 use super::percentile::cell;
-use plimsoll_judge::summary::merge::overall;
-use plimsoll_judge::summary::result::{AddressFigures, RunResult, Window};
 use plimsoll_base::units::format_count;
 use plimsoll_document::Table;
+use plimsoll_judge::summary::merge::overall;
+use plimsoll_judge::summary::result::{AddressFigures, RunResult, Window};
 use plimsoll_workload::schedule::Role;
 
 fn row(window: &Window, figures: &AddressFigures) -> [String; 9] {

@@ -3,8 +3,8 @@
 use super::{capacity, contention, objectives, sweep};
 use crate::comparison::bound;
 use crate::{clients, loops};
-use plimsoll_judge::summary::result::{RunResult, UntilFigures};
 use plimsoll_base::units::short_names;
+use plimsoll_judge::summary::result::{RunResult, UntilFigures};
 use plimsoll_workload::schedule::Role;
 
 /// Returns the answer to `--until`. If the client limited a store, a comparison is only a bound.

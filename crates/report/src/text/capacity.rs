@@ -1,7 +1,7 @@
 //! The result of a search for the capacity in words.
 
-use plimsoll_judge::summary::result::{CapacityBy, CapacityFigures, CapacityStep, ClientLimit, RunResult};
 use plimsoll_base::units::{format_per_s, format_throughput, short_names};
+use plimsoll_judge::summary::result::{CapacityBy, CapacityFigures, CapacityStep, ClientLimit, RunResult};
 use plimsoll_workload::schedule::Role;
 
 /// Orders runs that searched for the capacity of one store each, in a sentence: `highest capacity first: b 720 get/s, a

@@ -1,10 +1,10 @@
 //! Compare-and-swap by number of writers: the highest rate in a sentence, and a table of rates, conflicts and fairness.
 
+use plimsoll_base::units::{format_count, format_ms, format_per_s, short_names};
+use plimsoll_document::Table;
 use plimsoll_judge::summary::contention::fairness;
 use plimsoll_judge::summary::merge::overall;
 use plimsoll_judge::summary::result::{RunResult, Window};
-use plimsoll_base::units::{format_count, format_ms, format_per_s, short_names};
-use plimsoll_document::Table;
 use plimsoll_workload::schedule::Role;
 
 /// Returns the number of conflicts per commit.

@@ -1,9 +1,9 @@
 //! The cost of a run in words.
 
 use crate::decisions::bills::{quantity, unit};
-use plimsoll_judge::summary::result::CostFigures;
 use plimsoll_cost::money::Usd;
 use plimsoll_document::Table;
+use plimsoll_judge::summary::result::CostFigures;
 
 /// Describes the cost at one store in a sentence.
 pub fn sentence(cost: &CostFigures) -> String {

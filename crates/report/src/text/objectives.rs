@@ -1,10 +1,10 @@
 //! Objectives of runs in sentences and tables.
 
+use plimsoll_base::units::{format_duration, short_names};
+use plimsoll_document::Table;
 use plimsoll_judge::summary::objective_result::ObjectiveResult::{Fail, Inconclusive};
 use plimsoll_judge::summary::objectives::{count, needed_s};
 use plimsoll_judge::summary::result::{ObjectiveFigures, RunResult, UnseenStalls};
-use plimsoll_base::units::{format_duration, short_names};
-use plimsoll_document::Table;
 
 /// Returns the answer for all objectives in a sentence. A client that was the bottleneck can only hide that a store
 /// meets an objective.

@@ -1,7 +1,7 @@
 //! A percentile as a table cell.
 
-use plimsoll_judge::summary::result::Percentiles;
 use plimsoll_base::units::format_ms;
+use plimsoll_judge::summary::result::Percentiles;
 
 /// Returns a latency cell: the value, `> X` if censoring leaves only a lower bound, or `-` if there are too few
 /// samples.

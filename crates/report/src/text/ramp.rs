@@ -1,7 +1,7 @@
 //! The result of a ramp in words.
 
-use plimsoll_judge::summary::result::RampFigures;
 use plimsoll_base::units::format_per_s;
+use plimsoll_judge::summary::result::RampFigures;
 
 /// Describes plateau and knee of a ramp in a line.
 pub fn summary(ramp: &RampFigures) -> String {

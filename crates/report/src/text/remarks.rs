@@ -1,8 +1,8 @@
 //! Problems of a measured window in words.
 
+use plimsoll_base::units::{counted, format_count, format_ms};
 use plimsoll_judge::summary::addresses::findings;
 use plimsoll_judge::summary::result::{Percentiles, Window};
-use plimsoll_base::units::{counted, format_count, format_ms};
 
 /// Returns the percentiles p50, p99 and p99.9 in words; those that are not known are left out.
 fn in_words(percentiles: &Percentiles) -> String {

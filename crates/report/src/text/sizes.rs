@@ -1,10 +1,10 @@
 //! Latencies by the size of the objects, as a table.
 
 use super::percentile::cell;
-use plimsoll_judge::summary::merge::overall;
-use plimsoll_judge::summary::result::{RunResult, SizeClassFigures, Window};
 use plimsoll_base::units::format_count;
 use plimsoll_document::Table;
+use plimsoll_judge::summary::merge::overall;
+use plimsoll_judge::summary::result::{RunResult, SizeClassFigures, Window};
 use plimsoll_workload::schedule::Role;
 
 fn row(window: &Window, class: &SizeClassFigures) -> [String; 7] {

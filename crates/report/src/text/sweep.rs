@@ -1,8 +1,8 @@
 //! Sentences about the result of a sweep.
 
 use super::cache;
-use plimsoll_judge::summary::result::{CacheFigures, RunResult, SweepFigures, SweepPoint};
 use plimsoll_base::units::{format_per_s, format_size, format_throughput, short_names};
+use plimsoll_judge::summary::result::{CacheFigures, RunResult, SweepFigures, SweepPoint};
 
 /// Returns the swept values of a point, such as `size 1 KiB, concurrency 8`.
 pub fn place(sweep: &SweepFigures, point: &SweepPoint) -> String {

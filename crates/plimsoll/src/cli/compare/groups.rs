@@ -3,12 +3,12 @@
 use super::check_primary;
 use crate::cli::exit::Exit;
 use plimsoll_base::units::short_names;
-use plimsoll_report::comparison::{Comparison, Subject, group_rows};
 use plimsoll_judge::run_dir::comparable;
 use plimsoll_judge::run_dir::run::Run;
 use plimsoll_judge::summary::figure_selector::FigureSelector;
 use plimsoll_judge::summary::primary_figure::{Choice, GroupPair};
 use plimsoll_judge::summary::series::Series;
+use plimsoll_report::comparison::{Comparison, Subject, group_rows};
 use plimsoll_workload::schedule::Role;
 
 /// Returns the only store that the runs of a group measured.

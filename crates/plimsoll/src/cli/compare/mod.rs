@@ -10,13 +10,13 @@ use super::inconclusive::Inconclusive;
 use super::out::{append, fit, say};
 use super::runs::find;
 use plimsoll_base::units::format_size;
-use plimsoll_report::comparison::{Comparison, ComparisonRow, rows};
 use plimsoll_judge::run_dir::run::{Run, read};
 use plimsoll_judge::summary::figure_selector::FigureSelector;
 use plimsoll_judge::summary::objective::ChangeBound;
 use plimsoll_judge::summary::objective_result::ObjectiveResult;
 use plimsoll_judge::summary::primary_figure::{Choice, SeriesPair};
 use plimsoll_judge::summary::series::{LatencyKind, Series};
+use plimsoll_report::comparison::{Comparison, ComparisonRow, rows};
 
 use plimsoll_judge::run_dir::comparable;
 mod groups;

@@ -2,9 +2,9 @@
 
 use crate::cli::exit::Exit;
 use plimsoll_base::units::short_names;
-use plimsoll_report::comparison::Subject;
 use plimsoll_judge::run_dir::run::Run;
 use plimsoll_judge::summary::series::Series;
+use plimsoll_report::comparison::Subject;
 use plimsoll_workload::schedule::Role;
 
 /// A store of a run.

@@ -7,8 +7,8 @@ use clap::Args;
 use crate::cli::exit::Exit;
 use crate::cli::runs;
 use plimsoll_base::units::short_names;
-use plimsoll_cost::workload::Workload;
 use plimsoll_bills::advise::projection::{Scale, project};
+use plimsoll_cost::workload::Workload;
 use plimsoll_judge::run_dir::json;
 use plimsoll_workload::schedule::Role;
 

@@ -5,6 +5,7 @@ use jiff::civil::Date;
 use super::apart;
 use super::request::PriceArguments;
 use crate::cli::exit::Exit;
+use plimsoll_bills::advise::log_usage::{MonthOfLog, at_list_prices};
 use plimsoll_cost::bill::bill;
 use plimsoll_cost::bills::{Bills, NotPriced};
 use plimsoll_cost::book::Prices;
@@ -13,7 +14,6 @@ use plimsoll_cost::request::CostRequest;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::usage::Usage;
 use plimsoll_cost::workload::Workload;
-use plimsoll_bills::advise::log_usage::{MonthOfLog, at_list_prices};
 use plimsoll_report::decisions::from_log::{LogBills, PrefixCost};
 
 /// Number of providers in the table of prefixes if none is named.
