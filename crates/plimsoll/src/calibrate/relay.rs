@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use super::DetectedPauses;
 use super::true_values::quantile_ms;
-use crate::session::embedded::EmbeddedServer;
-use crate::session::error::RunError;
-use crate::session::runtime::block_on;
+use plimsoll_session::embedded::EmbeddedServer;
+use plimsoll_session::error::RunError;
+use plimsoll_session::runtime::block_on;
 use plimsoll_engine::driver::background::Background;
 use plimsoll_engine::store::body::Body;
 use plimsoll_engine::store::http::Route;

@@ -14,7 +14,7 @@ use history::History;
 use outage::Change;
 use target::{Ended, Target};
 
-use crate::session::live::Live;
+use plimsoll_session::live::Live;
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::units::format_count;
 use plimsoll_engine::driver::Control;

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::session::RunError;
-use crate::session::lifecycle::require_writes;
-use crate::session::open::{self, Opened};
+use plimsoll_session::RunError;
+use plimsoll_session::lifecycle::require_writes;
+use plimsoll_session::open::{self, Opened};
 use plimsoll_base::clock::{SECOND, Timer, now_ns};
 use plimsoll_engine::driver::Control;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};

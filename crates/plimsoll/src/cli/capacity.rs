@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 
 use super::exit::Exit;
-use crate::session::capacity::{CapacitySearch, MAX_STEP_NS};
+use plimsoll_session::capacity::{CapacitySearch, MAX_STEP_NS};
 use plimsoll_base::clock::SECOND;
 use plimsoll_base::units::{parse_duration, parse_rate};
 use plimsoll_judge::summary::objective::Objective;

@@ -8,7 +8,7 @@ use super::exit::Exit;
 use super::out::{fit, say};
 use super::run_options::RunOptions;
 use super::timeout;
-use crate::session::execute;
+use plimsoll_session::execute;
 use plimsoll_workload::experiment::resolve;
 use plimsoll_workload::experiment::spec::{
     ConcurrencySpec, DEFAULT_SEED, ExperimentSpec, ObjectsSpec, PhaseSpec, SizeSpec,

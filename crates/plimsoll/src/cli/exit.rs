@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::session::RunError;
+use plimsoll_session::RunError;
 use crate::twin::TwinError;
 use plimsoll_bills::advise::candidates::AdviceError;
 use plimsoll_cost::request::RequestError;

@@ -14,12 +14,12 @@ use super::cost::request::PriceArguments;
 use super::exit::Exit;
 use super::out::{note, progress, shell};
 use super::serve::memory_limit;
-use crate::meter::child::{Address, Signals, ended};
-use crate::meter::counter::{Counter, Counts};
-use crate::meter::endpoint::{Backend, Endpoint};
-use crate::meter::upstream::Upstream;
-use crate::meter::words::without_secrets;
-use crate::session::open;
+use plimsoll_clients::meter::child::{Address, Signals, ended};
+use plimsoll_clients::meter::counter::{Counter, Counts};
+use plimsoll_clients::meter::endpoint::{Backend, Endpoint};
+use plimsoll_clients::meter::upstream::Upstream;
+use plimsoll_clients::meter::words::without_secrets;
+use plimsoll_session::open;
 use plimsoll_base::files::read_text;
 use plimsoll_base::units::{counted, format_bytes, format_count, parse_count, parse_volume};
 use plimsoll_bills::advise::log_usage::{MonthOfLog, at_list_prices};
@@ -200,7 +200,7 @@ fn wait_for_clients(address: &Address) -> Result<(), Exit> {
     let (stop, mut stopped) = watch::channel(false);
     watch_for_end(stop, false);
     let ended =
-        crate::session::runtime::block_on(async { stopped.wait_for(|stop| *stop).await.map(|_| ()) })?;
+        plimsoll_session::runtime::block_on(async { stopped.wait_for(|stop| *stop).await.map(|_| ()) })?;
     ended.map_err(Exit::defect)
 }
 

@@ -60,7 +60,7 @@ pub mod ycsb;
 use exit::Exit;
 use out::note;
 
-use crate::session::embedded::set_program;
+use plimsoll_session::embedded::set_program;
 use plimsoll_base::{redaction, text, version};
 use plimsoll_s3::url::web::redacted as redacted_url;
 use plimsoll_workload::experiment::closest;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::session::budget::CostSettings;
+use plimsoll_session::budget::CostSettings;
 
 /// The cost limit of a run, and the prices to check it with.
 #[derive(Debug, Clone, Default, Args)]

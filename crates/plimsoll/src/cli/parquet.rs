@@ -9,7 +9,7 @@ use super::flags::as_flag;
 use super::out::{fit, progress, say};
 use super::run_options::RunOptions;
 use super::timeout::TimeoutArgument;
-use crate::session::execute;
+use plimsoll_session::execute;
 use plimsoll_workload::experiment::replay::ScanExperiment;
 use plimsoll_workload::experiment::resolve::resolve;
 use plimsoll_workload::experiment::spec::{DEFAULT_SEED, TraceSpec};

@@ -12,8 +12,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::out::note;
 use super::signals;
-use crate::screen::keys::Keys;
-use crate::session::observer::{RunObserver, RunStart};
+use plimsoll_live::screen::keys::Keys;
+use plimsoll_session::observer::{RunObserver, RunStart};
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::text::outgoing;
 use plimsoll_base::units::{

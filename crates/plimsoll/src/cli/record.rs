@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::exit::Exit;
 use super::signals;
-use crate::session::RunError;
-use crate::session::lifecycle::{Reached, delete_written};
-use crate::session::observer::Silent;
+use plimsoll_session::RunError;
+use plimsoll_session::lifecycle::{Reached, delete_written};
+use plimsoll_session::observer::Silent;
 use plimsoll_base::machine::Machine;
 use plimsoll_engine::driver::clean::CleanupScope;
 use plimsoll_engine::driver::{Control, Site};

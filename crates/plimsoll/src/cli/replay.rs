@@ -8,7 +8,7 @@ use super::exit::Exit;
 use super::out::{fit, note, say};
 use super::run_options::RunOptions;
 use super::timeout::TimeoutArgument;
-use crate::session::execute;
+use plimsoll_session::execute;
 use plimsoll_workload::experiment::replay::{Replay, resolve_trace};
 use plimsoll_workload::experiment::resolve::resolve;
 use plimsoll_workload::experiment::spec::{DEFAULT_SEED, TraceSpec};

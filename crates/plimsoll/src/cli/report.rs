@@ -10,7 +10,7 @@ use super::out::{note, say};
 use super::page::{PageOptions, add, page_of, rendered, several_stores};
 use super::publish::publish;
 use super::runs::find;
-use crate::session::{RunError, RunSummary};
+use plimsoll_session::{RunError, RunSummary};
 use plimsoll_audit::verify::signature;
 use plimsoll_judge::run_dir::REPORT;
 use plimsoll_judge::run_dir::directory::LATENCIES;

@@ -4,7 +4,7 @@
 use std::sync::{Arc, mpsc};
 
 use super::out::note;
-use crate::screen::keys::is_ignored;
+use plimsoll_live::screen::keys::is_ignored;
 use plimsoll_base::clock::{MILLISECOND, now_ns};
 use plimsoll_engine::driver::Control;
 

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::exit::Exit;
 use super::runs::find_one;
-use crate::session::until::Until;
+use plimsoll_session::until::Until;
 use plimsoll_base::units::parse_duration;
 use plimsoll_judge::run_dir::run::read;
 use plimsoll_judge::summary::series::LatencyKind;

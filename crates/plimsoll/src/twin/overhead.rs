@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::clients::batch::{Batch, Operation};
-use crate::clients::own::phase;
-use crate::session::RunError;
-use crate::session::embedded::EmbeddedServer;
-use crate::session::one_phase::{Timeline, run_phase};
-use crate::session::runtime::block_on;
+use plimsoll_clients::clients::batch::{Batch, Operation};
+use plimsoll_clients::clients::own::phase;
+use plimsoll_session::RunError;
+use plimsoll_session::embedded::EmbeddedServer;
+use plimsoll_session::one_phase::{Timeline, run_phase};
+use plimsoll_session::runtime::block_on;
 use plimsoll_base::clock::now_ns;
 use plimsoll_engine::driver::Control;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::support::{Server, plimsoll, scratch, text};
-use plimsoll::fitness::application::names;
+use plimsoll_conformance::fitness::application::names;
 
 fn probe(store: &str) -> BTreeMap<String, String> {
     let run = plimsoll(&["probe", store, "--json", "--create-bucket"]).output().unwrap();
