@@ -1,4 +1,4 @@
-//! What run directories of others, and of earlier times, show. Uses `judge`; `bills`, `report` and `plimsoll` use it.
+//! Evidence of run directories: of others, and of earlier times. Uses `judge`; `bills`, `report` and `plimsoll` use it.
 //!
 //! - [`audit`]: a run against the rules of fair measurement.
 //! - [`history`]: runs over time, and the changes between them.

@@ -1,4 +1,4 @@
-//! The median.
+//! The median of values.
 
 /// Returns the median of the values, which is the mean of the two in the middle if their number is even; `None` without
 /// values.
