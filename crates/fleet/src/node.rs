@@ -12,10 +12,6 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::consistency::{self, ConsistencyJob};
 use super::message::{Command, FromNode, Hello, Job, Reached, Report, Second, read_line};
-use plimsoll_session::budget::CostSettings;
-use plimsoll_session::observer::{RunObserver, RunStart};
-use plimsoll_session::rendezvous::{BudgetChange, Rendezvous, Sharding};
-use plimsoll_session::{Components, RunError, RunSummary, SessionSettings, execute};
 use plimsoll_base::clock::{SECOND, now_ns, wall_now};
 use plimsoll_base::machine::{Machine, open_files};
 use plimsoll_base::net::client_limits::set_timeout;
@@ -25,6 +21,10 @@ use plimsoll_judge::run_dir::environment::StoreFacts;
 use plimsoll_recorder::collector::SecondRow;
 use plimsoll_recorder::latency::Latency;
 use plimsoll_s3::credentials::{CredentialSource, Credentials};
+use plimsoll_session::budget::CostSettings;
+use plimsoll_session::observer::{RunObserver, RunStart};
+use plimsoll_session::rendezvous::{BudgetChange, Rendezvous, Sharding};
+use plimsoll_session::{Components, RunError, RunSummary, SessionSettings, execute};
 use plimsoll_workload::experiment::resolve;
 use plimsoll_workload::schedule::plan::{EndedRamp, PhaseRun, RampId, RampStep};
 

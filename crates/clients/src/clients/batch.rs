@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use plimsoll_session::RunError;
-use plimsoll_session::open::Opened;
 use crate::sync::files::name;
 use plimsoll_s3::credentials::Credentials;
 use plimsoll_s3::endpoint::Style;
 use plimsoll_s3::url::StoreUrl;
+use plimsoll_session::RunError;
+use plimsoll_session::open::Opened;
 
 /// Name of the dataset, which is part of the keys.
 pub const DATASET: &str = "clients";

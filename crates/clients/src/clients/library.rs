@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use super::Turn;
 use super::batch::{Batch, DATASET, Operation, Timed};
-use plimsoll_session::RunError;
 use crate::sync::tool::{quoted, run};
 use plimsoll_base::clock::now_ns;
 use plimsoll_base::files::read_text;
+use plimsoll_session::RunError;
 
 /// The program that uses the libraries of Python.
 const DRIVER: &str = include_str!("driver.py");

@@ -18,10 +18,10 @@ use batch::{Address, Batch, Timed};
 use library::Library;
 use tool::Tool;
 
-use plimsoll_session::RunError;
-use plimsoll_session::open::Opened;
 use plimsoll_engine::driver::Control;
 use plimsoll_engine::store::ownership::KeySpace;
+use plimsoll_session::RunError;
+use plimsoll_session::open::Opened;
 
 /// A client that takes turns with others.
 #[derive(Debug, Clone)]

@@ -7,10 +7,10 @@ use super::{Client, Turn};
 use crate::meter::counter::Counter;
 use crate::meter::endpoint::{Backend, Endpoint};
 use crate::meter::upstream::Upstream;
-use plimsoll_session::RunError;
-use plimsoll_session::open::{Named, open_as};
 use plimsoll_base::machine::usable_memory_bytes;
 use plimsoll_s3::credentials::CredentialSource;
+use plimsoll_session::RunError;
+use plimsoll_session::open::{Named, open_as};
 
 /// Executes a batch once more, through an endpoint that counts. Returns the number of requests by operation.
 ///

@@ -5,10 +5,10 @@ use std::process::{Command, Stdio};
 
 use super::Turn;
 use super::batch::{Address, Batch, DATASET, Operation, Timed};
-use plimsoll_session::RunError;
 use crate::sync::tool::{quoted, run};
 use plimsoll_base::clock::now_ns;
 use plimsoll_base::machine::children_cpu_s;
+use plimsoll_session::RunError;
 
 /// A command-line tool.
 #[derive(Debug, Clone)]

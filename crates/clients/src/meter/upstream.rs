@@ -9,8 +9,6 @@ use futures_util::stream;
 use http::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Response, StatusCode};
 
-use plimsoll_session::RunError;
-use plimsoll_session::open::Opened;
 use plimsoll_base::clock::now_ns;
 use plimsoll_base::net::client_limits::timeout;
 use plimsoll_base::net::encode::{decode, hex};
@@ -27,6 +25,8 @@ use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::forward::{Forward, VerifiedRequest};
 use plimsoll_server::response::{ResponseBody, ServerResponse};
 use plimsoll_server::route::Operation;
+use plimsoll_session::RunError;
+use plimsoll_session::open::Opened;
 
 /// Headers of a request that belong to the connection or the signature, and are made anew.
 const OWN: [&str; 13] = [

@@ -3,11 +3,6 @@
 
 use super::files::{self, Ground};
 use super::tool::{self, quoted};
-use plimsoll_session::RunError;
-use plimsoll_session::clean_up::clean_space;
-use plimsoll_session::one_phase::{Ran, Timeline, each_once, run_phase};
-use plimsoll_session::open::Opened;
-use plimsoll_session::runtime::block_on;
 use plimsoll_base::clock::{SECOND, now_ns, process_cpu_ns};
 use plimsoll_base::machine::children_cpu_s;
 use plimsoll_engine::driver::Shard;
@@ -18,6 +13,11 @@ use plimsoll_engine::store::{Failure, Store};
 use plimsoll_judge::run_dir::directory::RunDirectory;
 use plimsoll_judge::summary::result::{SyncLoop, Window};
 use plimsoll_recorder::ErrorClass;
+use plimsoll_session::RunError;
+use plimsoll_session::clean_up::clean_space;
+use plimsoll_session::one_phase::{Ran, Timeline, each_once, run_phase};
+use plimsoll_session::open::Opened;
+use plimsoll_session::runtime::block_on;
 use plimsoll_workload::dataset::{Source, Upload};
 use plimsoll_workload::experiment::Experiment;
 use plimsoll_workload::naming::Naming;

@@ -11,12 +11,12 @@ use super::moment::{Load, Moment};
 use super::process::ServerProcess;
 use super::simulated::{Fault, Simulation};
 use super::work::{Power, replay, work};
-use plimsoll_session::runtime::block_on;
 use plimsoll_base::clock::now_ns;
 use plimsoll_disk::draws::Draws;
 use plimsoll_disk::mount::SharedDisk;
 use plimsoll_disk::rules::Fate;
 use plimsoll_disk::{Disk, Faults};
+use plimsoll_session::runtime::block_on;
 
 /// Power of a simulated machine: it fails at an acknowledgement, or a few steps of the disk later.
 struct Switch<'a> {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use plimsoll_session::runtime::block_on;
 use plimsoll_base::clock::{Timer, now_ns};
+use plimsoll_session::runtime::block_on;
 
 /// Waits for a duration.
 pub async fn pause(duration: Duration) {

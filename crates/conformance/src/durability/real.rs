@@ -10,12 +10,12 @@ use super::findings::Findings;
 use super::history::{Action, Event, Operation};
 use super::pause::{Limit, pause};
 use super::work::{Always, Power, Target, replay, work};
-use plimsoll_session::runtime::block_on;
 use plimsoll_base::clock::now_ns;
 use plimsoll_base::rng::Stream;
 use plimsoll_engine::driver::Control;
 use plimsoll_engine::driver::background::Background;
 use plimsoll_engine::store::{Ignore, Request};
+use plimsoll_session::runtime::block_on;
 
 /// Interval between two attempts to reach a store that comes back.
 const KNOCK: Duration = Duration::from_millis(200);

@@ -12,8 +12,6 @@ use super::server::{Access, Placeholders, ServerProfile};
 use super::signed::SignedClient;
 use super::versions::Versions;
 use super::work::Target;
-use plimsoll_session::open::{Named, open_as};
-use plimsoll_session::runtime::block_on;
 use plimsoll_disk::mount::{Mounted, SharedDisk, use_private_mounts};
 use plimsoll_disk::{Disk, Model};
 use plimsoll_engine::driver::background::Background;
@@ -21,6 +19,8 @@ use plimsoll_engine::store::ownership::{KeySpace, RunId};
 use plimsoll_engine::store::{Ignore, Request, Store};
 use plimsoll_s3::credentials::{CredentialSource, Credentials};
 use plimsoll_s3::url::StoreUrl;
+use plimsoll_session::open::{Named, open_as};
+use plimsoll_session::runtime::block_on;
 
 /// Bucket of the check.
 const BUCKET: &str = "plimsoll-durability";

@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::call::{Answer, Call, Framing, Retry};
 use super::problem::Problem;
-use plimsoll_session::open::Opened;
 use plimsoll_base::clock::{MILLISECOND, Timer, now_ns, wall_now};
 use plimsoll_base::net::client_limits::timeout;
 use plimsoll_base::net::encode::hex;
@@ -26,6 +25,7 @@ use plimsoll_s3::error::S3Error;
 use plimsoll_s3::sign::{EMPTY_SHA256, Signer, UNSIGNED_PAYLOAD, canonical_query, derive_key, sha256};
 use plimsoll_s3::url::PayloadSigning;
 use plimsoll_s3::url::s3::S3Url;
+use plimsoll_session::open::Opened;
 
 /// Attempts of a request that is sent again after failures that may be temporary.
 const MAX_ATTEMPTS: u32 = 5;

@@ -4,7 +4,6 @@ use futures_util::future::join_all;
 
 use super::checks::{WithHeaders, get, put};
 use super::{Findings, brief};
-use plimsoll_session::open::Opened;
 use plimsoll_base::clock::wall_now;
 use plimsoll_base::net::encode::encode_into;
 use plimsoll_engine::driver::background::Background;
@@ -14,6 +13,7 @@ use plimsoll_s3::credentials::CredentialSource;
 use plimsoll_s3::sign::Signer;
 use plimsoll_s3::url::s3::S3Url;
 use plimsoll_s3::url::{StoreUrl, web};
+use plimsoll_session::open::Opened;
 
 /// Lifetime of the requests, in seconds.
 const LIFETIME_S: u32 = 300;

@@ -11,11 +11,11 @@ mod presigned;
 
 use serde::Serialize;
 
-use plimsoll_session::open::Opened;
 use plimsoll_engine::driver::background::Background;
 use plimsoll_engine::store::ownership::KeySpace;
 use plimsoll_engine::store::{Failure, Store};
 use plimsoll_judge::run_dir::environment::StoreFacts;
+use plimsoll_session::open::Opened;
 
 /// Finding of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -2,7 +2,6 @@
 
 use super::checks::put;
 use super::{Findings, brief};
-use plimsoll_session::open::Opened;
 use plimsoll_base::clock::wall_now;
 use plimsoll_engine::driver::background::Background;
 use plimsoll_engine::store::web::WebStore;
@@ -10,6 +9,7 @@ use plimsoll_engine::store::{Failure, Ignore, Request};
 use plimsoll_s3::sign::Signer;
 use plimsoll_s3::url::StoreUrl;
 use plimsoll_s3::url::web;
+use plimsoll_session::open::Opened;
 
 /// Lifetime of the tested URLs, in seconds (15 minutes).
 const LIFETIME_S: u32 = 900;

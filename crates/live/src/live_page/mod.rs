@@ -13,11 +13,11 @@ use plimsoll_base::text::outgoing;
 use plimsoll_document::live;
 
 use crate::screen::model::Model;
-use plimsoll_session::observer::{RunObserver, RunStart};
 use plimsoll_engine::driver::Control;
 use plimsoll_judge::run_dir::environment::StoreFacts;
 use plimsoll_judge::summary::result::{CapacityStep, CostFigures, Window};
 use plimsoll_recorder::collector::{SecondRow, WindowState};
+use plimsoll_session::observer::{RunObserver, RunStart};
 use plimsoll_workload::schedule::plan::PhaseRun;
 
 /// State of a run that the page shows.

@@ -15,11 +15,11 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen};
 
 use self::keys::Keys;
-use plimsoll_session::observer::{RunObserver, RunStart};
 use model::Model;
 use plimsoll_engine::driver::Control;
 use plimsoll_judge::summary::result::{CapacityStep, CostFigures, Window};
 use plimsoll_recorder::collector::{SecondRow, WindowState};
+use plimsoll_session::observer::{RunObserver, RunStart};
 use plimsoll_workload::schedule::plan::PhaseRun;
 
 /// Functions of the caller that the view needs.

@@ -11,15 +11,15 @@ use serde::Serialize;
 
 use super::DetectedPauses;
 use super::true_values::quantile_ms;
-use plimsoll_session::embedded::EmbeddedServer;
-use plimsoll_session::error::RunError;
-use plimsoll_session::runtime::block_on;
 use plimsoll_engine::driver::background::Background;
 use plimsoll_engine::store::body::Body;
 use plimsoll_engine::store::http::Route;
 use plimsoll_engine::store::http::relay::Relay;
 use plimsoll_engine::store::{Ignore, Request, Store};
 use plimsoll_server::timing_log::read;
+use plimsoll_session::embedded::EmbeddedServer;
+use plimsoll_session::error::RunError;
+use plimsoll_session::runtime::block_on;
 
 /// Bound of the error of the median after the correction, in milliseconds.
 pub const P50_BOUND_MS: f64 = 1.0;

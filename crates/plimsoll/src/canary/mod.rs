@@ -14,7 +14,6 @@ use history::History;
 use outage::Change;
 use target::{Ended, Target};
 
-use plimsoll_session::live::Live;
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::units::format_count;
 use plimsoll_engine::driver::Control;
@@ -22,6 +21,7 @@ use plimsoll_judge::run_dir::intervals::IntervalKey;
 use plimsoll_recorder::collector::SecondRow;
 use plimsoll_recorder::latency::Latency;
 use plimsoll_recorder::tally::Tally;
+use plimsoll_session::live::Live;
 use plimsoll_workload::schedule::Role;
 
 /// Name of the phase in metrics.

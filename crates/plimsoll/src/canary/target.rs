@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use plimsoll_session::RunError;
-use plimsoll_session::lifecycle::require_writes;
-use plimsoll_session::open::{self, Opened};
 use plimsoll_base::clock::{SECOND, Timer, now_ns};
 use plimsoll_engine::driver::Control;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
 use plimsoll_engine::store::{Body, Connection, ErrorClass, Failure, Observer, Reply, Request, Timings};
+use plimsoll_session::RunError;
+use plimsoll_session::lifecycle::require_writes;
+use plimsoll_session::open::{self, Opened};
 use plimsoll_workload::OperationKind;
 use plimsoll_workload::payload::{Block, Cut};
 

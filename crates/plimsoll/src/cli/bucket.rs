@@ -8,14 +8,14 @@ use clap::{Args, Subcommand};
 use super::exit::Exit;
 use super::out::say;
 use super::timeout::TimeoutArgument;
-use plimsoll_session::open::{self, Opened};
-use plimsoll_session::preflight::hint;
-use plimsoll_session::runtime::block_on;
 use plimsoll_base::rng::entropy;
 use plimsoll_engine::driver::background::{Background, Pages};
 use plimsoll_engine::driver::clean::{CleanupScope, clean};
 use plimsoll_engine::store::ownership::{CreatedBucket, KeySpace};
 use plimsoll_engine::store::{Body, Collect, Failure, Ignore, Request};
+use plimsoll_session::open::{self, Opened};
+use plimsoll_session::preflight::hint;
+use plimsoll_session::runtime::block_on;
 
 /// Arguments of `plimsoll bucket`.
 #[derive(Debug, Args)]

@@ -14,14 +14,14 @@ use crate::canary::day::Day;
 use crate::canary::history::{History, days};
 use crate::canary::target::Target;
 use crate::canary::{Counts, Listener, Schedule, watch};
-use plimsoll_session::RunError;
-use plimsoll_session::open;
 use plimsoll_base::clock::wall_now;
 use plimsoll_base::units::{format_count, parse_duration, parse_size};
 use plimsoll_document::{Table, terminal};
 use plimsoll_engine::driver::Control;
 use plimsoll_report::text::percentile::cell;
 use plimsoll_s3::url::StoreUrl;
+use plimsoll_session::RunError;
+use plimsoll_session::open;
 
 /// Arguments of `plimsoll run canary`.
 #[derive(Debug, Args)]

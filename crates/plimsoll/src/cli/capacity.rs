@@ -3,11 +3,11 @@
 use clap::{Args, ValueEnum};
 
 use super::exit::Exit;
-use plimsoll_session::capacity::{CapacitySearch, MAX_STEP_NS};
 use plimsoll_base::clock::SECOND;
 use plimsoll_base::units::{parse_duration, parse_rate};
 use plimsoll_judge::summary::objective::Objective;
 use plimsoll_judge::summary::result::CapacityBy;
+use plimsoll_session::capacity::{CapacitySearch, MAX_STEP_NS};
 use plimsoll_workload::experiment::short::FORMS;
 
 /// Least time of a search for the capacity of one store, in nanoseconds.

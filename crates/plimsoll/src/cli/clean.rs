@@ -8,8 +8,6 @@ use super::exit::Exit;
 use super::out::say;
 use super::runs::find;
 use super::timeout::TimeoutArgument;
-use plimsoll_session::clean_up::clean_space;
-use plimsoll_session::open::open_as;
 use plimsoll_clients::sync::scratch;
 use plimsoll_engine::driver::Shard;
 use plimsoll_engine::driver::clean::CleanupScope;
@@ -18,6 +16,8 @@ use plimsoll_engine::store::ownership::KeySpace;
 use plimsoll_judge::run_dir::environment::{
     Environment, Ownership, StoreFacts, read_environment, write_environment,
 };
+use plimsoll_session::clean_up::clean_space;
+use plimsoll_session::open::open_as;
 use plimsoll_workload::experiment::{Experiment, load};
 use plimsoll_workload::schedule::Phase;
 

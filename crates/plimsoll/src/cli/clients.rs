@@ -11,18 +11,14 @@ use super::out::{is_quiet, note, progress, say};
 use super::progress::Terminal;
 use super::report::conclude;
 use super::timeout;
+use plimsoll_base::clock::{now_ns, wall_now};
+use plimsoll_base::units::parse_size;
 use plimsoll_clients::clients::batch::{Address, Batch, Operation, Timed};
 use plimsoll_clients::clients::library::{Library, installed};
 use plimsoll_clients::clients::tool::Tool;
 use plimsoll_clients::clients::{Client, Turn, own, requests};
-use plimsoll_session::lifecycle::{Reached, begin, delete_written, end, open_stores, reach, require_writes};
-use plimsoll_session::observer::RunObserver;
-use plimsoll_session::open::Named;
-use plimsoll_session::{self, RunError, RunSummary, SessionSettings};
 use plimsoll_clients::sync::files::{self, Ground};
 use plimsoll_clients::sync::scratch;
-use plimsoll_base::clock::{now_ns, wall_now};
-use plimsoll_base::units::parse_size;
 use plimsoll_document::terminal;
 use plimsoll_engine::driver::clean::CleanupScope;
 use plimsoll_engine::driver::{Control, Shard};
@@ -33,6 +29,10 @@ use plimsoll_judge::summary::percentiles::samples_needed;
 use plimsoll_judge::summary::result::{ClientRound, RunResult};
 use plimsoll_report::clients::tables;
 use plimsoll_report::text::answer;
+use plimsoll_session::lifecycle::{Reached, begin, delete_written, end, open_stores, reach, require_writes};
+use plimsoll_session::observer::RunObserver;
+use plimsoll_session::open::Named;
+use plimsoll_session::{self, RunError, RunSummary, SessionSettings};
 use plimsoll_workload::experiment::to_toml::to_toml;
 
 /// Libraries and tools that are used if they are installed, besides Plimsoll.
@@ -263,7 +263,7 @@ pub fn clients(arguments: &Arguments) -> Result<(), Exit> {
     if !absent.is_empty() {
         note(format_args!("note: not installed: {}", absent.join(", ")));
     }
-    let mut environment = session::environment(&settings, id.as_str());
+    let mut environment = plimsoll_session::environment(&settings, id.as_str());
     let path = settings.out.join(id.as_str());
     let place = scratch::place(&path, id.as_str());
     let Reached { sites, facts } = reach(&opened, &id, arguments.create_bucket)?;
@@ -274,7 +274,7 @@ pub fn clients(arguments: &Arguments) -> Result<(), Exit> {
     let mut directory = begin(&settings, &to_toml(&recorded), &environment, &opened, &observer)?;
     let control = Arc::new(Control::default());
     super::signals::listen(Arc::clone(&control));
-    let mut result = session::blank(&settings, id.as_str(), "clients", batch.seed);
+    let mut result = plimsoll_session::blank(&settings, id.as_str(), "clients", batch.seed);
     let origin_ns = now_ns();
     environment.origin_unix_s = wall_now().as_nanosecond() as f64 / 1e9;
     let turn = Turn {

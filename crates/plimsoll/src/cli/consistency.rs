@@ -11,13 +11,6 @@ use super::fleet::NodesArguments;
 use super::out::{self, fit, note, say};
 use super::record::Record;
 use super::timeout;
-use plimsoll_fleet::consistency::ConsistencyJob;
-use plimsoll_fleet::coordinator::{self, FleetObserver};
-use plimsoll_fleet::launcher::Launcher;
-use plimsoll_fleet::live::Live;
-use plimsoll_fleet::message::Job;
-use plimsoll_session::lifecycle::{reach, require_writes};
-use plimsoll_session::open;
 use plimsoll_base::clock::{MILLISECOND, SECOND, now_ns, wall_now};
 use plimsoll_base::net::client_limits;
 use plimsoll_base::units::{format_count, format_ms, parse_duration, parse_size};
@@ -30,6 +23,13 @@ use plimsoll_engine::consistency::run::{receive, run};
 use plimsoll_engine::driver::Control;
 use plimsoll_engine::store::Store;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
+use plimsoll_fleet::consistency::ConsistencyJob;
+use plimsoll_fleet::coordinator::{self, FleetObserver};
+use plimsoll_fleet::launcher::Launcher;
+use plimsoll_fleet::live::Live;
+use plimsoll_fleet::message::Job;
+use plimsoll_session::lifecycle::{reach, require_writes};
+use plimsoll_session::open;
 use plimsoll_workload::experiment::spec::{DEFAULT_SEED, NamedStore};
 
 /// Arguments of `plimsoll run consistency`.

@@ -2,10 +2,10 @@
 
 use std::fmt::Display;
 
-use plimsoll_session::RunError;
 use crate::twin::TwinError;
 use plimsoll_bills::advise::candidates::AdviceError;
 use plimsoll_cost::request::RequestError;
+use plimsoll_session::RunError;
 
 /// An exit code and the message that explains it.
 #[derive(Debug)]

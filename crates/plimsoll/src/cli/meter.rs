@@ -14,16 +14,15 @@ use super::cost::request::PriceArguments;
 use super::exit::Exit;
 use super::out::{note, progress, shell};
 use super::serve::memory_limit;
+use plimsoll_base::files::read_text;
+use plimsoll_base::units::{counted, format_bytes, format_count, parse_count, parse_volume};
+use plimsoll_bills::advise::log_usage::{MonthOfLog, at_list_prices};
+use plimsoll_bills::advise::metered::{MeterBound, Metered};
 use plimsoll_clients::meter::child::{Address, Signals, ended};
 use plimsoll_clients::meter::counter::{Counter, Counts};
 use plimsoll_clients::meter::endpoint::{Backend, Endpoint};
 use plimsoll_clients::meter::upstream::Upstream;
 use plimsoll_clients::meter::words::without_secrets;
-use plimsoll_session::open;
-use plimsoll_base::files::read_text;
-use plimsoll_base::units::{counted, format_bytes, format_count, parse_count, parse_volume};
-use plimsoll_bills::advise::log_usage::{MonthOfLog, at_list_prices};
-use plimsoll_bills::advise::metered::{MeterBound, Metered};
 use plimsoll_cost::book::Prices;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::workload::object_size;
@@ -32,6 +31,7 @@ use plimsoll_s3::endpoint::is_bucket_name;
 use plimsoll_server::request_log::RequestLog;
 use plimsoll_server::route::Operation;
 use plimsoll_server::shutdown::watch_for_end;
+use plimsoll_session::open;
 use plimsoll_workload::logs::usage::LogUsage;
 
 /// Arguments of `plimsoll meter`.

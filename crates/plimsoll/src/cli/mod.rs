@@ -60,9 +60,9 @@ pub mod ycsb;
 use exit::Exit;
 use out::note;
 
-use plimsoll_session::embedded::set_program;
 use plimsoll_base::{redaction, text, version};
 use plimsoll_s3::url::web::redacted as redacted_url;
+use plimsoll_session::embedded::set_program;
 use plimsoll_workload::experiment::closest;
 
 /// Benchmark object stores, check objectives and estimate costs, with a known measurement error

@@ -12,8 +12,6 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::out::note;
 use super::signals;
-use plimsoll_live::screen::keys::Keys;
-use plimsoll_session::observer::{RunObserver, RunStart};
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::text::outgoing;
 use plimsoll_base::units::{
@@ -21,10 +19,12 @@ use plimsoll_base::units::{
 };
 use plimsoll_engine::driver::Control;
 use plimsoll_judge::summary::result::{CapacityStep, Window};
+use plimsoll_live::screen::keys::Keys;
 use plimsoll_recorder::collector::{SecondRow, WindowState};
 use plimsoll_recorder::histogram::Latencies;
 use plimsoll_recorder::latency::Latency;
 use plimsoll_report::text::capacity::{load, verdict};
+use plimsoll_session::observer::{RunObserver, RunStart};
 use plimsoll_workload::schedule::Role;
 use plimsoll_workload::schedule::plan::PhaseRun;
 

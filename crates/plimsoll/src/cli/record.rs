@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use super::exit::Exit;
 use super::signals;
-use plimsoll_session::RunError;
-use plimsoll_session::lifecycle::{Reached, delete_written};
-use plimsoll_session::observer::Silent;
 use plimsoll_base::machine::Machine;
 use plimsoll_engine::driver::clean::CleanupScope;
 use plimsoll_engine::driver::{Control, Site};
 use plimsoll_engine::store::ownership::RunId;
 use plimsoll_judge::run_dir::environment::{Environment, Ownership, StoreFacts, write_environment};
+use plimsoll_session::RunError;
+use plimsoll_session::lifecycle::{Reached, delete_written};
+use plimsoll_session::observer::Silent;
 
 /// A run directory that contains only `environment.json`.
 pub struct Record {

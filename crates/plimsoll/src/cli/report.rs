@@ -10,7 +10,6 @@ use super::out::{note, say};
 use super::page::{PageOptions, add, page_of, rendered, several_stores};
 use super::publish::publish;
 use super::runs::find;
-use plimsoll_session::{RunError, RunSummary};
 use plimsoll_audit::verify::signature;
 use plimsoll_judge::run_dir::REPORT;
 use plimsoll_judge::run_dir::directory::LATENCIES;
@@ -20,6 +19,7 @@ use plimsoll_judge::run_dir::write::{write_output, write_whole};
 use plimsoll_report::appendix;
 use plimsoll_report::comparison::Comparison;
 use plimsoll_report::html::Report;
+use plimsoll_session::{RunError, RunSummary};
 
 /// Arguments of `plimsoll report`.
 #[derive(Debug, Args)]

@@ -4,9 +4,9 @@
 use std::sync::{Arc, mpsc};
 
 use super::out::note;
-use plimsoll_live::screen::keys::is_ignored;
 use plimsoll_base::clock::{MILLISECOND, now_ns};
 use plimsoll_engine::driver::Control;
+use plimsoll_live::screen::keys::is_ignored;
 
 /// Time after the first signal within which another one counts as a repetition, in nanoseconds.
 /// `timeout -s INT` sends its signal both to the process and to the process group.

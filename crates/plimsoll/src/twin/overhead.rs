@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
+use plimsoll_base::clock::now_ns;
 use plimsoll_clients::clients::batch::{Batch, Operation};
 use plimsoll_clients::clients::own::phase;
-use plimsoll_session::RunError;
-use plimsoll_session::embedded::EmbeddedServer;
-use plimsoll_session::one_phase::{Timeline, run_phase};
-use plimsoll_session::runtime::block_on;
-use plimsoll_base::clock::now_ns;
 use plimsoll_engine::driver::Control;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
 use plimsoll_engine::store::{Ignore, Request};
 use plimsoll_server::twin::overhead::{Delayed, Overhead};
+use plimsoll_session::RunError;
+use plimsoll_session::embedded::EmbeddedServer;
+use plimsoll_session::one_phase::{Timeline, run_phase};
+use plimsoll_session::runtime::block_on;
 
 /// Number of measured reads of a series: ten of them are beyond the 99th percentile.
 const READS: u64 = 1000;

@@ -1,10 +1,10 @@
 //! The answer of a check: a sentence, the table of operations, the proofs and the notes.
 
 use super::Arguments;
+use plimsoll_base::units::{counted, format_count};
 use plimsoll_conformance::durability::findings::{Findings, Proof};
 use plimsoll_conformance::durability::history::OperationKind;
 use plimsoll_conformance::durability::violation::ViolationKind;
-use plimsoll_base::units::{counted, format_count};
 use plimsoll_document::{Document, Table};
 use plimsoll_report::shell::quoted;
 

@@ -14,6 +14,8 @@ use super::cost::form::FormArguments;
 use super::exit::Exit;
 use super::record::Record;
 use super::{out, signals, timeout};
+use plimsoll_base::clock::{SECOND, now_ns};
+use plimsoll_base::units::{counted, parse_duration, parse_size};
 use plimsoll_conformance::durability::findings::Findings;
 use plimsoll_conformance::durability::proof::prove;
 use plimsoll_conformance::durability::server::profile;
@@ -21,14 +23,12 @@ use plimsoll_conformance::durability::signed::SignedClient;
 use plimsoll_conformance::durability::simulated::{Fault, Settings, Simulation};
 use plimsoll_conformance::durability::work::Target;
 use plimsoll_conformance::durability::{DurabilityError, real};
-use plimsoll_session::lifecycle::{reach, require_writes};
-use plimsoll_session::open;
-use plimsoll_base::clock::{SECOND, now_ns};
-use plimsoll_base::units::{counted, parse_duration, parse_size};
 use plimsoll_disk::Model;
 use plimsoll_engine::driver::Control;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
 use plimsoll_s3::url::StoreUrl;
+use plimsoll_session::lifecycle::{reach, require_writes};
+use plimsoll_session::open;
 use plimsoll_workload::experiment::spec::DEFAULT_SEED;
 
 /// Number of cuts of a simulated machine.

@@ -9,20 +9,20 @@ use super::Arguments;
 use crate::cli::exit::Exit;
 use crate::cli::out::progress;
 use crate::cli::record::Record;
+use plimsoll_base::clock::{SECOND, now_ns};
+use plimsoll_base::units::short_names;
 use plimsoll_conformance::fitness::application::{Application, ApplicationError, Level, applications};
 use plimsoll_conformance::fitness::check::Check;
 use plimsoll_conformance::fitness::client::Client;
 use plimsoll_conformance::fitness::scene::MIN_ROUNDS;
 use plimsoll_conformance::fitness::verdict::{CheckResult, Fitness, Outcome, Verdict, judge};
 use plimsoll_conformance::fitness::{Plan, checks_of, run};
-use plimsoll_session::lifecycle::{reach, require_writes};
-use plimsoll_session::open;
-use plimsoll_session::runtime::block_on;
-use plimsoll_base::clock::{SECOND, now_ns};
-use plimsoll_base::units::short_names;
 use plimsoll_document::{Document, Table};
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
 use plimsoll_s3::url::StoreUrl;
+use plimsoll_session::lifecycle::{reach, require_writes};
+use plimsoll_session::open;
+use plimsoll_session::runtime::block_on;
 
 impl From<ApplicationError> for Exit {
     fn from(error: ApplicationError) -> Exit {

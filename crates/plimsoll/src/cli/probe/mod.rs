@@ -14,16 +14,16 @@ use super::exit::Exit;
 use super::out::{progress, say};
 use super::record::Record;
 use super::timeout::TimeoutArgument;
+use plimsoll_base::units::short_names;
 use plimsoll_conformance::probe::policy::policy;
 use plimsoll_conformance::probe::{Finding, Findings, checks, connection, writing};
-use plimsoll_session::lifecycle::reach;
-use plimsoll_session::open;
-use plimsoll_session::runtime::block_on;
-use plimsoll_base::units::short_names;
 use plimsoll_document::{Document, Table};
 use plimsoll_engine::driver::background::Background;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
 use plimsoll_s3::url::web::redacted as redacted_url;
+use plimsoll_session::lifecycle::reach;
+use plimsoll_session::open;
+use plimsoll_session::runtime::block_on;
 
 /// Arguments of `plimsoll probe`.
 #[derive(Debug, Args)]
