@@ -77,7 +77,7 @@ impl Background {
         let (stop, mut stopped) = watch::channel(false);
         let leadership = Leadership::start(Arc::clone(&store), !settings.is_idle)?;
         let mut epoch = leadership.epoch.clone();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = threads::runtime()?;
         let thread = threads::spawn("background", move || {
             runtime.block_on(async {
                 let mut keeper = Keeper::default();

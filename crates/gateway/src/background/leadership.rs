@@ -32,7 +32,7 @@ impl Leadership {
     pub fn start<C: Catalog>(store: Arc<Store<C>>, may_lead: bool) -> std::io::Result<Leadership> {
         let (stop, mut stopped) = watch::channel(false);
         let (leads, epoch) = watch::channel(None);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = threads::runtime()?;
         let thread = threads::spawn("lease", move || {
             runtime.block_on(async {
                 tokio::select! {

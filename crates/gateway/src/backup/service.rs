@@ -88,7 +88,7 @@ impl BackupThreads {
         let mut threads = Vec::new();
         let mut begun = begun;
         for (name, ships) in [("backup", true), ("backup-check", false)] {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let runtime = threads::runtime()?;
             let (store, backup, settings) = (Arc::clone(store), Arc::clone(&backup), settings.clone());
             let mut stopped = stopped.clone();
             let begun = if ships { begun.take() } else { None };
