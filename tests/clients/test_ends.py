@@ -38,6 +38,10 @@ MODES = {
 }
 STARTS = itertools.count()
 SIGNALS = {"INT": signal.SIGINT, "TERM": signal.SIGTERM, "HUP": signal.SIGHUP}
+# With `nohup`, these tests would inherit signals that are ignored, and so would the programs.
+for ignored in SIGNALS.values():
+    if signal.getsignal(ignored) == signal.SIG_IGN:
+        signal.signal(ignored, signal.SIG_DFL)
 
 
 class Terminal:
