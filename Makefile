@@ -71,7 +71,7 @@ test-rust: binaries stand-ins
 
 test-clients: package stand-ins binaries
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(DEBUG) \
-		$(PYTHON) tests/suites clients $(CHANGED) -q -n 4 --dist loadfile --reruns 1 -r Rs
+		$(PYTHON) tests/suites clients $(CHANGED) -q -n 4 --dist loadfile --no-loadscope-reorder --reruns 1 -r Rs
 
 # All tests, and those of infrastructure, relays and fleets.
 test-full: test test-infra test-edge test-fleet
