@@ -16,7 +16,7 @@ It fails if
 - something of the backlog is left: moves, bodies to pack, bytes whose retention has ended, the backup, expired objects
 - an object is not in the tier that the rules name, or a tier has an object that the catalog does not know
 - the memory of a process grows by more than 30% and 64 MiB, or its open files by more than 20: the last samples of each
-  life of a process are compared with the maximum in the first quarter of this life; or connections stay at the end
+  life of a process are compared with the maximum in the first quarter of this life. Connections do not count
 - any byte of any object differs from those that were written; writes without an answer may have either result
 - the requests of moves differ from those of `plan`. After the load, gateways without rules serve while new bodies, all
   above the limit of packing, are written. Then `plan` runs, and all gateways start again with the rules of the plan,
@@ -101,7 +101,6 @@ class Soak:
             self.compare_with_plan()
             self.say("every byte is read")
             self.row["objects"], self.row["bytes"] = verify_all(self.load)
-            self.engine.until(self.watch.connections_have_ended, "a gateway keeps connections that nobody uses")
             self.check_store()
         except (SoakFailed, *FAILURES) as error:
             self.wrong.append(str(error))

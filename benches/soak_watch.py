@@ -5,7 +5,7 @@ import threading
 import time
 
 from soak_engines import STALL_S
-from soak_sample import Metrics, Sample, sample_of
+from soak_sample import Metrics, Sample
 
 
 class Watch(threading.Thread):
@@ -76,15 +76,6 @@ class Watch(threading.Thread):
                 self.stall(f"the position of tier {tier} has stood still at {position} while clients wrote")
                 before["writes"].clear()
 
-    def connections_have_ended(self):
-        """Returns true if no gateway has more descriptors than after the start of its life. Idle connections end late."""
-        for gateway in self.engine.gateways:
-            life, now = gateway.lives[-1], sample_of(gateway.process.pid)
-            warm = max((sample.descriptors for sample in life[:max(len(life) // 4, 10)]), default=0)
-            if now and len(life) >= 20 and now.descriptors > warm + 20:
-                return False
-        return True
-
     def growth(self):
         """Returns the samples after the warm-up and at the end of the longest life, and the lives with a growth."""
         found, wrong = [], []
@@ -97,7 +88,7 @@ class Watch(threading.Thread):
                 found.append((len(life), start, end))
                 if end.rss > start.rss * 1.3 + (64 << 20):
                     wrong.append(f"the memory of {gateway.name} grew from {start.rss >> 20} MiB to {end.rss >> 20} MiB")
-                # Connections follow the load.
+                # Connections follow the load, and idle ones stay until their runtime sends another request.
                 if end.files > start.files + 20:
                     wrong.append(f"the files of {gateway.name} grew from {start.files} to {end.files}")
         _, start, end = max(found, default=(0, Sample(0, 0, 0), Sample(0, 0, 0)))
