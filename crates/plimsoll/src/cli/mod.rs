@@ -94,7 +94,7 @@ enum Command {
     Compare(compare::Arguments),
     /// Check runs against objectives, such as 'get.p99 < 10ms'
     Check(check::Arguments),
-    /// Compute the figures of runs again from their logs, and compare every bit
+    /// Compute the figures of runs again from their logs, and compare them
     Verify(verify::Arguments),
     /// Judge runs, and results of other tools, by rules for trustworthy figures
     Audit(audit::Arguments),
