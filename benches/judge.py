@@ -173,7 +173,7 @@ def timed(*arguments):
 
 
 def scale(quick):
-    """Times reports of long runs, from run directories that crates/plimsoll/benches/scale.rs generates."""
+    """Times reports of long runs, from run directories that crates/measure/plimsoll/benches/scale.rs generates."""
     with tempfile.TemporaryDirectory() as out:
         generator = ["cargo", "bench", "--quiet", "--bench", "scale", "--"]
         runs, stores, seconds = (3, 2, 600) if quick else (10, 5, 3600)

@@ -159,7 +159,7 @@ def against_wrk(server, name, size, bar, runs, seconds, form, *options):
 
 
 def floor(server, runs, seconds):
-    """Measures the ratio to wrk of a bare loop that signs, times and compares each GET of 1 KiB (crates/bench, floor)."""
+    """Measures the ratio to wrk of a bare loop that signs, times and compares each GET of 1 KiB (`floor`)."""
     server.request("PUT", f"/{BUCKET}/floor", b"x" * 1024)
     env = dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS, AWS_SECRET_ACCESS_KEY=SECRET)
     ratios = []

@@ -11,7 +11,7 @@ def build(root, out, release):
     subprocess.run(["cargo", "cyclonedx", "--format", "json", "--spec-version", "1.5", "--override-filename", "bom",
                     "--target", "x86_64-unknown-linux-musl", "--quiet"], cwd=root, env=environment, check=True)
     merged, programs = None, []
-    for found in sorted(root.glob("crates/*/bom.json")):
+    for found in sorted(root.glob("crates/*/*/bom.json")):
         document = json.loads(found.read_text())
         found.unlink()
         if found.parent.name not in ("plimsoll", "gateway"):

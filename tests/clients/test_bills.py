@@ -27,7 +27,7 @@ class Books:
 
     def __init__(self):
         self.offers, self.prices, self.rules = {}, [], []
-        for path in sorted(pathlib.Path(ROOT, "crates", "cost", "prices").glob("*.toml")):
+        for path in sorted(pathlib.Path(ROOT, "crates", "price", "cost", "prices").glob("*.toml")):
             book = tomllib.loads(path.read_text())
             self.offers |= {o["name"]: o for o in book.get("offer", [])}
             self.prices += book.get("price", [])

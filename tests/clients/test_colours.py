@@ -20,7 +20,7 @@ CLEAR = 15
 
 
 def palette():
-    with open(os.path.join(ROOT, "crates/document/src/template/kit.js")) as file:
+    with open(os.path.join(ROOT, "crates/common/document/src/template/kit.js")) as file:
         return re.findall(r"#[0-9a-f]{6}", re.search(r"const PALETTE = \[(.*)\]", file.read())[1])
 
 

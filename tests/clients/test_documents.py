@@ -38,8 +38,8 @@ NEEDS = {
     "plimsoll run quickstart": "half a minute: test_report.py",
     "plimsoll meter --prepare": "restic, and the password of a repository: test_meter.py",
     "plimsoll meter --record": "restic, and the password of a repository: test_meter.py",
-    "plimsoll verify RUN --public-key": "a signed run: crates/plimsoll/tests/it/verify.rs",
-    "plimsoll import": "a log of warp: crates/plimsoll/tests/it/import.rs",
+    "plimsoll verify RUN --public-key": "a signed run: crates/measure/plimsoll/tests/it/verify.rs",
+    "plimsoll import": "a log of warp: crates/measure/plimsoll/tests/it/import.rs",
     "plimsoll bucket": "AWS: it creates buckets with random names, and directory buckets",
 }
 # Placeholders and example names, and what stands for them.
@@ -89,7 +89,7 @@ def commands_of(line):
 
 def help_examples(name):
     """Returns the examples in the help of the commands of a program. A test in Rust proves that every command has one."""
-    source = {"plimsoll": "plimsoll", "plimsoll-gateway": "gateway"}[name]
+    source = {"plimsoll": "measure/plimsoll", "plimsoll-gateway": "store/gateway"}[name]
     with open(os.path.join(ROOT, "crates", source, "src", "cli", "examples.rs")) as text:
         return re.findall(rf'"({name} [^"]+)"', text.read().partition("EXAMPLES:")[2].partition("];\n")[0])
 
@@ -297,7 +297,7 @@ def test_the_paths_that_a_document_names_exist(document):
         names = re.findall(r"`((?:crates|benches|docs|tests|infra|edge|python|examples|schema)/[\w./-]+)`", text.read())
     for name in names:
         # ARCHITECTURE.md omits `crates/` and names tests relative to their crate.
-        places = [name, f"crates/{name}", f"crates/plimsoll/{name}", f"crates/gateway/{name}"]
+        places = [name, f"crates/{name}", f"crates/measure/plimsoll/{name}", f"crates/store/gateway/{name}"]
         assert any(os.path.exists(os.path.join(ROOT, place)) for place in places), f"{document}: {name}"
 
 

@@ -12,15 +12,15 @@ loader.exec_module(suites)
 
 
 @pytest.mark.parametrize("path,repeated", [
-    ("crates/gateway/src/mover/pass.rs", {"store", "durability", "documents", "counts"}),
-    ("crates/report/src/text/answer.rs", {"instrument", "documents"}),
-    ("crates/conformance/src/durability/cut.rs", {"durability", "instrument", "documents"}),
+    ("crates/store/gateway/src/mover/pass.rs", {"store", "durability", "documents", "counts"}),
+    ("crates/measure/report/src/text/answer.rs", {"instrument", "documents"}),
+    ("crates/measure/conformance/src/durability/cut.rs", {"durability", "instrument", "documents"}),
     ("docs/judging.md", {"documents"}),
     ("docs/operations/backup.md", {"store", "documents"}),
     ("tests/clients/test_tiers.py", {"store"}),
     ("tests/clients/support.py", {"store", "durability", "instrument", "documents"}),
     ("infra/helm/plimsoll/Chart.yaml", {"infra", "fleet", "documents"}),
-    ("crates/base/src/rng.rs", set(suites.INPUTS) - {"infra", "bare"}),
+    ("crates/common/base/src/rng.rs", set(suites.INPUTS) - {"infra", "bare"}),
     ("Cargo.lock", set(suites.INPUTS) - {"infra", "bare"}),
 ])
 def test_a_change_repeats_the_suites_that_it_can_break(path, repeated):

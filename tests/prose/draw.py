@@ -69,7 +69,7 @@ def errors(paths) -> list[tuple[str, str]]:
 def main() -> int:
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else 1
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 60
-    rust = sorted(path for source in (ROOT / "crates").glob("*/src") for path in source.rglob("*.rs"))
+    rust = sorted(path for source in (ROOT / "crates").glob("*/*/src") for path in source.rglob("*.rs"))
     pools = {
         "README": markdown([ROOT / "README.md"]),
         "docs": markdown(sorted((ROOT / "docs").rglob("*.md"))),
