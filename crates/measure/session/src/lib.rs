@@ -1,9 +1,9 @@
 //! Runs an experiment: opens its stores, executes its plan, cleans up, and writes a run directory.
 //!
-//! The command line and `examples/library_run.rs` of the crate `plimsoll` call this crate. [`SessionSettings`] are plain
-//! data; [`Components`] are live objects. `driver` executes the plan, `run_dir` stores the results, and `cost` prices them.
-//! This crate prints nothing. Uses `engine` and `judge`; `live`, `conformance`, `clients`, `fleet` and `plimsoll` use
-//! it.
+//! The command line and `examples/library_run.rs` of the crate `plimsoll` call this crate. [`SessionSettings`] are
+//! plain data; [`Components`] are live objects. `driver` executes the plan, `run_dir` stores the results, and `cost`
+//! prices them. This crate prints nothing. Uses `engine` and `judge`; `live`, `conformance`, `clients`, `fleet` and
+//! `plimsoll` use it.
 
 pub mod abort;
 pub mod budget;
