@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use plimsoll_base::units::format_volume;
 
+use crate::catalog::following::FollowState;
 use crate::certificate::SOON_S;
-use crate::journal::follow::FollowState;
 use crate::mover::condition::show_time_ms;
 use crate::overview::Overview;
 

@@ -8,10 +8,10 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
+use crate::catalog::codec::{Reader, put_number};
 use crate::catalog::embedded::head_only;
 use crate::catalog::intact;
 use crate::catalog::{Catalog, CatalogError, Row, Transaction};
-use crate::object::codec::{Reader, put_number};
 use crate::object::keys;
 
 /// Milliseconds after the last renewal at which a session has ended. Clocks of gateways may differ by less than this.

@@ -9,12 +9,12 @@ use serde::Serialize;
 
 use crate::ambient::shared_now_ms;
 use crate::backup::last;
-use crate::backup::running::BackupState;
+use crate::backup::running::{BackupState, Running};
 use crate::catalog::CatalogError;
 use crate::catalog::any::AnyCatalog;
+use crate::catalog::following::FollowState;
 use crate::certificate;
 use crate::disk::real::free_bytes;
-use crate::journal::follow::FollowState;
 use crate::lease;
 use crate::liveness::{self, LoopState};
 use crate::mover::survey::{LatestSurvey, Survey};
@@ -137,6 +137,7 @@ pub struct LogState {
 /// If the catalog cannot be read.
 pub fn overview(
     store: &Store<AnyCatalog>,
+    backup: &Running,
     survey: &LatestSurvey,
     tariffs: &BTreeMap<u16, Tariff>,
 ) -> Result<Overview, CatalogError> {
@@ -177,7 +178,7 @@ pub fn overview(
         log: log_state(&store.catalog),
         scrub: progress::load(&*store.catalog)?,
         last_backup_ms: last_backup_ms?,
-        backup: store.backup.get().map(|backup| backup.state()),
+        backup: backup.get().map(|backup| backup.state()),
         deletions_stopped,
         queues: queues(&*store.catalog, crate::ambient::now_ms(), store.retain_ms)?,
         following: store.catalog.following().map(|following| following.state()),

@@ -1,9 +1,9 @@
 //! The time of the last backup of the catalog. While it is older than the time for which garbage is kept, nothing is
 //! deleted, because the catalog could be restored from it.
 
+use crate::catalog::codec::{Reader, put_number};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, intact};
-use crate::object::codec::{Reader, put_number};
 use crate::object::{Store, keys};
 use plimsoll_server::error::ApiError;
 

@@ -1,7 +1,7 @@
 //! The state of the backup of a running gateway.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::provider::calls::{Call, Calls};
@@ -50,6 +50,9 @@ pub(super) struct Shared {
     /// True if another process continues the backup.
     pub(super) is_fenced: bool,
 }
+
+/// The backup of this process, once it has begun; empty if it makes none. Metrics and pages observe it.
+pub type Running = Arc<OnceLock<Arc<Backup>>>;
 
 /// The backup of a running gateway.
 pub struct Backup {

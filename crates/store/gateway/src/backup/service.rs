@@ -15,7 +15,7 @@ use super::error::BackupError;
 use super::last;
 use super::place::Place;
 use super::prune_all::{Lookup, prune_all};
-use super::running::{Backup, BackupState, Shared};
+use super::running::{Backup, BackupState, Running, Shared};
 use super::ship::{Shipper, Step};
 use super::verify::verify;
 use crate::ambient::{now_ms, pause, steady_ms, utc_text};
@@ -69,12 +69,13 @@ pub struct BackupThreads {
 
 impl BackupThreads {
     /// Starts the backup of a catalog in a directory. `None` for other catalogs. `begun` is the writer of the backup,
-    /// if the start has begun it already.
+    /// if the start has begun it already. `running` gets the backup.
     ///
     /// # Errors
     /// If a thread or its runtime cannot be created.
     pub fn start(
         store: &Arc<Store<AnyCatalog>>,
+        running: &Running,
         settings: BackupSettings,
         begun: Option<Shipper>,
     ) -> std::io::Result<Option<BackupThreads>> {
@@ -105,7 +106,7 @@ impl BackupThreads {
                 })
             })?);
         }
-        let _ = store.backup.set(backup);
+        let _ = running.set(backup);
         Ok(Some(BackupThreads { stop, threads }))
     }
 

@@ -8,7 +8,7 @@ use object_store::path::Path;
 use plimsoll_base::net::encode::hex;
 
 use super::name::BlobName;
-use crate::object::codec::{Reader, put_bytes, put_number};
+use crate::catalog::codec::{Reader, put_bytes, put_number};
 
 /// Name of a backend's object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -13,8 +13,8 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::body::name::BlobName;
+use crate::catalog::codec::{Reader, put_bytes};
 use crate::catalog::embedded::record::crc32c;
-use crate::object::codec::{Reader, put_bytes};
 
 /// First bytes of a pack file.
 pub const START: &[u8; 8] = b"PLIMSEG1";

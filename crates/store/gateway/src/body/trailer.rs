@@ -15,8 +15,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::chunks::CHUNK;
 use crate::body::name::BlobName;
 use crate::body::name::CatalogId;
+use crate::catalog::codec::{Reader, put_bytes};
 use crate::catalog::embedded::record::crc32c;
-use crate::object::codec::{Reader, put_bytes};
 
 /// Last bytes of a trailer.
 const MAGIC: &[u8; 8] = b"PLIMTRL1";

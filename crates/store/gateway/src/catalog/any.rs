@@ -10,8 +10,8 @@ use super::embedded::catalog::EmbeddedCatalog;
 use super::memory::MemoryCatalog;
 use super::postgres::PostgresCatalog;
 use super::standby::StandbyCatalog;
-use crate::journal::follow::Following;
-use crate::journal::lease::Lease;
+use crate::catalog::following::Following;
+use crate::catalog::lease::Lease;
 use crate::liveness;
 
 use super::{Catalog, CatalogError, Expected, Row, Scan, Value, Work};

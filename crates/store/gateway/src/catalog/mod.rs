@@ -4,9 +4,13 @@
 //! heads where scans are fast, and the rest where it is written only once.
 
 pub mod any;
+pub mod codec;
 pub mod committer;
 pub mod embedded;
+pub mod following;
 pub mod format;
+pub mod keys;
+pub mod lease;
 pub mod memory;
 mod overlay;
 pub mod pipeline;

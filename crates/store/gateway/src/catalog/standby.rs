@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::embedded::Engine;
 use super::overlay::{Base, Overlay};
 use super::{Catalog, CatalogError, Expected, Row, Scan, Value, Work};
-use crate::journal::follow::Following;
+use crate::catalog::following::Following;
 
 /// The copy of a catalog that another gateway leads.
 pub struct StandbyCatalog {

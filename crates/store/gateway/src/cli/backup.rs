@@ -148,7 +148,7 @@ fn ship_store(target: &Target, place: &Place, to: &str, at_ms: u64) -> Result<Sh
         return Err(Exit::input("--to: this catalog cannot be copied"));
     };
     let (id, bodies) = (hex(&store.catalog_id), Directories::of(store.blobs.tiers()));
-    if store.backup.get().is_none() && store.catalog.lease().is_none() {
+    if target.backup.get().is_none() && store.catalog.lease().is_none() {
         let shipped = ship_log(place.clone(), &*store.catalog, engine, &id, bodies);
         return runtime()?.block_on(shipped).map_err(|e| failed(&e));
     }

@@ -19,6 +19,7 @@ use super::{
     Arguments, Command, Exit, backup, preflight, promote, restore, restore_bucket, rollback, scrub, status,
     undelete, unshipped, whereis,
 };
+use crate::backup::running::Running;
 use crate::catalog::CatalogError;
 use crate::log::note;
 use crate::object::Store;
@@ -149,6 +150,7 @@ fn open(place: &StoreArguments, older: Older) -> Result<Target, Exit> {
         place: place.words(),
         directory,
         store: Arc::new(store),
+        backup: Running::default(),
         rules,
         survey: Arc::default(),
         recovery,

@@ -38,7 +38,7 @@ pub fn run(arguments: &RestoreArguments, target: &Target, out: &dyn Output) -> R
         Temporary::create(&parent).map_err(|e| Exit::store(format!("{}: {e}", parent.display())))?;
     let root = temporary.path("catalog");
     let runtime = runtime()?;
-    let engine = target.store.catalog.engine().filter(|_| target.store.backup.get().is_some());
+    let engine = target.store.catalog.engine().filter(|_| target.backup.get().is_some());
     let is_complete = match engine {
         Some(engine) => runtime.block_on(ship_first(engine)),
         None => false,

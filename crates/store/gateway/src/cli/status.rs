@@ -16,10 +16,11 @@ use crate::catalog::embedded::document;
 use crate::catalog::embedded::manifest::Manifest;
 use crate::catalog::embedded::segment::HEADER;
 use crate::catalog::embedded::segment_list::SegmentList;
+use crate::catalog::following::FollowState;
+use crate::catalog::following::Leader;
 use crate::catalog::postgres::{Access, Database, PostgresCatalog};
 use crate::config::CatalogPlace;
 use crate::disk::real::RealDisk;
-use crate::journal::follow::{FollowState, Leader};
 use crate::lease;
 use crate::mover::condition::show_time_ms;
 use crate::overview::{Counts, Overview, overview};
@@ -148,7 +149,7 @@ fn of_database(arguments: &Arguments, database: &Database) -> Result<(), Exit> {
 /// # Errors
 /// Exit code 1 if the log is damaged or nothing can be written, 3 if the catalog fails.
 pub fn served(arguments: &Arguments, target: &Target, out: &dyn Output) -> Result<(), Exit> {
-    let found = overview(&target.store, &target.survey, &target.rules.tariffs);
+    let found = overview(&target.store, &target.backup, &target.survey, &target.rules.tariffs);
     let found = found.map_err(|e| target.fail(&e))?;
     if arguments.json {
         out.say(&format!("{}\n", serde_json::to_string_pretty(&found).map_err(Exit::store)?))?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Exit;
 use super::run::restart::Restart;
+use crate::backup::running::Running;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::recovery::Recovery;
 use crate::mover::rules::Rules;
@@ -23,6 +24,8 @@ pub struct Target {
     pub directory: Option<PathBuf>,
     /// Store with the catalog and the tiers.
     pub store: Arc<Store<AnyCatalog>>,
+    /// The backup that this process makes.
+    pub backup: Running,
     /// Rules of moves.
     pub rules: Rules,
     /// Result of the last visit of all objects.

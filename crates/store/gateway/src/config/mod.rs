@@ -4,16 +4,17 @@ mod backup;
 mod credentials;
 mod resolve;
 mod tables;
+pub mod what_if;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use plimsoll_cost::money::Usd;
 use toml::Value;
 
 pub use self::backup::BackupRule;
 use self::resolve::resolve;
 use self::tables::File;
+use crate::mover::limits::DayLimits;
 use crate::tier::TierTable;
 
 use crate::body::cache::CacheSettings;
@@ -38,24 +39,6 @@ pub const MAX_INLINE: u64 = 1 << 20;
 
 /// Usual maximum size in bytes of a body in a catalog in a database, whose log and replicas have each body, too.
 pub const DATABASE_INLINE: u64 = 16 << 10;
-
-/// Limits of the cost of all moves of a day (UTC); `None` for no limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DayLimits {
-    /// Bytes of bodies.
-    pub bytes: Option<u64>,
-    /// Requests to all tiers.
-    pub requests: Option<u64>,
-    /// Cost at list prices.
-    pub usd: Option<Usd>,
-}
-
-impl DayLimits {
-    /// Returns true if there is no limit.
-    pub fn is_empty(&self) -> bool {
-        *self == DayLimits::default()
-    }
-}
 
 /// Rules of pack files.
 #[derive(Debug, Clone, PartialEq, Eq)]

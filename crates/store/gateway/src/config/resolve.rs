@@ -9,10 +9,11 @@ use super::credentials::check_credentials;
 use super::tables::{
     BudgetTable, CacheTable, CatalogTable, File, MoveTable, OneOrMany, PackTable, ScrubTable,
 };
-use super::{CatalogPlace, Config, DATABASE_INLINE, DayLimits, MAX_INLINE, MoveRule, PackRule};
+use super::{CatalogPlace, Config, DATABASE_INLINE, MAX_INLINE, MoveRule, PackRule};
 use crate::body::cache::CacheSettings;
 use crate::catalog::postgres::Database;
 use crate::mover::condition::{Condition, parse_time_ms};
+use crate::mover::limits::DayLimits;
 use crate::scrub::ScrubRule;
 use crate::tier::TierTable;
 

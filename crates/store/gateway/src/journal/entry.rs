@@ -8,7 +8,6 @@ use bytes::Bytes;
 use plimsoll_base::net::encode::hex;
 use plimsoll_s3::sign::sha256;
 
-use super::lease::Lease;
 use super::take_over::Leadership;
 use crate::ambient::{in_time, now_ms, pause, steady_ms};
 use crate::backup::error::BackupError;
@@ -18,6 +17,7 @@ use crate::backup::place::Place;
 use crate::catalog::embedded::Engine;
 use crate::catalog::embedded::segment::{HEADER, SegmentHeader};
 use crate::catalog::embedded::writer::WrittenGroup;
+use crate::catalog::lease::Lease;
 use crate::guard::{self, Guard};
 
 /// Longest time in milliseconds after which the first attempt to create an entry without a group is given up.

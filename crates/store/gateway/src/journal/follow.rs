@@ -1,11 +1,9 @@
 //! A standby: keeps a copy of the log of a catalog that another gateway leads, and finds out when it leads no more.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use plimsoll_base::net::encode::hex;
-use tokio::sync::Notify;
 
 use super::directory::{Directory, LastBytes, Source, newest_tail};
 use super::end::JournalEnd;
@@ -13,156 +11,15 @@ use super::request;
 use super::start::check_owner;
 use super::take_over::{Candidate, Look, Watch, end_epoch};
 use super::writers::Writers;
-use crate::ambient::{pause, steady_ms};
+use crate::ambient::steady_ms;
 use crate::backup::error::BackupError;
 use crate::backup::place::Place;
 use crate::body::name::new_name;
 use crate::catalog::embedded::catalog::{DirectoryLock, lock_of};
 use crate::catalog::embedded::replica::Replica;
 use crate::catalog::embedded::{CatalogLimits, Engine};
+use crate::catalog::following::{Following, Leader};
 use crate::object::keys;
-
-/// The gateway that leads the catalog, as a standby sees it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Leader {
-    /// The place has no journal: no gateway with a lease has used it.
-    #[default]
-    Unknown,
-    /// It leads, or its lease has not ended.
-    Leads,
-    /// It does not lead any more.
-    Gone,
-}
-
-/// State of a standby.
-#[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
-pub struct FollowState {
-    /// URL of the place.
-    pub of: String,
-    /// Gateway that leads.
-    pub leader: Leader,
-    /// Time of the newest write in the copy, in Unix milliseconds; `None` if it has none.
-    pub newest_ms: Option<u64>,
-    /// Time since the copy had everything that was in the place, in seconds.
-    pub lag_seconds: f64,
-    /// Last problem; `None` if the last look has succeeded.
-    pub problem: Option<String>,
-    /// True if this gateway begins to lead as soon as it can.
-    pub is_promoted: bool,
-}
-
-/// State of a standby that its threads share.
-#[derive(Debug, Default)]
-pub struct Following {
-    shared: Mutex<Shared>,
-    changed: Condvar,
-    promoted: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    state: FollowState,
-    /// Time at which the last complete look began, in milliseconds since the start of the machine.
-    complete_ms: u64,
-    /// Number of commands that wait for the result of a promotion.
-    waiting: usize,
-    /// Number of promotions.
-    promotions: u64,
-}
-
-impl Following {
-    /// Creates the state of a standby of the place with a URL.
-    pub fn new(url: &str) -> Arc<Following> {
-        let following = Following::default();
-        following.change(|shared| {
-            shared.state.of = url.into();
-            shared.complete_ms = steady_ms();
-        });
-        Arc::new(following)
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut Shared) -> T) -> T {
-        let changed = change(&mut self.shared.lock().unwrap_or_else(PoisonError::into_inner));
-        self.changed.notify_all();
-        changed
-    }
-
-    /// Returns the state.
-    pub fn state(&self) -> FollowState {
-        self.change(|shared| FollowState {
-            lag_seconds: steady_ms().saturating_sub(shared.complete_ms) as f64 / 1000.0,
-            ..shared.state.clone()
-        })
-    }
-
-    /// Records why a look has failed. Returns true if this is new.
-    pub fn fail(&self, problem: String) -> bool {
-        self.change(|shared| shared.state.problem.replace(problem.clone()) != Some(problem))
-    }
-
-    /// Lets this gateway lead as soon as it can, and waits until it can. Returns the time of the newest write in the
-    /// copy, in Unix milliseconds.
-    ///
-    /// # Errors
-    /// Says why it cannot lead, or cannot know it.
-    pub fn promote(&self) -> Result<Option<u64>, String> {
-        /// Time for which the result is waited for. A lease has at most ten minutes.
-        const PATIENCE: Duration = Duration::from_secs(660);
-        self.change(|shared| {
-            shared.state.is_promoted = true;
-            shared.waiting += 1;
-            shared.promotions += 1;
-        });
-        self.promoted.notify_one();
-        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_open = |shared: &mut Shared| {
-            shared.state.leader == Leader::Leads
-                || shared.state.leader == Leader::Unknown && shared.state.problem.is_some()
-        };
-        let waited = self.changed.wait_timeout_while(shared, PATIENCE, |shared| is_open(shared));
-        let (shared, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let (leader, problem) = (shared.state.leader, shared.state.problem.clone());
-        let newest_ms = shared.state.newest_ms;
-        drop(shared);
-        match leader {
-            Leader::Gone => return Ok(newest_ms),
-            Leader::Unknown => self.change(|shared| shared.state.is_promoted = false),
-            Leader::Leads => {}
-        }
-        Err(match (leader, problem) {
-            (_, Some(problem)) => format!("the place does not answer: {problem}"),
-            (Leader::Unknown, None) => {
-                "no gateway with a lease has written to the place; start one without --follow".into()
-            }
-            _ => "the gateway that leads goes on although it was asked to end; stop it".into(),
-        })
-    }
-
-    /// Waits for a time, or until this gateway is promoted.
-    pub async fn pause(&self, ms: u64) {
-        tokio::select! {
-            () = pause(ms) => {}
-            () = self.promoted.notified() => {}
-        }
-    }
-
-    /// Returns true if a command waits for the result of a promotion.
-    fn is_awaited(&self) -> bool {
-        self.change(|shared| shared.waiting > 0)
-    }
-
-    /// Records that a command has told the result of a promotion.
-    pub fn has_told(&self) {
-        self.change(|shared| shared.waiting = shared.waiting.saturating_sub(1));
-    }
-
-    /// Waits until all commands have told the result of a promotion, at most for a time.
-    pub fn wait_until_told(&self, most: Duration) {
-        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.changed.wait_timeout_while(shared, most, |shared| shared.waiting > 0));
-    }
-}
 
 /// The copy of a log that another gateway writes.
 pub struct Follower {
@@ -262,11 +119,7 @@ impl Follower {
         if leader == Leader::Gone && !self.take_lead().await? {
             (leader, self.watch) = (Leader::Leads, None);
         }
-        let promotions = self.following.change(|shared| {
-            shared.complete_ms = began_ms;
-            (shared.state.leader, shared.state.newest_ms, shared.state.problem) = (leader, newest_ms, None);
-            shared.promotions
-        });
+        let promotions = self.following.found(began_ms, leader, newest_ms);
         // Only once for each command: a gateway that comes back by itself would be asked for ever.
         if leader == Leader::Leads && self.asked < promotions {
             request::ask(&self.place, epoch).await?;

@@ -16,7 +16,6 @@ pub mod directory;
 pub mod end;
 pub mod entry;
 pub mod follow;
-pub mod lease;
 pub mod price;
 pub mod request;
 pub mod sender;

@@ -10,7 +10,6 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, watch};
 
 use super::entry::{Contents, EntryWriter, Flight, create};
-use super::lease::Lease;
 use super::request;
 use crate::ambient::{in_time, pause, steady_ms};
 use crate::backup::error::BackupError;
@@ -19,6 +18,7 @@ use crate::backup::ship::BegunShipper;
 use crate::catalog::CatalogError;
 use crate::catalog::embedded::Engine;
 use crate::catalog::embedded::writer::WrittenGroup;
+use crate::catalog::lease::{Lease, LeaseKeeper};
 use crate::catalog::pipeline::{Confirmation, Journal};
 use crate::{ending, liveness, threads};
 
@@ -231,11 +231,13 @@ impl Drop for Handle {
 }
 
 /// Keeps the lease of a process whose groups are durable on its own disk. The lease ends when this is dropped.
-pub struct LeaseKeeper {
+pub struct ExtendingThread {
     _handle: Handle,
 }
 
-impl LeaseKeeper {
+impl LeaseKeeper for ExtendingThread {}
+
+impl ExtendingThread {
     /// Starts the thread.
     ///
     /// # Errors
@@ -245,9 +247,9 @@ impl LeaseKeeper {
         writer: EntryWriter,
         lease: Arc<Lease>,
         shipper: BegunShipper,
-    ) -> std::io::Result<LeaseKeeper> {
+    ) -> std::io::Result<ExtendingThread> {
         let handle = Handle::start(Sender { writer, engine, lease, confirmation: None, shipper })?;
-        Ok(LeaseKeeper { _handle: handle })
+        Ok(ExtendingThread { _handle: handle })
     }
 }
 

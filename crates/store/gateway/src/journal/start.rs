@@ -8,8 +8,7 @@ use plimsoll_base::net::encode::hex;
 use super::directory::Directory;
 use super::end::JournalEnd;
 use super::entry::EntryWriter;
-use super::lease::Lease;
-use super::sender::{LeaseKeeper, TierJournal};
+use super::sender::{ExtendingThread, TierJournal};
 use super::take_over::{Candidate, Leadership, take_over};
 use super::writers::{WRITERS, Writers};
 use crate::ambient::{now_ms, pause};
@@ -25,6 +24,7 @@ use crate::catalog::embedded::Engine;
 use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog, Parts, lock_of};
 use crate::catalog::embedded::recovery::{OpenLog, Recovery};
 use crate::catalog::embedded::writer::Writer;
+use crate::catalog::lease::{Lease, LeaseKeeper};
 use crate::catalog::{CatalogError, Transaction, Work, intact};
 use crate::disk::real::RealDisk;
 use crate::log::note;
@@ -168,14 +168,16 @@ pub fn open(
         let entries = first_entry(EntryWriter::new(place.clone(), &leadership, tail), &lease).await?;
         writers.lead(root)?;
         let (of_journal, of_lease) = (Arc::clone(&engine), Arc::clone(&lease));
-        let (mut keeper, shipper) = (None, Arc::new(Mutex::new(Some(shipper))));
+        let mut keeper: Option<Box<dyn LeaseKeeper>> = None;
+        let shipper = Arc::new(Mutex::new(Some(shipper)));
         let committer = if journal.has_groups {
             writer.set_journaled();
             Committer::with_journal(writer, |confirmation| {
                 TierJournal::start(of_journal, entries, of_lease, confirmation)
             })?
         } else {
-            keeper = Some(LeaseKeeper::start(of_journal, entries, of_lease, Arc::clone(&shipper))?);
+            keeper =
+                Some(Box::new(ExtendingThread::start(of_journal, entries, of_lease, Arc::clone(&shipper))?));
             Committer::start(writer, settings.durability)?
         };
         let ballast = Arc::clone(RealDisk::new(root)?.ballast());

@@ -7,11 +7,16 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use crate::backup::running::Running;
 use crate::catalog::any::AnyCatalog;
-use crate::object::Store;
 
 /// Metrics that are read from the backup at a scrape; none if this gateway makes no backup.
-pub struct BackupMetrics(pub Arc<Store<AnyCatalog>>);
+pub struct BackupMetrics {
+    /// The backup.
+    pub backup: Running,
+    /// The catalog, whose lease the journal extends.
+    pub catalog: Arc<AnyCatalog>,
+}
 
 impl std::fmt::Debug for BackupMetrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -21,9 +26,9 @@ impl std::fmt::Debug for BackupMetrics {
 
 impl Collector for BackupMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let Some(state) = self.0.backup.get().map(|backup| backup.state()) else { return Ok(()) };
+        let Some(state) = self.backup.get().map(|backup| backup.state()) else { return Ok(()) };
         let newest = state.newest_ms.map(|ms| ms as f64 / 1000.0);
-        let lease = self.0.catalog.lease().map(|lease| lease.left_ms() as f64 / 1000.0);
+        let lease = self.catalog.lease().map(|lease| lease.left_ms() as f64 / 1000.0);
         let gauges = [
             (
                 "journal_lease_seconds",

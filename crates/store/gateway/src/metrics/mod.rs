@@ -26,6 +26,7 @@ use self::placement::PlacementMetrics;
 pub use self::requests::RequestMetrics;
 use self::standby::StandbyMetrics;
 use self::tiers::TierMetrics;
+use crate::backup::running::Running;
 use crate::catalog::any::AnyCatalog;
 use crate::liveness;
 use crate::mover::survey::LatestSurvey;
@@ -76,6 +77,7 @@ pub fn serve(
     address: &str,
     requests: &RequestMetrics,
     store: &Arc<Store<AnyCatalog>>,
+    backup: &Running,
     survey: &Arc<LatestSurvey>,
     tariffs: BTreeMap<u16, Tariff>,
 ) -> std::io::Result<SocketAddr> {
@@ -86,12 +88,15 @@ pub fn serve(
     }
     registry.register_collector(Box::new(LoopMetrics));
     registry.register_collector(Box::new(CertificateMetrics));
-    registry.register_collector(Box::new(BackupMetrics(Arc::clone(store))));
+    registry.register_collector(Box::new(BackupMetrics {
+        backup: Arc::clone(backup),
+        catalog: Arc::clone(&store.catalog),
+    }));
     if let Some(following) = store.catalog.following() {
         registry.register_collector(Box::new(StandbyMetrics(Arc::clone(following))));
     }
     let (tiers, home) = (store.blobs.tiers().clone(), store.write_tiers().first().copied());
-    let backup = Arc::clone(store);
+    let backup = Arc::clone(backup);
     registry.register_collector(Box::new(TierMetrics { tiers, tariffs: tariffs.clone(), home, backup }));
     registry.register_collector(Box::new(PlacementMetrics {
         store: Arc::clone(store),

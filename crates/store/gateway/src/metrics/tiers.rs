@@ -1,7 +1,6 @@
 //! Metrics of the requests to the tiers and their costs, by tier, bucket and kind of request.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_base::provider::calls::{Call, Calls};
@@ -12,8 +11,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetri
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 
-use crate::catalog::any::AnyCatalog;
-use crate::object::Store;
+use crate::backup::running::Running;
 use crate::pricing::Work;
 use crate::tier::counted::{CallCount, OriginUsage, TierUsage};
 use crate::tier::{Tier, Tiers};
@@ -50,8 +48,8 @@ pub struct TierMetrics {
     pub tariffs: BTreeMap<u16, Tariff>,
     /// Number of the tier in whose network the gateway runs.
     pub home: Option<u16>,
-    /// Store whose backup has its own requests.
-    pub backup: Arc<Store<AnyCatalog>>,
+    /// Backup, whose place has its own requests.
+    pub backup: Running,
 }
 
 /// Number of the place of the backup among the tiers.
@@ -66,12 +64,12 @@ impl std::fmt::Debug for TierMetrics {
 impl TierMetrics {
     /// Returns the tiers, and the place of the backup.
     fn all(&self) -> impl Iterator<Item = (u16, &Tier)> {
-        let backup = self.backup.backup.get().map(|backup| (BACKUP, backup.tier()));
+        let backup = self.backup.get().map(|backup| (BACKUP, backup.tier()));
         self.tiers.iter().chain(backup)
     }
 
     fn tariff(&self, number: u16) -> Option<&Tariff> {
-        match self.backup.backup.get() {
+        match self.backup.get() {
             Some(backup) if number == BACKUP => backup.tariff(),
             _ => self.tariffs.get(&number),
         }

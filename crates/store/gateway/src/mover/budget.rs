@@ -5,9 +5,9 @@ use plimsoll_cost::money::Usd;
 
 use super::MoveError;
 use crate::catalog::Catalog;
+use crate::catalog::codec::{Reader, put_number};
 use crate::catalog::embedded::head_only;
-use crate::config::DayLimits;
-use crate::object::codec::{Reader, put_number};
+use crate::mover::limits::DayLimits;
 use crate::object::{Store, keys};
 
 /// Cost of one or several moves.

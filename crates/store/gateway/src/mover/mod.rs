@@ -12,6 +12,7 @@ pub mod candidate;
 pub mod condition;
 mod describe;
 pub mod kept;
+pub mod limits;
 pub mod pack;
 pub mod pack_reader;
 #[cfg(test)]

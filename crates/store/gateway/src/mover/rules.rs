@@ -8,7 +8,7 @@ use plimsoll_cost::tariff::Tariff;
 use super::condition::Condition;
 use crate::ambient::now_ms;
 use crate::body::location::Location;
-use crate::config::DayLimits;
+use crate::mover::limits::DayLimits;
 use crate::pricing::Gate;
 
 /// A rule with the numbers of its tiers.

@@ -28,6 +28,8 @@
 
 use crate::body::location::Location;
 pub use crate::body::name::BlobName;
+pub use crate::catalog::keys::{BUCKETS, TIME};
+pub use crate::tier::keys::{TIERS, tier};
 
 /// Id of an upload.
 pub type UploadId = [u8; 16];
@@ -42,18 +44,12 @@ pub const IDENTITY: &[u8] = b"c";
 pub const SCRUB: &[u8] = b"q";
 /// Key of the time of the last backup of the catalog.
 pub const BACKUP: &[u8] = b"w";
-/// Key of the time of the last group of the log, in Unix milliseconds.
-pub const TIME: &[u8] = b"h";
 /// Key of what the moves of the day have cost.
 pub const BUDGET: &[u8] = b"d";
 /// Key of the leader, and prefix of the keys of sessions.
 pub const LEASES: &[u8] = b"l";
-/// Prefix of the keys of buckets.
-pub const BUCKETS: &[u8] = b"b";
 /// Prefix of the keys of objects.
 pub const OBJECTS: &[u8] = b"o";
-/// Prefix of the keys of tiers.
-pub const TIERS: &[u8] = b"t";
 /// Prefix of the keys of unfinished moves.
 pub const INTENTS: &[u8] = b"i";
 /// Prefix of the keys of blobs.
@@ -188,11 +184,6 @@ pub fn blob(name: &BlobName) -> Vec<u8> {
 /// Returns the key of the counts of a pack file.
 pub fn pack_file(name: &BlobName) -> Vec<u8> {
     [PACK_FILES, name.as_slice()].concat()
-}
-
-/// Returns the key of a tier.
-pub fn tier(name: &str) -> Vec<u8> {
-    [TIERS, name.as_bytes()].concat()
 }
 
 /// Returns the key of a session.

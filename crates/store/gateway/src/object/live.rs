@@ -3,12 +3,12 @@
 
 use bytes::Bytes;
 
-use super::codec::{Reader, put_number};
 use super::garbage::discard_blob;
 use super::keys;
 use crate::ambient::shared_now_ms;
 use crate::body::name::BlobName;
 use crate::body::pack_file::Slice;
+use crate::catalog::codec::{Reader, put_number};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{CatalogError, Transaction, intact, unless_in_doubt};
 

@@ -3,7 +3,6 @@
 pub mod body;
 mod buckets;
 pub mod clock;
-pub mod codec;
 #[cfg(test)]
 mod damage_tests;
 pub mod delete;
@@ -33,7 +32,7 @@ pub mod write;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::reserve::Memory;
@@ -46,7 +45,6 @@ use self::reads::Reads;
 use self::version::ObjectAddress;
 use self::witness::Witnesses;
 use crate::ambient::{set_shared_ms, shared_now_ms};
-use crate::backup::running::Backup;
 use crate::body::blob::Blobs;
 use crate::body::name::CatalogId;
 use crate::catalog::{Catalog, CatalogError, Expected, KnownReads, Transaction};
@@ -105,8 +103,6 @@ pub struct Store<C> {
     pub owns_tiers: AtomicBool,
     /// Number of transactions that this process has committed.
     pub transactions: AtomicU64,
-    /// Backup of the catalog, if this process makes one.
-    pub backup: OnceLock<Arc<Backup>>,
 }
 
 /// Result of the operation inside a transaction: an S3 error drops the transaction.
@@ -141,7 +137,6 @@ impl<C: Catalog> Store<C> {
             witnesses: Witnesses::default(),
             owns_tiers: AtomicBool::new(true),
             transactions: AtomicU64::new(0),
-            backup: OnceLock::new(),
         })
     }
 

@@ -14,7 +14,6 @@ use plimsoll_server::service::{
     Completion, NewObject, ObjectInfo, ObjectPart, PartInfo, UploadInfo, UploadName,
 };
 
-use super::codec::{Reader, put_bytes, put_number};
 use super::discard::discard_piece;
 use super::error::for_client;
 use super::garbage::after_reads;
@@ -27,6 +26,7 @@ use crate::ambient::wall_now;
 use crate::body::name::BlobName;
 use crate::body::name::new_name;
 use crate::body::trailer::{Description, Kind};
+use crate::catalog::codec::{Reader, put_bytes, put_number};
 use crate::catalog::{Catalog, CatalogError, Transaction, Value, intact, unless_in_doubt};
 
 fn no_upload() -> ApiError {

@@ -9,9 +9,9 @@ use plimsoll_server::config::tags::Tags;
 use plimsoll_server::response::http_date;
 use plimsoll_server::service::{Listed, ObjectInfo, ObjectPart, StoredChecksum};
 
-use super::codec::{Reader, put_bytes, put_number};
 use crate::body::name::BlobName;
 use crate::body::pack_file::Slice;
+use crate::catalog::codec::{Reader, put_bytes, put_number};
 
 /// Flag of a delete marker.
 const MARKER: u8 = 1;

@@ -16,9 +16,9 @@ use bytes::Bytes;
 use plimsoll_base::net::encode::hex;
 
 use crate::body::name::{CatalogId, new_name};
+use crate::catalog::codec::{Reader, put_number};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, intact, unless_in_doubt};
-use crate::object::codec::{Reader, put_number};
 use crate::object::keys;
 
 /// Id of a catalog, and the position that it has reached.

@@ -5,7 +5,6 @@ pub mod listing;
 pub mod page;
 #[cfg(test)]
 mod tests;
-pub mod what_if;
 
 use std::collections::BTreeMap;
 

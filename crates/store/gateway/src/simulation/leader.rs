@@ -10,8 +10,8 @@ use super::disk::SimulatedDisk;
 use crate::backup::ship::Shipper;
 use crate::catalog::embedded::Engine;
 use crate::catalog::embedded::writer::{Writer, WrittenGroup};
+use crate::catalog::lease::Lease;
 use crate::journal::entry::{EntryWriter, Flight};
-use crate::journal::lease::Lease;
 
 /// A process with its disk.
 pub struct Process {

@@ -5,6 +5,7 @@ pub mod counted;
 pub mod details;
 pub mod health;
 pub mod http;
+pub mod keys;
 pub mod odd_keys;
 pub mod open;
 pub mod origin;
@@ -26,7 +27,6 @@ use self::details::DetailedBucket;
 use self::health::Health;
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction};
-use crate::object::keys;
 
 /// Name of the object with the owner of a tier.
 pub const OWNER_RECORD: &str = "plimsoll-owner.json";

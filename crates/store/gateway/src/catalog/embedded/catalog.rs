@@ -16,13 +16,12 @@ use super::writer::{Writer, WrittenGroup};
 use super::{CatalogLimits, Engine};
 use crate::catalog::committer::{Committer, Durability, GroupWriter};
 use crate::catalog::format;
+use crate::catalog::keys;
+use crate::catalog::lease::{Lease, LeaseKeeper, Over};
 use crate::catalog::pipeline::JournaledWriter;
 use crate::catalog::{Catalog, CatalogError, Expected, KnownReads, Row, Scan, Value, Work};
 use crate::disk::ballast::Ballast;
 use crate::disk::real::RealDisk;
-use crate::journal::lease::{Lease, Over};
-use crate::journal::sender::LeaseKeeper;
-use crate::object::keys;
 use crate::{liveness, threads};
 
 /// Settings of an embedded catalog.
@@ -64,7 +63,7 @@ pub struct EmbeddedCatalog {
     /// Lease without which nothing is read; `None` if no other process can lead.
     lease: Option<Arc<Lease>>,
     /// Keeper of the lease; `None` if a journal keeps it, or without a lease. Groups are then acknowledged without it.
-    keeper: Mutex<Option<LeaseKeeper>>,
+    keeper: Mutex<Option<Box<dyn LeaseKeeper>>>,
     /// True if a group that is durable on this disk is acknowledged only while this process leads.
     confirms: bool,
     _lock: DirectoryLock,
@@ -81,7 +80,7 @@ pub struct Parts {
     /// Lease without which nothing is read; `None` if no other process can lead.
     pub lease: Option<Arc<Lease>>,
     /// Keeper of the lease; `None` if a journal keeps it, or without a lease.
-    pub keeper: Option<LeaseKeeper>,
+    pub keeper: Option<Box<dyn LeaseKeeper>>,
     /// Lock of the directory.
     pub lock: DirectoryLock,
 }

@@ -8,8 +8,8 @@ use super::pending::PendingRows;
 use super::record::{Change, hash};
 use super::table::Slot;
 use super::{Engine, head_only};
+use crate::catalog::keys;
 use crate::catalog::{CatalogError, LogPosition, Row, Transaction, Value};
-use crate::object::keys;
 
 /// Segment number of a row that the current group has written.
 const PENDING: u32 = u32::MAX;

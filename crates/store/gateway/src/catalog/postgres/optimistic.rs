@@ -15,9 +15,9 @@ use tokio_postgres::error::{Error, SqlState};
 use super::connection::{Session, failed};
 use super::rows::{self, Columns, Known};
 use super::schema;
+use crate::catalog::keys;
 use crate::catalog::overlay::{Base, Changes, Overlay};
 use crate::catalog::{CatalogError, Row, Value, Work};
-use crate::object::keys;
 
 /// The state before a group, as far as it was read.
 struct Snapshot<'a> {

@@ -14,8 +14,8 @@ use crate::cli::command::audited;
 use crate::cli::out::Output;
 use crate::cli::{Exit, plan, whereis};
 use crate::config::Config;
+use crate::config::what_if::{changes, variables};
 use crate::plan::page::document;
-use crate::plan::what_if::{changes, variables};
 
 /// A change that an administrator can request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,7 +164,7 @@ impl Console {
             Ok(config) => config,
             Err(problem) => return Some(Section { answer: problem, ..section }),
         };
-        let slider = |variable: crate::plan::what_if::Variable| {
+        let slider = |variable: crate::config::what_if::Variable| {
             Field::new(
                 variable.name,
                 variable.label,

@@ -43,7 +43,12 @@ impl Console {
     /// # Errors
     /// If the catalog cannot be read.
     pub fn overview(&self) -> Result<LivePage, Exit> {
-        let found = overview(&self.target.store, &self.target.survey, &self.target.rules.tariffs);
+        let found = overview(
+            &self.target.store,
+            &self.target.backup,
+            &self.target.survey,
+            &self.target.rules.tariffs,
+        );
         let found = found.map_err(|error| self.target.fail(&error))?;
         let now_ms = shared_now_ms();
         let mut alerts = alerts(&found, now_ms);

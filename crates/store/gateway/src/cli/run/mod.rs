@@ -33,6 +33,7 @@ use super::place::StoreArguments;
 use super::preflight;
 use super::target::Target;
 use crate::background::{self, Background};
+use crate::backup::running::Running;
 use crate::backup::service::BackupThreads;
 use crate::backup::ship::BegunShipper;
 use crate::blocking::block_on;
@@ -40,7 +41,7 @@ use crate::catalog::Catalog;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::catalog::CatalogSettings;
 use crate::catalog::embedded::recovery::Recovery;
-use crate::journal::lease::Over;
+use crate::catalog::lease::Over;
 use crate::log::note;
 use crate::metrics::{self, RequestMetrics};
 use crate::object::Store;
@@ -152,6 +153,7 @@ fn listen_for_administrators(
     arguments: &Arguments,
     shared: &Arc<Shared>,
     store: &Arc<Store<AnyCatalog>>,
+    running: &Running,
     work: &background::BackgroundSettings,
     recovery: Recovery,
     restart: Option<Restart>,
@@ -164,6 +166,7 @@ fn listen_for_administrators(
         place: place.words(),
         directory: directory.clone(),
         store: Arc::clone(store),
+        backup: Arc::clone(running),
         rules: work.rules.clone(),
         survey: Arc::clone(&work.survey),
         recovery,
@@ -303,10 +306,12 @@ fn serve(arguments: &Arguments, listener: TcpListener) -> Result<Option<Over>, F
     if arguments.accept_clock {
         store.witnesses.accept();
     }
+    let running = Running::default();
     if let Some(address) = &arguments.metrics_listen {
-        let bound = metrics::serve(address, &requests, &store, &work.survey, tariffs).map_err(|e| {
-            Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
-        })?;
+        let bound =
+            metrics::serve(address, &requests, &store, &running, &work.survey, tariffs).map_err(|e| {
+                Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
+            })?;
         say(&format!("metrics on http://{bound}/metrics\n"))?;
     }
     let backup_place = backup.as_ref().map(|settings| settings.place.tier.clone());
@@ -323,11 +328,11 @@ fn serve(arguments: &Arguments, listener: TcpListener) -> Result<Option<Over>, F
     }
     let (stop, shutdown) = watch::channel(false);
     let again = Some(Restart::new(stop.clone()));
-    let admin = listen_for_administrators(arguments, &shared, &store, &work, recovery, again)?;
+    let admin = listen_for_administrators(arguments, &shared, &store, &running, &work, recovery, again)?;
     let background = Background::start(Arc::clone(&store), work).map_err(Exit::store)?;
     let take_shipper = || shipper.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let backup = backup.map(|settings| BackupThreads::start(&store, settings, take_shipper())).transpose();
-    let backup = backup.map_err(Exit::store)?.flatten();
+    let start = |settings| BackupThreads::start(&store, &running, settings, take_shipper());
+    let backup = backup.map(start).transpose().map_err(Exit::store)?.flatten();
     let signalled = end_with_signal(arguments, &catalog, stop).map_err(Exit::store)?;
     say(&format!("listening on {scheme}://{address}\n"))?;
     let served = plimsoll_server::run(listener, &shared, &store, &shutdown);

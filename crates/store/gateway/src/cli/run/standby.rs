@@ -19,17 +19,20 @@ use super::settings::{Arguments, access_log, catalog_settings, observers, server
 use super::{Front, Server, front, listen_for_administrators, reload_on_hangup};
 use crate::ambient::{pause, utc_text};
 use crate::backup::error::BackupError;
+use crate::backup::running::Running;
 use crate::blocking::block_on;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::Engine;
 use crate::catalog::embedded::recovery::Recovery;
+use crate::catalog::following::Following;
+use crate::catalog::following::Leader;
 use crate::catalog::standby::StandbyCatalog;
 use crate::cli::Exit;
 use crate::cli::backup_place::backup_place;
 use crate::cli::opened::Opened;
 use crate::cli::out::say;
 use crate::config::{BackupRule, CatalogPlace, Config};
-use crate::journal::follow::{FollowSettings, Follower, Following, Leader};
+use crate::journal::follow::{FollowSettings, Follower};
 use crate::log::note;
 use crate::metrics::{self, RequestMetrics};
 use crate::object::{Store, keys};
@@ -343,9 +346,10 @@ fn serve(
     let store = Store::open(catalog, bodies, Arc::clone(&shared.memory));
     let store = Arc::new(store.map_err(|e| place.fail(&e))?);
     if let Some(address) = &arguments.metrics_listen {
-        let bound = metrics::serve(address, &requests, &store, &work.survey, tariffs).map_err(|e| {
-            Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
-        })?;
+        let bound = metrics::serve(address, &requests, &store, &Running::default(), &work.survey, tariffs)
+            .map_err(|e| {
+                Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
+            })?;
         say(&format!("metrics on http://{bound}/metrics\n"))?;
     }
     reload_on_hangup(arguments, &shared, move || {
@@ -354,7 +358,8 @@ fn serve(
             note(&format!("the access log was not opened again: {error}"));
         }
     });
-    let admin = listen_for_administrators(arguments, &shared, &store, &work, recovery, None)?;
+    let admin =
+        listen_for_administrators(arguments, &shared, &store, &Running::default(), &work, recovery, None)?;
     let address = listener.local_addr().map_err(Exit::store)?;
     say(&format!("standby on {scheme}://{address}\n"))?;
     let served = if arguments.stale_reads {

@@ -143,3 +143,6 @@ impl Lease {
         self.problem.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// What extends the lease of a process whose groups are durable on its own disk. The lease ends when this is dropped.
+pub trait LeaseKeeper: Send {}
