@@ -165,9 +165,9 @@ test-s3-tests-gateway: $(VENV)/s3-tests gateway
 # Simulates the gateway's catalog on a disk that loses power, and on one that decays, 20,000 seeds each; then a million
 # seeds of several gateways that move objects, and a million of the backup of the log.
 bench-simulation:
-	PLIMSOLL_SEEDS=20000 cargo test -p plimsoll-gateway --lib simulation -- --skip simulation::moves --skip simulation::shipping
-	PLIMSOLL_SEEDS=1000000 cargo test --release -p plimsoll-gateway --lib simulation::moves -- --nocapture
-	PLIMSOLL_SEEDS=1000000 cargo test --release -p plimsoll-gateway --lib simulation::shipping -- --nocapture
+	PLIMSOLL_SEEDS=20000 cargo test -p plimsoll-simulation -- --skip moves:: --skip shipping::
+	PLIMSOLL_SEEDS=1000000 cargo test --release -p plimsoll-simulation moves:: -- --nocapture
+	PLIMSOLL_SEEDS=1000000 cargo test --release -p plimsoll-simulation shipping:: -- --nocapture
 
 # Compares the gateway with the memory service, versitygw and MinIO, kills it 500 times, and compares engines.
 # Takes about an hour on a quiet machine.

@@ -12,7 +12,7 @@ loader.exec_module(suites)
 
 
 @pytest.mark.parametrize("path,repeated", [
-    ("crates/store/gateway/src/mover/pass.rs", {"store", "durability", "documents", "counts"}),
+    ("crates/store/maintenance/src/mover/pass.rs", {"store", "durability", "documents", "counts"}),
     ("crates/measure/report/src/text/answer.rs", {"instrument", "documents"}),
     ("crates/measure/conformance/src/durability/cut.rs", {"durability", "instrument", "documents"}),
     ("docs/judging.md", {"documents"}),

@@ -5,10 +5,10 @@ use serde::Serialize;
 
 use plimsoll_base::units::format_volume;
 
-use crate::catalog::following::FollowState;
 use crate::certificate::SOON_S;
-use crate::mover::condition::show_time_ms;
 use crate::overview::Overview;
+use plimsoll_catalog::following::FollowState;
+use plimsoll_maintenance::mover::condition::show_time_ms;
 
 /// A fact that an operator must look at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -159,10 +159,10 @@ fn add_verification(found: &Overview, now_ms: u64, add: &mut dyn FnMut(&'static 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backup::running::BackupState;
-    use crate::liveness::LoopState;
     use crate::overview::{Counts, LogState, TierState};
-    use crate::scrub::progress;
+    use plimsoll_backup::running::BackupState;
+    use plimsoll_catalog::liveness::LoopState;
+    use plimsoll_maintenance::scrub::progress;
 
     /// A store in which everything is wrong.
     fn broken() -> Overview {

@@ -9,8 +9,8 @@ use x509_cert::Certificate;
 use x509_cert::der::Decode;
 use x509_cert::time::Time;
 
-use crate::ambient::{now_ms, utc_text};
-use crate::log::note;
+use plimsoll_catalog::ambient::{now_ms, utc_text};
+use plimsoll_catalog::log::note;
 
 /// Seconds before the end at which an operator must act: a third of the 47 days that certificates last at most from
 /// 2029 on (CA/Browser Forum, ballot SC-081v3).

@@ -7,22 +7,22 @@ use std::sync::atomic::Ordering;
 use plimsoll_cost::tariff::Tariff;
 use serde::Serialize;
 
-use crate::ambient::shared_now_ms;
-use crate::backup::last;
-use crate::backup::running::{BackupState, Running};
-use crate::catalog::CatalogError;
-use crate::catalog::any::AnyCatalog;
-use crate::catalog::following::FollowState;
 use crate::certificate;
-use crate::disk::real::free_bytes;
-use crate::lease;
-use crate::liveness::{self, LoopState};
-use crate::mover::survey::{LatestSurvey, Survey};
-use crate::object::Store;
-use crate::pricing::Stock;
-use crate::queues::{Queues, queues};
-use crate::scrub::progress::{self, Progress};
-use crate::tier::Tier;
+use plimsoll_backup::last;
+use plimsoll_backup::running::{BackupState, Running};
+use plimsoll_bodies::pricing::Stock;
+use plimsoll_bodies::tier::Tier;
+use plimsoll_catalog::CatalogError;
+use plimsoll_catalog::ambient::shared_now_ms;
+use plimsoll_catalog::any::AnyCatalog;
+use plimsoll_catalog::disk::real::free_bytes;
+use plimsoll_catalog::following::FollowState;
+use plimsoll_catalog::liveness::{self, LoopState};
+use plimsoll_maintenance::mover::survey::{LatestSurvey, Survey};
+use plimsoll_maintenance::scrub::progress::{self, Progress};
+use plimsoll_objects::Store;
+use plimsoll_objects::lease;
+use plimsoll_objects::queues::{Queues, queues};
 
 /// State of an open store.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -180,7 +180,7 @@ pub fn overview(
         last_backup_ms: last_backup_ms?,
         backup: backup.get().map(|backup| backup.state()),
         deletions_stopped,
-        queues: queues(&*store.catalog, crate::ambient::now_ms(), store.retain_ms)?,
+        queues: queues(&*store.catalog, plimsoll_catalog::ambient::now_ms(), store.retain_ms)?,
         following: store.catalog.following().map(|following| following.state()),
         problem: store.catalog.check().err().filter(is_problem).map(|error| error.to_string()),
         certificate_left_s: certificate::left_s(),
@@ -215,7 +215,7 @@ fn counts(survey: &Survey) -> Counts {
         inline_bytes += stock.bytes;
     }
     Counts {
-        age_seconds: crate::ambient::now_ms().saturating_sub(survey.at_ms) as f64 / 1000.0,
+        age_seconds: plimsoll_catalog::ambient::now_ms().saturating_sub(survey.at_ms) as f64 / 1000.0,
         objects: all.blobs,
         bytes: all.bytes,
         inline_objects,
@@ -232,7 +232,7 @@ fn log_state(catalog: &Arc<AnyCatalog>) -> Option<LogState> {
     let engine = catalog.engine()?;
     let segments = engine.segments();
     let damage = engine.damage();
-    let describe = |damage: &crate::catalog::embedded::segment_list::Damage| {
+    let describe = |damage: &plimsoll_catalog::embedded::segment_list::Damage| {
         format!("{} at offset {}: {}", damage.file, damage.offset, damage.problem)
     };
     Some(LogState {

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_base::clock::{now_ns, process_cpu_ns};
 use plimsoll_base::rng::mix;
-use plimsoll_gateway::catalog::committer::Durability;
-use plimsoll_gateway::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
-use plimsoll_gateway::catalog::embedded::head_only;
-use plimsoll_gateway::catalog::{Catalog, Value, Work};
+use plimsoll_catalog::committer::Durability;
+use plimsoll_catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
+use plimsoll_catalog::embedded::head_only;
+use plimsoll_catalog::{Catalog, Value, Work};
 use redb::ReadableDatabase;
 
 /// Records per durable group, as with 64 requests in flight.
@@ -43,7 +43,7 @@ impl Engine for Log {
             }
             Ok(true)
         });
-        plimsoll_gateway::blocking::block_on(self.0.commit(work, 0)).unwrap();
+        plimsoll_catalog::blocking::block_on(self.0.commit(work, 0)).unwrap();
     }
 
     fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {

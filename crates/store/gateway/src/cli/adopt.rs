@@ -15,9 +15,9 @@ use super::out::say;
 use super::ownership::{self, Older};
 use super::place::StoreArguments;
 use super::preflight;
-use crate::adoption::adopt::{Adopted, Adoption, adopt as execute, count};
-use crate::catalog::any::AnyCatalog;
-use crate::object::{Bucket, Store};
+use plimsoll_catalog::any::AnyCatalog;
+use plimsoll_maintenance::adoption::adopt::{Adopted, Adoption, adopt as execute, count};
+use plimsoll_objects::{Bucket, Store};
 
 /// Arguments of `plimsoll-gateway adopt`.
 #[derive(Debug, Args)]

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 
 use super::Exit;
-use crate::ambient::now_ms;
-use crate::mover::condition::parse_time_ms;
+use plimsoll_catalog::ambient::now_ms;
+use plimsoll_maintenance::mover::condition::parse_time_ms;
 
 /// Returns a time in Unix milliseconds from text.
 ///

@@ -8,11 +8,11 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::Exit;
 use super::tariff::tariff;
-use crate::age::keys::Keys;
-use crate::backup::error::BackupError;
-use crate::backup::place::Place;
 use crate::config::{BackupRule, Config};
-use crate::tier::{Backend, open};
+use plimsoll_backup::age::keys::Keys;
+use plimsoll_backup::error::BackupError;
+use plimsoll_backup::place::Place;
+use plimsoll_bodies::tier::{Backend, open};
 
 /// Place of the backup and of the journal.
 pub struct BackupPlace {

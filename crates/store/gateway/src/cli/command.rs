@@ -19,10 +19,10 @@ use super::{
     Arguments, Command, Exit, backup, preflight, promote, restore, restore_bucket, rollback, scrub, status,
     undelete, unshipped, whereis,
 };
-use crate::backup::running::Running;
-use crate::catalog::CatalogError;
-use crate::log::note;
-use crate::object::Store;
+use plimsoll_backup::running::Running;
+use plimsoll_catalog::CatalogError;
+use plimsoll_catalog::log::note;
+use plimsoll_objects::Store;
 
 /// A command that works on an open store.
 pub enum Administrative<'a> {

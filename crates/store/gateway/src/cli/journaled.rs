@@ -5,14 +5,14 @@ use std::path::Path;
 use tokio::sync::watch;
 
 use super::Exit;
-use crate::backup::place::Place;
-use crate::backup::ship::BegunShipper;
-use crate::catalog::any::AnyCatalog;
-use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
-use crate::catalog::embedded::recovery::Recovery;
 use crate::config::Config;
-use crate::journal::start::{self, JournalSettings, Started};
-use crate::threads;
+use plimsoll_backup::journal::start::{self, JournalSettings, Started};
+use plimsoll_backup::place::Place;
+use plimsoll_backup::ship::BegunShipper;
+use plimsoll_catalog::any::AnyCatalog;
+use plimsoll_catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
+use plimsoll_catalog::embedded::recovery::Recovery;
+use plimsoll_catalog::threads;
 
 /// An open catalog in a directory.
 pub struct Embedded {

@@ -171,7 +171,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(exit) => {
-            crate::log::note(&exit.message);
+            plimsoll_catalog::log::note(&exit.message);
             ExitCode::from(exit.code)
         }
     }

@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::backup_place::BackupPlace;
-use crate::backup::place;
-use crate::backup::ship::BegunShipper;
-use crate::catalog::any::AnyCatalog;
-use crate::catalog::embedded::recovery::Recovery;
 use crate::config::BackupRule;
-use crate::log::note;
-use crate::mover::rules::Rules;
-use crate::object::Bodies;
-use crate::scrub::ScrubRule;
-use crate::tier::{Backend, Tier, TierTable, open};
+use plimsoll_backup::place;
+use plimsoll_backup::ship::BegunShipper;
+use plimsoll_bodies::tier::{Backend, Tier, TierTable, open};
+use plimsoll_catalog::any::AnyCatalog;
+use plimsoll_catalog::embedded::recovery::Recovery;
+use plimsoll_catalog::log::note;
+use plimsoll_maintenance::mover::rules::Rules;
+use plimsoll_maintenance::scrub::ScrubRule;
+use plimsoll_objects::Bodies;
 
 /// An open store without its services.
 pub struct Opened {

@@ -5,11 +5,11 @@ use futures_util::future::join_all;
 use super::Exit;
 use super::opened::Opened;
 use super::place::StoreArguments;
-use crate::blocking::block_on;
-use crate::catalog::CatalogError;
-use crate::log::note;
-use crate::owner::claim::{Claim, ClaimError, inspect, refused, take_free};
-use crate::owner::{Identity, identify};
+use plimsoll_catalog::CatalogError;
+use plimsoll_catalog::blocking::block_on;
+use plimsoll_catalog::log::note;
+use plimsoll_objects::owner::claim::{Claim, ClaimError, inspect, refused, take_free};
+use plimsoll_objects::owner::{Identity, identify};
 
 /// Treatment of a catalog that is older than its tiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

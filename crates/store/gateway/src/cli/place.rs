@@ -9,23 +9,23 @@ use clap::Args;
 use super::Exit;
 use super::opened::Opened;
 use super::{backup_place, journaled};
-use crate::backup::marker::is_backup;
-use crate::backup::ship::BegunShipper;
-use crate::body::blob::Blobs;
-use crate::body::cache::{Cache, CacheSettings};
-use crate::catalog::any::AnyCatalog;
-use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
-use crate::catalog::embedded::recovery::Recovery;
-use crate::catalog::embedded::snapshot::Snapshot;
-use crate::catalog::postgres::{Access, PostgresCatalog};
 use crate::config::{CatalogPlace, Config, MAX_INLINE, RETAIN_MS};
-use crate::log::note;
-use crate::mover::limits::DayLimits;
-use crate::object::Bodies;
-use crate::object::placement::Placement;
-use crate::object::reads::Reads;
-use crate::tier::TierTable;
-use crate::tier::{BLOBS, Backend, Tier, Tiers, numbers, open};
+use plimsoll_backup::marker::is_backup;
+use plimsoll_backup::ship::BegunShipper;
+use plimsoll_bodies::blob::Blobs;
+use plimsoll_bodies::cache::{Cache, CacheSettings};
+use plimsoll_bodies::tier::TierTable;
+use plimsoll_bodies::tier::{BLOBS, Backend, Tier, Tiers, numbers, open};
+use plimsoll_catalog::any::AnyCatalog;
+use plimsoll_catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
+use plimsoll_catalog::embedded::recovery::Recovery;
+use plimsoll_catalog::embedded::snapshot::Snapshot;
+use plimsoll_catalog::log::note;
+use plimsoll_catalog::postgres::{Access, PostgresCatalog};
+use plimsoll_maintenance::mover::limits::DayLimits;
+use plimsoll_objects::Bodies;
+use plimsoll_objects::placement::Placement;
+use plimsoll_objects::reads::Reads;
 
 /// Arguments that select a store.
 #[derive(Debug, Args)]
@@ -268,7 +268,8 @@ impl StoreArguments {
         let cache =
             Cache::open(&config.cache).map_err(|e| Exit::store(format!("{}: cache: {e}", self.name())))?;
         let names: Vec<String> = config.tiers.keys().cloned().collect();
-        let numbers = crate::blocking::block_on(numbers(&catalog, names)).map_err(|e| self.fail(&e))?;
+        let numbers =
+            plimsoll_catalog::blocking::block_on(numbers(&catalog, names)).map_err(|e| self.fail(&e))?;
         for name in numbers.keys().filter(|name| !config.tiers.contains_key(*name)) {
             note(&format!(
                 "tier {name} is not in the settings; blobs that are only there answer with status 503"

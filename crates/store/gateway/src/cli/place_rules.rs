@@ -13,12 +13,12 @@ use plimsoll_cost::tariff::Tariff;
 use super::Exit;
 use super::place::StoreArguments;
 use super::tariff::renamed;
-use crate::body::blob::part_bytes;
 use crate::config::{Config, PackRule};
-use crate::log::note;
-use crate::mover::rules::{Packing, Rule, Rules};
-use crate::pricing::{Gate, TierPrices, of_tier};
-use crate::tier::Backend;
+use plimsoll_bodies::blob::part_bytes;
+use plimsoll_bodies::pricing::{Gate, TierPrices, of_tier};
+use plimsoll_bodies::tier::Backend;
+use plimsoll_catalog::log::note;
+use plimsoll_maintenance::mover::rules::{Packing, Rule, Rules};
 
 impl StoreArguments {
     /// Returns the prices of the tiers by name.

@@ -17,26 +17,26 @@ use super::backup_place::{backend, keys as keys_of, runtime};
 use super::ownership::{Older, advice};
 use super::place::{StoreArguments, quiet};
 use super::restore::RESTORED;
-use crate::backup::error::BackupError;
-use crate::backup::header::{Known, Tail};
-use crate::backup::history::History;
-use crate::backup::marker::is_backup;
-use crate::backup::place::Place;
-use crate::body::location::{BlobHead, parse_own};
-use crate::catalog::any::AnyCatalog;
-use crate::catalog::embedded::catalog::EmbeddedCatalog;
-use crate::catalog::embedded::snapshot::Snapshot;
-use crate::catalog::embedded::{Engine, INDEX_DIRECTORY, segment};
-use crate::catalog::postgres::{Access, PostgresCatalog, is_missing};
-use crate::catalog::{Catalog, CatalogError, format};
 use crate::config::{BackupRule, CatalogPlace, Config};
-use crate::journal::end::JournalEnd;
-use crate::journal::start::has_journal;
-use crate::object::keys;
-use crate::owner::claim::{Claim, inspect, refused};
-use crate::owner::record::OwnerRecord;
-use crate::owner::{self, Identity};
-use crate::tier::{Tier, TierTable, open};
+use plimsoll_backup::error::BackupError;
+use plimsoll_backup::header::{Known, Tail};
+use plimsoll_backup::history::History;
+use plimsoll_backup::journal::end::JournalEnd;
+use plimsoll_backup::journal::start::has_journal;
+use plimsoll_backup::marker::is_backup;
+use plimsoll_backup::place::Place;
+use plimsoll_bodies::location::{BlobHead, parse_own};
+use plimsoll_bodies::tier::{Tier, TierTable, open};
+use plimsoll_catalog::any::AnyCatalog;
+use plimsoll_catalog::embedded::catalog::EmbeddedCatalog;
+use plimsoll_catalog::embedded::snapshot::Snapshot;
+use plimsoll_catalog::embedded::{Engine, INDEX_DIRECTORY, segment};
+use plimsoll_catalog::postgres::{Access, PostgresCatalog, is_missing};
+use plimsoll_catalog::{Catalog, CatalogError, format};
+use plimsoll_objects::keys;
+use plimsoll_objects::owner::claim::{Claim, inspect, refused};
+use plimsoll_objects::owner::record::OwnerRecord;
+use plimsoll_objects::owner::{self, Identity};
 
 /// A catalog as it is before it is opened.
 #[derive(Default)]
@@ -101,7 +101,7 @@ fn check_new(place: &StoreArguments, root: &Path) -> Result<(), Exit> {
                 data.join("catalog").display()
             )));
         }
-        let names = foreign_names(data, &["catalog", crate::tier::BLOBS, "lost+found"]);
+        let names = foreign_names(data, &["catalog", plimsoll_bodies::tier::BLOBS, "lost+found"]);
         if let Some(first) = names.first() {
             return Err(Exit::input(format!(
                 "{name}: this directory is not empty (it has {first}) and has no catalog in {}; use an empty or a new \
@@ -312,7 +312,7 @@ fn check_backup(
     if is_accepted || !lacks(engine, &last.header.tail) {
         return Ok(None);
     }
-    let until = crate::ambient::utc_text(last.header.until_ms);
+    let until = plimsoll_catalog::ambient::utc_text(last.header.until_ms);
     Err(place.fail(&format!(
         "{url} has writes until {until} that this directory does not have: another gateway has continued this store, or \
          the directory is older. Stop the other gateway; to continue its state, move the directory away and run \

@@ -7,7 +7,7 @@ use super::admin::client;
 use super::out::Output;
 use super::place::StoreArguments;
 use super::target::Target;
-use crate::ambient::utc_text;
+use plimsoll_catalog::ambient::utc_text;
 
 /// Arguments of `plimsoll-gateway promote`.
 #[derive(Debug, Args)]

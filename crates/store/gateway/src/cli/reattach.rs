@@ -12,19 +12,19 @@ use super::opened::Opened;
 use super::out::say;
 use super::place::StoreArguments;
 use super::{backup_place, restore};
-use crate::backup::place::Place;
-use crate::blocking::block_on;
-use crate::catalog::Transaction;
-use crate::catalog::any::AnyCatalog;
-use crate::log::note;
-use crate::object::{Document, Store};
-use crate::owner::claim::{Claim, inspect};
-use crate::owner::record::{self, OwnerRecord};
-use crate::owner::{self, Identity, buckets};
-use crate::reattach::attach::attach;
-use crate::reattach::attached::Attached;
-use crate::reattach::inventory::Inventory;
-use crate::tier::Tiers;
+use plimsoll_backup::place::Place;
+use plimsoll_bodies::tier::Tiers;
+use plimsoll_catalog::Transaction;
+use plimsoll_catalog::any::AnyCatalog;
+use plimsoll_catalog::blocking::block_on;
+use plimsoll_catalog::log::note;
+use plimsoll_maintenance::reattach::attach::attach;
+use plimsoll_maintenance::reattach::attached::Attached;
+use plimsoll_maintenance::reattach::inventory::Inventory;
+use plimsoll_objects::owner::claim::{Claim, inspect};
+use plimsoll_objects::owner::record::{self, OwnerRecord};
+use plimsoll_objects::owner::{self, Identity, buckets};
+use plimsoll_objects::{Document, Store};
 
 /// Arguments of `plimsoll-gateway recover`.
 #[derive(Debug, Args)]
@@ -109,7 +109,7 @@ async fn documents(
 
 /// Writes the identity of the catalog.
 fn set_identity(place: &StoreArguments, catalog: &AnyCatalog, identity: Identity) -> Result<(), Exit> {
-    use crate::catalog::Catalog;
+    use plimsoll_catalog::Catalog;
     let work = Box::new(move |t: &mut dyn Transaction| {
         owner::put(t, identity);
         Ok(true)
@@ -134,7 +134,7 @@ fn take_over(
         Store::open(Arc::clone(&catalog), bodies, Memory::new(u64::MAX)).map_err(|e| place.fail(&e))?;
     store.catalog_id = identity.id;
     let documents = runtime.block_on(documents(place, store.blobs.tiers(), &identity))?;
-    let tell = |tier: &crate::tier::Tier, count: usize| {
+    let tell = |tier: &plimsoll_bodies::tier::Tier, count: usize| {
         note(&format!("tier {}: reading {count} objects", tier.name))
     };
     let inventory = runtime.block_on(Inventory::take(&store.blobs, Some(identity.id), &tell));

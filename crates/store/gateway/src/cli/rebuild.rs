@@ -7,9 +7,9 @@ use clap::Args;
 use super::Exit;
 use super::out::say;
 use super::place::StoreArguments;
-use crate::catalog::embedded::catalog::EmbeddedCatalog;
 use crate::config::CatalogPlace;
-use crate::scrub::log;
+use plimsoll_catalog::embedded::catalog::EmbeddedCatalog;
+use plimsoll_maintenance::scrub::log;
 
 /// Arguments of `plimsoll-gateway rebuild-index`.
 #[derive(Debug, Args)]

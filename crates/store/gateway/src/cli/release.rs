@@ -8,7 +8,7 @@ use super::Exit;
 use super::adopt::{Offline, find_bucket, offline};
 use super::out::say;
 use super::place::StoreArguments;
-use crate::adoption::release::{Release, Released, release as execute};
+use plimsoll_maintenance::adoption::release::{Release, Released, release as execute};
 
 /// Arguments of `plimsoll-gateway release`.
 #[derive(Debug, Args)]

@@ -10,8 +10,8 @@ use super::backup_place::runtime;
 use super::out::say;
 use super::ownership::advice;
 use super::place::StoreArguments;
-use crate::owner;
-use crate::owner::claim::{Claim, inspect, refused, take_free};
+use plimsoll_objects::owner;
+use plimsoll_objects::owner::claim::{Claim, inspect, refused, take_free};
 
 /// Arguments of `plimsoll-gateway replace-tier`.
 #[derive(Debug, Args)]

@@ -12,22 +12,22 @@ use super::out::say;
 use super::place::StoreArguments;
 use super::restore_bodies::{copy_bodies, own_directories};
 use super::temporary::Temporary;
-use crate::ambient::utc_text;
-use crate::backup::error::BackupError;
-use crate::backup::history::History;
-use crate::backup::place::Place;
-use crate::backup::restore::{Cut, find, forward, later_blobs, write_log};
-use crate::backup::verify::verify;
-use crate::blocking::block_on;
-use crate::catalog::any::AnyCatalog;
-use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
 use crate::config::{CatalogPlace, Config};
-use crate::disk::real::{RealDisk, create_directory};
-use crate::journal::directory::append_journal;
-use crate::log::note;
 use crate::migrate::rows::ScannedRows;
 use crate::migrate::target::{CatalogCopy, begin};
 use crate::migrate::{MigrateError, copy_all};
+use plimsoll_backup::error::BackupError;
+use plimsoll_backup::history::History;
+use plimsoll_backup::journal::directory::append_journal;
+use plimsoll_backup::place::Place;
+use plimsoll_backup::restore::{Cut, find, forward, later_blobs, write_log};
+use plimsoll_backup::verify::verify;
+use plimsoll_catalog::ambient::utc_text;
+use plimsoll_catalog::any::AnyCatalog;
+use plimsoll_catalog::blocking::block_on;
+use plimsoll_catalog::disk::real::{RealDisk, create_directory};
+use plimsoll_catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
+use plimsoll_catalog::log::note;
 
 /// Arguments of `plimsoll-gateway restore`.
 #[derive(Debug, Args)]

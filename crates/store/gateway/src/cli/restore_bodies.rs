@@ -2,18 +2,18 @@
 
 use std::path::Path;
 
-use crate::backup::bodies::{self, Directories, copy_out};
-use crate::backup::error::BackupError;
-use crate::backup::place::Place;
-use crate::body::location::{BlobHead, State};
-use crate::catalog::embedded::catalog::EmbeddedCatalog;
-use crate::catalog::{Catalog, CatalogError};
 use crate::config::Config;
-use crate::log::note;
-use crate::object::keys;
-use crate::owner;
-use crate::owner::claim::take_free;
-use crate::tier::{Tier, TierTable, open};
+use plimsoll_backup::bodies::{self, Directories, copy_out};
+use plimsoll_backup::error::BackupError;
+use plimsoll_backup::place::Place;
+use plimsoll_bodies::location::{BlobHead, State};
+use plimsoll_bodies::tier::{Tier, TierTable, open};
+use plimsoll_catalog::embedded::catalog::EmbeddedCatalog;
+use plimsoll_catalog::log::note;
+use plimsoll_catalog::{Catalog, CatalogError};
+use plimsoll_objects::keys;
+use plimsoll_objects::owner;
+use plimsoll_objects::owner::claim::take_free;
 
 /// Copies the bodies of tiers that are directories, unless the directories have them. Returns their number, and that of
 /// those that are missing.

@@ -9,18 +9,18 @@ use super::out::Output;
 use super::restore::RestoreArguments;
 use super::target::Target;
 use super::temporary::Temporary;
-use crate::ambient::{now_ms, pause, steady_ms, utc_text};
-use crate::backup::error::BackupError;
-use crate::backup::history::History;
-use crate::backup::place::Place;
-use crate::backup::restore::{Cut, find, write_log};
-use crate::catalog::CatalogError;
-use crate::catalog::embedded::Engine;
-use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
 use crate::config::Config;
-use crate::disk::real::{RealDisk, free_bytes};
-use crate::object::earlier::{Earlier, Returned, document, return_to};
+use plimsoll_backup::error::BackupError;
+use plimsoll_backup::history::History;
+use plimsoll_backup::place::Place;
+use plimsoll_backup::restore::{Cut, find, write_log};
 use plimsoll_base::net::encode::hex;
+use plimsoll_catalog::CatalogError;
+use plimsoll_catalog::ambient::{now_ms, pause, steady_ms, utc_text};
+use plimsoll_catalog::disk::real::{RealDisk, free_bytes};
+use plimsoll_catalog::embedded::Engine;
+use plimsoll_catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
+use plimsoll_objects::earlier::{Earlier, Returned, document, return_to};
 
 /// Restores the objects of a bucket.
 ///

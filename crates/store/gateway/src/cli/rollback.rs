@@ -6,7 +6,7 @@ use super::Exit;
 use super::out::Output;
 use super::place::StoreArguments;
 use super::target::Target;
-use crate::mover::{Outcome, reversible, roll_back};
+use plimsoll_maintenance::mover::{Outcome, reversible, roll_back};
 
 /// Arguments of `plimsoll-gateway rollback`.
 #[derive(Debug, Args)]

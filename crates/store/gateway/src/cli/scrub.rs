@@ -9,11 +9,11 @@ use super::Exit;
 use super::out::Output;
 use super::place::StoreArguments;
 use super::target::Target;
-use crate::catalog::Catalog;
-use crate::catalog::embedded::Engine;
-use crate::catalog::embedded::segment_list::{AffectedKeys, Damage};
-use crate::scrub::pace::Pace;
-use crate::scrub::{self, FaultyObject, Scrub};
+use plimsoll_catalog::Catalog;
+use plimsoll_catalog::embedded::Engine;
+use plimsoll_catalog::embedded::segment_list::{AffectedKeys, Damage};
+use plimsoll_maintenance::scrub::pace::Pace;
+use plimsoll_maintenance::scrub::{self, FaultyObject, Scrub};
 
 /// Maximum rate while a gateway serves the store, in bytes per second.
 const SERVED_RATE: u64 = 64 << 20;

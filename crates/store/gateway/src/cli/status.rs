@@ -9,22 +9,22 @@ use super::admin::client;
 use super::out::{Output, say};
 use super::place::StoreArguments;
 use super::target::Target;
-use crate::ambient::{now_ms, shared_now_ms, utc_text};
-use crate::backup::last;
-use crate::backup::running::BackupState;
-use crate::catalog::embedded::document;
-use crate::catalog::embedded::manifest::Manifest;
-use crate::catalog::embedded::segment::HEADER;
-use crate::catalog::embedded::segment_list::SegmentList;
-use crate::catalog::following::FollowState;
-use crate::catalog::following::Leader;
-use crate::catalog::postgres::{Access, Database, PostgresCatalog};
 use crate::config::CatalogPlace;
-use crate::disk::real::RealDisk;
-use crate::lease;
-use crate::mover::condition::show_time_ms;
 use crate::overview::{Counts, Overview, overview};
-use crate::scrub::progress::{self, Progress};
+use plimsoll_backup::last;
+use plimsoll_backup::running::BackupState;
+use plimsoll_catalog::ambient::{now_ms, shared_now_ms, utc_text};
+use plimsoll_catalog::disk::real::RealDisk;
+use plimsoll_catalog::embedded::document;
+use plimsoll_catalog::embedded::manifest::Manifest;
+use plimsoll_catalog::embedded::segment::HEADER;
+use plimsoll_catalog::embedded::segment_list::SegmentList;
+use plimsoll_catalog::following::FollowState;
+use plimsoll_catalog::following::Leader;
+use plimsoll_catalog::postgres::{Access, Database, PostgresCatalog};
+use plimsoll_maintenance::mover::condition::show_time_ms;
+use plimsoll_maintenance::scrub::progress::{self, Progress};
+use plimsoll_objects::lease;
 
 /// Arguments of `plimsoll-gateway status`.
 #[derive(Debug, Args)]

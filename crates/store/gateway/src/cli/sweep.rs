@@ -9,12 +9,12 @@ use super::opened::Opened;
 use super::out::say;
 use super::ownership;
 use super::place::StoreArguments;
-use crate::ambient::now_ms;
-use crate::body::location::Location;
 use crate::config::Config;
-use crate::mover::condition::{parse_time_ms, show_time_ms};
-use crate::owner;
-use crate::sweep::{Objects, begun_before, existing, list, remove_known};
+use plimsoll_bodies::location::Location;
+use plimsoll_catalog::ambient::now_ms;
+use plimsoll_maintenance::mover::condition::{parse_time_ms, show_time_ms};
+use plimsoll_maintenance::sweep::{Objects, begun_before, existing, list, remove_known};
+use plimsoll_objects::owner;
 
 /// Arguments of `plimsoll-gateway sweep`.
 #[derive(Debug, Args)]

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::Exit;
 use super::run::restart::Restart;
-use crate::backup::running::Running;
-use crate::catalog::any::AnyCatalog;
-use crate::catalog::embedded::recovery::Recovery;
-use crate::mover::rules::Rules;
-use crate::mover::survey::LatestSurvey;
-use crate::object::{Bucket, Store};
+use plimsoll_backup::running::Running;
+use plimsoll_catalog::any::AnyCatalog;
+use plimsoll_catalog::embedded::recovery::Recovery;
+use plimsoll_maintenance::mover::rules::Rules;
+use plimsoll_maintenance::mover::survey::LatestSurvey;
+use plimsoll_objects::{Bucket, Store};
 
 /// An open store that a command works on.
 pub struct Target {

@@ -7,9 +7,9 @@ use plimsoll_base::clock::wall_now;
 use plimsoll_cost::book::read_prices;
 use plimsoll_cost::tariff::Tariff;
 
-use crate::log::note;
-use crate::pricing::of_tier;
-use crate::tier::{Backend, TierTable};
+use plimsoll_bodies::pricing::of_tier;
+use plimsoll_bodies::tier::{Backend, TierTable};
+use plimsoll_catalog::log::note;
 
 /// Returns the tariff of the place of a backup; `None` if it has no known price, which is reported if the settings
 /// have an offer.

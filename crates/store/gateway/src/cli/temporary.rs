@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_base::net::encode::hex;
 
-use crate::body::name::new_name;
-use crate::catalog::embedded::catalog::{DirectoryLock, lock};
+use plimsoll_bodies::name::new_name;
+use plimsoll_catalog::embedded::catalog::{DirectoryLock, lock};
 
 /// Start of the names of the directories.
 const PREFIX: &str = "plimsoll-temporary-";
@@ -58,7 +58,7 @@ fn remove_abandoned(parent: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::TempDir;
+    use plimsoll_testing::directory::TempDir;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]

@@ -7,10 +7,10 @@ use super::at::parse_at;
 use super::out::Output;
 use super::place::StoreArguments;
 use super::target::Target;
-use crate::ambient::now_ms;
-use crate::mover::condition::show_time_ms;
-use crate::object::removal::Removal;
-use crate::object::undelete::{bring_back, returning};
+use plimsoll_catalog::ambient::now_ms;
+use plimsoll_maintenance::mover::condition::show_time_ms;
+use plimsoll_objects::removal::Removal;
+use plimsoll_objects::undelete::{bring_back, returning};
 
 /// Arguments of `plimsoll-gateway undelete`.
 #[derive(Debug, Args)]
@@ -65,7 +65,8 @@ pub fn undelete(arguments: &Arguments, target: &Target, out: &dyn Output) -> Res
     for one in wanted {
         let size = one.size;
         let is_done = arguments.dry_run
-            || crate::blocking::block_on(bring_back(store, &bucket, one)).map_err(|e| target.fail(&e))?;
+            || plimsoll_catalog::blocking::block_on(bring_back(store, &bucket, one))
+                .map_err(|e| target.fail(&e))?;
         if is_done {
             count += 1;
             bytes += size;

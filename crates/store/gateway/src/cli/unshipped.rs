@@ -12,17 +12,17 @@ use super::backup_place::runtime;
 use super::out::Output;
 use super::place::{StoreArguments, quiet};
 use super::target::Target;
-use crate::catalog::CatalogError;
-use crate::catalog::any::AnyCatalog;
-use crate::catalog::embedded::Engine;
-use crate::catalog::embedded::catalog::EmbeddedCatalog;
-use crate::catalog::embedded::segment_list::Position;
-use crate::catalog::embedded::snapshot::Snapshot;
-use crate::journal::directory::{SHIPPED, Shipped};
-use crate::object::earlier::unshipped::{Now, Unshipped, bring_back, find};
-use crate::object::keys;
-use crate::object::placement::Placement;
-use crate::object::{Bodies, Store};
+use plimsoll_backup::journal::directory::{SHIPPED, Shipped};
+use plimsoll_catalog::CatalogError;
+use plimsoll_catalog::any::AnyCatalog;
+use plimsoll_catalog::embedded::Engine;
+use plimsoll_catalog::embedded::catalog::EmbeddedCatalog;
+use plimsoll_catalog::embedded::segment_list::Position;
+use plimsoll_catalog::embedded::snapshot::Snapshot;
+use plimsoll_objects::earlier::unshipped::{Now, Unshipped, bring_back, find};
+use plimsoll_objects::keys;
+use plimsoll_objects::placement::Placement;
+use plimsoll_objects::{Bodies, Store};
 
 /// Arguments of `plimsoll-gateway unshipped`.
 #[derive(Debug, Args)]

@@ -7,9 +7,9 @@ use super::Exit;
 use super::out::Output;
 use super::place::StoreArguments;
 use super::target::Target;
-use crate::object::Bucket;
-use crate::object::removal::Removal;
-use crate::whereabouts::{self, Next, PiecePlace, Removed, Whereabouts};
+use plimsoll_maintenance::whereabouts::{self, Next, PiecePlace, Removed, Whereabouts};
+use plimsoll_objects::Bucket;
+use plimsoll_objects::removal::Removal;
 
 /// Arguments of `plimsoll-gateway where`.
 #[derive(Debug, Args)]

@@ -8,8 +8,8 @@ use serde::Deserialize;
 
 use super::CatalogPlace;
 use super::credentials::check_credentials;
-use crate::mover::condition::{parse_time_ms, show_time_ms};
-use crate::tier::TierTable;
+use plimsoll_bodies::tier::TierTable;
+use plimsoll_maintenance::mover::condition::{parse_time_ms, show_time_ms};
 
 /// Backup of a catalog in a directory; without this table, only `backup` makes one.
 #[derive(Debug, Deserialize)]

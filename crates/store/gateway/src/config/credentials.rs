@@ -1,6 +1,6 @@
 //! The credentials of a tier in the settings.
 
-use crate::tier::TierTable;
+use plimsoll_bodies::tier::TierTable;
 
 /// Returns an error if the places of a tier's credentials contradict each other.
 pub fn check_credentials(tier: &TierTable) -> Result<(), &'static str> {

@@ -14,13 +14,13 @@ use toml::Value;
 pub use self::backup::BackupRule;
 use self::resolve::resolve;
 use self::tables::File;
-use crate::mover::limits::DayLimits;
-use crate::tier::TierTable;
+use plimsoll_bodies::tier::TierTable;
+use plimsoll_maintenance::mover::limits::DayLimits;
 
-use crate::body::cache::CacheSettings;
-use crate::catalog::postgres::Database;
-use crate::mover::condition::Condition;
-use crate::scrub::ScrubRule;
+use plimsoll_bodies::cache::CacheSettings;
+use plimsoll_catalog::postgres::Database;
+use plimsoll_maintenance::mover::condition::Condition;
+use plimsoll_maintenance::scrub::ScrubRule;
 
 /// Place of the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,12 +10,12 @@ use super::tables::{
     BudgetTable, CacheTable, CatalogTable, File, MoveTable, OneOrMany, PackTable, ScrubTable,
 };
 use super::{CatalogPlace, Config, DATABASE_INLINE, MAX_INLINE, MoveRule, PackRule};
-use crate::body::cache::CacheSettings;
-use crate::catalog::postgres::Database;
-use crate::mover::condition::{Condition, parse_time_ms};
-use crate::mover::limits::DayLimits;
-use crate::scrub::ScrubRule;
-use crate::tier::TierTable;
+use plimsoll_bodies::cache::CacheSettings;
+use plimsoll_bodies::tier::TierTable;
+use plimsoll_catalog::postgres::Database;
+use plimsoll_maintenance::mover::condition::{Condition, parse_time_ms};
+use plimsoll_maintenance::mover::limits::DayLimits;
+use plimsoll_maintenance::scrub::ScrubRule;
 
 /// Largest body in a pack file in bytes. It is read with one request, and is in memory as a whole.
 const MAX_SLICE: u64 = 1 << 20;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::backup::BackupTable;
-use crate::tier::TierTable;
+use plimsoll_bodies::tier::TierTable;
 
 /// Settings of `plimsoll-gateway run FILE`.
 #[derive(Debug, Deserialize)]

@@ -4,7 +4,7 @@
 use plimsoll_base::units::{format_size, parse_size};
 
 use crate::config::{Config, MAX_INLINE};
-use crate::mover::condition::{parse_time_ms, show_time_ms, words};
+use plimsoll_maintenance::mover::condition::{parse_time_ms, show_time_ms, words};
 
 /// Milliseconds of an hour.
 const HOUR_MS: u64 = 3_600_000;
@@ -166,8 +166,8 @@ fn joined(words: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mover::condition::Condition;
-    use crate::testing::TempDir;
+    use plimsoll_maintenance::mover::condition::Condition;
+    use plimsoll_testing::directory::TempDir;
 
     const SETTINGS: &str = "catalog.url = 'dir:/nowhere'\n[tier.hot]\nurl = 'file:///a'\n[tier.cold]\nurl = 'file:///b'\n\
         [write]\ntier = 'hot'\n[[move]]\nfrom = 'hot'\nto = 'cold'\n\

@@ -7,12 +7,12 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::backup::running::Running;
-use crate::catalog::any::AnyCatalog;
+use plimsoll_backup::running::Running;
+use plimsoll_catalog::any::AnyCatalog;
 
 /// Metrics that are read from the backup at a scrape; none if this gateway makes no backup.
 pub struct BackupMetrics {
-    /// The backup.
+    /// The backup that this process makes.
     pub backup: Running,
     /// The catalog, whose lease the journal extends.
     pub catalog: Arc<AnyCatalog>,

@@ -8,15 +8,14 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::catalog::embedded::Engine;
+use plimsoll_catalog::embedded::Engine;
 
 /// Metrics that are read from the engine at a scrape.
-#[derive(Debug)]
 pub struct EngineMetrics(pub Arc<Engine>);
 
-impl std::fmt::Debug for Engine {
+impl std::fmt::Debug for EngineMetrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Engine")
+        f.write_str("EngineMetrics")
     }
 }
 

@@ -26,11 +26,11 @@ use self::placement::PlacementMetrics;
 pub use self::requests::RequestMetrics;
 use self::standby::StandbyMetrics;
 use self::tiers::TierMetrics;
-use crate::backup::running::Running;
-use crate::catalog::any::AnyCatalog;
-use crate::liveness;
-use crate::mover::survey::LatestSurvey;
-use crate::object::Store;
+use plimsoll_backup::running::Running;
+use plimsoll_catalog::any::AnyCatalog;
+use plimsoll_catalog::liveness;
+use plimsoll_maintenance::mover::survey::LatestSurvey;
+use plimsoll_objects::Store;
 
 /// Returns the status and the text of `/readyz`: 503 if the catalog fails, or a loop of the background work has
 /// stalled. The text also names what else does not work; a tier is the same for all gateways, and a load balancer must

@@ -10,14 +10,14 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetri
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::ambient::{now_ms, shared_now_ms};
-use crate::backup::last;
-use crate::catalog::any::AnyCatalog;
-use crate::disk::real::free_bytes;
-use crate::mover::survey::{LatestSurvey, Survey, Where};
-use crate::object::Store;
-use crate::queues::queues;
-use crate::scrub::progress;
+use plimsoll_backup::last;
+use plimsoll_catalog::ambient::{now_ms, shared_now_ms};
+use plimsoll_catalog::any::AnyCatalog;
+use plimsoll_catalog::disk::real::free_bytes;
+use plimsoll_maintenance::mover::survey::{LatestSurvey, Survey, Where};
+use plimsoll_maintenance::scrub::progress;
+use plimsoll_objects::Store;
+use plimsoll_objects::queues::queues;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByPlace {

@@ -6,7 +6,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::catalog::following::Following;
+use plimsoll_catalog::following::Following;
 
 /// Metrics of the copy of a catalog that another gateway leads.
 #[derive(Debug)]

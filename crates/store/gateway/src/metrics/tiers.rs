@@ -11,10 +11,10 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetri
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 
-use crate::backup::running::Running;
-use crate::pricing::Work;
-use crate::tier::counted::{CallCount, OriginUsage, TierUsage};
-use crate::tier::{Tier, Tiers};
+use plimsoll_backup::running::Running;
+use plimsoll_bodies::pricing::Work;
+use plimsoll_bodies::tier::counted::{CallCount, OriginUsage, TierUsage};
+use plimsoll_bodies::tier::{Tier, Tiers};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByCall {

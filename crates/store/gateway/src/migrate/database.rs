@@ -8,13 +8,13 @@ use tokio_postgres::error::{Error, SqlState};
 
 use super::rows::{RowSource, stays_behind};
 use super::{Keys, Marked, Source};
-use crate::ambient::shared_now_ms;
-use crate::blocking::block_on;
-use crate::catalog::any::AnyCatalog;
-use crate::catalog::postgres::connection::failed;
-use crate::catalog::postgres::trigger::{CLEAN, DISARM, HAS_TRIGGER, IS_MOVED, RECORD, TAKE, try_lock};
-use crate::catalog::postgres::{PostgresCatalog, schema};
-use crate::catalog::{CatalogError, Value};
+use plimsoll_catalog::ambient::shared_now_ms;
+use plimsoll_catalog::any::AnyCatalog;
+use plimsoll_catalog::blocking::block_on;
+use plimsoll_catalog::postgres::connection::failed;
+use plimsoll_catalog::postgres::trigger::{CLEAN, DISARM, HAS_TRIGGER, IS_MOVED, RECORD, TAKE, try_lock};
+use plimsoll_catalog::postgres::{PostgresCatalog, schema};
+use plimsoll_catalog::{CatalogError, Value};
 
 /// Reads rows with their values behind a key.
 const ROWS: &str =

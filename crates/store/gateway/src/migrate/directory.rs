@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::rows::{RowSource, ScannedRows};
 use super::{Keys, Marked, Source};
-use crate::blocking::block_on;
-use crate::catalog::any::AnyCatalog;
-use crate::catalog::embedded::Engine;
-use crate::catalog::{Catalog, CatalogError, format};
+use plimsoll_catalog::any::AnyCatalog;
+use plimsoll_catalog::blocking::block_on;
+use plimsoll_catalog::embedded::Engine;
+use plimsoll_catalog::{Catalog, CatalogError, format};
 
 /// A catalog in a directory, which this process uses.
 pub struct DirectorySource<'a> {

@@ -15,8 +15,8 @@ use plimsoll_base::clock::{SECOND, now_ns, sleep_until};
 
 use self::rows::{Batches, RowSource, copy_keys};
 use self::target::{CatalogCopy, Incomplete};
-use crate::catalog::CatalogError;
-use crate::catalog::any::AnyCatalog;
+use plimsoll_catalog::CatalogError;
+use plimsoll_catalog::any::AnyCatalog;
 
 /// Keys that were changed.
 pub type Keys = BTreeSet<Vec<u8>>;
@@ -156,7 +156,7 @@ pub fn migrate(
     let mut moved = Moved { rows, ..Moved::default() };
     for _ in 0..ATTEMPTS {
         moved.changed += copy_changes(source, &*copy)?;
-        let start_ms = crate::ambient::steady_ms();
+        let start_ms = plimsoll_catalog::ambient::steady_ms();
         let marked = match source.close()? {
             Some(last) => {
                 moved.last = copy_keys(source.catalog(), &*copy, last.iter())?;
@@ -181,7 +181,7 @@ pub fn migrate(
             }
             Err(Incomplete::Perhaps(error)) => return Err(MigrateError::Undecided(error, source.way_back())),
         }
-        moved.pause_ms = crate::ambient::steady_ms() - start_ms;
+        moved.pause_ms = plimsoll_catalog::ambient::steady_ms() - start_ms;
         return Ok(moved);
     }
     Err(MigrateError::InUse)

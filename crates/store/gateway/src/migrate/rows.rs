@@ -3,10 +3,10 @@
 use futures_util::future::join_all;
 
 use super::target::CatalogCopy;
-use crate::blocking::block_on;
-use crate::catalog::any::AnyCatalog;
-use crate::catalog::{Catalog, CatalogError, Row, Scan, Value};
-use crate::object::keys;
+use plimsoll_catalog::any::AnyCatalog;
+use plimsoll_catalog::blocking::block_on;
+use plimsoll_catalog::{Catalog, CatalogError, Row, Scan, Value};
+use plimsoll_objects::keys;
 
 /// Maximum number of rows of a transaction.
 const MAX_ROWS: usize = 1000;

@@ -4,13 +4,13 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use super::MigrateError;
-use crate::blocking::block_on;
-use crate::catalog::embedded::catalog::{EmbeddedCatalog, lock};
-use crate::catalog::postgres::filling::Filling;
-pub use crate::catalog::postgres::filling::Incomplete;
-use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::config::CatalogPlace;
-use crate::disk::real::create_directory;
+use plimsoll_catalog::blocking::block_on;
+use plimsoll_catalog::disk::real::create_directory;
+use plimsoll_catalog::embedded::catalog::{EmbeddedCatalog, lock};
+use plimsoll_catalog::postgres::filling::Filling;
+pub use plimsoll_catalog::postgres::filling::Incomplete;
+use plimsoll_catalog::{Catalog, CatalogError, Transaction, Value};
 
 /// A copy that no gateway uses before it is complete.
 pub trait CatalogCopy {

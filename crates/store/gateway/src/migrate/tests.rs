@@ -10,15 +10,15 @@ use super::directory::DirectorySource;
 use super::rows::{RowSource, ScannedRows};
 use super::target::{Incomplete, begin};
 use super::*;
-use crate::blocking::block_on;
-use crate::catalog::embedded::CatalogLimits;
-use crate::catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
-use crate::catalog::postgres::{Access, Database, PostgresCatalog};
-use crate::catalog::{Catalog, Transaction, Value};
 use crate::config::CatalogPlace;
-use crate::object::keys;
-use crate::testing::TempDir;
-use crate::testing::postgres::Postgres;
+use plimsoll_catalog::blocking::block_on;
+use plimsoll_catalog::embedded::CatalogLimits;
+use plimsoll_catalog::embedded::catalog::{CatalogSettings, EmbeddedCatalog};
+use plimsoll_catalog::postgres::{Access, Database, PostgresCatalog};
+use plimsoll_catalog::{Catalog, Transaction, Value};
+use plimsoll_objects::keys;
+use plimsoll_testing::directory::TempDir;
+use plimsoll_testing::postgres::Postgres;
 
 type Model = BTreeMap<Vec<u8>, Value>;
 

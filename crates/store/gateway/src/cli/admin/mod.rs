@@ -70,7 +70,7 @@ fn receive<T: for<'a> Deserialize<'a>>(reader: &mut BufReader<UnixStream>) -> io
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::TempDir;
+    use plimsoll_testing::directory::TempDir;
     use std::os::unix::net::UnixListener;
 
     #[test]

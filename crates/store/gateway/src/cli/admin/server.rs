@@ -17,8 +17,8 @@ use crate::cli::Exit;
 use crate::cli::command;
 use crate::cli::out::Output;
 use crate::cli::target::Target;
-use crate::log::warn;
-use crate::threads;
+use plimsoll_catalog::log::warn;
+use plimsoll_catalog::threads;
 
 /// Maximum number of commands at a time.
 const MOST: usize = 8;
@@ -105,7 +105,7 @@ async fn listen(listener: &UnixListener, target: &Arc<Target>) {
     loop {
         let accepted = listener.accept().await;
         let Ok((stream, _)) = accepted else {
-            crate::ambient::pause(100).await;
+            plimsoll_catalog::ambient::pause(100).await;
             continue;
         };
         // The file is for its owner only; this also holds if somebody has changed its permissions.

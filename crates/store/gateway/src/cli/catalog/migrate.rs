@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::catalog::CatalogError;
 use crate::cli::Exit;
 use crate::cli::out::Output;
 use crate::cli::place::StoreArguments;
@@ -15,6 +14,7 @@ use crate::migrate::database::DatabaseSource;
 use crate::migrate::directory::DirectorySource;
 use crate::migrate::target::begin;
 use crate::migrate::{MigrateError, Moved, migrate};
+use plimsoll_catalog::CatalogError;
 
 /// Arguments of `plimsoll-gateway catalog migrate`.
 #[derive(Debug, Args)]

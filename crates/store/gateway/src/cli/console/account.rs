@@ -9,7 +9,7 @@ use plimsoll_base::pages::PageRequest;
 use plimsoll_s3::checksum::from_base64;
 
 use super::Console;
-use crate::log::warn;
+use plimsoll_catalog::log::warn;
 
 /// Time for which failed attempts count, in nanoseconds.
 const WINDOW_NS: u64 = 60 * SECOND;

@@ -15,7 +15,7 @@ use crate::cli::out::Output;
 use crate::cli::{Exit, plan, whereis};
 use crate::config::Config;
 use crate::config::what_if::{changes, variables};
-use crate::plan::page::document;
+use plimsoll_maintenance::plan::page::document;
 
 /// A change that an administrator can request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

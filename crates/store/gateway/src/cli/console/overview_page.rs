@@ -10,13 +10,13 @@ use plimsoll_document::live::{LivePage, Section, Tile};
 
 use super::{Console, answers};
 use crate::alerts::alerts;
-use crate::ambient::{shared_now_ms, utc_text};
 use crate::cli::Exit;
 use crate::cli::status::{backup_age, shipped, state, verified};
-use crate::mover::condition::show_time_ms;
 use crate::overview::{Overview, TierState, overview};
-use crate::pricing::Stock;
-use crate::queues::MAX_MOVES;
+use plimsoll_bodies::pricing::Stock;
+use plimsoll_catalog::ambient::{shared_now_ms, utc_text};
+use plimsoll_maintenance::mover::condition::show_time_ms;
+use plimsoll_objects::queues::MAX_MOVES;
 
 /// Seconds between two updates of the page.
 pub const EVERY_S: u64 = 5;

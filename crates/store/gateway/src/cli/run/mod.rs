@@ -32,22 +32,25 @@ use super::ownership::{self, Older};
 use super::place::StoreArguments;
 use super::preflight;
 use super::target::Target;
-use crate::background::{self, Background};
-use crate::backup::running::Running;
-use crate::backup::service::BackupThreads;
-use crate::backup::ship::BegunShipper;
-use crate::blocking::block_on;
-use crate::catalog::Catalog;
-use crate::catalog::any::AnyCatalog;
-use crate::catalog::embedded::catalog::CatalogSettings;
-use crate::catalog::embedded::recovery::Recovery;
-use crate::catalog::lease::Over;
-use crate::log::note;
+use crate::certificate;
 use crate::metrics::{self, RequestMetrics};
-use crate::object::Store;
-use crate::object::reads::Reads;
-use crate::tier::check;
-use crate::{certificate, ending, liveness, threads};
+use plimsoll_backup::running::Running;
+use plimsoll_backup::service::BackupThreads;
+use plimsoll_backup::ship::BegunShipper;
+use plimsoll_bodies::tier::check;
+use plimsoll_catalog::Catalog;
+use plimsoll_catalog::any::AnyCatalog;
+use plimsoll_catalog::blocking::block_on;
+use plimsoll_catalog::embedded::catalog::CatalogSettings;
+use plimsoll_catalog::embedded::recovery::Recovery;
+use plimsoll_catalog::ending;
+use plimsoll_catalog::lease::Over;
+use plimsoll_catalog::liveness;
+use plimsoll_catalog::log::note;
+use plimsoll_catalog::threads;
+use plimsoll_maintenance::background::{self, Background};
+use plimsoll_objects::Store;
+use plimsoll_objects::reads::Reads;
 use plimsoll_server::credentials;
 
 /// Reports what the start found.
@@ -136,7 +139,7 @@ fn front(arguments: &Arguments) -> Result<Front, Exit> {
 /// # Errors
 /// Exit code 3 if the database fails.
 fn begin_session(place: &StoreArguments, store: &Store<AnyCatalog>) -> Result<(), Exit> {
-    match crate::blocking::block_on(store.begin_session()) {
+    match plimsoll_catalog::blocking::block_on(store.begin_session()) {
         Err(error) if store.catalog.is_shared() => return Err(place.fail(&error)),
         Err(error) => note(&format!("{}: {error}", place.name())),
         Ok(_) => {}

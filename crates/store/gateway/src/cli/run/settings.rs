@@ -17,19 +17,19 @@ use plimsoll_server::observer::RequestObserver;
 use plimsoll_server::request_log::{Proxies, RequestLog};
 use plimsoll_server::shutdown::listen_on;
 
-use crate::background;
-use crate::backup::service::BackupSettings;
-use crate::catalog::committer::Durability;
-use crate::catalog::embedded::catalog::CatalogSettings;
 use crate::cli::Exit;
 use crate::cli::backup_place::BackupPlace;
 use crate::cli::place::StoreArguments;
 use crate::config::BackupRule;
-use crate::disk::real::create_directory;
 use crate::metrics::RequestMetrics;
-use crate::mover::condition::parse_time_ms;
-use crate::mover::rules::Rules;
-use crate::scrub::ScrubRule;
+use plimsoll_backup::service::BackupSettings;
+use plimsoll_catalog::committer::Durability;
+use plimsoll_catalog::disk::real::create_directory;
+use plimsoll_catalog::embedded::catalog::CatalogSettings;
+use plimsoll_maintenance::background;
+use plimsoll_maintenance::mover::condition::parse_time_ms;
+use plimsoll_maintenance::mover::rules::Rules;
+use plimsoll_maintenance::scrub::ScrubRule;
 use plimsoll_server::credentials;
 
 /// Arguments of `plimsoll-gateway run`.

@@ -17,27 +17,29 @@ use tokio::sync::{oneshot, watch};
 use super::phase::{Phase, restart};
 use super::settings::{Arguments, access_log, catalog_settings, observers, server_settings, work_settings};
 use super::{Front, Server, front, listen_for_administrators, reload_on_hangup};
-use crate::ambient::{pause, utc_text};
-use crate::backup::error::BackupError;
-use crate::backup::running::Running;
-use crate::blocking::block_on;
-use crate::catalog::any::AnyCatalog;
-use crate::catalog::embedded::Engine;
-use crate::catalog::embedded::recovery::Recovery;
-use crate::catalog::following::Following;
-use crate::catalog::following::Leader;
-use crate::catalog::standby::StandbyCatalog;
 use crate::cli::Exit;
 use crate::cli::backup_place::backup_place;
 use crate::cli::opened::Opened;
 use crate::cli::out::say;
 use crate::config::{BackupRule, CatalogPlace, Config};
-use crate::journal::follow::{FollowSettings, Follower};
-use crate::log::note;
 use crate::metrics::{self, RequestMetrics};
-use crate::object::{Store, keys};
-use crate::tier::Tier;
-use crate::{ending, liveness, threads};
+use plimsoll_backup::error::BackupError;
+use plimsoll_backup::journal::follow::{FollowSettings, Follower};
+use plimsoll_backup::running::Running;
+use plimsoll_bodies::tier::Tier;
+use plimsoll_catalog::ambient::{pause, utc_text};
+use plimsoll_catalog::any::AnyCatalog;
+use plimsoll_catalog::blocking::block_on;
+use plimsoll_catalog::embedded::Engine;
+use plimsoll_catalog::embedded::recovery::Recovery;
+use plimsoll_catalog::ending;
+use plimsoll_catalog::following::Following;
+use plimsoll_catalog::following::Leader;
+use plimsoll_catalog::liveness;
+use plimsoll_catalog::log::note;
+use plimsoll_catalog::standby::StandbyCatalog;
+use plimsoll_catalog::threads;
+use plimsoll_objects::{Store, keys};
 
 /// Answer to requests that a standby does not execute.
 const REFUSED: &str = "This gateway is a standby. Use the gateway that leads.";
@@ -172,7 +174,7 @@ async fn open(
             Err(error) if is_first || !is_temporary(&error) => return Err(error),
             Err(error) => {
                 if following.fail(error.to_string()) {
-                    crate::log::warn(&format!("the standby does not follow: {error}"));
+                    plimsoll_catalog::log::warn(&format!("the standby does not follow: {error}"));
                 }
             }
             opened => return opened,
@@ -254,7 +256,7 @@ impl Worker {
                 Ok(false) => {}
                 Err(error) if is_temporary(&error) => {
                     if self.following.fail(error.to_string()) {
-                        crate::log::warn(&format!("the standby does not follow: {error}"));
+                        plimsoll_catalog::log::warn(&format!("the standby does not follow: {error}"));
                     }
                 }
                 Err(error) => {

@@ -1,0 +1,40 @@
+//! Messages on standard error. Secrets are redacted and control characters escaped.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
+
+use plimsoll_base::clock::{SECOND, now_ns};
+use plimsoll_base::text::message;
+
+/// Writes a line to standard error unless the same line was written less than a second ago.
+pub fn warn(text: &str) {
+    #[cfg(any(test, feature = "simulation"))]
+    if crate::simulated::now().is_some() {
+        return;
+    }
+    static LAST: Mutex<Option<HashMap<String, u64>>> = Mutex::new(None);
+    let now = now_ns();
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let last = last.get_or_insert_default();
+    last.retain(|_, at| now.saturating_sub(*at) < SECOND);
+    if last.len() > 100 || last.insert(text.to_string(), now).is_some() {
+        return;
+    }
+    note(text);
+}
+
+/// Writes a line about work in the background to standard error.
+pub fn event(text: &str) {
+    #[cfg(any(test, feature = "simulation"))]
+    if crate::simulated::now().is_some() {
+        return;
+    }
+    note(text);
+}
+
+/// Writes a line to standard error; an error is ignored, because nothing else could report it.
+pub fn note(text: &str) {
+    let line = format!("plimsoll-gateway: {text}\n");
+    let _ = io::stderr().lock().write_all(message(&line).as_bytes());
+}
