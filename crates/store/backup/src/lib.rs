@@ -15,8 +15,8 @@
 //! wrote in that epoch cannot create a piece of this number any more. The header of each piece has the digest of the
 //! header before, so that no piece can be replaced or left out without a trace.
 //!
-//! `journal` is a log of the same place that is written before writes are acknowledged, so that a standby can lead; `age`
-//! encrypts the pieces. Uses `objects`; `maintenance` and `gateway` use it.
+//! `journal` is a log of the same place that is written before writes are acknowledged, so that a standby can lead;
+//! `age` encrypts the pieces. Uses `objects`; `maintenance` and `gateway` use it.
 
 pub mod age;
 pub mod bodies;

@@ -3,8 +3,8 @@
 //! A value has three parts: a head, which listings need; properties; and an inline body. An implementation keeps the
 //! heads where scans are fast, and the rest where it is written only once.
 //!
-//! `embedded` keeps them in a directory, `postgres` in a database, `memory` in memory, and `standby` is a copy of another
-//! gateway's; `any` is one of them. The seams below all rooms of the store are here, too: the disk, the clock
+//! `embedded` keeps them in a directory, `postgres` in a database, `memory` in memory, and `standby` is a copy of
+//! another gateway's; `any` is one of them. The seams below all rooms of the store are here, too: the disk, the clock
 //! (`ambient`), the guards that simulations remove, threads, the log of the process, the progress of its loops
 //! (`liveness`) and its end. Uses `base` and `server`; all other rooms of the store use it.
 
