@@ -10,6 +10,7 @@ use super::control::Control;
 use super::error::DriverError;
 use super::job::Job;
 use super::segment::{Segment, SegmentReport};
+use super::writers::Writers;
 use plimsoll_base::clock::{MILLISECOND, now_ns, process_cpu_ns};
 use plimsoll_base::machine::pauses::{PauseLog, PauseWatch};
 use plimsoll_recorder::Edges;
@@ -203,8 +204,13 @@ const LEAD_NS: u64 = 10 * MILLISECOND;
 /// drain.
 const PLANNED_GAP_NS: u64 = 1_000 * MILLISECOND;
 
-/// Operation counters by store and phase.
-type Counters = HashMap<(usize, usize), Arc<AtomicU64>>;
+/// What the segments of a job share.
+#[derive(Default)]
+struct Counters {
+    /// Operation counters by store and phase.
+    operations: HashMap<(usize, usize), Arc<AtomicU64>>,
+    writers: Arc<Writers>,
+}
 
 /// Result of a segment.
 struct SegmentResult {
@@ -224,6 +230,7 @@ fn build_segment(job: &Job, range: std::ops::Range<usize>, mut at: u64, counters
         store: phase_runs[0].store,
         edges: Vec::new(),
         counters: Vec::new(),
+        writers: Arc::clone(&counters.writers),
         limits: Vec::new(),
     };
     for phase_run in phase_runs {
@@ -235,7 +242,7 @@ fn build_segment(job: &Job, range: std::ops::Range<usize>, mut at: u64, counters
         };
         segment.edges.push(Edges { start_ns: at, end_ns });
         at = end_ns;
-        let counter = counters.entry((phase_run.store, phase_run.number)).or_default();
+        let counter = counters.operations.entry((phase_run.store, phase_run.number)).or_default();
         let first = job.shard.of * counter.load(Ordering::Relaxed);
         segment.limits.push(limit.operations.map(|operations| first + operations));
         segment.counters.push(Arc::clone(counter));

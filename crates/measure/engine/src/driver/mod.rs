@@ -21,12 +21,14 @@ pub mod multipart;
 mod nap;
 pub mod never_started;
 pub mod operation;
+mod read_back;
 pub mod records;
 mod request;
 pub mod retry;
 pub mod segment;
 pub mod slots;
 pub mod worker;
+pub mod writers;
 
 pub use control::{Control, RampId};
 pub use coordinator::run;

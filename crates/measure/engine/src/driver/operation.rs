@@ -13,20 +13,22 @@ use super::content::{Content, FileContent};
 use super::context::{Context, Task};
 use super::dispatch::next_task;
 use super::multipart::{self, Connections};
+use super::read_back::{Written, verify_written};
 use super::records::encode;
 use super::request::{Keys, build, upload_checksum_of};
 use super::retry::{
-    AttemptCounts, AttemptError, Expected, OperationObserver, address_of, send_with_retries, wait_until,
+    AttemptCounts, AttemptError, OperationObserver, address_of, send_with_retries, wait_until,
 };
 use super::slots::CancelReason;
-use crate::store::{Connection, Failure, Ignore, Reply, Request};
+use super::writers::Writing;
+use crate::store::{Connection, Failure, Reply, Request};
 use plimsoll_base::clock::{MILLISECOND, Timer, now_ns};
 use plimsoll_recorder::ErrorClass;
 use plimsoll_recorder::Timings;
 use plimsoll_recorder::collector::Message;
 use plimsoll_recorder::{Completed, OperationResult};
 use plimsoll_workload::schedule::{Phase, Role, Verify};
-use plimsoll_workload::trace::{UNKNOWN_SIZE, UNKNOWN_VERSION};
+use plimsoll_workload::trace::UNKNOWN_VERSION;
 use plimsoll_workload::{Dataset, Operation, OperationKind};
 
 /// Executes operations on connection slot `id` until the slots must exit. Returns the connection for reuse.
@@ -254,11 +256,19 @@ async fn execute_operation(
     };
     let mut counts = AttemptCounts::default();
     let prepared = PreparedOperation { operation: &operation, dataset, content: &content };
+    let mut writing = begin_write(context, phase, dataset, &operation, &content);
     let sent = send_requests(prepared, connection, request, &mut observer, &mut counts, state).await;
+    if let Some(writing) = &mut writing {
+        writing.is_lost = sent.is_err() || counts.retries > 0;
+    }
     let verified = matches!(&sent, Ok(sent) if sent.to_verify);
     let mut result = match sent {
         Ok(Sent { reply, to_verify: true }) => {
-            verify_written(connection, &keys.key, &content, &observer, reply, &mut state.timer).await
+            let of_version = |version| content_of_version(context, phase, dataset, &operation, version);
+            let elsewhere = if job.shard.of > 1 { near(operation.version) } else { Vec::new() };
+            let (key, writing) = (keys.key.as_str(), writing.as_ref());
+            let written = Written { key, content: &content, writing, elsewhere, version: &of_version };
+            verify_written(connection, written, &observer, reply, &mut state.timer).await
         }
         sent => sent.map(|sent| sent.reply),
     };
@@ -270,6 +280,43 @@ async fn execute_operation(
     let address = address_of(connection);
     let execution = ExecutionResult { result, counts, announced_ns, start_ns, verified, address };
     record_result(context, id, task, &operation, execution)
+}
+
+/// Begins a write of an object that may be read back, or looked at, afterwards; `None` for other operations.
+fn begin_write<'a>(
+    context: &'a Context,
+    phase: &Phase,
+    dataset: &Dataset,
+    operation: &Operation,
+    content: &Content,
+) -> Option<Writing<'a>> {
+    let part_size = dataset.upload.part_size;
+    let is_in_parts = part_size > 0 && content.total() > part_size;
+    let looks = phase.verify == Verify::Readback || phase.verify == Verify::On && is_in_parts;
+    let object = (context.segment.store, dataset.id(), operation.index);
+    let writes = looks && operation.kind == OperationKind::Put && operation.version != UNKNOWN_VERSION;
+    writes.then(|| context.segment.writers.begin(object, operation.version))
+}
+
+/// Returns the content of another version of the object that an operation writes. It is cut, and not copied.
+fn content_of_version(
+    context: &Context,
+    phase: &Phase,
+    dataset: &Dataset,
+    operation: &Operation,
+    version: u64,
+) -> Content {
+    let operation = Operation { kind: OperationKind::Get, version, ..*operation };
+    content_of(context, phase, dataset, &operation, &mut SlotState::default())
+        .unwrap_or_else(|_| Content::length_only(dataset, &operation))
+}
+
+/// Returns the versions that other nodes may write at the same time as one: nodes are nearly as fast as each other.
+fn near(version: u64) -> Vec<u64> {
+    /// Greatest distance.
+    const DISTANCE: u64 = 64;
+    let range = version.saturating_sub(DISTANCE)..=version.saturating_add(DISTANCE);
+    range.filter(|other| *other != version).collect()
 }
 
 /// An operation with its dataset and content.
@@ -344,43 +391,6 @@ async fn send_requests(
         }
     };
     reply.map(Sent::from)
-}
-
-/// Verifies a written object outside the time of the operation, and deletes it if it is wrong, unless it is a copy.
-/// [`Verify::Readback`] compares the whole content, and [`Verify::On`] the size. `put` is the observer of the write and
-/// `reply` its reply.
-///
-/// # Errors
-/// Returns a failure if the verification fails, or the reason for the cancellation of the operation.
-async fn verify_written(
-    connection: &mut dyn Connection,
-    key: &str,
-    content: &Content,
-    put: &OperationObserver<'_>,
-    reply: Reply,
-    timer: &mut Option<Timer>,
-) -> Result<Reply, AttemptError> {
-    let readback = put.phase().verify == Verify::Readback;
-    let bytes = Some(content.total()).filter(|bytes| *bytes != UNKNOWN_SIZE);
-    let mut expected = Expected { bytes, ..Expected::unknown() };
-    expected.content = readback.then(|| content.clone());
-    let mut observer =
-        OperationObserver { expected: &expected, at: 0, tag: None, condition: Vec::new(), ..*put };
-    observer.extend();
-    let request = if readback { Request::Get { key, range: None } } else { Request::Head { key } };
-    let mut counts = AttemptCounts::default();
-    let verified = send_with_retries(connection, request, &mut observer, &mut counts, timer).await;
-    let Err(AttemptError::Failed(failure)) = verified else { return verified.map(|_| reply) };
-    // Copies of one object have one key, which another operation may have read or written meanwhile.
-    if failure.class == ErrorClass::Corrupt && put.kind != OperationKind::Copy {
-        let owned = put.site().space_of(&put.phase().workload.written);
-        let owned = owned.as_ref().and_then(|space| space.own(key));
-        if let Some(key) = owned {
-            let _ = connection.execute(Request::Delete { key }, &mut Ignore).await;
-        }
-    }
-    let message = format!("the {} succeeded, but its verification failed: {}", put.kind, failure.message);
-    Err(AttemptError::Failed(Failure { timings: reply.timings, message, ..failure }))
 }
 
 /// Result of the requests of one operation.

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use super::writers::Writers;
 use plimsoll_recorder::Edges;
 
 /// Phase runs on one store that run back to back. The coordinator sends every segment to every worker.
@@ -18,6 +19,8 @@ pub struct Segment {
     /// Counters that number the operations of closed loops, one per phase run. The phase runs of one phase on
     /// one store share a counter.
     pub counters: Vec<Arc<AtomicU64>>,
+    /// Writes that are in flight, for their verification.
+    pub writers: Arc<Writers>,
     /// First operation number that the closed loop of each phase run must not start; `None` without a limit.
     pub limits: Vec<Option<u64>>,
 }

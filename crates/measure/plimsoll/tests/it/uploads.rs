@@ -174,6 +174,40 @@ fn reducible_contents_are_verified_whole_in_parts_and_read_back() {
     }
 }
 
+/// Regression test: a read-back that found what another slot had written to the same key meanwhile was counted as
+/// corrupt, and the object was deleted.
+#[test]
+fn a_read_back_accepts_what_another_slot_wrote_at_the_same_time() {
+    let server = Server::start("", false);
+    server.ready("");
+    let dir = scratch("overlaps");
+    let one = ["put", "--objects", "1", "--warmup", "0", "--concurrency", "3", "--verify", "readback"];
+    for (operations, more) in [
+        ("200", &["--size", "3000B"][..]),
+        ("12", &["--size", "11MiB", "--part-size", "5MiB", "--parts-in-flight", "2"]),
+    ] {
+        let (result, _) = run(0, &server, &[&one[..], &["--operations", operations], more].concat(), &dir);
+        let [window] = measured(&result)[..] else { panic!("{more:?}") };
+        assert_eq!((window.operations.to_string(), window.errors.len()), (operations.into(), 0), "{more:?}");
+    }
+}
+
+/// Regression test: a part of compressible content that was generated before its upload ended with the whole rest of
+/// the object.
+#[test]
+fn each_part_of_generated_content_is_sent_once() {
+    let server = Server::start("", false);
+    server.ready("");
+    let dir = scratch("generated");
+    for verify in ["off", "on", "readback"] {
+        let few = ["put", "--objects", "2", "--operations", "2", "--warmup", "0", "--concurrency", "1"];
+        let parts = ["--size", "11MiB", "--part-size", "5MiB", "--compressible", "0.3", "--verify", verify];
+        let (result, _) = run(0, &server, &[&few[..], &parts].concat(), &dir);
+        let [window] = measured(&result)[..] else { panic!("{verify}") };
+        assert_eq!((window.operations, window.retries, window.bytes), (2, 0, 22 << 20), "{verify}");
+    }
+}
+
 #[test]
 fn objects_with_the_same_content_are_as_many_as_stated() {
     let dir = scratch("dedup");
