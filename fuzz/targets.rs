@@ -5,6 +5,9 @@
 use http::request::Parts;
 
 use plimsoll_cost::book::Prices;
+use plimsoll_experiment::resolve;
+use plimsoll_experiment::ycsb::properties::{Family, Properties};
+use plimsoll_experiment::ycsb::{Part, RecordEncoding, to_spec};
 use plimsoll_judge::run_dir::read::intervals;
 use plimsoll_s3::chunked::{ChunkDecoder, ChunkSigner};
 use plimsoll_s3::credentials::Credentials;
@@ -16,9 +19,6 @@ use plimsoll_s3::xml::Element;
 use plimsoll_server::features::Features;
 use plimsoll_server::ops::get::parse_range;
 use plimsoll_server::{accepts, auth, route};
-use plimsoll_workload::experiment::resolve;
-use plimsoll_workload::experiment::ycsb::properties::{Family, Properties};
-use plimsoll_workload::experiment::ycsb::{Part, RecordEncoding, to_spec};
 
 /// A target and its name. Its corpus has the same name.
 pub type Target = (&'static str, fn(&[u8]));

@@ -20,7 +20,7 @@ import pytest
 from support import ACCESS, PLIMSOLL, ROOT, SECRET, Server, environment
 
 BUCKET = "real"
-BUILT_IN = os.path.join(ROOT, "crates/measure/workload/experiments")
+BUILT_IN = os.path.join(ROOT, "crates/measure/experiment/experiments")
 
 
 def operation(method, target, headers):

@@ -1,10 +1,9 @@
 //! The S3 protocol as a server, generic over the [`service`] that stores the objects.
 //!
 //! Each connection stays on one thread. [`route`] maps a request to an operation, [`auth`] verifies its signature and
-//! [`body`] its body, and [`ops`] executes it on the service. [`memory`] is the service of `plimsoll serve`: it keeps
-//! objects in memory, gives a machine without an object store something to measure, and `calibrate` compares the
-//! client's figures with its [`timing_log`]. [`inject`] decides the faults, [`twin`] the times of a measured store, and
-//! [`faults`] applies both. The engine cannot import this crate: the instrument shares only the wire format with the
+//! [`body`] its body, and [`ops`] executes it on the service. `emulator` has the service of
+//! `plimsoll serve`, and `objects` that of the gateway; `calibrate` compares the client's figures with the
+//! [`timing_log`]. The engine cannot import this crate: the instrument shares only the wire format with the
 //! server that it measures.
 
 use std::io;
@@ -37,19 +36,15 @@ pub mod error_code;
 pub mod exchange;
 pub mod expiry;
 pub mod express;
-pub mod faults;
 pub mod features;
 pub mod form;
 pub mod forward;
 pub mod handler;
 mod head_scan;
-mod header_case;
+pub mod header_case;
 pub mod incoming;
-pub mod inject;
 pub mod limits;
-pub mod memory;
 pub mod metrics;
-mod miss;
 mod names;
 pub mod observer;
 pub mod operation;
@@ -58,6 +53,7 @@ mod pace;
 pub mod paging;
 pub mod payload;
 pub mod query;
+pub mod request_kind;
 pub mod request_log;
 pub mod reserve;
 pub mod response;
@@ -67,8 +63,6 @@ pub mod shutdown;
 mod signing_key;
 pub mod timestamps;
 pub mod timing_log;
-mod token_bucket;
-pub mod twin;
 pub mod versions;
 
 use accounts::Accounts;

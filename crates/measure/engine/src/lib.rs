@@ -2,8 +2,8 @@
 //!
 //! - [`store`]: the interface to object stores, and its implementations.
 //! - [`driver`]: workers that execute the operations of a schedule at their intended times.
-//! - [`consistency`]: clients of shared keys, and the check of their histories.
+//!
+//! Uses `workload` and `recorder`; `consistency`, `session` and what is above them use it.
 
-pub mod consistency;
 pub mod driver;
 pub mod store;

@@ -8,14 +8,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use plimsoll_base::clock::{now_ns, wall_now};
-use plimsoll_engine::consistency::clients::{Event, Plan};
-use plimsoll_engine::consistency::run::{Share, run_share};
+use plimsoll_consistency::clients::{Event, Plan};
+use plimsoll_consistency::run::{Share, run_share};
 use plimsoll_engine::driver::{Control, Shard};
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
+use plimsoll_experiment::spec::NamedStore;
 use plimsoll_s3::credentials::CredentialSource;
 use plimsoll_session::RunError;
 use plimsoll_session::open::{Named, open_as};
-use plimsoll_workload::experiment::spec::NamedStore;
 
 use super::clocks::Offset;
 

@@ -19,7 +19,7 @@ use super::preflight::{NodeFacts, findings};
 use super::ramps::Ramps;
 use plimsoll_base::clock::{MILLISECOND, SECOND, now_ns, sleep_until, wall_now};
 use plimsoll_base::text::one_line;
-use plimsoll_engine::consistency::clients::Event as ConsistencyEvent;
+use plimsoll_consistency::clients::Event as ConsistencyEvent;
 use plimsoll_engine::driver::Control;
 
 /// Error of a fleet that could not start or whose results could not be received.

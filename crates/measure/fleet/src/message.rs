@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::consistency::ConsistencyJob;
 use plimsoll_base::machine::Machine;
-use plimsoll_engine::consistency::clients::Event;
+use plimsoll_consistency::clients::Event;
 use plimsoll_workload::schedule::plan::{EndedRamp, RampId, RampStep};
 
 /// Work of a fleet, which is the same for all nodes.

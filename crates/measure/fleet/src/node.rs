@@ -17,6 +17,7 @@ use plimsoll_base::machine::{Machine, open_files};
 use plimsoll_base::net::client_limits::set_timeout;
 use plimsoll_base::rng::entropy;
 use plimsoll_engine::driver::{Control, Shard};
+use plimsoll_experiment::resolve;
 use plimsoll_judge::run_dir::environment::StoreFacts;
 use plimsoll_recorder::collector::SecondRow;
 use plimsoll_recorder::latency::Latency;
@@ -25,7 +26,6 @@ use plimsoll_session::budget::CostSettings;
 use plimsoll_session::observer::{RunObserver, RunStart};
 use plimsoll_session::rendezvous::{BudgetChange, Rendezvous, Sharding};
 use plimsoll_session::{Components, RunError, RunSummary, SessionSettings, execute};
-use plimsoll_workload::experiment::resolve;
 use plimsoll_workload::schedule::plan::{EndedRamp, PhaseRun, RampId, RampStep};
 
 /// Output of a node, one message per line.

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll::session::observer::RunObserver;
 use plimsoll::session::{Components, SessionSettings, execute};
+use plimsoll_experiment::resolve;
 use plimsoll_recorder::collector::SecondRow;
-use plimsoll_workload::experiment::resolve;
 
 const EXPERIMENT: &str = r#"
 name = "library"

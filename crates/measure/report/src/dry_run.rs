@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use plimsoll_base::units::{format_bytes, format_count, format_size, short_names, show_duration};
 use plimsoll_document::{Table, terminal};
+use plimsoll_experiment::Experiment;
+use plimsoll_experiment::estimate::{PhaseEstimate, duration_ns, of_phase};
 use plimsoll_judge::run_dir::run::Run;
 use plimsoll_judge::summary::estimates::Metric;
 use plimsoll_judge::summary::power::detectable;
-use plimsoll_workload::experiment::Experiment;
-use plimsoll_workload::experiment::estimate::{PhaseEstimate, duration_ns, of_phase};
 use plimsoll_workload::popularity::Popularity;
 use plimsoll_workload::schedule::plan::{Order, plan};
 use plimsoll_workload::schedule::ramp::Stop;

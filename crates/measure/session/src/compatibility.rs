@@ -5,9 +5,9 @@ use super::open::Opened;
 use plimsoll_base::provider::{self, ListPrefix, rules};
 use plimsoll_base::units::format_size;
 use plimsoll_engine::store::Store;
+use plimsoll_experiment::Experiment;
 use plimsoll_s3::url::web::as_bucket;
 use plimsoll_workload::OperationKind;
-use plimsoll_workload::experiment::Experiment;
 use plimsoll_workload::schedule::{Load, Phase};
 
 /// Checks every phase against every store and returns notes for the user. Removes points of a sweep that a store does

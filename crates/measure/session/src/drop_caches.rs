@@ -7,9 +7,9 @@ use std::sync::Arc;
 use super::error::RunError;
 use super::observer::RunObserver;
 use super::{Components, Passes, RunSummary, SessionSettings, execute_passes};
+use plimsoll_experiment::Experiment;
 use plimsoll_judge::summary::result::RunResult;
 use plimsoll_judge::summary::series::Series;
-use plimsoll_workload::experiment::Experiment;
 use plimsoll_workload::schedule::Role;
 use plimsoll_workload::schedule::plan::PhaseRun;
 

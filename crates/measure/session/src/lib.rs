@@ -49,6 +49,8 @@ use plimsoll_base::version;
 use plimsoll_engine::driver::clean::CleanupScope;
 use plimsoll_engine::driver::{Control, DriverError, Job, Shard, Site, run, workers_for};
 use plimsoll_engine::store::ownership::RunId;
+use plimsoll_experiment::Experiment;
+use plimsoll_experiment::to_toml::to_toml;
 use plimsoll_judge::run_dir::directory::RunDirectory;
 use plimsoll_judge::run_dir::environment::Environment;
 use plimsoll_judge::run_dir::run::Run;
@@ -59,8 +61,6 @@ use plimsoll_judge::summary::result::{ClientInfo, RunInfo, RunResult, SCHEMA, Wi
 use plimsoll_judge::summary::series::{LatencyKind, Series};
 use plimsoll_judge::summary::working_set;
 use plimsoll_recorder::ErrorClass;
-use plimsoll_workload::experiment::Experiment;
-use plimsoll_workload::experiment::to_toml::to_toml;
 use plimsoll_workload::payload::Block;
 use plimsoll_workload::schedule::Role;
 use plimsoll_workload::schedule::plan::{PhaseRun, plan};

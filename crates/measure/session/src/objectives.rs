@@ -2,12 +2,12 @@
 
 use super::error::RunError;
 use plimsoll_base::units::counted;
+use plimsoll_experiment::Experiment;
 use plimsoll_judge::summary::objective::Objective;
 use plimsoll_judge::summary::objective_result::ObjectiveResult;
 use plimsoll_judge::summary::objectives::count;
 use plimsoll_judge::summary::result::ObjectiveFigures;
 use plimsoll_workload::OperationKind;
-use plimsoll_workload::experiment::Experiment;
 use plimsoll_workload::schedule::{Phase, Role};
 
 /// Returns the kinds of operations of a phase.

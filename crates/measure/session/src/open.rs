@@ -21,13 +21,13 @@ use plimsoll_engine::store::memory::MemoryStore;
 use plimsoll_engine::store::s3::S3Store;
 use plimsoll_engine::store::spread::Spread;
 use plimsoll_engine::store::web::WebStore;
+use plimsoll_experiment::Experiment;
+use plimsoll_experiment::spec::NamedStore;
 use plimsoll_s3::credentials::{CredentialError, CredentialSource, Credentials};
 use plimsoll_s3::endpoint::Endpoint;
 use plimsoll_s3::url::s3::{BINDING, S3Url};
 use plimsoll_s3::url::web::redacted as redacted_url;
 use plimsoll_s3::url::{StoreUrl, parse};
-use plimsoll_workload::experiment::Experiment;
-use plimsoll_workload::experiment::spec::NamedStore;
 
 /// An open store.
 pub struct Opened {

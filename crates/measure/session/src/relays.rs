@@ -2,9 +2,9 @@
 
 use super::error::RunError;
 use super::open::{add_tables, mapping};
+use plimsoll_experiment::Experiment;
+use plimsoll_experiment::spec::NamedStore;
 use plimsoll_s3::url::s3::BINDING;
-use plimsoll_workload::experiment::Experiment;
-use plimsoll_workload::experiment::spec::NamedStore;
 
 /// Relays and the names of their places.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -95,7 +95,7 @@ mod tests {
         let text = "name = 'e'\n[[phase]]\nname = 'p'\noperations = { put = 1 }\nobjects = { count = 1, size = '1 KiB' }\n\
                     concurrency = 1\nduration = '1s'\n";
         let stores = stores.iter().map(ToString::to_string).collect();
-        Experiment { stores, ..plimsoll_workload::experiment::resolve::parse("e", text, &[]).unwrap() }
+        Experiment { stores, ..plimsoll_experiment::resolve::parse("e", text, &[]).unwrap() }
     }
 
     #[test]

@@ -1,10 +1,9 @@
-//! Operations of a run and their intended times, as pure functions of the seed and the number of an operation. Only
-//! [`experiment`] and [`logs`] read files.
+//! Operations of a run and their intended times, as pure functions of the seed and the number of an operation. It
+//! reads no files.
 //!
 //! [`Workload::sequence`] maps operation number `i` of a phase to an [`Operation`]: its kind, object, size and content.
-//! [`schedule`] has the intended times and the plan of phases, [`experiment`] the files that describe both. [`logs`]
-//! reads requests from logs of servers and tools, and [`fit`] writes an experiment that resembles them.
-//! `plimsoll-engine` executes the operations.
+//! [`schedule`] has the intended times and the plan of phases. `experiment` has the files that describe both, and
+//! `engine` executes the operations. Uses `base`.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -12,13 +11,9 @@ use std::sync::Arc;
 
 pub mod cdf;
 pub mod dataset;
-pub mod experiment;
-pub mod fit;
-pub mod logs;
 pub mod mix;
 pub mod naming;
 pub mod operation_kind;
-pub mod parquet_scan;
 pub mod payload;
 pub mod popularity;
 pub mod ranges_in_order;

@@ -106,6 +106,8 @@ struct State {
     full: bool,
     /// Number of operations, including reads, until one fails with an input/output error; `None` if none does.
     left_before_error: Option<u64>,
+    /// Free bytes that the disk states.
+    free_bytes: u64,
     faults: Faults,
 }
 
@@ -191,6 +193,7 @@ impl SimulatedDisk {
             sync_fails: false,
             full: false,
             left_before_error: None,
+            free_bytes: u64::MAX,
             faults,
         };
         SimulatedDisk { state: Arc::new(Mutex::new(state)) }
@@ -214,6 +217,11 @@ impl SimulatedDisk {
     /// Makes the next write stop in the middle.
     pub fn fill_up(&self) {
         lock(&self.state).full = true;
+    }
+
+    /// Sets the free bytes that the disk states.
+    pub fn set_free_bytes(&self, bytes: u64) {
+        lock(&self.state).free_bytes = bytes;
     }
 
     /// Makes one operation fail with an input/output error, after a number of operations.
@@ -416,7 +424,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        Ok(u64::MAX)
+        Ok(lock(&self.state).free_bytes)
     }
 
     fn random(&self) -> io::Result<u64> {

@@ -6,6 +6,7 @@ use super::disk::{Faults, SimulatedDisk};
 use super::power_loss::compact;
 use super::{Model, Random, content, key, small_limits, value};
 use plimsoll_catalog::Work;
+use plimsoll_catalog::embedded::CatalogLimits;
 use plimsoll_catalog::embedded::recovery::open;
 
 /// Regression test: one input/output error while a table was opened deleted the index, and the replay then took the
@@ -125,4 +126,22 @@ fn a_sync_during_which_the_disk_becomes_read_only_acknowledges_nothing() {
             assert_eq!(found.get(key), Some(body), "seed {seed}");
         }
     }
+}
+
+/// Regression test: after a write that found no space, the disk counted as full until the next write that needed some.
+/// While clients only deleted, the background let go of everything that was deleted at once.
+#[test]
+fn a_disk_that_has_space_again_is_not_full() {
+    let disk = SimulatedDisk::new(1, Faults::default());
+    let limits = CatalogLimits { reserve_bytes: 1000, ..small_limits(&mut Random(1)) };
+    let (engine, mut writer, _) = open(Arc::new(disk.clone()), limits).unwrap();
+    let put: Work = Box::new(|t| {
+        t.put(b"key".to_vec(), value(&mut Random(2)));
+        Ok(true)
+    });
+    disk.set_free_bytes(999);
+    assert!(writer.commit(vec![put], true)[0].is_err());
+    assert!(engine.is_full());
+    disk.set_free_bytes(1000);
+    assert!(!engine.is_full());
 }

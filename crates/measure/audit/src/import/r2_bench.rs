@@ -7,8 +7,8 @@ use std::path::Path;
 use super::columns::{Batch, Column, read as read_columns};
 use super::unit::Unit;
 use super::{Disagreements, Log, Record};
+use plimsoll_experiment::logs::LogError;
 use plimsoll_workload::OperationKind;
-use plimsoll_workload::logs::LogError;
 
 /// One row of R2-bench's phase table.
 #[derive(Debug, Clone, PartialEq)]

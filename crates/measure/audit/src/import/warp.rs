@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use super::{Disagreements, Log, Record};
-use plimsoll_workload::logs::LogError;
-use plimsoll_workload::logs::lines::Lines;
-use plimsoll_workload::logs::warp::kind;
+use plimsoll_experiment::logs::LogError;
+use plimsoll_experiment::logs::lines::Lines;
+use plimsoll_experiment::logs::warp::kind;
 
 /// Positions of the columns that the import uses.
 struct Columns {

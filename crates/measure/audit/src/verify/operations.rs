@@ -239,8 +239,8 @@ pub(super) fn check(log: &Path, phases: &[PhaseOnStore], counts: &Counts<'_>) ->
 mod tests {
     use std::fs;
 
+    use plimsoll_experiment::resolve::parse;
     use plimsoll_recorder::log::{LogRecord, LoggedResult};
-    use plimsoll_workload::experiment::resolve::parse;
 
     use super::super::schedule::numbered;
     use super::*;

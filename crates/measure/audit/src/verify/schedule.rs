@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use plimsoll_base::version::VERSION;
-use plimsoll_workload::experiment::Experiment;
-use plimsoll_workload::experiment::resolve::parse;
+use plimsoll_experiment::Experiment;
+use plimsoll_experiment::resolve::parse;
 use plimsoll_workload::mix::MixCursor;
 use plimsoll_workload::schedule::arrival::Arrivals;
 use plimsoll_workload::schedule::plan::{PhaseRun, plan};

@@ -3,12 +3,12 @@
 use super::Turn;
 use super::batch::{Batch, DATASET, Operation, Timed};
 use plimsoll_base::clock::SECOND;
+use plimsoll_experiment::Experiment;
 use plimsoll_judge::summary::latencies::of_histogram;
 use plimsoll_judge::summary::result::Window;
 use plimsoll_recorder::histogram::Latencies;
 use plimsoll_session::RunError;
 use plimsoll_session::one_phase::{Ran, Timeline, each_once, run_phase};
-use plimsoll_workload::experiment::Experiment;
 use plimsoll_workload::naming::Naming;
 use plimsoll_workload::schedule::Phase;
 use plimsoll_workload::schedule::plan::Order;

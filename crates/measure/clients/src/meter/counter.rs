@@ -8,11 +8,11 @@ use std::sync::{Mutex, PoisonError};
 use plimsoll_base::clock::wall_now;
 use plimsoll_base::provider::calls::Call;
 use plimsoll_bills::advise::metered::Counted;
+use plimsoll_experiment::logs::Logged;
+use plimsoll_experiment::logs::usage::LogUsage;
 use plimsoll_server::observer::{FinishedRequest, RequestObserver};
 use plimsoll_server::request_log::RequestLog;
 use plimsoll_server::route::Operation;
-use plimsoll_workload::logs::Logged;
-use plimsoll_workload::logs::usage::LogUsage;
 
 /// Requests counted so far.
 #[derive(Debug, Clone, Default)]

@@ -204,7 +204,7 @@ const LEAD_NS: u64 = 10 * MILLISECOND;
 /// drain.
 const PLANNED_GAP_NS: u64 = 1_000 * MILLISECOND;
 
-/// What the segments of a job share.
+/// Counters and writes that the segments of a job share.
 #[derive(Default)]
 struct Counters {
     /// Operation counters by store and phase.

@@ -313,7 +313,7 @@ fn content_of_version(
 
 /// Returns the versions that other nodes may write at the same time as one: nodes are nearly as fast as each other.
 fn near(version: u64) -> Vec<u64> {
-    /// Greatest distance.
+    /// Greatest distance between two such versions.
     const DISTANCE: u64 = 64;
     let range = version.saturating_sub(DISTANCE)..=version.saturating_add(DISTANCE);
     range.filter(|other| *other != version).collect()

@@ -1,4 +1,4 @@
-//! `plimsoll calibrate`: prints the measurement errors that [`crate::calibrate`] determines.
+//! `plimsoll calibrate`: prints the measurement errors that [`plimsoll_calibration::calibrate`] determines.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use super::exit::Exit;
 use super::out::{fit, note, progress, say};
-use crate::calibrate::measure::run;
-use crate::calibrate::scenario::SCENARIOS;
-use crate::calibrate::{DetectedPauses, ScenarioRow};
 use plimsoll_base::net::socket::use_process_clock;
 use plimsoll_base::units::format_ms;
+use plimsoll_calibration::calibrate::measure::run;
+use plimsoll_calibration::calibrate::scenario::SCENARIOS;
+use plimsoll_calibration::calibrate::{DetectedPauses, ScenarioRow};
 use plimsoll_document::{Table, terminal};
 
 /// Arguments of `plimsoll calibrate`.

@@ -5,10 +5,10 @@ use clap::{Args, ValueEnum};
 use super::exit::Exit;
 use plimsoll_base::clock::SECOND;
 use plimsoll_base::units::{parse_duration, parse_rate};
+use plimsoll_experiment::short::FORMS;
 use plimsoll_judge::summary::objective::Objective;
 use plimsoll_judge::summary::result::CapacityBy;
 use plimsoll_session::capacity::{CapacitySearch, MAX_STEP_NS};
-use plimsoll_workload::experiment::short::FORMS;
 
 /// Least time of a search for the capacity of one store, in nanoseconds.
 pub const MIN_WITHIN_NS: u64 = 30 * SECOND;

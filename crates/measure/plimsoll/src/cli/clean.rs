@@ -13,12 +13,12 @@ use plimsoll_engine::driver::Shard;
 use plimsoll_engine::driver::clean::CleanupScope;
 use plimsoll_engine::store::Store;
 use plimsoll_engine::store::ownership::KeySpace;
+use plimsoll_experiment::{Experiment, load};
 use plimsoll_judge::run_dir::environment::{
     Environment, Ownership, StoreFacts, read_environment, write_environment,
 };
 use plimsoll_session::clean_up::clean_space;
 use plimsoll_session::open::open_as;
-use plimsoll_workload::experiment::{Experiment, load};
 use plimsoll_workload::schedule::Phase;
 
 /// Arguments of `plimsoll clean`.

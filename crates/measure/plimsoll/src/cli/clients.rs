@@ -23,6 +23,7 @@ use plimsoll_document::terminal;
 use plimsoll_engine::driver::clean::CleanupScope;
 use plimsoll_engine::driver::{Control, Shard};
 use plimsoll_engine::store::ownership::RunId;
+use plimsoll_experiment::to_toml::to_toml;
 use plimsoll_judge::run_dir::directory::RunDirectory;
 use plimsoll_judge::run_dir::json;
 use plimsoll_judge::summary::percentiles::samples_needed;
@@ -33,7 +34,6 @@ use plimsoll_session::lifecycle::{Reached, begin, delete_written, end, open_stor
 use plimsoll_session::observer::RunObserver;
 use plimsoll_session::open::Named;
 use plimsoll_session::{self, RunError, RunSummary, SessionSettings};
-use plimsoll_workload::experiment::to_toml::to_toml;
 
 /// Libraries and tools that are used if they are installed, besides Plimsoll.
 const KNOWN: [&str; 5] = ["boto3", "awscrt", "obstore", "s5cmd", "rclone"];

@@ -14,15 +14,16 @@ use super::timeout;
 use plimsoll_base::clock::{MILLISECOND, SECOND, now_ns, wall_now};
 use plimsoll_base::net::client_limits;
 use plimsoll_base::units::{format_count, format_ms, parse_duration, parse_size};
+use plimsoll_consistency::blame::Suspects;
+use plimsoll_consistency::clients::{Event, MAX_CLIENTS, MIN_SIZE};
+use plimsoll_consistency::findings::{Findings, LagSummary, Violation};
+use plimsoll_consistency::guarantee::Guarantee;
+use plimsoll_consistency::run::{receive, run};
 use plimsoll_document::{Table, terminal};
-use plimsoll_engine::consistency::blame::Suspects;
-use plimsoll_engine::consistency::clients::{Event, MAX_CLIENTS, MIN_SIZE};
-use plimsoll_engine::consistency::findings::{Findings, LagSummary, Violation};
-use plimsoll_engine::consistency::guarantee::Guarantee;
-use plimsoll_engine::consistency::run::{receive, run};
 use plimsoll_engine::driver::Control;
 use plimsoll_engine::store::Store;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
+use plimsoll_experiment::spec::{DEFAULT_SEED, NamedStore};
 use plimsoll_fleet::consistency::ConsistencyJob;
 use plimsoll_fleet::coordinator::{self, FleetObserver};
 use plimsoll_fleet::launcher::Launcher;
@@ -30,7 +31,6 @@ use plimsoll_fleet::live::Live;
 use plimsoll_fleet::message::Job;
 use plimsoll_session::lifecycle::{reach, require_writes};
 use plimsoll_session::open;
-use plimsoll_workload::experiment::spec::{DEFAULT_SEED, NamedStore};
 
 /// Arguments of `plimsoll run consistency`.
 #[derive(Debug, Args)]

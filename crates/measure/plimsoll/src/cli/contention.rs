@@ -8,11 +8,11 @@ use super::exit::Exit;
 use super::out::{fit, say};
 use super::run_options::RunOptions;
 use super::timeout;
-use plimsoll_session::execute;
-use plimsoll_workload::experiment::resolve;
-use plimsoll_workload::experiment::spec::{
+use plimsoll_experiment::resolve;
+use plimsoll_experiment::spec::{
     ConcurrencySpec, DEFAULT_SEED, ExperimentSpec, ObjectsSpec, PhaseSpec, SizeSpec,
 };
+use plimsoll_session::execute;
 
 /// Arguments of `plimsoll run contention`.
 #[derive(Debug, Args)]

@@ -8,9 +8,11 @@ use super::exit::Exit;
 use super::out::{note, say};
 use super::run;
 use super::timeout;
-use crate::calibrate::relay::{P50_BOUND_MS, P99_BOUND_MS, RelayCalibration, RelaySettings, calibrate_relay};
 use plimsoll_base::clock::MILLISECOND;
 use plimsoll_base::units::{format_ms, parse_duration};
+use plimsoll_calibration::calibrate::relay::{
+    P50_BOUND_MS, P99_BOUND_MS, RelayCalibration, RelaySettings, calibrate_relay,
+};
 use plimsoll_document::{Table, terminal};
 use plimsoll_session::open::relay_at;
 use plimsoll_session::relays::Relays;

@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-use crate::twin::TwinError;
 use plimsoll_bills::advise::candidates::AdviceError;
+use plimsoll_calibration::twin::TwinError;
 use plimsoll_cost::request::RequestError;
 use plimsoll_session::RunError;
 

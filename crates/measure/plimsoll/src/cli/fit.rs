@@ -8,9 +8,9 @@ use super::exit::Exit;
 use super::out::say;
 use super::replay::LogArguments;
 use plimsoll_base::text::outgoing;
+use plimsoll_experiment::fit::fit as fit_trace;
+use plimsoll_experiment::spec::DEFAULT_SEED;
 use plimsoll_report::decisions::fit::document;
-use plimsoll_workload::experiment::spec::DEFAULT_SEED;
-use plimsoll_workload::fit::fit as fit_trace;
 
 /// Arguments of `plimsoll fit`.
 #[derive(Debug, Args)]

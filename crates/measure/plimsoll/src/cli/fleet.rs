@@ -20,6 +20,8 @@ use plimsoll_base::rng::entropy;
 use plimsoll_base::units::{format_count, format_ms, format_throughput, parse_duration};
 use plimsoll_document::Table;
 use plimsoll_engine::driver::{Control, Shard};
+use plimsoll_experiment::to_toml::to_toml;
+use plimsoll_experiment::{Experiment, load};
 use plimsoll_fleet::coordinator::{Collected, FleetError, FleetObserver, run};
 use plimsoll_fleet::launcher::kubernetes::Manifest;
 use plimsoll_fleet::launcher::{LaunchError, Launcher, parse};
@@ -31,8 +33,6 @@ use plimsoll_judge::run_dir::run::Run;
 use plimsoll_report::terminal;
 use plimsoll_session::open::add_tables;
 use plimsoll_session::shard::{check, parse_shard};
-use plimsoll_workload::experiment::to_toml::to_toml;
-use plimsoll_workload::experiment::{Experiment, load};
 
 /// Arguments of `plimsoll fleet`.
 #[derive(Debug, Args)]

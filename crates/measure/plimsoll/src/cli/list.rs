@@ -12,8 +12,8 @@ use plimsoll_base::provider::{self, Addressing, Confidence, MatrixRow, Profile};
 use plimsoll_base::units::{format_bytes, format_count};
 use plimsoll_cost::published;
 use plimsoll_document::{Table, terminal};
-use plimsoll_workload::experiment::short::{FORMS, describe};
-use plimsoll_workload::experiment::{BUILT_IN, SEARCHES, load};
+use plimsoll_experiment::short::{FORMS, describe};
+use plimsoll_experiment::{BUILT_IN, SEARCHES, load};
 
 /// Arguments of `plimsoll list`.
 #[derive(Debug, Args)]

@@ -26,13 +26,13 @@ use plimsoll_clients::meter::words::without_secrets;
 use plimsoll_cost::book::Prices;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::workload::object_size;
+use plimsoll_experiment::logs::usage::LogUsage;
 use plimsoll_report::decisions::metered::{MeterBills, document};
 use plimsoll_s3::endpoint::is_bucket_name;
 use plimsoll_server::request_log::RequestLog;
 use plimsoll_server::route::Operation;
 use plimsoll_server::shutdown::watch_for_end;
 use plimsoll_session::open;
-use plimsoll_workload::logs::usage::LogUsage;
 
 /// Arguments of `plimsoll meter`.
 #[derive(Debug, Args)]

@@ -61,9 +61,9 @@ use exit::Exit;
 use out::note;
 
 use plimsoll_base::{redaction, text, version};
+use plimsoll_experiment::closest;
 use plimsoll_s3::url::web::redacted as redacted_url;
 use plimsoll_session::embedded::set_program;
-use plimsoll_workload::experiment::closest;
 
 /// Benchmark object stores, check objectives and estimate costs, with a known measurement error
 #[derive(Debug, Parser)]

@@ -9,10 +9,10 @@ use super::flags::as_flag;
 use super::out::{fit, progress, say};
 use super::run_options::RunOptions;
 use super::timeout::TimeoutArgument;
+use plimsoll_experiment::replay::ScanExperiment;
+use plimsoll_experiment::resolve::resolve;
+use plimsoll_experiment::spec::{DEFAULT_SEED, TraceSpec};
 use plimsoll_session::execute;
-use plimsoll_workload::experiment::replay::ScanExperiment;
-use plimsoll_workload::experiment::resolve::resolve;
-use plimsoll_workload::experiment::spec::{DEFAULT_SEED, TraceSpec};
 use plimsoll_workload::scan::READERS;
 
 /// Arguments of `plimsoll run parquet`.

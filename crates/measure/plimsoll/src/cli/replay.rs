@@ -8,11 +8,11 @@ use super::exit::Exit;
 use super::out::{fit, note, say};
 use super::run_options::RunOptions;
 use super::timeout::TimeoutArgument;
+use plimsoll_experiment::logs::FORMATS;
+use plimsoll_experiment::replay::{Replay, resolve_trace};
+use plimsoll_experiment::resolve::resolve;
+use plimsoll_experiment::spec::{DEFAULT_SEED, TraceSpec};
 use plimsoll_session::execute;
-use plimsoll_workload::experiment::replay::{Replay, resolve_trace};
-use plimsoll_workload::experiment::resolve::resolve;
-use plimsoll_workload::experiment::spec::{DEFAULT_SEED, TraceSpec};
-use plimsoll_workload::logs::FORMATS;
 use plimsoll_workload::trace::Recording;
 
 /// Logs of requests, and how to read them.

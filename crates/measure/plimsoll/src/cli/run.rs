@@ -20,6 +20,11 @@ use super::sync;
 use super::timeout;
 use super::until::PrecisionArguments;
 use plimsoll_base::units::{format_duration, format_rate, parse_size};
+use plimsoll_experiment::short::{FORMS, Short};
+use plimsoll_experiment::spec::{DEFAULT_SEED, SweepSpec};
+use plimsoll_experiment::sweep::parse_field;
+use plimsoll_experiment::to_toml::to_toml;
+use plimsoll_experiment::{BUILT_IN, Experiment, load, resolve};
 use plimsoll_judge::summary::result::CapacityBy;
 use plimsoll_report::text::capacity::ranking;
 use plimsoll_session::capacity::{CapacitySearch, find_capacity};
@@ -28,11 +33,6 @@ use plimsoll_session::open;
 use plimsoll_session::relays::Relays;
 use plimsoll_session::until::execute_until;
 use plimsoll_session::{Components, SessionSettings, execute};
-use plimsoll_workload::experiment::short::{FORMS, Short};
-use plimsoll_workload::experiment::spec::{DEFAULT_SEED, SweepSpec};
-use plimsoll_workload::experiment::sweep::parse_field;
-use plimsoll_workload::experiment::to_toml::to_toml;
-use plimsoll_workload::experiment::{BUILT_IN, Experiment, load, resolve};
 
 /// Rate of a short form through relays, if none is given: a load that free plans of relays allow.
 const RELAY_RATE: &str = "20/s";

@@ -18,6 +18,7 @@ use plimsoll_base::clock::wall_now;
 use plimsoll_base::metrics::listen;
 use plimsoll_base::metrics::push::Collector;
 use plimsoll_engine::driver::Shard;
+use plimsoll_experiment::Experiment;
 use plimsoll_judge::run_dir::json;
 use plimsoll_judge::summary::objective::Objective;
 use plimsoll_live::live_page::RunPage;
@@ -31,7 +32,6 @@ use plimsoll_session::open;
 use plimsoll_session::rendezvous::Sharding;
 use plimsoll_session::shard::{parse_shard, parse_start};
 use plimsoll_session::{Components, RunSummary, SessionSettings};
-use plimsoll_workload::experiment::Experiment;
 
 /// Options of commands that run an experiment.
 #[derive(Debug, Args)]

@@ -11,23 +11,23 @@ use tokio::sync::watch;
 use super::exit::Exit;
 use super::out::{progress, say};
 use super::runs::find;
-use crate::twin::{of_references, overhead, profile};
 use plimsoll_base::clock::SECOND;
 use plimsoll_base::machine::usable_memory_bytes;
 use plimsoll_base::metrics::listen;
 use plimsoll_base::net::tls::server_config;
 use plimsoll_base::units::{parse_duration, parse_size};
+use plimsoll_calibration::twin::{of_references, overhead, profile};
+use plimsoll_emulator::inject::Spec;
+use plimsoll_emulator::memory::serve::serve as serve_memory;
+use plimsoll_emulator::twin::Twin;
 use plimsoll_s3::credentials::Credentials;
 use plimsoll_server::accounts::Accounts;
 use plimsoll_server::connections::Timeouts;
 use plimsoll_server::credentials;
-use plimsoll_server::inject::Spec;
-use plimsoll_server::memory::serve::serve as serve_memory;
 use plimsoll_server::metrics::ServerMetrics;
 use plimsoll_server::observer::RequestObserver;
 use plimsoll_server::shutdown::{listen_on, watch_for_end};
 use plimsoll_server::timing_log::TimingLog;
-use plimsoll_server::twin::Twin;
 use plimsoll_server::{Parts, ServerSettings, Shared};
 
 /// Arguments of `plimsoll serve`.

@@ -28,6 +28,7 @@ use plimsoll_clients::sync::scratch;
 use plimsoll_engine::driver::clean::CleanupScope;
 use plimsoll_engine::driver::{Control, Shard, Site};
 use plimsoll_engine::store::ownership::RunId;
+use plimsoll_experiment::to_toml::to_toml;
 use plimsoll_judge::run_dir::directory::RunDirectory;
 use plimsoll_judge::run_dir::json;
 use plimsoll_judge::summary::result::{CostFigures, RunResult};
@@ -37,7 +38,6 @@ use plimsoll_session::lifecycle::{Reached, begin, delete_written, end, open_stor
 use plimsoll_session::observer::RunObserver;
 use plimsoll_session::open::{Named, Opened};
 use plimsoll_session::{self, RunError, RunSummary, SessionSettings};
-use plimsoll_workload::experiment::to_toml::to_toml;
 use plimsoll_workload::schedule::{Phase, Role};
 
 /// Arguments of `plimsoll run sync`.
@@ -76,7 +76,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
     out: PathBuf,
     /// Seed of the files' contents
-    #[arg(long, value_name = "N", default_value_t = plimsoll_workload::experiment::spec::DEFAULT_SEED)]
+    #[arg(long, value_name = "N", default_value_t = plimsoll_experiment::spec::DEFAULT_SEED)]
     seed: u64,
     /// Location of the client, recorded with the results
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]

@@ -7,11 +7,11 @@ use clap::Args;
 use super::exit::Exit;
 use super::runs::find_one;
 use plimsoll_base::units::parse_duration;
+use plimsoll_experiment::Experiment;
 use plimsoll_judge::run_dir::run::read;
 use plimsoll_judge::summary::series::LatencyKind;
 use plimsoll_report::dry_run;
 use plimsoll_session::until::Until;
-use plimsoll_workload::experiment::Experiment;
 
 /// Options about repetition, the end of a run, and its power.
 #[derive(Debug, Args)]

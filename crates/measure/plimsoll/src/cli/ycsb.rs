@@ -13,16 +13,16 @@ use super::out::{fit, is_quiet, say};
 use super::progress::Terminal;
 use super::report::conclude;
 use super::timeout::TimeoutArgument;
+use plimsoll_experiment::resolve;
+use plimsoll_experiment::spec::DEFAULT_SEED;
+use plimsoll_experiment::ycsb::properties::{Family, Properties};
+use plimsoll_experiment::ycsb::{Part, RecordEncoding, store_of, to_spec};
 use plimsoll_judge::run_dir::json;
 use plimsoll_report::{terminal, ycsb};
 use plimsoll_s3::credentials::{CredentialSource, Credentials};
 use plimsoll_session::clean_up::clean_space;
 use plimsoll_session::open;
 use plimsoll_session::{Components, SessionSettings, execute};
-use plimsoll_workload::experiment::resolve;
-use plimsoll_workload::experiment::spec::DEFAULT_SEED;
-use plimsoll_workload::experiment::ycsb::properties::{Family, Properties};
-use plimsoll_workload::experiment::ycsb::{Part, RecordEncoding, store_of, to_spec};
 
 /// Arguments of `plimsoll ycsb`.
 #[derive(Debug, Args)]
@@ -176,7 +176,7 @@ fn experiment_of(
     part: Part,
     options: &Options,
     properties: &Properties,
-) -> Result<plimsoll_workload::experiment::Experiment, Exit> {
+) -> Result<plimsoll_experiment::Experiment, Exit> {
     let encoding = match options.encoding {
         EncodingArgument::Bytes => RecordEncoding::Bytes,
         EncodingArgument::GoYcsb => RecordEncoding::GoYcsb,

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::support::ask::good;
 use crate::support::{plimsoll, text};
-use plimsoll_workload::experiment::to_toml::to_toml;
-use plimsoll_workload::experiment::{BUILT_IN, load};
+use plimsoll_experiment::to_toml::to_toml;
+use plimsoll_experiment::{BUILT_IN, load};
 
 fn golden(name: &str, content: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);

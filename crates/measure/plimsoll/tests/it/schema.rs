@@ -3,9 +3,9 @@
 use crate::support::repository;
 
 use plimsoll_cost::{bills, book};
+use plimsoll_experiment::to_toml::to_toml;
+use plimsoll_experiment::{BUILT_IN, load, spec};
 use plimsoll_judge::summary::result::{RunResult, schema};
-use plimsoll_workload::experiment::to_toml::to_toml;
-use plimsoll_workload::experiment::{BUILT_IN, load, spec};
 
 #[test]
 fn the_published_schemas_are_current() {

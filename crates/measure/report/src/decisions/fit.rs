@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use plimsoll_document::{Document, Table};
-use plimsoll_workload::fit::{Comparison, Figure, Fit};
+use plimsoll_experiment::fit::{Comparison, Figure, Fit};
 
 /// Smallest probability of a difference at which a property of the experiment counts as equal to that of the trace.
 pub const LEVEL: f64 = 0.01;

@@ -9,7 +9,7 @@ use plimsoll_cost::bill::meter_of;
 use plimsoll_cost::money::Usd;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_document::{Document, Table};
-use plimsoll_workload::logs::usage::Requests;
+use plimsoll_experiment::logs::usage::Requests;
 use serde::Serialize;
 
 /// A metered command with its bills, as `plimsoll meter --json` prints it.

@@ -15,9 +15,9 @@ use arrow_array::types::{Int32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 
 use super::{Exporter, Run, named};
+use plimsoll_experiment::resolve::parse;
 use plimsoll_judge::run_dir::MAX_TEXT;
 use plimsoll_judge::run_dir::read::batches;
-use plimsoll_workload::experiment::resolve::parse;
 use plimsoll_workload::schedule::{Phase, Role};
 use plimsoll_workload::{OperationKind, Sequence};
 

@@ -11,10 +11,10 @@ use plimsoll_cost::money::Usd;
 use plimsoll_cost::of_store::StoreUsage;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_engine::store::cost_limit::Charge;
+use plimsoll_experiment::Experiment;
+use plimsoll_experiment::estimate::of_phase;
 use plimsoll_s3::url::StoreUrl;
 use plimsoll_workload::OperationKind;
-use plimsoll_workload::experiment::Experiment;
-use plimsoll_workload::experiment::estimate::of_phase;
 use plimsoll_workload::schedule::{Phase, Role, Verify};
 
 /// Work that a run plans to do at each of its stores.

@@ -7,7 +7,7 @@ use plimsoll_cost::egress::Egress;
 use plimsoll_cost::money::Usd;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::usage::Usage;
-use plimsoll_workload::logs::usage::{LogUsage, Requests};
+use plimsoll_experiment::logs::usage::{LogUsage, Requests};
 
 /// Requests of a log, extrapolated to a month.
 #[derive(Debug, Clone)]

@@ -19,7 +19,7 @@ pub mod table;
 
 use std::path::Path;
 
-use plimsoll_workload::logs::LogError;
+use plimsoll_experiment::logs::LogError;
 
 /// An error in reading a bill.
 #[derive(Debug, thiserror::Error)]

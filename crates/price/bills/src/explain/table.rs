@@ -14,7 +14,7 @@ use parquet::schema::types::Type;
 use serde_json::Value;
 
 use super::ExplainError;
-use plimsoll_workload::logs::lines::expanded;
+use plimsoll_experiment::logs::lines::expanded;
 
 /// Maximum size in bytes of a JSON document, or of a line of JSON lines. Its values take about ten times this memory.
 const MAX_JSON: u64 = 32 << 20;

@@ -93,6 +93,12 @@ pub enum Step {
 impl Engine {
     /// Returns true if the disk has too little free space for writes.
     pub fn is_full(&self) -> bool {
+        // Only writes that need space look at the disk. Without this look, a disk that has space again would seem full
+        // until the next of them, and the background would let go of everything that was deleted.
+        let has_space = || self.disk.free_bytes().is_ok_and(|free| free >= self.limits.reserve_bytes);
+        if self.is_full.load(Ordering::Relaxed) && has_space() {
+            self.is_full.store(false, Ordering::Relaxed);
+        }
         self.is_full.load(Ordering::Relaxed)
     }
 
@@ -103,7 +109,7 @@ impl Engine {
         let has_garbage = |segment: Arc<Segment>| {
             segment.bytes.load(Ordering::Relaxed) > HEADER && segment.garbage() >= self.limits.garbage_share
         };
-        self.is_full.load(Ordering::Relaxed) && last.is_some_and(has_garbage)
+        self.is_full() && last.is_some_and(has_garbage)
     }
 
     /// Returns the compaction of the segment from which it gains most; `None` if no segment has enough garbage; with

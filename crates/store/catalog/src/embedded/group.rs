@@ -1,7 +1,6 @@
 //! The transactions of one group.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 use super::merge::Merge;
 use super::pending::PendingRows;
@@ -198,7 +197,7 @@ impl Transaction for GroupTransaction<'_> {
     }
 
     fn is_full(&self) -> bool {
-        self.engine.is_full.load(Ordering::Relaxed)
+        self.engine.is_full()
     }
 
     fn end_segment(&mut self) {

@@ -38,7 +38,7 @@ fn serve(credentials: Credentials) -> Result<String, Failed> {
     std::thread::spawn(move || {
         // The server runs until the process ends.
         let (_sender, shutdown) = tokio::sync::watch::channel(false);
-        plimsoll_server::memory::serve::serve(
+        plimsoll_emulator::memory::serve::serve(
             listener,
             &shared,
             None,

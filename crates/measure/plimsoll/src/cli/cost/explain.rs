@@ -15,9 +15,9 @@ use plimsoll_bills::explain::explained::{Books, Explained, explain};
 use plimsoll_bills::explain::inventory::{Inventory, Objects, read};
 use plimsoll_bills::explain::sum::sums;
 use plimsoll_cost::tariff::Tariff;
+use plimsoll_experiment::logs::FORMATS;
+use plimsoll_experiment::logs::usage::usage;
 use plimsoll_report::decisions::explain::{BillReport, LogPrefixes, document, prefix_rows};
-use plimsoll_workload::logs::FORMATS;
-use plimsoll_workload::logs::usage::usage;
 use plimsoll_workload::trace::Logs;
 
 /// Arguments of `plimsoll cost explain`.

@@ -13,10 +13,10 @@ use plimsoll_base::units::{format_bytes, format_count, format_volume, parse_volu
 use plimsoll_bills::advise::log_usage::{MonthOfLog, factor};
 use plimsoll_cost::money::decimal;
 use plimsoll_cost::workload::object_size;
+use plimsoll_experiment::logs::FORMATS;
+use plimsoll_experiment::logs::usage::{LogUsage, usage};
 use plimsoll_report::decisions::from_log::document;
 use plimsoll_report::decisions::migrate::time;
-use plimsoll_workload::logs::FORMATS;
-use plimsoll_workload::logs::usage::{LogUsage, usage};
 use plimsoll_workload::trace::Logs;
 
 /// Arguments of `plimsoll cost from-log`.

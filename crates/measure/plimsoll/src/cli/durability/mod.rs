@@ -26,10 +26,10 @@ use plimsoll_conformance::durability::{DurabilityError, real};
 use plimsoll_disk::Model;
 use plimsoll_engine::driver::Control;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
+use plimsoll_experiment::spec::DEFAULT_SEED;
 use plimsoll_s3::url::StoreUrl;
 use plimsoll_session::lifecycle::{reach, require_writes};
 use plimsoll_session::open;
-use plimsoll_workload::experiment::spec::DEFAULT_SEED;
 
 /// Number of cuts of a simulated machine.
 const DEFAULT_CUTS: u64 = 40;

@@ -12,6 +12,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 use plimsoll_base::net::tls::server_config;
+use plimsoll_emulator::inject::Spec;
+use plimsoll_emulator::memory::serve::serve;
 use plimsoll_engine::store::http::Route;
 use plimsoll_engine::store::ownership::{CreatedBucket, KeySpace};
 use plimsoll_engine::store::s3::S3Store;
@@ -19,8 +21,6 @@ use plimsoll_engine::store::{Ignore, Request, Store};
 use plimsoll_s3::credentials::{CredentialSource, Credentials};
 use plimsoll_s3::url::{StoreUrl, parse};
 use plimsoll_server::accounts::Accounts;
-use plimsoll_server::inject::Spec;
-use plimsoll_server::memory::serve::serve;
 use plimsoll_server::{Parts, ServerSettings, Shared};
 use tokio::sync::watch;
 

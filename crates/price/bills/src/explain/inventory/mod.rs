@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::ExplainError;
-use plimsoll_workload::logs::lines::expanded;
+use plimsoll_experiment::logs::lines::expanded;
 
 /// Maximum number of prefixes; the objects of others are counted together.
 const MAX_PREFIXES: usize = 10_000;

@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use object_store::client::HttpRequestBody;
+use plimsoll_base::clock::{SECOND, now_ns};
 
 use super::*;
 
@@ -177,4 +178,27 @@ fn another_runtime_opens_its_own_connection() {
         }
         assert_eq!(connections.load(Ordering::SeqCst), number);
     }
+}
+
+/// Regression test: an idle connection was closed only when another one of its runtime came back.
+#[tokio::test]
+async fn an_idle_connection_ends_without_another_one() {
+    let (ended, end) = std::sync::mpsc::channel();
+    let (address, _) = server(move |_, mut socket| {
+        read_request(&mut socket).unwrap();
+        socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").unwrap();
+        let _ = ended.send(socket.read(&mut [0]).unwrap());
+    });
+    let pool = Arc::new(Pool::default());
+    let client = HttpClient::new(Client {
+        timeout: LONG,
+        signing: None,
+        pool: Arc::clone(&pool),
+        tls: OnceLock::new(),
+    });
+    assert_eq!(get(&client, &address).await.unwrap(), "hi");
+    let runtime = tokio::runtime::Handle::current().id();
+    assert!(pool.close_idle(runtime, now_ns()), "it is kept for a time");
+    assert!(!pool.close_idle(runtime, now_ns() + 60 * SECOND), "and not for longer");
+    assert_eq!(end.recv().unwrap(), 0, "the server sees the end");
 }
