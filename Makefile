@@ -54,7 +54,7 @@ $(DIST_VENV)/ready: packaging/requirements.txt
 # All tests: lints; unit, property, wire and black-box tests; then real S3 clients against `plimsoll serve` and the gateway.
 # A suite that fails does not stop the next one. Ends with one summary. It names the programs without which tests are
 # skipped, the ten slowest tests, the suites that use more time of the processors than their budget, and the tests that
-# failed and passed when repeated: they depend on timing and must be fixed. CHANGED=--changed leaves out the suites with
+# failed. No test is repeated. CHANGED=--changed leaves out the suites with
 # real clients whose files have not changed since they have passed.
 CHANGED :=
 test:
@@ -71,7 +71,7 @@ test-rust: binaries stand-ins
 
 test-clients: package stand-ins binaries
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(DEBUG) \
-		$(PYTHON) tests/suites clients $(CHANGED) -q -n 4 --dist loadfile --no-loadscope-reorder --reruns 1 -r Rs
+		$(PYTHON) tests/suites clients $(CHANGED) -q -n 4 --dist loadfile --no-loadscope-reorder -r s
 
 # All tests, and those of infrastructure, relays and fleets.
 test-full: test test-infra test-edge test-fleet

@@ -253,6 +253,7 @@ async fn execute_operation(
         at: expected.from,
         sink: sink.as_ref(),
         condition: Vec::new(),
+        verifies: false,
     };
     let mut counts = AttemptCounts::default();
     let prepared = PreparedOperation { operation: &operation, dataset, content: &content };

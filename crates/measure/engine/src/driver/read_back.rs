@@ -74,7 +74,8 @@ async fn read(
     put: &OperationObserver<'_>,
     timer: &mut Option<Timer>,
 ) -> Result<u64, AttemptError> {
-    let mut observer = OperationObserver { expected, at: 0, tag: None, condition: Vec::new(), ..*put };
+    let mut observer =
+        OperationObserver { expected, at: 0, tag: None, condition: Vec::new(), verifies: true, ..*put };
     observer.extend();
     let mut counts = AttemptCounts::default();
     let readback = put.phase().verify == Verify::Readback;

@@ -74,6 +74,8 @@ pub struct OperationObserver<'a> {
     pub sink: Option<&'a File>,
     /// Condition that the request carries; empty for none.
     pub condition: Vec<(&'static str, String)>,
+    /// True for a request that verifies the operation after its end, whose attempts are not those of the operation.
+    pub verifies: bool,
 }
 
 impl<'a> OperationObserver<'a> {
@@ -209,7 +211,7 @@ pub async fn send_with_retries(
         let result = attempt(connection, request.clone(), observer).await;
         observer.starting = false;
         let result = result.and_then(|reply| check(reply, observer.expected).map_err(AttemptError::Failed));
-        if phase.retries > 0 {
+        if phase.retries > 0 && !observer.verifies {
             let times = match &result {
                 Ok(reply) => reply.timings,
                 Err(AttemptError::Failed(failure)) => failure.timings,

@@ -192,6 +192,18 @@ fn a_read_back_accepts_what_another_slot_wrote_at_the_same_time() {
     }
 }
 
+/// Regression test: with retries, each read-back counted as an attempt of the operation.
+#[test]
+fn a_read_back_is_no_attempt_of_the_operation() {
+    let server = Server::start("", false);
+    server.ready("");
+    let few = ["put", "--objects", "4", "--operations", "40", "--warmup", "0", "--concurrency", "2"];
+    let more = ["--size", "3000B", "--verify", "readback", "--retries", "2"];
+    let (result, _) = run(0, &server, &[&few[..], &more].concat(), &scratch("attempts"));
+    let [window] = measured(&result)[..] else { panic!("one window") };
+    assert_eq!((window.attempts, window.attempt_ms.n), (40, 40));
+}
+
 /// Regression test: a part of compressible content that was generated before its upload ended with the whole rest of
 /// the object.
 #[test]
