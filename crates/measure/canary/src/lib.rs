@@ -1,7 +1,8 @@
 //! A canary: one operation per interval, without an end. It puts an object, gets it, deletes it, and begins again.
 //!
 //! [`target`] sends the operations, and [`history`] keeps what happened on each day. The store, the network and the
-//! disk may be absent for any time: failed operations are counted, and the history is written when the disk is back. Uses `session`; `plimsoll` uses it.
+//! disk may be absent for any time: failed operations are counted, and the history is written when the disk is back.
+//! Uses `session`; `plimsoll` uses it.
 
 pub mod day;
 pub mod history;

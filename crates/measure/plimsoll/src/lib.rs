@@ -2,8 +2,8 @@
 //!
 //! A run passes through these crates in order:
 //!
-//! 1. `plimsoll-experiment` reads the description of the run, and `plimsoll-workload` determines the operations and their
-//!    intended times.
+//! 1. `plimsoll-experiment` reads the description of the run, and `plimsoll-workload` determines the operations and
+//!    their intended times.
 //! 2. `plimsoll-engine` executes them against a store.
 //! 3. `plimsoll-recorder` counts operations, bytes and latencies.
 //! 4. `plimsoll-judge` stores and judges the results, and `plimsoll-report` renders them.
