@@ -54,8 +54,8 @@ $(DIST_VENV)/ready: packaging/requirements.txt
 # All tests: lints; unit, property, wire and black-box tests; then real S3 clients against `plimsoll serve` and the gateway.
 # A suite that fails does not stop the next one. Ends with one summary. It names the programs without which tests are
 # skipped, the ten slowest tests, the suites that use more time of the processors than their budget, and the tests that
-# failed. No test is repeated. CHANGED=--changed leaves out the suites with
-# real clients whose files have not changed since they have passed.
+# failed. No test is repeated. CHANGED=--changed leaves out the suites with real clients whose files have not changed since
+# they have passed.
 CHANGED :=
 test:
 	@rm -f target/nextest/default/junit.xml target/clients.xml target/durations; mkdir -p target; failed=; \
