@@ -317,6 +317,10 @@ fn maintain(engine: &Arc<Engine>, committer: &Committer<Writer>, stop: &Stop, ra
         let is_idle = now_ns() - busy_ns >= IDLE_NS;
         // A full or failing disk: the work stays, and a later look tries again.
         let mut failed = |what: &str, error: CatalogError| {
+            // A command that closes the catalog during a step prints nothing about it.
+            if matches!(error, CatalogError::Ended) {
+                return;
+            }
             crate::log::warn(&format!("{what}: {error}"));
             retry_at_ns = now_ns() + RETRY_NS;
         };
