@@ -2,7 +2,7 @@
 //!
 //! Each connection stays on one thread. [`route`] maps a request to an operation, [`auth`] verifies its signature and
 //! [`body`] its body, and [`ops`] executes it on the service. `emulator` has the service of
-//! `plimsoll serve`, and `objects` that of the gateway; `calibrate` compares the client's figures with the
+//! `plimsoll serve`, and `objects` the service of the gateway. `calibrate` compares the figures of the client with the
 //! [`timing_log`]. The engine cannot import this crate: the instrument shares only the wire format with the
 //! server that it measures.
 

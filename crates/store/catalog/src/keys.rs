@@ -1,4 +1,4 @@
-//! Keys that the engines know: they write, or look for, these rows themselves. `object/keys.rs` has all keys.
+//! Keys that the engines know: they write, or look for, these rows themselves. `objects/keys.rs` has all keys.
 
 /// Key of the time of the last group of the log, in Unix milliseconds.
 pub const TIME: &[u8] = b"h";

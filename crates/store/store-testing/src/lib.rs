@@ -1,4 +1,4 @@
-//! Stores for tests, and requests to them. The tests of `objects` and `maintenance` use it.
+//! Stores for tests, and requests to them. The tests of `maintenance` use it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -260,7 +260,7 @@ async fn execute_operation(
     let mut writing = begin_write(context, phase, dataset, &operation, &content);
     let sent = send_requests(prepared, connection, request, &mut observer, &mut counts, state).await;
     if let Some(writing) = &mut writing {
-        writing.is_lost = sent.is_err() || counts.retries > 0;
+        writing.is_lost = counts.is_lost;
     }
     let verified = matches!(&sent, Ok(sent) if sent.to_verify);
     let mut result = match sent {
@@ -306,10 +306,9 @@ fn content_of_version(
     dataset: &Dataset,
     operation: &Operation,
     version: u64,
-) -> Content {
+) -> Option<Content> {
     let operation = Operation { kind: OperationKind::Get, version, ..*operation };
-    content_of(context, phase, dataset, &operation, &mut SlotState::default())
-        .unwrap_or_else(|_| Content::length_only(dataset, &operation))
+    content_of(context, phase, dataset, &operation, &mut SlotState::default()).ok()
 }
 
 /// Returns the versions that other nodes may write at the same time as one: nodes are nearly as fast as each other.
@@ -417,7 +416,7 @@ fn record_result(
     execution: ExecutionResult,
 ) -> Ended {
     let ExecutionResult { result, counts, announced_ns, start_ns, verified, address } = execution;
-    let AttemptCounts { attempts, retries, earlier } = counts;
+    let AttemptCounts { attempts, retries, earlier, .. } = counts;
     let next = Next::after(&result);
     if next == Next::AfterCostLimit && start_ns == 0 {
         let end_ns = never_started(context, task, operation.kind);

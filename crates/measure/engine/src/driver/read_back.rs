@@ -22,8 +22,8 @@ pub struct Written<'a> {
     pub writing: Option<&'a Writing<'a>>,
     /// Versions that other nodes may write at the same time.
     pub elsewhere: Vec<u64>,
-    /// Returns the content of another version.
-    pub version: &'a dyn Fn(u64) -> Content,
+    /// Returns the content of another version; `None` if its file cannot be opened.
+    pub version: &'a dyn Fn(u64) -> Option<Content>,
 }
 
 /// Verifies a written object, and deletes it if it is wrong, unless it is a copy. [`Verify::Readback`] compares the
@@ -38,22 +38,19 @@ pub async fn verify_written(
     reply: Reply,
     timer: &mut Option<Timer>,
 ) -> Result<Reply, AttemptError> {
-    let Written { key, content, writing, .. } = written;
+    let Written { key, content, .. } = written;
     let readback = put.phase().verify == Verify::Readback;
     let bytes = Some(content.total()).filter(|bytes| *bytes != UNKNOWN_SIZE);
     let mut expected = Expected { bytes, ..Expected::unknown() };
     expected.content = readback.then(|| content.clone());
-    let verified = read(connection, key, &expected, put, timer).await.map(|_| ());
-    let verified = match verified {
-        Err(AttemptError::Failed(failure)) if failure.class == ErrorClass::Corrupt && writing.is_some() => {
-            match is_another_version(connection, &written, put, timer).await? {
-                true => return Ok(reply),
-                false => Err(AttemptError::Failed(failure)),
-            }
+    let mut verified = read(connection, key, &expected, put, timer).await.map(|_| true);
+    if matches!(&verified, Err(AttemptError::Failed(failure)) if failure.class == ErrorClass::Corrupt) {
+        match is_another_version(connection, &written, put, timer).await {
+            Ok(false) => {}
+            other => verified = other,
         }
-        verified => verified,
-    };
-    let Err(AttemptError::Failed(failure)) = verified else { return verified.map(|()| reply) };
+    }
+    let Err(AttemptError::Failed(failure)) = verified else { return verified.map(|_| reply) };
     // Copies of one object have one key, which another operation may have read or written meanwhile.
     if failure.class == ErrorClass::Corrupt && put.kind != OperationKind::Copy {
         let owned = put.site().space_of(&put.phase().workload.written);
@@ -101,7 +98,7 @@ async fn is_another_version(
         if others.is_empty() && written.elsewhere.is_empty() {
             return Ok(false);
         }
-        let all = others.iter().chain(&written.elsewhere).map(|version| (written.version)(*version));
+        let all = others.iter().chain(&written.elsewhere).filter_map(|version| (written.version)(*version));
         let one_of = Arc::new(OneOf::new(all.chain([written.content.clone()]).collect()));
         let expected = Expected { content: Some(Content::OneOf(Arc::clone(&one_of))), ..Expected::unknown() };
         match read(connection, written.key, &expected, put, timer).await {

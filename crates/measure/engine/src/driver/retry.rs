@@ -74,7 +74,7 @@ pub struct OperationObserver<'a> {
     pub sink: Option<&'a File>,
     /// Condition that the request carries; empty for none.
     pub condition: Vec<(&'static str, String)>,
-    /// True for a request that verifies the operation after its end, whose attempts are not those of the operation.
+    /// True for a request that verifies the operation after its end. The attempts of the operation do not include it.
     pub verifies: bool,
 }
 
@@ -153,6 +153,8 @@ pub struct AttemptCounts {
     pub attempts: u32,
     /// Number of retries.
     pub retries: u32,
+    /// True if the end of an attempt is not known, so that the store may still execute the request.
+    pub is_lost: bool,
     /// Connections, reconnects and handshake times of all requests before the last one; the other fields are
     /// unused.
     pub earlier: Timings,
@@ -211,6 +213,14 @@ pub async fn send_with_retries(
         let result = attempt(connection, request.clone(), observer).await;
         observer.starting = false;
         let result = result.and_then(|reply| check(reply, observer.expected).map_err(AttemptError::Failed));
+        // The store may still execute a request without a known end.
+        counts.is_lost |= match &result {
+            Ok(_) => false,
+            Err(AttemptError::Failed(failure)) => {
+                matches!(failure.class, ErrorClass::Timeout | ErrorClass::Reset)
+            }
+            Err(AttemptError::Cancelled(_)) => true,
+        };
         if phase.retries > 0 && !observer.verifies {
             let times = match &result {
                 Ok(reply) => reply.timings,

@@ -1,8 +1,11 @@
-//! Writes of one object at the same time, by several connection slots of a run: the last one to arrive decides what is
-//! read back, and only their versions may be it.
+//! Writes of one object that overlap, by several connection slots of a run. The last one that the store executes wins, so
+//! a read-back may return the version of any of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Most writes of an object that are remembered although their end is not known.
+const MAX_LOST: usize = 64;
 
 /// An object: the index of its store in the job, the id of its dataset, and its index there.
 pub type Object = (usize, u64, u64);
@@ -16,8 +19,8 @@ pub struct Writers {
 #[derive(Debug, Default)]
 struct Writes {
     in_flight: Vec<Write>,
-    /// Versions of writes without a known end: they may still arrive.
-    lost: Vec<u64>,
+    /// Versions of the latest writes without a known end, which may still arrive.
+    lost: VecDeque<u64>,
     /// Number of writes so far, which identifies each of them.
     count: u64,
 }
@@ -77,7 +80,9 @@ impl Drop for Writing<'_> {
         let Some(at) = writes.in_flight.iter().position(|write| write.number == self.number) else { return };
         let ended = writes.in_flight.swap_remove(at);
         if self.is_lost {
-            writes.lost.push(ended.version);
+            // A store that fails for long must not cost more memory and time with each failure.
+            writes.lost.truncate(MAX_LOST - 1);
+            writes.lost.push_front(ended.version);
         }
         if writes.in_flight.is_empty() && writes.lost.is_empty() {
             objects.remove(&self.object);

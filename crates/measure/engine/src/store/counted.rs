@@ -7,11 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::cost_limit::{Charge, Limit};
-use super::{
-    BackgroundRequest, BodyChecksum, Capabilities, Connection, Description, ErrorClass, Failure, Local,
-    Observer, Reply, Request, Store, Timings,
-};
-use plimsoll_base::provider::Profile;
+use super::{BodyChecksum, Connection, ErrorClass, Failure, Local, Observer, Reply, Request, Store, Timings};
+use crate::store::wrapped::pass_on;
 use plimsoll_base::provider::calls::{Call, Calls, KINDS};
 
 /// Counters of requests, object bytes and failures.
@@ -173,9 +170,7 @@ impl Counted {
 
 #[deny(clippy::missing_trait_methods)]
 impl Store for Counted {
-    fn describe(&self) -> Description {
-        self.inner.describe()
-    }
+    pass_on!(inner);
 
     fn connection(&self, index: usize) -> Box<dyn Connection> {
         Box::new(CountedConnection {
@@ -183,42 +178,6 @@ impl Store for Counted {
             counts: Arc::clone(&self.counts),
             limit: self.limit.clone(),
         })
-    }
-
-    fn prefix(&self) -> &str {
-        self.inner.prefix()
-    }
-
-    fn container(&self) -> &str {
-        self.inner.container()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn only_object(&self) -> Option<&str> {
-        self.inner.only_object()
-    }
-
-    fn profile(&self) -> Option<&Profile> {
-        self.inner.profile()
-    }
-
-    fn relayed(&self) -> Option<plimsoll_recorder::store_facts::RelayFacts> {
-        self.inner.relayed()
-    }
-
-    fn background_requests(&self) -> Vec<BackgroundRequest> {
-        self.inner.background_requests()
-    }
-
-    fn endpoints(&self) -> usize {
-        self.inner.endpoints()
-    }
-
-    fn remove_leftovers(&self, prefix: &str, process: u32) {
-        self.inner.remove_leftovers(prefix, process);
     }
 }
 

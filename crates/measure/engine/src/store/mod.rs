@@ -29,6 +29,7 @@ pub mod s3;
 pub mod spread;
 pub mod testing;
 pub mod web;
+mod wrapped;
 
 pub use plimsoll_s3::checksum::{Algorithm, BodyChecksum};
 pub use plimsoll_s3::message::{Listed, Listing, PartTag, Version};

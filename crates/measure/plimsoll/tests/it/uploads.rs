@@ -204,8 +204,8 @@ fn a_read_back_is_no_attempt_of_the_operation() {
     assert_eq!((window.attempts, window.attempt_ms.n), (40, 40));
 }
 
-/// Regression test: a part of compressible content that was generated before its upload ended with the whole rest of
-/// the object.
+/// Regression test: with compressible content of at most 16 MiB, each part of an upload also contained all parts behind
+/// it.
 #[test]
 fn each_part_of_generated_content_is_sent_once() {
     let server = Server::start("", false);

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::store::{BodyChecksum, Capabilities, Connection, Failure, Local, Observer, Reply, Request, Store};
+use crate::store::wrapped::pass_on;
+use crate::store::{BodyChecksum, Connection, Failure, Local, Observer, Reply, Request, Store};
 use plimsoll_base::clock::now_ns;
-use plimsoll_base::provider::Profile;
 use plimsoll_base::rng::Stream;
 use plimsoll_recorder::ErrorClass;
 use plimsoll_recorder::Timings;
-use plimsoll_recorder::store_facts::BackgroundRequest;
-use plimsoll_recorder::store_facts::Description;
 
 /// Shares of operations that fail, each between 0 and 1. Their sum is at most 1.
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,9 +38,7 @@ impl<S: Store> Faulty<S> {
 
 #[deny(clippy::missing_trait_methods)]
 impl<S: Store> Store for Faulty<S> {
-    fn describe(&self) -> Description {
-        self.inner.describe()
-    }
+    pass_on!(inner);
 
     fn connection(&self, index: usize) -> Box<dyn Connection> {
         Box::new(FaultyConnection {
@@ -51,42 +47,6 @@ impl<S: Store> Store for Faulty<S> {
             draws: self.draws,
             count: Arc::clone(&self.count),
         })
-    }
-
-    fn prefix(&self) -> &str {
-        self.inner.prefix()
-    }
-
-    fn container(&self) -> &str {
-        self.inner.container()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn only_object(&self) -> Option<&str> {
-        self.inner.only_object()
-    }
-
-    fn profile(&self) -> Option<&Profile> {
-        self.inner.profile()
-    }
-
-    fn relayed(&self) -> Option<plimsoll_recorder::store_facts::RelayFacts> {
-        self.inner.relayed()
-    }
-
-    fn background_requests(&self) -> Vec<BackgroundRequest> {
-        self.inner.background_requests()
-    }
-
-    fn endpoints(&self) -> usize {
-        self.inner.endpoints()
-    }
-
-    fn remove_leftovers(&self, prefix: &str, process: u32) {
-        self.inner.remove_leftovers(prefix, process);
     }
 }
 

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::store::{BodyChecksum, Capabilities, Connection, Failure, Local, Observer, Reply, Request, Store};
+use crate::store::wrapped::pass_on;
+use crate::store::{BodyChecksum, Connection, Failure, Local, Observer, Reply, Request, Store};
 use plimsoll_base::clock::{SECOND, Timer, now_ns};
-use plimsoll_base::provider::Profile;
 use plimsoll_recorder::ErrorClass;
 use plimsoll_recorder::Timings;
-use plimsoll_recorder::store_facts::BackgroundRequest;
-use plimsoll_recorder::store_facts::Description;
 
 /// A store with a limited rate of operations.
 pub struct Throttled<S> {
@@ -27,9 +25,7 @@ impl<S: Store> Throttled<S> {
 
 #[deny(clippy::missing_trait_methods)]
 impl<S: Store> Store for Throttled<S> {
-    fn describe(&self) -> Description {
-        self.inner.describe()
-    }
+    pass_on!(inner);
 
     fn connection(&self, index: usize) -> Box<dyn Connection> {
         Box::new(ThrottledConnection {
@@ -38,42 +34,6 @@ impl<S: Store> Store for Throttled<S> {
             next_ns: Arc::clone(&self.next_ns),
             timer: None,
         })
-    }
-
-    fn prefix(&self) -> &str {
-        self.inner.prefix()
-    }
-
-    fn container(&self) -> &str {
-        self.inner.container()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn only_object(&self) -> Option<&str> {
-        self.inner.only_object()
-    }
-
-    fn profile(&self) -> Option<&Profile> {
-        self.inner.profile()
-    }
-
-    fn relayed(&self) -> Option<plimsoll_recorder::store_facts::RelayFacts> {
-        self.inner.relayed()
-    }
-
-    fn background_requests(&self) -> Vec<BackgroundRequest> {
-        self.inner.background_requests()
-    }
-
-    fn endpoints(&self) -> usize {
-        self.inner.endpoints()
-    }
-
-    fn remove_leftovers(&self, prefix: &str, process: u32) {
-        self.inner.remove_leftovers(prefix, process);
     }
 }
 
