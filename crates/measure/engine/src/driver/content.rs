@@ -4,13 +4,12 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
 use crate::store::{Body, Segments};
 use plimsoll_workload::payload::Cut;
-use plimsoll_workload::trace::UNKNOWN_SIZE;
 use plimsoll_workload::{Dataset, Operation};
 
 /// Content of one object.
@@ -24,8 +23,6 @@ pub enum Content {
     Whole(Bytes),
     /// Content of a file.
     File(Arc<FileContent>),
-    /// One of several contents, of an object that several operations write at the same time.
-    OneOf(Arc<OneOf>),
 }
 
 /// A file that is read in pieces while it is sent.
@@ -76,16 +73,15 @@ impl Content {
             Content::LengthOnly(bytes) => *bytes,
             Content::Whole(data) => data.len() as u64,
             Content::File(file) => file.size,
-            Content::OneOf(_) => UNKNOWN_SIZE,
         }
     }
 
     /// Returns the bytes from `at` to the end of its segment or to `end`, whichever is first. Returns `None`
     /// from `end` on, for unknown content, and if a file cannot be read.
-    fn piece(&self, at: u64, end: u64) -> Option<Bytes> {
+    pub fn piece(&self, at: u64, end: u64) -> Option<Bytes> {
         match self {
             Content::Cut(cut) => cut.piece(at, end),
-            Content::LengthOnly(_) | Content::OneOf(_) => None,
+            Content::LengthOnly(_) => None,
             Content::Whole(data) => {
                 // The next piece begins at the next segment.
                 let end = end.min(data.len() as u64).min((at / Cut::SEGMENT + 1) * Cut::SEGMENT);
@@ -107,7 +103,6 @@ impl Content {
         match self {
             Content::Cut(cut) => cut.compare(at, piece),
             Content::LengthOnly(_) => Ok(()),
-            Content::OneOf(all) => all.compare(at, piece),
             Content::Whole(data) => {
                 let expected = data.get(at as usize..).unwrap_or_default();
                 let same = piece.iter().zip(expected).take_while(|(a, b)| a == b).count();
@@ -172,41 +167,6 @@ impl Segments for Part {
     }
 }
 
-/// Contents of which an object must have one.
-#[derive(Debug)]
-pub struct OneOf {
-    all: Vec<Content>,
-    /// Numbers of those that have what was read so far.
-    left: Mutex<Vec<usize>>,
-}
-
-impl OneOf {
-    /// Returns the choice between contents.
-    pub fn new(all: Vec<Content>) -> OneOf {
-        let left = Mutex::new((0..all.len()).collect());
-        OneOf { all, left }
-    }
-
-    /// Compares `piece` with the contents at `at` that have everything before. A read begins at 0.
-    ///
-    /// # Errors
-    /// Returns `at` if none has it.
-    pub fn compare(&self, at: u64, piece: &[u8]) -> Result<(), u64> {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        if at == 0 {
-            *left = (0..self.all.len()).collect();
-        }
-        left.retain(|number| self.all[*number].compare(at, piece).is_ok());
-        if left.is_empty() { Err(at) } else { Ok(()) }
-    }
-
-    /// Returns true if one of the contents is what was read, and has this length in bytes.
-    pub fn is_whole(&self, bytes: u64) -> bool {
-        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        left.iter().any(|number| self.all[*number].total() == bytes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,22 +212,5 @@ mod tests {
         assert!(bytes_of(&content.body()).is_empty());
         assert!(content.read_error().unwrap().contains("plimsoll-shrinks"));
         std::fs::remove_file(&path).unwrap();
-    }
-
-    #[test]
-    fn an_object_has_one_of_the_contents_as_a_whole() {
-        let whole = |text: &'static str| Content::Whole(Bytes::from_static(text.as_bytes()));
-        let one_of = OneOf::new(vec![whole("aabb"), whole("aac"), whole("")]);
-        assert_eq!((one_of.compare(0, b"aa"), one_of.compare(2, b"bb")), (Ok(()), Ok(())));
-        assert!(one_of.is_whole(4));
-        assert_eq!((one_of.compare(0, b"aa"), one_of.compare(2, b"b")), (Ok(()), Ok(())));
-        assert!(!one_of.is_whole(3), "half of one is none");
-        assert_eq!((one_of.compare(0, b"aac"), one_of.compare(3, b"b")), (Ok(()), Err(3)));
-        assert_eq!(one_of.compare(0, b"aabb"), Ok(()), "another read begins anew");
-        let not_read = OneOf::new(vec![whole("a"), whole("")]);
-        assert!(
-            not_read.is_whole(0) && not_read.is_whole(1) && !not_read.is_whole(2),
-            "only the size is known"
-        );
     }
 }

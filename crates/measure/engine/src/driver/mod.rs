@@ -21,6 +21,7 @@ pub mod multipart;
 mod nap;
 pub mod never_started;
 pub mod operation;
+mod overlaps;
 mod read_back;
 pub mod records;
 mod request;

@@ -253,7 +253,7 @@ async fn execute_operation(
         at: expected.from,
         sink: sink.as_ref(),
         condition: Vec::new(),
-        verifies: false,
+        verifying: None,
     };
     let mut counts = AttemptCounts::default();
     let prepared = PreparedOperation { operation: &operation, dataset, content: &content };
@@ -265,10 +265,8 @@ async fn execute_operation(
     let verified = matches!(&sent, Ok(sent) if sent.to_verify);
     let mut result = match sent {
         Ok(Sent { reply, to_verify: true }) => {
-            let of_version = |version| content_of_version(context, phase, dataset, &operation, version);
-            let elsewhere = if job.shard.of > 1 { near(operation.version) } else { Vec::new() };
-            let (key, writing) = (keys.key.as_str(), writing.as_ref());
-            let written = Written { key, content: &content, writing, elsewhere, version: &of_version };
+            let others = || other_contents(context, phase, dataset, &operation, writing.as_ref());
+            let written = Written { key: &keys.key, content: &content, others: &others };
             verify_written(connection, written, &observer, reply, &mut state.timer).await
         }
         sent => sent.map(|sent| sent.reply),
@@ -299,24 +297,27 @@ fn begin_write<'a>(
     writes.then(|| context.segment.writers.begin(object, operation.version))
 }
 
-/// Returns the content of another version of the object that an operation writes. It is cut, and not copied.
-fn content_of_version(
+/// Returns the contents of the other versions of an object that may be written at the same time as the one of an
+/// operation: those of this process, and of other nodes, which are nearly as fast.
+fn other_contents(
     context: &Context,
     phase: &Phase,
     dataset: &Dataset,
     operation: &Operation,
-    version: u64,
-) -> Option<Content> {
-    let operation = Operation { kind: OperationKind::Get, version, ..*operation };
-    content_of(context, phase, dataset, &operation, &mut SlotState::default()).ok()
-}
-
-/// Returns the versions that other nodes may write at the same time as one: nodes are nearly as fast as each other.
-fn near(version: u64) -> Vec<u64> {
-    /// Greatest distance between two such versions.
+    writing: Option<&Writing>,
+) -> Vec<Content> {
+    /// Greatest distance between versions that two nodes write at the same time.
     const DISTANCE: u64 = 64;
-    let range = version.saturating_sub(DISTANCE)..=version.saturating_add(DISTANCE);
-    range.filter(|other| *other != version).collect()
+    let Some(writing) = writing else { return Vec::new() };
+    let own = operation.version;
+    let near = own.saturating_sub(DISTANCE)..=own.saturating_add(DISTANCE);
+    let elsewhere = near.filter(|version| context.worker.job.shard.of > 1 && *version != own);
+    let content = |version| {
+        // The content as a read expects it is cut, and not copied.
+        let operation = Operation { kind: OperationKind::Get, version, ..*operation };
+        content_of(context, phase, dataset, &operation, &mut SlotState::default()).ok()
+    };
+    writing.others().into_iter().chain(elsewhere).filter_map(content).collect()
 }
 
 /// An operation with its dataset and content.

@@ -9,6 +9,7 @@ use std::task::Poll;
 use super::Site;
 use super::content::Content;
 use super::context::{Context, Task};
+use super::overlaps::Overlaps;
 use super::slots::CancelReason;
 use crate::store::{BodyChecksum, Connection, Failure, Observer, Reply, Request};
 use plimsoll_base::clock::{MILLISECOND, Timer, now_ns};
@@ -74,8 +75,9 @@ pub struct OperationObserver<'a> {
     pub sink: Option<&'a File>,
     /// Condition that the request carries; empty for none.
     pub condition: Vec<(&'static str, String)>,
-    /// True for a request that verifies the operation after its end. The attempts of the operation do not include it.
-    pub verifies: bool,
+    /// Comparison of a request that verifies the operation after its end, and is no attempt of the operation; `None`
+    /// for the requests of the operation.
+    pub verifying: Option<&'a Overlaps<'a>>,
 }
 
 impl<'a> OperationObserver<'a> {
@@ -112,7 +114,10 @@ impl Observer for OperationObserver<'_> {
 
     fn piece(&mut self, data: &[u8]) -> Result<(), u64> {
         if let Some(content) = &self.expected.content {
-            content.compare(self.at, data)?;
+            match self.verifying {
+                Some(overlaps) => overlaps.compare(content, self.at, data)?,
+                None => content.compare(self.at, data)?,
+            }
         }
         if let Some(file) = self.sink {
             file.write_all_at(data, self.at).map_err(|_| self.at)?;
@@ -212,7 +217,7 @@ pub async fn send_with_retries(
         observer.at = observer.expected.from;
         let result = attempt(connection, request.clone(), observer).await;
         observer.starting = false;
-        let result = result.and_then(|reply| check(reply, observer.expected).map_err(AttemptError::Failed));
+        let result = result.and_then(|reply| check(reply, observer).map_err(AttemptError::Failed));
         // The store may still execute a request without a known end.
         counts.is_lost |= match &result {
             Ok(_) => false,
@@ -221,7 +226,7 @@ pub async fn send_with_retries(
             }
             Err(AttemptError::Cancelled(_)) => true,
         };
-        if phase.retries > 0 && !observer.verifies {
+        if phase.retries > 0 && observer.verifying.is_none() {
             let times = match &result {
                 Ok(reply) => reply.timings,
                 Err(AttemptError::Failed(failure)) => failure.timings,
@@ -275,10 +280,10 @@ async fn attempt(
 ///
 /// # Errors
 /// Returns a failure of class [`ErrorClass::Corrupt`] if the length differs from the expected one.
-fn check(reply: Reply, expected: &Expected) -> Result<Reply, Failure> {
-    let Some(bytes) = expected.bytes else { return Ok(reply) };
+fn check(reply: Reply, observer: &OperationObserver<'_>) -> Result<Reply, Failure> {
+    let Some(bytes) = observer.expected.bytes else { return Ok(reply) };
     let got = reply.size.unwrap_or(reply.bytes);
-    if got == bytes {
+    if observer.verifying.map_or(got == bytes, |overlaps| overlaps.has_size(bytes, got)) {
         return Ok(reply);
     }
     let message = format!("wrong length: {got} bytes instead of {bytes}");

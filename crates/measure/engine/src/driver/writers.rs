@@ -1,5 +1,5 @@
-//! Writes of one object that overlap, by several connection slots of a run. The last one that the store executes wins, so
-//! a read-back may return the version of any of them.
+//! Writes of one object that overlap, by several connection slots of a run. The last one that the store executes wins,
+//! so a read-back may return the version of any of them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -192,6 +192,19 @@ fn a_read_back_accepts_what_another_slot_wrote_at_the_same_time() {
     }
 }
 
+#[test]
+fn a_corrupt_read_back_is_found_although_other_slots_write_the_same_key() {
+    let server = Server::start("corrupt=0.1", false);
+    server.ready("");
+    let one = ["put", "--objects", "1", "--warmup", "0", "--concurrency", "3", "--verify", "readback"];
+    let more = ["--operations", "300", "--size", "3000B"];
+    let (result, _) = run(1, &server, &[&one[..], &more].concat(), &scratch("corrupt-overlaps"));
+    let [window] = measured(&result)[..] else { panic!("one window") };
+    assert_eq!(window.errors.keys().collect::<Vec<_>>(), ["corrupt"]);
+    // About 30 of 300 reads are corrupt; fewer than 5 have a probability below 1 in 10 million.
+    assert!(window.errors["corrupt"] >= 5, "{:?}", window.errors);
+}
+
 /// Regression test: with retries, each read-back counted as an attempt of the operation.
 #[test]
 fn a_read_back_is_no_attempt_of_the_operation() {
