@@ -143,3 +143,15 @@ def test_a_closed_terminal_ends_a_run_that_gets_no_signal(server, mode, tmp_path
     terminal.close()
     terminal.run.wait(LIMIT_S)
     assert left() == [], terminal.text()
+
+
+@pytest.mark.parametrize("words, end", [(["serve", "--listen", "127.0.0.1:0"], (0, "")), (["meter"], (2, "no request arrived"))],
+                         ids=["serve", "meter"])
+def test_a_server_that_shows_its_address_ends_in_order(words, end):
+    """A signal that arrived just after the line with the address killed `serve` and `meter`."""
+    with subprocess.Popen([PLIMSOLL, *words], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True) as process:
+        assert "http://" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+    assert process.returncode == end[0] and end[1] in rest, rest

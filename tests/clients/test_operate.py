@@ -4,12 +4,13 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import urllib.request
 
 import pytest
 from botocore.exceptions import ClientError
 
-from support import ACCESS, GATEWAY, SECRET, Server
+from support import ACCESS, GATEWAY, SECRET, Server, environment
 from test_owner import command
 from test_tiers import BLOB, client, files, rule, run, settings, wait, wait_for_visits
 
@@ -345,3 +346,13 @@ def test_an_offer_without_prices_is_reported(tmp_path):
         pass
     error = command("where", path, "--object", "bucket/k")[2]
     assert "tier cold: offer: 'cloudflare-r3' has no prices" in error and "its costs are not counted" in error
+
+
+def test_a_gateway_whose_pages_answer_ends_in_order(tmp_path):
+    """A signal that arrived between the first answer of /readyz and the line `listening on` killed the process."""
+    words = [GATEWAY, "run", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
+    environ = environment(PLIMSOLL_ACCESS_KEY=ACCESS, PLIMSOLL_SECRET_KEY=SECRET)
+    with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout.readline().startswith(b"metrics on ")
+        process.terminate()
+    assert process.returncode == 0

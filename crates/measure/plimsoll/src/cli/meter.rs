@@ -191,14 +191,15 @@ fn prepare(address: &Address, command: &str, signals: &Signals) -> Result<(), Ex
 
 /// Prints how clients reach the endpoint, and waits for a signal.
 fn wait_for_clients(address: &Address) -> Result<(), Exit> {
+    // Before the lines that tell others that they may send a signal.
+    let (stop, mut stopped) = watch::channel(false);
+    watch_for_end(stop, false);
     note(format!(
         "endpoint {} with the bucket {}; settings for clients in another shell (Ctrl-C prints the report):",
         address.url(),
         address.bucket
     ));
     shell(&address.exports());
-    let (stop, mut stopped) = watch::channel(false);
-    watch_for_end(stop, false);
     let ended =
         plimsoll_session::runtime::block_on(async { stopped.wait_for(|stop| *stop).await.map(|_| ()) })?;
     ended.map_err(Exit::defect)

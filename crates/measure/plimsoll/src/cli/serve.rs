@@ -180,10 +180,11 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
         Exit::store(format!("--listen {}: {e}; choose another address or port", arguments.listen))
     })?;
     let address = listener.local_addr().map_err(Exit::store)?;
+    let (stop, shutdown) = watch::channel(false);
+    // Before the line that tells others that they may send a signal.
+    watch_for_end(stop, arguments.until_stdin_closes);
     say(&format!("listening on {scheme}://{address}\n"))?;
     let metrics = arguments.metrics_listen.as_deref().map(metrics).transpose()?;
-    let (stop, shutdown) = watch::channel(false);
-    watch_for_end(stop, arguments.until_stdin_closes);
     let parts = Parts {
         settings,
         accounts,

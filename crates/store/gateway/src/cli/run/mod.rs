@@ -309,14 +309,6 @@ fn serve(arguments: &Arguments, listener: TcpListener) -> Result<Option<Over>, F
     if arguments.accept_clock {
         store.witnesses.accept();
     }
-    let running = Running::default();
-    if let Some(address) = &arguments.metrics_listen {
-        let bound =
-            metrics::serve(address, &requests, &store, &running, &work.survey, tariffs).map_err(|e| {
-                Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
-            })?;
-        say(&format!("metrics on http://{bound}/metrics\n"))?;
-    }
     let backup_place = backup.as_ref().map(|settings| settings.place.tier.clone());
     let reload_others = move || {
         reload_tiers(backup_place.as_ref());
@@ -325,18 +317,27 @@ fn serve(arguments: &Arguments, listener: TcpListener) -> Result<Option<Over>, F
         }
     };
     reload_on_hangup(arguments, &shared, reload_others);
+    let (stop, shutdown) = watch::channel(false);
+    let signalled = end_with_signal(arguments, &catalog, stop.clone()).map_err(Exit::store)?;
+    // Who sees on its pages that this gateway is ready may send a signal, which would kill it before this.
+    let running = Running::default();
+    if let Some(address) = &arguments.metrics_listen {
+        let bound =
+            metrics::serve(address, &requests, &store, &running, &work.survey, tariffs).map_err(|e| {
+                Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
+            })?;
+        say(&format!("metrics on http://{bound}/metrics\n"))?;
+    }
     begin_session(place, &store)?;
     if !arguments.restored {
         check::start(store.blobs.tiers().clone());
     }
-    let (stop, shutdown) = watch::channel(false);
-    let again = Some(Restart::new(stop.clone()));
+    let again = Some(Restart::new(stop));
     let admin = listen_for_administrators(arguments, &shared, &store, &running, &work, recovery, again)?;
     let background = Background::start(Arc::clone(&store), work).map_err(Exit::store)?;
     let take_shipper = || shipper.lock().unwrap_or_else(PoisonError::into_inner).take();
     let start = |settings| BackupThreads::start(&store, &running, settings, take_shipper());
     let backup = backup.map(start).transpose().map_err(Exit::store)?.flatten();
-    let signalled = end_with_signal(arguments, &catalog, stop).map_err(Exit::store)?;
     say(&format!("listening on {scheme}://{address}\n"))?;
     let served = plimsoll_server::run(listener, &shared, &store, &shutdown);
     end_work(admin.server, background, backup, &shipper);
