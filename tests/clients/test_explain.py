@@ -257,7 +257,11 @@ def test_an_inventory_says_where_the_cost_is(bill, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "1.csv.gz").write_bytes(gzip.compress("".join(texts[:9_000]).encode()))
     (tmp_path / "data" / "2.csv").write_text("".join(texts[9_000:]))
-    (tmp_path / "data" / "manifest.json").write_text("{}")
+    (tmp_path / "data" / "manifest.json").write_text(json.dumps({
+        "fileFormat": "CSV", "fileSchema": "Bucket, Key, Size, LastModifiedDate, StorageClass",
+        "files": [{"key": f"inventories/b/data/{name}"} for name in ("1.csv.gz", "2.csv")]}))
+    # S3 stores the files of all days in one place; those of another manifest do not count.
+    (tmp_path / "data" / "yesterday.csv").write_text("".join(texts))
     pyarrow.parquet.write_table(pyarrow.table(keys), tmp_path / "inventory.parquet")
     table = pyarrow.table(keys)
     places = ["data", "inventory.parquet"]
@@ -332,7 +336,7 @@ def test_regression_a_part_of_a_month_and_other_services_are_not_a_month_of_s3(t
     assert "the bill is in EUR" in explain("euro.csv", cwd=tmp_path, code=2).stderr
     for day in ("a", "b"):
         (tmp_path / "inventories" / day).mkdir(parents=True)
-        (tmp_path / "inventories" / day / "manifest.json").write_text("{}")
+        (tmp_path / "inventories" / day / "manifest.json").write_text('{"fileFormat": "ORC", "files": []}')
     error = explain("fee.csv", "--inventory", "inventories", cwd=tmp_path, code=2).stderr
     assert "more than one manifest.json" in error
 

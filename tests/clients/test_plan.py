@@ -1,12 +1,19 @@
 """`plimsoll-gateway plan`: while the gateway runs, and compared with what the moves then cost."""
+import csv
+import datetime
+import gzip
 import json
 import os
 import re
 import subprocess
 import time
+import urllib.parse
 import urllib.request
 from decimal import Decimal
 
+import pyarrow
+import pyarrow.orc
+import pyarrow.parquet
 import pytest
 
 from support import GATEWAY, PLIMSOLL, Server
@@ -154,6 +161,32 @@ def test_moves_wait_for_the_budget_of_the_next_day(tmp_path):
         assert failed.returncode == 2 and problem in failed.stderr
 
 
+def written_inventories(directory, objects):
+    """Writes objects and a delete marker as S3 does, in each format. Returns a directory, a manifest and two files."""
+    when = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+    columns = {"bucket": [], "key": [], "version_id": [], "is_delete_marker": [], "size": [], "last_modified_date": []}
+    for key, size in [*objects, ("gone", None)]:
+        for name, value in zip(columns, ("listed", key, "v", size is None, size, when)):
+            columns[name].append(value)
+    (directory / "data").mkdir(parents=True)
+    table = pyarrow.table(columns).cast(pyarrow.schema([
+        ("bucket", "string"), ("key", "string"), ("version_id", "string"), ("is_delete_marker", "bool"), ("size", "int64"),
+        ("last_modified_date", pyarrow.timestamp("ms", "UTC"))]))
+    pyarrow.orc.write_table(table, directory / "data" / "one.orc", compression="zlib")
+    pyarrow.parquet.write_table(table, directory / "data" / "one.parquet")
+    rows = [(bucket, urllib.parse.quote_plus(key), version, str(marker).lower(), "" if size is None else str(size),
+             f"{at:%Y-%m-%dT%H:%M:%S}.000Z") for bucket, key, version, marker, size, at in zip(*columns.values())]
+    with gzip.open(directory / "data" / "one.csv.gz", "wt") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows(rows)
+    for day, name in ((1, "one.orc"), (2, "one.csv.gz")):
+        (directory / f"2026-01-0{day}").mkdir()
+        schema = "Bucket, Key, VersionId, IsDeleteMarker, Size, LastModifiedDate"
+        (directory / f"2026-01-0{day}" / "manifest.json").write_text(json.dumps(
+            {"fileFormat": name.split(".")[1].upper(), "fileSchema": schema, "files": [{"key": f"x/data/{name}"}]}))
+    return (directory / "2026-01-01", directory / "2026-01-02" / "manifest.json", directory / "data" / "one.parquet",
+            directory / "data" / "one.csv.gz")
+
+
 def test_a_listing_has_the_plan_of_the_adopted_objects(tmp_path):
     path = priced(tmp_path, RULES)
     for number in range(40):
@@ -169,16 +202,20 @@ def test_a_listing_has_the_plan_of_the_adopted_objects(tmp_path):
              for name in files(tmp_path, "hot")]
     (tmp_path / "ls.txt").write_text("\n".join(lines))
     text = json.loads(plan(path, "--listing", str(tmp_path / "ls.txt"), "--json").stdout)
+    inventories = written_inventories(tmp_path / "inventory", [(os.path.relpath(name, tmp_path / "hot"), os.path.getsize(name))
+                                                             for name in files(tmp_path, "hot")])
+    found = [plan(path, "--listing", str(inventory), "--json") for inventory in inventories]
+    assert all("1 delete markers or rows without a size are left out" in one.stderr for one in found), found
     assert not (tmp_path / "catalog").exists(), "a plan of a listing needs no catalog"
     subprocess.run([GATEWAY, "adopt", path, "--tier", "hot", "--bucket", "listed", "--owner", "o"], check=True)
     adopted = json.loads(plan(path, "--json").stdout)
     assert (adopted["objects"], adopted["moves"], adopted["packed"]) == (80, 40, 40)
     names = ("objects", "moves", "packed", "pack_files", "bytes", "now_usd", "month_before_usd", "month_after_usd")
-    for other in (listed, text):
+    for other in (listed, text, *(json.loads(one.stdout) for one in found)):
         assert {name: other[name] for name in names} == {name: adopted[name] for name in names}
         assert [tier["requests"] for tier in other["tiers"]] == [tier["requests"] for tier in adopted["tiers"]]
     for options, problem in ((("--listing", "/missing"), "No such file"), (("--listing", "tier:warm"), "there is no tier warm"),
-                             (("--listing", path), "the first line must name the columns")):
+                             (("--listing", path), "this is no inventory: expected that of S3")):
         result = plan(path, *options)
         assert result.returncode == 2 and problem in result.stderr, result.stderr
 

@@ -2,7 +2,7 @@
 //!
 //! - `background`: the loops, and the deletion of bytes that no row needs.
 //! - `mover`: moves between tiers, pack files, expiry.
-//! - `plan`, `listing`: what moves would do and cost, for a store, or for a listing of a bucket.
+//! - `plan`: what moves would do and cost, for a store, or for a listing of a bucket.
 //! - `scrub`: verification of everything that is stored.
 //! - `sweep`, `reattach`: objects of tiers that no row knows.
 //! - `adoption`: buckets that exist already.
@@ -10,7 +10,6 @@
 
 pub mod adoption;
 pub mod background;
-pub mod listing;
 pub mod mover;
 pub mod plan;
 pub mod reattach;

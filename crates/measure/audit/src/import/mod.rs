@@ -16,7 +16,6 @@ use plimsoll_workload::schedule::{Limit, Load, Phase, Role, Verify};
 use plimsoll_workload::size::Size;
 use plimsoll_workload::{Dataset, OperationKind, ScanLength, Workload};
 
-pub mod columns;
 pub mod r2_bench;
 mod unit;
 pub mod warp;

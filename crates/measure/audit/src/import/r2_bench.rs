@@ -4,10 +4,10 @@
 use std::fs::File;
 use std::path::Path;
 
-use super::columns::{Batch, Column, read as read_columns};
 use super::unit::Unit;
 use super::{Disagreements, Log, Record};
 use plimsoll_experiment::logs::LogError;
+use plimsoll_inventory::columns::{Batch, Column, read as read_columns};
 use plimsoll_workload::OperationKind;
 
 /// One row of R2-bench's phase table.

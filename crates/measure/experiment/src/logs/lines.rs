@@ -1,11 +1,9 @@
 //! Lines of logs, which may be compressed.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufRead;
 use std::path::Path;
 
-use flate2::read::MultiGzDecoder;
-use plimsoll_base::files::{CountedReader, Expanded, read_line};
+use plimsoll_base::files::{self, read_line};
 
 use super::LogError;
 
@@ -28,22 +26,7 @@ pub struct Lines<'a> {
 /// # Errors
 /// If the file cannot be read or decompressed.
 pub fn expanded(file: &Path) -> Result<Box<dyn BufRead>, LogError> {
-    let unreadable = |reason: String| LogError::unreadable(file, reason);
-    let opened = File::open(file).map_err(|e| unreadable(e.to_string()))?;
-    let (counted, bytes) = CountedReader::new(opened);
-    let mut whole = BufReader::new(counted);
-    let head = whole.fill_buf().map_err(|e| unreadable(e.to_string()))?;
-    // The magic number of a Zstandard frame (RFC 8878, 3.1.1).
-    Ok(if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        let decoder = zstd::Decoder::with_buffer(whole)
-            .map_err(|e| unreadable(format!("invalid Zstandard file: {e}")))?;
-        Box::new(BufReader::new(Expanded::new(decoder, bytes)))
-    // The magic number of gzip (RFC 1952, 2.3.1).
-    } else if head.starts_with(&[0x1f, 0x8b]) {
-        Box::new(BufReader::new(Expanded::new(MultiGzDecoder::new(whole), bytes)))
-    } else {
-        Box::new(whole)
-    })
+    files::expanded(file).map_err(|e| LogError::unreadable(file, e))
 }
 
 impl<'a> Lines<'a> {

@@ -20,6 +20,7 @@ pub mod table;
 use std::path::Path;
 
 use plimsoll_experiment::logs::LogError;
+use plimsoll_inventory::InventoryError;
 
 /// An error in reading a bill.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +28,9 @@ pub enum ExplainError {
     /// The file cannot be read.
     #[error(transparent)]
     File(#[from] LogError),
+    /// An inventory cannot be read.
+    #[error(transparent)]
+    Inventory(#[from] InventoryError),
     /// The format of the file is unknown.
     #[error(
         "{file}: this is not a bill that Plimsoll knows: AWS cost and usage reports, Cost Explorer, FOCUS, the export \

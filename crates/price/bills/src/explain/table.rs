@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::ExplainError;
 use plimsoll_experiment::logs::lines::expanded;
+use plimsoll_inventory::names::plain;
 
 /// Maximum size in bytes of a JSON document, or of a line of JSON lines. Its values take about ten times this memory.
 const MAX_JSON: u64 = 32 << 20;
@@ -24,14 +25,6 @@ const MAX_FIELDS: usize = 2_000;
 const MAX_RECORD: u64 = 16 << 20;
 /// Maximum number of columns.
 const MAX_COLUMNS: usize = 20_000;
-
-/// Returns a name in the form in which names are compared: lower-case letters and digits, without a unit in parentheses
-/// at the end. Exports spell the same column `lineItem/UsageType`, `line_item_usage_type` or `LineItemUsageType`.
-pub fn plain(name: &str) -> String {
-    let unit = name.trim_end().strip_suffix(')').and_then(|name| name.rsplit_once('('));
-    let name = unit.map_or(name, |(name, _)| name);
-    name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect()
-}
 
 /// Names of the columns of a file.
 #[derive(Debug, Clone, Default)]

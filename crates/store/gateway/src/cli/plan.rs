@@ -29,10 +29,10 @@ use plimsoll_catalog::any::AnyCatalog;
 use plimsoll_catalog::embedded::recovery::Recovery;
 use plimsoll_catalog::log::note;
 use plimsoll_catalog::memory::MemoryCatalog;
-use plimsoll_maintenance::listing::{self, Listed, ListingError, Receive};
+use plimsoll_inventory::InventoryError;
 use plimsoll_maintenance::mover::rules::Rules;
 use plimsoll_maintenance::plan::bill::{Bill, PricedTier, bill};
-use plimsoll_maintenance::plan::listing::{add, create_bucket};
+use plimsoll_maintenance::plan::listing::{Existing, add, create_bucket};
 use plimsoll_maintenance::plan::page::document;
 use plimsoll_maintenance::plan::{Plan, Terms, plan as compute};
 use plimsoll_objects::Store;
@@ -43,9 +43,9 @@ pub struct Arguments {
     /// Settings of a gateway over several tiers, a TOML file; the gateway may be running
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Plan for an existing bucket instead of the gateway's objects: a manifest.json of S3 Inventory in the CSV format,
-    /// a CSV file with the columns Key, Size and LastModified, the output of `aws s3 ls --recursive`, or tier:NAME to
-    /// list the bucket of a tier now; files may be compressed with gzip
+    /// Plan for an existing bucket instead of the gateway's objects: an inventory of S3 or Google Cloud Storage (CSV, ORC
+    /// or Parquet; its directory, manifest.json or one file), a CSV file with the columns Key, Size and LastModified,
+    /// the output of `aws s3 ls --recursive`, or tier:NAME to list the bucket of a tier now
     #[arg(long, value_name = "SOURCE")]
     listing: Option<String>,
     /// Tier that has the objects of the listing [default: the tier that receives writes, or that is listed]
@@ -103,7 +103,7 @@ fn compute_bill(arguments: &Arguments, changes: &[String], date: Date) -> Result
     let config = Config::load_with(&arguments.file, changes).map_err(Exit::input)?;
     let place = StoreArguments::of_file(&arguments.file);
     if let Some(source) = &arguments.listing {
-        let existing = Existing { place: &place, config: &config, arguments, source, date };
+        let existing = Listing { place: &place, config: &config, arguments, source, date };
         return existing.bill();
     }
     place.must_exist()?;
@@ -185,14 +185,30 @@ fn plan_of(
     Ok((plan, tiers))
 }
 
-impl From<ListingError> for Exit {
-    fn from(error: ListingError) -> Exit {
+impl From<InventoryError> for Exit {
+    fn from(error: InventoryError) -> Exit {
         Exit::input(format!("--listing: {error}"))
     }
 }
 
+/// Calls `receive` with the objects of files.
+fn read_files(source: &str, receive: &mut dyn FnMut(Existing) -> Result<(), Exit>) -> Result<(), Exit> {
+    let mut without_size = 0u64;
+    plimsoll_inventory::read::<Exit>(&[PathBuf::from(source)], &mut |listed| match Existing::of(listed)? {
+        Some(object) => receive(object),
+        None => {
+            without_size += 1;
+            Ok(())
+        }
+    })?;
+    if without_size > 0 {
+        note(&format!("--listing: {without_size} delete markers or rows without a size are left out"));
+    }
+    Ok(())
+}
+
 /// Objects that no gateway has yet.
-struct Existing<'a> {
+struct Listing<'a> {
     place: &'a StoreArguments,
     config: &'a Config,
     arguments: &'a Arguments,
@@ -200,7 +216,7 @@ struct Existing<'a> {
     date: Date,
 }
 
-impl Existing<'_> {
+impl Listing<'_> {
     /// Returns the name of the tier that has the objects.
     fn tier(&self) -> Result<String, Exit> {
         let named = self.arguments.listing_tier.as_deref().or(self.source.strip_prefix("tier:"));
@@ -214,9 +230,9 @@ impl Existing<'_> {
     }
 
     /// Calls `receive` with all objects.
-    fn read(&self, receive: &mut Receive<'_, Exit>) -> Result<(), Exit> {
+    fn read(&self, receive: &mut dyn FnMut(Existing) -> Result<(), Exit>) -> Result<(), Exit> {
         let Some(name) = self.source.strip_prefix("tier:") else {
-            return listing::read(Path::new(self.source), receive);
+            return read_files(self.source, receive);
         };
         let backends = self.place.backends(self.config)?;
         let backend =
@@ -236,14 +252,14 @@ impl Existing<'_> {
                     continue;
                 }
                 let modified_ms = object.last_modified.timestamp_millis();
-                receive(Listed { bucket: String::new(), key, size: object.size, modified_ms })?;
+                receive(Existing { bucket: String::new(), key, size: object.size, modified_ms })?;
             }
             Ok(())
         })
     }
 
     /// Computes the plan for some objects.
-    fn part(&self, tier: &str, objects: Vec<Listed>) -> Result<(Plan, BTreeMap<u16, PricedTier>), Exit> {
+    fn part(&self, tier: &str, objects: Vec<Existing>) -> Result<(Plan, BTreeMap<u16, PricedTier>), Exit> {
         let catalog = AnyCatalog::Memory(MemoryCatalog::default());
         let name = objects.first().map(|object| object.bucket.clone()).filter(|name| !name.is_empty());
         let name = name.unwrap_or_else(|| self.arguments.listing_bucket.clone());
@@ -261,8 +277,8 @@ impl Existing<'_> {
         let tier = self.tier()?;
         let mut plan = Plan::default();
         let mut prices = BTreeMap::new();
-        let mut waiting: Vec<Listed> = Vec::new();
-        let mut take = |objects: Vec<Listed>| {
+        let mut waiting: Vec<Existing> = Vec::new();
+        let mut take = |objects: Vec<Existing>| {
             let (part, tiers) = self.part(&tier, objects)?;
             plan.add(part);
             prices = tiers;

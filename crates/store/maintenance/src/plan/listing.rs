@@ -3,16 +3,42 @@
 use jiff::Timestamp;
 use plimsoll_server::config::acl::CannedAcl;
 
-use crate::listing::Listed;
 use plimsoll_bodies::location::{BlobHead, Location, ObjectName};
 use plimsoll_bodies::name::named_at;
 use plimsoll_catalog::blocking::block_on;
 use plimsoll_catalog::{Catalog, CatalogError, Transaction, Value};
+use plimsoll_inventory::{InventoryError, Listed};
 use plimsoll_objects::row::{Body, Head, Properties};
 use plimsoll_objects::{Document, keys};
 
 /// Number of the bucket of all objects of a listing.
 const BUCKET: u32 = 1;
+
+/// An object of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Existing {
+    /// Name of the bucket; empty if the listing does not have it.
+    pub bucket: String,
+    /// Key of the object.
+    pub key: String,
+    /// Size in bytes.
+    pub size: u64,
+    /// Time of the last modification in Unix milliseconds.
+    pub modified_ms: i64,
+}
+
+impl Existing {
+    /// Takes an object of a listing; `None` for delete markers and rows without a size, which have no body.
+    ///
+    /// # Errors
+    /// If the time of the last modification is missing or malformed.
+    pub fn of(listed: &Listed<'_>) -> Result<Option<Existing>, InventoryError> {
+        let Some(size) = listed.bytes else { return Ok(None) };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let modified_ms = listed.modified_ms()?;
+        Ok(Some(Existing { bucket: text(listed.bucket), key: text(listed.key), size, modified_ms }))
+    }
+}
 
 /// Writes the row of a bucket to an empty catalog.
 ///
@@ -35,9 +61,9 @@ pub fn create_bucket<C: Catalog>(catalog: &C, name: &str) -> Result<(), CatalogE
 ///
 /// # Errors
 /// If the catalog fails.
-pub fn add<C: Catalog>(catalog: &C, tier: u16, objects: Vec<Listed>) -> Result<(), CatalogError> {
+pub fn add<C: Catalog>(catalog: &C, tier: u16, objects: Vec<Existing>) -> Result<(), CatalogError> {
     let work = move |t: &mut dyn Transaction| {
-        for Listed { key, size, modified_ms, .. } in objects.clone() {
+        for Existing { key, size, modified_ms, .. } in objects.clone() {
             let blob = named_at(u64::try_from(modified_ms).unwrap_or(0));
             let head = Head {
                 marker: false,

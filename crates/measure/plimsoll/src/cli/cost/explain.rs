@@ -90,6 +90,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let mut document = document(&report, vec![format!("{}: {of}", names.join(", "))]);
     document.notes.extend(arguments.prices.discounts().map(|text| format!("assumed: {text}")));
     document.notes.extend(arguments.unused());
+    let without_size = inventory.as_ref().map_or(0, |inventory| inventory.without_size);
+    if without_size > 0 {
+        document.notes.push(format!(
+            "not counted: {without_size} delete markers, or rows without a size, of the inventory"
+        ));
+    }
     document.notes.extend(prices.not_valid(date).into_iter().map(|text| format!("not used: {text}")));
     arguments.form.print(&document, &report)
 }

@@ -3,7 +3,8 @@
 use super::{Charges, Format, number};
 use crate::explain::charge::{Biller, Charge, ChargeKind, UsageKey, day, last_day, month};
 use crate::explain::number::parse;
-use crate::explain::table::{Columns, Row, plain};
+use crate::explain::table::{Columns, Row};
+use plimsoll_inventory::names::plain;
 
 /// An export of Google Cloud billing.
 pub struct Google;

@@ -26,6 +26,8 @@ pub enum Kind {
     Integer,
     /// String, varchar or char.
     Text,
+    /// Timestamp, whose data are seconds.
+    Timestamp,
     /// Any other type.
     Other,
 }
@@ -240,6 +242,7 @@ impl Tail {
         let kind = match self.types.get(usize::try_from(number).ok()?)?.kind {
             2..=4 => Kind::Integer,
             7 | 16 | 17 => Kind::Text,
+            9 | 18 => Kind::Timestamp,
             _ => Kind::Other,
         };
         Some(Column { number, kind })
@@ -302,6 +305,11 @@ impl StripeStreams {
     pub fn find(&self, column: Column, kind: u64) -> Option<Stream> {
         let found = self.streams.iter().find(|(known, of, ..)| (*known, *of) == (kind, column.number));
         found.map(|(_, _, at, end)| Stream::new(&self.source, *at, *end))
+    }
+
+    /// Returns a stream of a column, which is empty if the stripe does not have it.
+    pub fn find_or_empty(&self, column: Column, kind: u64) -> Stream {
+        self.find(column, kind).unwrap_or_else(|| Stream::new(&self.source, 0, 0))
     }
 
     /// Returns the encoding of a column.

@@ -1,19 +1,12 @@
 //! Inventories of buckets: objects and bytes by prefix and storage class, in bounded memory.
 
-mod csv;
-mod listing;
-mod orc;
-mod parquet;
-
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufRead, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Serialize;
 
 use super::ExplainError;
-use plimsoll_experiment::logs::lines::expanded;
+use plimsoll_inventory::{InventoryError, Listed};
 
 /// Maximum number of prefixes; the objects of others are counted together.
 const MAX_PREFIXES: usize = 10_000;
@@ -54,21 +47,6 @@ impl Objects {
     }
 }
 
-/// An object of an inventory.
-#[derive(Debug, Clone, Copy)]
-pub struct Listed<'a> {
-    /// Bucket; empty if the inventory has none.
-    pub bucket: &'a [u8],
-    /// Key of the object.
-    pub key: &'a [u8],
-    /// Size in bytes.
-    pub bytes: u64,
-    /// Storage class as in the API; empty for the default class.
-    pub class: &'a [u8],
-    /// Access tier within Intelligent-Tiering; empty if the inventory has none.
-    pub tier: &'a [u8],
-}
-
 /// Objects of a class, by prefix.
 type ByPrefix = BTreeMap<Vec<u8>, Objects>;
 
@@ -105,6 +83,10 @@ impl Inventory {
 
     /// Adds an object.
     fn add(&mut self, listed: &Listed<'_>, name: &mut Vec<u8>) {
+        let Some(bytes) = listed.bytes else {
+            self.without_size += 1;
+            return;
+        };
         prefix(listed, self.depth, name);
         let class = class_of(listed);
         // Most neighbours have the same prefix and class.
@@ -118,7 +100,7 @@ impl Inventory {
             };
             self.recent = (class, name.clone(), Objects::default());
         }
-        self.recent.2.add(listed.bytes);
+        self.recent.2.add(bytes);
     }
 
     /// Moves the objects that were counted last to their prefix.
@@ -174,75 +156,25 @@ fn is_class(name: &str, listed: &Listed<'_>, class: &str) -> bool {
     }
 }
 
-/// Returns the files of a list of files and directories, without manifests and checksums.
-fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ExplainError> {
-    let mut out = Vec::new();
-    let mut manifests = 0;
-    let mut left: Vec<PathBuf> = paths.iter().rev().cloned().collect();
-    while let Some(path) = left.pop() {
-        // Links to directories may form circles.
-        let is_link = !paths.contains(&path) && path.is_symlink();
-        if path.is_dir() && is_link {
-            continue;
-        }
-        if path.is_dir() {
-            let entries = std::fs::read_dir(&path).map_err(|e| ExplainError::unreadable(&path, e))?;
-            let mut inside: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-            inside.sort_by(|a, b| b.cmp(a));
-            left.append(&mut inside);
-            continue;
-        }
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        manifests += usize::from(name == "manifest.json");
-        if manifests > 1 {
-            let reason = "there is more than one manifest.json, so objects would count twice; name the files of one \
-                          inventory";
-            return Err(ExplainError::unreadable(&path, reason));
-        }
-        let is_extra =
-            ["manifest.json", "manifest.checksum", "symlink.txt"].iter().any(|end| name.ends_with(end));
-        if !is_extra || paths.contains(&path) {
-            out.push(path);
-        }
-    }
-    Ok(out)
-}
-
-/// Reads inventories of S3 or Google Cloud Storage in CSV, ORC or Parquet, or listings of `aws s3 ls --recursive`.
+/// Counts the objects of listings: see [`plimsoll_inventory::read`].
 ///
 /// # Errors
 /// If a file cannot be read or has another format, or there is no object.
 pub fn read(paths: &[PathBuf], depth: usize) -> Result<Inventory, ExplainError> {
-    let mut inventory = Inventory::new(depth);
-    for file in files(paths)? {
-        read_file(&file, &mut inventory)?;
-    }
+    let (mut inventory, mut name) = (Inventory::new(depth), Vec::new());
+    plimsoll_inventory::read::<ExplainError>(paths, &mut |listed| {
+        inventory.add(listed, &mut name);
+        Ok(())
+    })?;
     inventory.settle();
     if inventory.classes.is_empty() {
         let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-        return Err(ExplainError::Empty(names.join(", ")));
+        return Err(ExplainError::Inventory(InventoryError::File {
+            file: names.join(", "),
+            reason: "the inventory has no objects".into(),
+        }));
     }
     Ok(inventory)
-}
-
-fn read_file(file: &Path, into: &mut Inventory) -> Result<(), ExplainError> {
-    let mut head = [0; 4];
-    let filled = File::open(file).and_then(|mut opened| opened.read(&mut head));
-    let filled = filled.map_err(|e| ExplainError::unreadable(file, e))?;
-    if filled == 4 && head == *b"PAR1" {
-        return parquet::read(file, into);
-    }
-    if head.starts_with(b"ORC") {
-        return orc::read(file, into);
-    }
-    let mut from = expanded(file)?;
-    let start = from.fill_buf().map_err(|e| ExplainError::unreadable(file, e))?;
-    let line =
-        start.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
-    match std::str::from_utf8(line).ok().and_then(listing::parse) {
-        Some(_) => listing::read(file, from, into),
-        None => csv::read(file, from, into),
-    }
 }
 
 #[cfg(test)]

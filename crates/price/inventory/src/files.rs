@@ -1,0 +1,88 @@
+//! Files of a listing: those that are named, those of directories, and those of a manifest.
+
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+
+use plimsoll_base::files::expanded;
+
+use crate::InventoryError;
+use crate::csv::Columns;
+use crate::manifest;
+
+/// A file with objects.
+#[derive(Debug)]
+pub struct Source {
+    /// Path of the file.
+    pub path: PathBuf,
+    /// Columns that the manifest names; `None` without one.
+    pub columns: Option<Columns>,
+}
+
+/// Files that contain no objects.
+const EXTRAS: [&str; 2] = ["manifest.checksum", "symlink.txt"];
+
+/// Returns the files of directories, without links, which may form circles.
+fn walk(paths: &[PathBuf]) -> Result<Vec<PathBuf>, InventoryError> {
+    let mut out = Vec::new();
+    let mut left: Vec<PathBuf> = paths.iter().rev().cloned().collect();
+    while let Some(path) = left.pop() {
+        let is_named = paths.contains(&path);
+        if !path.is_dir() {
+            let is_extra = path.file_name().is_some_and(|name| EXTRAS.iter().any(|extra| name == *extra));
+            if is_named || !is_extra {
+                out.push(path);
+            }
+        } else if is_named || !path.is_symlink() {
+            let entries = std::fs::read_dir(&path).map_err(|e| InventoryError::file(&path, e))?;
+            let mut inside: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+            inside.sort_by(|a, b| b.cmp(a));
+            left.append(&mut inside);
+        }
+    }
+    Ok(out)
+}
+
+/// Returns true if a file is a manifest: by its name, or, if the user named it, by its first byte.
+fn is_manifest(path: &Path, is_named: bool) -> Result<bool, InventoryError> {
+    if path.file_name().is_some_and(|name| name == "manifest.json") {
+        return Ok(true);
+    }
+    if !is_named || path.is_dir() {
+        return Ok(false);
+    }
+    let mut opened = expanded(path).map_err(|e| InventoryError::file(path, e))?;
+    let head = opened.fill_buf().map_err(|e| InventoryError::file(path, e))?;
+    Ok(head.trim_ascii_start().starts_with(b"{"))
+}
+
+/// Returns the files with objects of a list of files and directories. In a directory with a manifest, these are the
+/// files of the manifest: S3 stores those of all days in one place.
+///
+/// # Errors
+/// If a directory or manifest cannot be read, a file of the manifest is missing, or there is more than one manifest.
+pub fn of(paths: &[PathBuf]) -> Result<Vec<Source>, InventoryError> {
+    let mut manifest = None;
+    let mut others = Vec::new();
+    for path in walk(paths)? {
+        let is_named = paths.contains(&path);
+        if !is_manifest(&path, is_named)? {
+            others.push((path, is_named));
+        } else if manifest.is_some() {
+            let reason = "there is more than one manifest.json, so objects would count twice; name the files of one \
+                          inventory";
+            return Err(InventoryError::file(&path, reason));
+        } else {
+            manifest = Some(manifest::read(&path)?);
+        }
+    }
+    let has_manifest = manifest.is_some();
+    let mut out = manifest.unwrap_or_default();
+    let known: Vec<_> = out.iter().filter_map(|source| source.path.canonicalize().ok()).collect();
+    for (path, is_named) in others {
+        let is_new = path.canonicalize().is_ok_and(|path| !known.contains(&path));
+        if !has_manifest || is_named && is_new {
+            out.push(Source { path, columns: None });
+        }
+    }
+    Ok(out)
+}
