@@ -15,7 +15,7 @@ import tomllib
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PLIMSOLL = os.environ.get("PLIMSOLL", str(ROOT / "target/release/plimsoll"))
 GATEWAY = os.environ.get("GATEWAY", str(ROOT / "target/release/plimsoll-gateway"))
-PROFILES = ROOT / "crates/measure/conformance/src/durability/servers"
+PROFILES = ROOT / "crates/measure/durability/src/servers"
 DATA = os.environ.get("DATA", "/var/tmp")
 ACCESS_KEY, SECRET_KEY = "plimsollresults", "results-only-secret"
 SERVER_CORE, CLIENT_CORE = 0, 1

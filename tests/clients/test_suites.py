@@ -14,7 +14,7 @@ loader.exec_module(suites)
 @pytest.mark.parametrize("path,repeated", [
     ("crates/store/maintenance/src/mover/pass.rs", {"store", "durability", "documents", "counts"}),
     ("crates/measure/report/src/text/answer.rs", {"instrument", "documents"}),
-    ("crates/measure/conformance/src/durability/cut.rs", {"durability", "instrument", "documents"}),
+    ("crates/measure/durability/src/cut.rs", {"durability", "instrument", "documents"}),
     ("docs/judging.md", {"documents"}),
     ("docs/operations/backup.md", {"store", "documents"}),
     ("tests/clients/test_tiers.py", {"store"}),

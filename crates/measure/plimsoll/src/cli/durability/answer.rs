@@ -2,10 +2,10 @@
 
 use super::Arguments;
 use plimsoll_base::units::{counted, format_count};
-use plimsoll_conformance::durability::findings::{Findings, Proof};
-use plimsoll_conformance::durability::history::OperationKind;
-use plimsoll_conformance::durability::violation::ViolationKind;
 use plimsoll_document::{Document, Table};
+use plimsoll_durability::findings::{Findings, Proof};
+use plimsoll_durability::history::OperationKind;
+use plimsoll_durability::violation::ViolationKind;
 use plimsoll_report::shell::quoted;
 
 /// Returns the server, with what was done to it besides the cuts.

@@ -250,7 +250,7 @@ fn processes() -> Vec<(i32, i32, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::durability::server::ServerProfile;
+    use crate::server::ServerProfile;
 
     /// Regression test: PostgreSQL did not start again, because the lock file of a database named a process that had
     /// been killed and was still a zombie.

@@ -1,4 +1,5 @@
-//! Checks whether an S3 server keeps what it acknowledged when the power fails.
+//! Checks whether an S3 server keeps what it acknowledged when the power fails. Uses `session` and `disk`; only
+//! `plimsoll` uses it, on Linux.
 //!
 //! [`simulated`] runs the server on a simulated disk (`plimsoll_disk`), [`real`] on a machine that a command of the
 //! user cuts off. Both use the same clients ([`work`]), the same expectations ([`history`]) and the same [`audit`].
