@@ -7,7 +7,7 @@ use http::request::Parts;
 use plimsoll_cost::book::Prices;
 use plimsoll_experiment::resolve;
 use plimsoll_experiment::ycsb::properties::{Family, Properties};
-use plimsoll_experiment::ycsb::{Part, RecordEncoding, to_spec};
+use plimsoll_experiment::ycsb::{RecordEncoding, YcsbPhase, to_spec};
 use plimsoll_judge::run_dir::read::intervals;
 use plimsoll_s3::chunked::{ChunkDecoder, ChunkSigner};
 use plimsoll_s3::credentials::Credentials;
@@ -137,7 +137,7 @@ pub fn experiment(data: &[u8]) {
 pub fn ycsb_properties(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(properties) = Properties::parse("fuzz", &text) {
-        for (part, family) in [(Part::Load, Family::Ycsb), (Part::Run, Family::GoYcsb)] {
+        for (part, family) in [(YcsbPhase::Load, Family::Ycsb), (YcsbPhase::Run, Family::GoYcsb)] {
             let _ = to_spec(part, &properties, family, RecordEncoding::Bytes, 42);
         }
     }

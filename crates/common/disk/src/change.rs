@@ -42,7 +42,7 @@ pub enum NewKind {
 
 /// Name of an entry in a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Entry {
+pub struct DirectoryEntry {
     /// Directory of the entry.
     pub parent: Ino,
     /// Name in it.
@@ -51,7 +51,7 @@ pub struct Entry {
 
 /// One change of the file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum DiskChange {
     /// A new inode without an entry.
     New {
         /// Number of the inode.
@@ -64,23 +64,23 @@ pub enum Change {
     /// A new entry for an inode.
     Link {
         /// Entry that changes.
-        entry: Entry,
+        entry: DirectoryEntry,
         /// Inode to which it points.
         ino: Ino,
     },
     /// An entry was removed.
     Unlink {
         /// Entry that changes.
-        entry: Entry,
+        entry: DirectoryEntry,
         /// Inode to which it pointed.
         ino: Ino,
     },
     /// An entry got another name, and replaced the inode that had it.
     Rename {
         /// Entry before the rename.
-        from: Entry,
+        from: DirectoryEntry,
         /// Entry after the rename.
-        to: Entry,
+        to: DirectoryEntry,
         /// Inode that moved.
         ino: Ino,
         /// Inode that was replaced; `None` if the name was free.
@@ -131,25 +131,25 @@ pub enum Change {
     },
 }
 
-impl Change {
+impl DiskChange {
     /// Returns the inode whose own content or attributes the change concerns; `None` for entries.
     pub fn inode(&self) -> Option<Ino> {
         match self {
-            Change::New { ino, .. }
-            | Change::Set { ino, .. }
-            | Change::Resize { ino, .. }
-            | Change::Allocate { ino, .. }
-            | Change::Punch { ino, .. }
-            | Change::Write { ino, .. } => Some(*ino),
-            Change::Link { .. } | Change::Unlink { .. } | Change::Rename { .. } => None,
+            DiskChange::New { ino, .. }
+            | DiskChange::Set { ino, .. }
+            | DiskChange::Resize { ino, .. }
+            | DiskChange::Allocate { ino, .. }
+            | DiskChange::Punch { ino, .. }
+            | DiskChange::Write { ino, .. } => Some(*ino),
+            DiskChange::Link { .. } | DiskChange::Unlink { .. } | DiskChange::Rename { .. } => None,
         }
     }
 
     /// Returns the entries that the change concerns.
-    pub fn entries(&self) -> Vec<&Entry> {
+    pub fn entries(&self) -> Vec<&DirectoryEntry> {
         match self {
-            Change::Link { entry, .. } | Change::Unlink { entry, .. } => vec![entry],
-            Change::Rename { from, to, .. } => vec![from, to],
+            DiskChange::Link { entry, .. } | DiskChange::Unlink { entry, .. } => vec![entry],
+            DiskChange::Rename { from, to, .. } => vec![from, to],
             _ => Vec::new(),
         }
     }
@@ -161,18 +161,20 @@ impl Change {
 
     /// Returns true for data, which is not part of the metadata.
     pub fn is_data(&self) -> bool {
-        matches!(self, Change::Write { .. })
+        matches!(self, DiskChange::Write { .. })
     }
 }
 
 /// Removes `hole` from a write; returns the parts that remain.
-pub fn without(change: &Change, hole: &Range<u64>) -> Vec<Change> {
-    let Change::Write { ino, offset, data, allocates, at_ns } = change else { return vec![change.clone()] };
+pub fn without(change: &DiskChange, hole: &Range<u64>) -> Vec<DiskChange> {
+    let DiskChange::Write { ino, offset, data, allocates, at_ns } = change else {
+        return vec![change.clone()];
+    };
     let end = offset + data.len() as u64;
     if hole.end <= *offset || hole.start >= end {
         return vec![change.clone()];
     }
-    let part = |range: Range<u64>| Change::Write {
+    let part = |range: Range<u64>| DiskChange::Write {
         ino: *ino,
         offset: range.start,
         data: data[(range.start - offset) as usize..(range.end - offset) as usize].into(),

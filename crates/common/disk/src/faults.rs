@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Faults that a disk shows. The default has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Faults {
+pub struct DiskFaults {
     /// Number of syncs after which one fails with EIO; `None` if none does. The data that it should have written is
     /// lost, and later syncs do not report this again, as on Linux (P. Rebello et al., "Can Applications Recover from
     /// fsync Failures?", USENIX ATC 2020).

@@ -17,5 +17,5 @@ pub mod rules;
 pub mod tree;
 
 pub use disk::Disk;
-pub use faults::Faults;
+pub use faults::DiskFaults;
 pub use rules::Model;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use crate::change::{Attributes, Change, Entry, Ino, NewKind};
+use crate::change::{Attributes, DirectoryEntry, DiskChange, Ino, NewKind};
 use crate::content::Content;
 
 /// Inode of the root directory.
@@ -12,7 +12,7 @@ pub const ROOT: Ino = 1;
 
 /// Content of an inode.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum InodeContent {
     /// A regular file.
     File(Content),
     /// A directory with its entries.
@@ -27,7 +27,7 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inode {
     /// Content by its kind.
-    pub kind: Kind,
+    pub kind: InodeContent,
     /// Attributes of the inode.
     pub attributes: Attributes,
     /// Number of entries that point to it.
@@ -45,7 +45,7 @@ impl Default for Tree {
         // The root belongs to the user who mounts it.
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let attributes = Attributes { mode: 0o755, uid, gid, ..Attributes::default() };
-        let root = Inode { kind: Kind::Directory(BTreeMap::new()), attributes, links: 1 };
+        let root = Inode { kind: InodeContent::Directory(BTreeMap::new()), attributes, links: 1 };
         Tree { inodes: HashMap::from([(ROOT, Arc::new(root))]) }
     }
 }
@@ -63,14 +63,14 @@ impl Tree {
     /// Returns the content of a file; `None` for anything else.
     pub fn content(&self, ino: Ino) -> Option<&Content> {
         match &self.get(ino)?.kind {
-            Kind::File(content) => Some(content),
+            InodeContent::File(content) => Some(content),
             _ => None,
         }
     }
 
     /// Changes the content of a file, if it exists.
     fn change_content(&mut self, ino: Ino, change: impl FnOnce(&mut Content)) {
-        if let Some(Inode { kind: Kind::File(content), .. }) = self.get_mut(ino) {
+        if let Some(Inode { kind: InodeContent::File(content), .. }) = self.get_mut(ino) {
             change(content);
         }
     }
@@ -78,19 +78,21 @@ impl Tree {
     /// Returns the entries of a directory; `None` for anything else.
     pub fn entries(&self, ino: Ino) -> Option<&BTreeMap<OsString, Ino>> {
         match &self.get(ino)?.kind {
-            Kind::Directory(entries) => Some(entries),
+            InodeContent::Directory(entries) => Some(entries),
             _ => None,
         }
     }
 
     /// Returns the inode of an entry; `None` if there is none.
-    pub fn entry(&self, entry: &Entry) -> Option<Ino> {
+    pub fn entry(&self, entry: &DirectoryEntry) -> Option<Ino> {
         self.entries(entry.parent)?.get(&entry.name).copied()
     }
 
     /// Makes an entry point to `ino`; `None` removes it.
-    fn set_entry(&mut self, entry: &Entry, ino: Option<Ino>) {
-        let Some(Inode { kind: Kind::Directory(entries), .. }) = self.get_mut(entry.parent) else { return };
+    fn set_entry(&mut self, entry: &DirectoryEntry, ino: Option<Ino>) {
+        let Some(Inode { kind: InodeContent::Directory(entries), .. }) = self.get_mut(entry.parent) else {
+            return;
+        };
         let before = match ino {
             Some(ino) => entries.insert(entry.name.clone(), ino),
             None => entries.remove(&entry.name),
@@ -104,29 +106,29 @@ impl Tree {
     }
 
     /// Applies a change. A change whose inode or entry does not exist has no effect.
-    pub fn apply(&mut self, change: &Change) {
+    pub fn apply(&mut self, change: &DiskChange) {
         match change {
-            Change::New { ino, kind, attributes } => {
+            DiskChange::New { ino, kind, attributes } => {
                 let kind = match kind {
-                    NewKind::File => Kind::File(Content::default()),
-                    NewKind::Directory => Kind::Directory(BTreeMap::new()),
-                    NewKind::Symlink(target) => Kind::Symlink(target.clone()),
-                    NewKind::Special(of, device) => Kind::Special(*of, *device),
+                    NewKind::File => InodeContent::File(Content::default()),
+                    NewKind::Directory => InodeContent::Directory(BTreeMap::new()),
+                    NewKind::Symlink(target) => InodeContent::Symlink(target.clone()),
+                    NewKind::Special(of, device) => InodeContent::Special(*of, *device),
                 };
                 let inode = Inode { kind, attributes: attributes.clone(), links: 0 };
                 self.inodes.entry(*ino).or_insert_with(|| Arc::new(inode));
             }
-            Change::Link { entry, ino } => {
+            DiskChange::Link { entry, ino } => {
                 if self.inodes.contains_key(ino) {
                     self.set_entry(entry, Some(*ino));
                 }
             }
-            Change::Unlink { entry, ino } => {
+            DiskChange::Unlink { entry, ino } => {
                 if self.entry(entry) == Some(*ino) {
                     self.set_entry(entry, None);
                 }
             }
-            Change::Rename { from, to, ino, replaced, exchange } => {
+            DiskChange::Rename { from, to, ino, replaced, exchange } => {
                 if !self.inodes.contains_key(ino) {
                     return;
                 }
@@ -135,24 +137,26 @@ impl Tree {
                 }
                 self.set_entry(to, Some(*ino));
             }
-            Change::Set { ino, attributes } => {
+            DiskChange::Set { ino, attributes } => {
                 if let Some(inode) = self.get_mut(*ino) {
                     inode.attributes = attributes.clone();
                 }
             }
-            Change::Resize { ino, size } => self.change_content(*ino, |content| content.resize(*size)),
-            Change::Allocate { ino, range } => {
+            DiskChange::Resize { ino, size } => self.change_content(*ino, |content| content.resize(*size)),
+            DiskChange::Allocate { ino, range } => {
                 self.change_content(*ino, |content| content.allocate(range.clone()));
             }
-            Change::Punch { ino, range } => self.change_content(*ino, |content| content.punch(range.clone())),
-            Change::Write { ino, offset, data, at_ns, .. } => self.write(*ino, *offset, data, *at_ns),
+            DiskChange::Punch { ino, range } => {
+                self.change_content(*ino, |content| content.punch(range.clone()))
+            }
+            DiskChange::Write { ino, offset, data, at_ns, .. } => self.write(*ino, *offset, data, *at_ns),
         }
     }
 
     /// Writes data into a file.
     pub fn write(&mut self, ino: Ino, offset: u64, data: &[u8], at_ns: i64) {
         if let Some(inode) = self.get_mut(ino)
-            && let Kind::File(content) = &mut inode.kind
+            && let InodeContent::File(content) = &mut inode.kind
         {
             content.write(offset, data);
             inode.attributes.mtime_ns = inode.attributes.mtime_ns.max(at_ns);
@@ -182,7 +186,7 @@ impl Tree {
                 // A directory has one entry. A second one is left by a move of which only half is durable.
                 let is_directory = self.entries(ino).is_some();
                 if !self.inodes.contains_key(&ino) || (is_directory && seen.contains(&ino)) {
-                    self.set_entry(&Entry { parent: directory, name }, None);
+                    self.set_entry(&DirectoryEntry { parent: directory, name }, None);
                     continue;
                 }
                 *links.entry(ino).or_insert(0) += 1;

@@ -14,7 +14,7 @@ use crate::inject::{Fault, Injector, Spec};
 use crate::twin::model::Failure;
 use crate::twin::{InFlight, Twin};
 use plimsoll_base::clock::{SECOND, Timer, now_ns};
-use plimsoll_server::Shared;
+use plimsoll_server::ServerState;
 use plimsoll_server::connection_limit::ConnectionLimit;
 use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::exchange::Exchange;
@@ -59,7 +59,7 @@ impl<S: ObjectService> Handler for Faulty<S> {
 
     async fn handle(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<ServerState>,
         stamps: &ConnectionTimestamps,
         request: Request<Incoming>,
     ) -> io::Result<ServerResponse> {

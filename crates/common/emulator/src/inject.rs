@@ -271,7 +271,7 @@ pub enum Fault {
 
 /// Injected delay and fault of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Plan {
+pub struct InjectedFault {
     /// Earliest monotonic time in nanoseconds at which the response may be sent.
     pub answer_at_ns: u64,
     /// Fault to inject into the response.
@@ -307,7 +307,7 @@ impl Injector {
     }
 
     /// Decides the delay and the fault of a request that arrived at `received_ns`.
-    pub fn plan(&self, received_ns: u64) -> Plan {
+    pub fn plan(&self, received_ns: u64) -> InjectedFault {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let origin =
             match self.origin_ns.compare_exchange(0, received_ns, Ordering::Relaxed, Ordering::Relaxed) {
@@ -342,7 +342,7 @@ impl Injector {
                 answer_at_ns += every - into;
             }
         }
-        Plan { answer_at_ns, fault }
+        InjectedFault { answer_at_ns, fault }
     }
 
     /// Returns the delay of the response to a successful request for an object of `size` bytes, in nanoseconds, which

@@ -7,7 +7,7 @@ use super::xml::{Element, XmlError, XmlWriter};
 
 /// One object in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedObject {
     /// Key of the object.
     pub key: String,
     /// Size in bytes.
@@ -20,7 +20,7 @@ pub struct Listed {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
     /// Objects in the order in which the store sent them.
-    pub objects: Vec<Listed>,
+    pub objects: Vec<ListedObject>,
     /// Common prefixes, if the request had a delimiter.
     pub common_prefixes: Vec<String>,
     /// Continuation token of the next page; `None` on the last page.
@@ -38,7 +38,7 @@ impl Listing {
         let mut seen = 0;
         each_of(body, "ListBucketResult", |entry| {
             match entry.name.as_str() {
-                "Contents" => page.objects.push(Listed {
+                "Contents" => page.objects.push(ListedObject {
                     size: number_of(&entry, "Size")?,
                     etag: text_in(&entry, "ETag"),
                     key: text_in(&entry, "Key"),
@@ -301,7 +301,7 @@ mod tests {
             <Contents><Key>a&amp;b</Key><Size>3</Size><ETag>&quot;x&quot;</ETag></Contents>\
             <CommonPrefixes><Prefix>p/</Prefix></CommonPrefixes></ListBucketResult>";
         let page = Listing::parse(body).unwrap();
-        assert_eq!(page.objects, [Listed { key: "a&b".into(), size: 3, etag: "\"x\"".into() }]);
+        assert_eq!(page.objects, [ListedObject { key: "a&b".into(), size: 3, etag: "\"x\"".into() }]);
         assert_eq!((page.common_prefixes, page.next_token), (vec!["p/".to_string()], Some("t".to_string())));
         assert!(Listing::parse(b"<Other/>").is_err());
         let cut = b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>";

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 
 use super::error::{ApiError, ErrorCode};
-use super::route::{Operation, Route};
+use super::route::{ApiOperation, Route};
 use super::service::ObjectService;
 use plimsoll_s3::credentials::Credentials;
 
@@ -97,7 +97,7 @@ impl Accounts {
 /// Returns true if `rights` allow an operation on its bucket. The source of a copy is checked when it is opened.
 pub fn allow(rights: &Rights, route: &Route) -> bool {
     match route.operation {
-        Operation::Preflight => true,
+        ApiOperation::Preflight => true,
         operation => rights.cover(&route.bucket) && (rights.write || !operation.writes()),
     }
 }
@@ -113,7 +113,7 @@ pub async fn check<S: ObjectService>(
     client: &str,
     route: &Route,
 ) -> Result<(), ApiError> {
-    use Operation as O;
+    use ApiOperation as O;
     let is_authenticated = !client.is_empty();
     let denied = || ApiError::new(ErrorCode::AccessDenied);
     if allow(rights, route) || (route.operation == O::ListBuckets && is_authenticated) {
@@ -160,7 +160,7 @@ pub async fn check<S: ObjectService>(
 mod tests {
     use super::*;
 
-    fn allowed(rights: &Rights, operation: Operation, bucket: &str) -> bool {
+    fn allowed(rights: &Rights, operation: ApiOperation, bucket: &str) -> bool {
         let route = Route { operation, bucket: bucket.into(), key: "k".into(), query: Vec::new() };
         allow(rights, &route)
     }
@@ -184,11 +184,13 @@ mod tests {
     #[test]
     fn rights_cover_buckets_and_writes() {
         let reader = Rights { buckets: vec!["a".into(), "logs-*".into()], write: false };
-        assert!(allowed(&reader, Operation::GetObject, "a"));
-        assert!(allowed(&reader, Operation::ListObjectsV2, "logs-1"));
-        assert!(!allowed(&reader, Operation::GetObject, "ab"));
-        assert!(!allowed(&reader, Operation::PutObject, "a"));
+        assert!(allowed(&reader, ApiOperation::GetObject, "a"));
+        assert!(allowed(&reader, ApiOperation::ListObjectsV2, "logs-1"));
+        assert!(!allowed(&reader, ApiOperation::GetObject, "ab"));
+        assert!(!allowed(&reader, ApiOperation::PutObject, "a"));
         let writer = Rights { buckets: vec!["a".into()], write: true };
-        assert!(allowed(&writer, Operation::PutObject, "a") && !allowed(&writer, Operation::PutObject, "b"));
+        assert!(
+            allowed(&writer, ApiOperation::PutObject, "a") && !allowed(&writer, ApiOperation::PutObject, "b")
+        );
     }
 }

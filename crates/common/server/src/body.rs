@@ -24,7 +24,7 @@ use super::names::{
 use super::payload::Payload;
 use super::reserve::{Buffer, Memory};
 use super::response::ResponseBody;
-use super::route::Operation;
+use super::route::ApiOperation;
 use plimsoll_base::net::encode::hex;
 use plimsoll_s3::checksum::{Algorithm, Hasher, from_base64};
 use plimsoll_s3::chunked::{ChunkDecoder, ChunkError};
@@ -58,7 +58,7 @@ pub struct BodyReader<'a> {
     source: Source<'a>,
     /// Request headers; empty for the content of another object.
     headers: Cow<'a, HeaderMap>,
-    operation: Operation,
+    operation: ApiOperation,
     least: u64,
     limit: u64,
     too_large: ErrorCode,
@@ -84,7 +84,7 @@ impl<'a> BodyReader<'a> {
         parts: &'a Parts,
         incoming: &'a mut Incoming,
         payload: Payload,
-        operation: Operation,
+        operation: ApiOperation,
         max_body: u64,
     ) -> Result<BodyReader<'a>, ApiError> {
         let (limit, too_large) = payload_limit(operation, max_body);
@@ -132,7 +132,7 @@ impl<'a> BodyReader<'a> {
         BodyReader {
             source,
             headers: Cow::Owned(HeaderMap::new()),
-            operation: Operation::PutObject,
+            operation: ApiOperation::PutObject,
             least: 0,
             limit,
             too_large: ErrorCode::EntityTooLarge,
@@ -201,7 +201,7 @@ impl<'a> BodyReader<'a> {
     fn check_headers(&mut self) -> Result<(), ApiError> {
         self.wants_md5 = self.headers.contains_key(&CONTENT_MD5);
         // The checksum headers of CompleteMultipartUpload describe the object, not the list of parts in the body.
-        if self.operation == Operation::CompleteUpload {
+        if self.operation == ApiOperation::CompleteUpload {
             return Ok(());
         }
         if let Some(name) = text(&self.headers, &AMZ_TRAILER) {
@@ -326,7 +326,7 @@ impl<'a> BodyReader<'a> {
         }
         let md5: [u8; 16] = std::mem::take(&mut self.md5).finalize().into();
         check_md5(&self.headers, md5)?;
-        let checksum = if self.operation == Operation::CompleteUpload {
+        let checksum = if self.operation == ApiOperation::CompleteUpload {
             None
         } else {
             let declared = self.check_checksum(&trailers)?;
@@ -439,12 +439,12 @@ fn check_md5(headers: &HeaderMap, computed: [u8; 16]) -> Result<(), ApiError> {
 /// Checks that the headers that name a checksum algorithm or type agree with the declared checksum.
 fn check_algorithms(
     headers: &HeaderMap,
-    operation: Operation,
+    operation: ApiOperation,
     declared: Option<&(Algorithm, String)>,
 ) -> Result<(), ApiError> {
     let invalid = |text: &str| Err(ApiError::with(ErrorCode::InvalidRequest, text));
     let has_body =
-        matches!(operation, Operation::PutObject | Operation::UploadPart | Operation::DeleteObjects);
+        matches!(operation, ApiOperation::PutObject | ApiOperation::UploadPart | ApiOperation::DeleteObjects);
     if !has_body {
         return Ok(());
     }

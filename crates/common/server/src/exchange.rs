@@ -10,7 +10,7 @@ use http::{Method, Request};
 use hyper::body::Body;
 use hyper::body::Incoming;
 
-use super::Shared;
+use super::ServerState;
 use super::accounts::{Accounts, Rights};
 use super::body::{BodyReader, discard};
 use super::error::{ApiError, ErrorCode};
@@ -20,15 +20,15 @@ use super::forward::{Forward, VerifiedRequest};
 use super::incoming::frame;
 use super::names::AMZ_REQUEST_ID;
 use super::observer::FinishedRequest;
-use super::ops::{Call, cors, dispatch, post};
+use super::ops::{VerifiedCall, cors, dispatch, post};
 use super::payload::Payload;
 use super::query::Pair;
-use super::request_kind::Kind;
+use super::request_kind::RequestKind;
 use super::response::ServerResponse;
-use super::route::{Operation, Route};
+use super::route::{ApiOperation, Route};
 use super::service::ObjectService;
 use super::timestamps::ConnectionTimestamps;
-use super::timing_log::{Entry, TAG_HEADER};
+use super::timing_log::{TAG_HEADER, TimingEntry};
 use super::{accepts, accounts, auth, express, response, route};
 use plimsoll_base::clock::{now_ns, wall_now};
 use plimsoll_base::net::encode::parse_query;
@@ -40,7 +40,7 @@ const TWO_LENGTHS: &str = "A request has Transfer-Encoding or Content-Length, no
 /// Facts about a request that are known only during its execution.
 #[derive(Default)]
 struct Progress {
-    operation: Cell<Option<Operation>>,
+    operation: Cell<Option<ApiOperation>>,
     access_key: RefCell<String>,
     bucket: RefCell<String>,
     key: RefCell<String>,
@@ -50,7 +50,7 @@ struct Progress {
 
 impl Progress {
     /// Records the operation of a request and, for observers, its bucket and key.
-    fn routed(&self, shared: &Shared, route: &Route) {
+    fn routed(&self, shared: &ServerState, route: &Route) {
         self.operation.set(Some(route.operation));
         if !shared.observers.is_empty() {
             self.bucket.borrow_mut().clone_from(&route.bucket);
@@ -71,7 +71,11 @@ pub struct Exchange {
 
 impl Exchange {
     /// Accepts a request whose head is complete.
-    pub fn begin(shared: &Shared, stamps: &ConnectionTimestamps, request: Request<Incoming>) -> Exchange {
+    pub fn begin(
+        shared: &ServerState,
+        stamps: &ConnectionTimestamps,
+        request: Request<Incoming>,
+    ) -> Exchange {
         stamps.head_complete();
         let received_ns = stamps.received_ns();
         let (parts, incoming) = request.into_parts();
@@ -87,8 +91,8 @@ impl Exchange {
     }
 
     /// Returns the kind of the request by its time; `None` for requests about buckets.
-    pub fn kind(&self) -> Option<Kind> {
-        Kind::of(&self.parts.method, self.parts.uri.path(), &self.parts.headers)
+    pub fn kind(&self) -> Option<RequestKind> {
+        RequestKind::of(&self.parts.method, self.parts.uri.path(), &self.parts.headers)
     }
 
     /// Returns the length of the request's body as its header declares it; 0 without one.
@@ -100,7 +104,7 @@ impl Exchange {
     /// Executes the request on a service.
     pub async fn execute<S: ObjectService>(
         &mut self,
-        shared: &Shared,
+        shared: &ServerState,
         service: &S,
         stamps: &ConnectionTimestamps,
     ) -> ServerResponse {
@@ -120,7 +124,7 @@ impl Exchange {
     /// Verifies the request and its body, and passes it on.
     pub async fn forward<F: Forward>(
         &mut self,
-        shared: &Shared,
+        shared: &ServerState,
         to: &F,
         stamps: &ConnectionTimestamps,
     ) -> ServerResponse {
@@ -169,7 +173,7 @@ impl Exchange {
     }
 
     /// Tells the observers and the timing log about the answer, which is about to be sent.
-    pub fn finish(&self, shared: &Shared, stamps: &ConnectionTimestamps, answer: &ServerResponse) {
+    pub fn finish(&self, shared: &ServerState, stamps: &ConnectionTimestamps, answer: &ServerResponse) {
         let Exchange { parts, progress, received_ns, .. } = self;
         if !shared.observers.is_empty() {
             let finished = FinishedRequest {
@@ -192,7 +196,7 @@ impl Exchange {
             };
             shared.observers.iter().for_each(|observer| observer.finished(&finished));
         }
-        let entry = shared.timing_log.as_ref().map(|_| Entry {
+        let entry = shared.timing_log.as_ref().map(|_| TimingEntry {
             tag: parts.headers.get(TAG_HEADER).and_then(|v| v.to_str().ok()).unwrap_or("").to_string(),
             method: parts.method.to_string(),
             status: answer.status().as_u16(),
@@ -231,7 +235,7 @@ fn is_anonymous(parts: &Parts, query: Option<&[Pair]>, features: &Features) -> b
 }
 
 async fn process<S: ObjectService>(
-    shared: &Shared,
+    shared: &ServerState,
     service: &S,
     stamps: &ConnectionTimestamps,
     parts: &mut Parts,
@@ -269,7 +273,7 @@ async fn process<S: ObjectService>(
     with_body(stamps, parts, incoming, async |parts, incoming| {
         let route = permitted(service, &accounts, rights, &client, session.as_deref(), parts, query).await?;
         progress.routed(shared, &route);
-        let call = Call {
+        let call = VerifiedCall {
             shared,
             service,
             parts,
@@ -307,7 +311,7 @@ async fn with_body(
 
 /// Verifies a request with its whole body, and passes it on.
 async fn pass_on<F: Forward>(
-    shared: &Shared,
+    shared: &ServerState,
     to: &F,
     stamps: &ConnectionTimestamps,
     parts: &mut Parts,
@@ -343,13 +347,13 @@ async fn pass_on<F: Forward>(
 
 /// Reads the body of a verified request, unless the service reads it as a stream, and executes the operation.
 async fn execute<S: ObjectService>(
-    mut call: Call<'_, S>,
+    mut call: VerifiedCall<'_, S>,
     stamps: &ConnectionTimestamps,
     incoming: &mut Incoming,
     payload: Payload,
 ) -> Result<ServerResponse, ApiError> {
     let (shared, operation) = (call.shared, call.route.operation);
-    if operation == Operation::PostObject {
+    if operation == ApiOperation::PostObject {
         return post::object(&call, incoming).await;
     }
     // Most requests have no body; nothing in them needs a reader.
@@ -399,7 +403,7 @@ async fn permitted<S: ObjectService>(
     }
     accepts::hoist(parts, &route)?;
     // The signature of a form is in its fields.
-    if session.is_none() && route.operation != Operation::PostObject {
+    if session.is_none() && route.operation != ApiOperation::PostObject {
         accounts::check(service, rights, client, &route).await?;
     }
     accepts::check(parts, &route, &accounts.owner, &features)?;

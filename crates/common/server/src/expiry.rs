@@ -1,6 +1,6 @@
 //! Evaluation of lifecycle rules, for all services: which versions and uploads are due.
 
-use crate::config::lifecycle::{Expiration, Lifecycle, Rule};
+use crate::config::lifecycle::{Expiration, Lifecycle, LifecycleRule};
 use crate::config::tags::Tags;
 
 /// Time as lifecycle rules see it.
@@ -39,7 +39,7 @@ pub struct Due {
 }
 
 /// Returns the rules that are in force.
-fn enabled(rules: &Lifecycle) -> impl Iterator<Item = &Rule> {
+fn enabled(rules: &Lifecycle) -> impl Iterator<Item = &LifecycleRule> {
     rules.rules.iter().filter(|rule| rule.enabled)
 }
 
@@ -52,7 +52,7 @@ pub fn due<E>(
     rules: &Lifecycle,
     versions: &[VersionFacts],
     now: Now,
-    mut applies: impl FnMut(&Rule, usize) -> Result<bool, E>,
+    mut applies: impl FnMut(&LifecycleRule, usize) -> Result<bool, E>,
 ) -> Result<Vec<Due>, E> {
     let mut found: Vec<Due> = Vec::new();
     let Some(current) = versions.first() else { return Ok(found) };

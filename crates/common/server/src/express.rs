@@ -14,7 +14,7 @@ use super::error::{ApiError, ErrorCode};
 use super::reserve::OVERHEAD;
 use super::reserve::{Memory, Reservation};
 use super::response::{ServerResponse, xml};
-use super::route::{Operation, Route};
+use super::route::{ApiOperation, Route};
 use plimsoll_base::clock::wall_now;
 use plimsoll_base::net::encode::{hex, parse_query};
 use plimsoll_base::provider::zone::is_directory;
@@ -122,8 +122,8 @@ enum Needs {
 
 /// Returns the credentials that an operation requires (S3 API reference, CreateSession). CopyObject and UploadPartCopy
 /// read a second object, which the session does not cover.
-fn needs(operation: Operation) -> Needs {
-    use Operation as O;
+fn needs(operation: ApiOperation) -> Needs {
+    use ApiOperation as O;
     match operation {
         O::ListBuckets
         | O::CreateBucket
@@ -193,7 +193,7 @@ pub fn without_session(route: &Route) -> Result<(), ApiError> {
 pub fn check(parts: &Parts, route: &Route) -> Result<(), ApiError> {
     if !is_directory(&route.bucket) {
         return match route.operation {
-            Operation::CreateSession => Err(ApiError::with(
+            ApiOperation::CreateSession => Err(ApiError::with(
                 ErrorCode::InvalidRequest,
                 "CreateSession is supported only for directory buckets (base--zone--x-s3)",
             )),
@@ -203,7 +203,7 @@ pub fn check(parts: &Parts, route: &Route) -> Result<(), ApiError> {
     let refuse = |code, text: &str| Err(ApiError::with(code, text));
     if matches!(
         route.operation,
-        Operation::ListObjects | Operation::ListVersions | Operation::GetBucketLocation
+        ApiOperation::ListObjects | ApiOperation::ListVersions | ApiOperation::GetBucketLocation
     ) {
         return refuse(ErrorCode::MethodNotAllowed, "This operation is not supported for directory buckets");
     }
@@ -213,7 +213,7 @@ pub fn check(parts: &Parts, route: &Route) -> Result<(), ApiError> {
             "Content-MD5 is not supported for directory buckets; use a checksum",
         );
     }
-    if matches!(route.operation, Operation::ListObjectsV2 | Operation::ListUploads) {
+    if matches!(route.operation, ApiOperation::ListObjectsV2 | ApiOperation::ListUploads) {
         let parameter = |name| route.parameter(name).unwrap_or("");
         if !parameter("start-after").is_empty() {
             return refuse(ErrorCode::InvalidArgument, "start-after is not supported for directory buckets");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 pub use http::{Method, Request};
 pub use hyper::body::Incoming;
 
-use super::Shared;
+use super::ServerState;
 use super::error::{ApiError, ErrorCode};
 use super::exchange::Exchange;
 use super::forward::Forward;
@@ -27,7 +27,7 @@ pub trait Handler: Send + Sync + 'static {
     /// Returns an error to break the connection.
     fn handle(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<ServerState>,
         stamps: &ConnectionTimestamps,
         request: Request<Incoming>,
     ) -> impl Future<Output = io::Result<ServerResponse>>;
@@ -39,7 +39,7 @@ pub struct Plain<S>(pub Arc<S>);
 impl<S: ObjectService> Handler for Plain<S> {
     async fn handle(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<ServerState>,
         stamps: &ConnectionTimestamps,
         request: Request<Incoming>,
     ) -> io::Result<ServerResponse> {
@@ -56,7 +56,7 @@ pub struct Refusing(pub &'static str);
 impl Handler for Refusing {
     async fn handle(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<ServerState>,
         stamps: &ConnectionTimestamps,
         request: Request<Incoming>,
     ) -> io::Result<ServerResponse> {
@@ -73,7 +73,7 @@ pub struct Forwarding<F>(pub Arc<F>);
 impl<F: Forward> Handler for Forwarding<F> {
     async fn handle(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<ServerState>,
         stamps: &ConnectionTimestamps,
         request: Request<Incoming>,
     ) -> io::Result<ServerResponse> {

@@ -131,7 +131,7 @@ pub struct Parts {
 }
 
 /// State shared by all connections, without the service.
-pub struct Shared {
+pub struct ServerState {
     /// Settings of the server.
     pub settings: ServerSettings,
     accounts: RwLock<Arc<Accounts>>,
@@ -151,11 +151,11 @@ pub struct Shared {
     header_case: Option<HeaderCase>,
 }
 
-impl Shared {
+impl ServerState {
     /// Creates the state of a server.
-    pub fn new(parts: Parts) -> Arc<Shared> {
+    pub fn new(parts: Parts) -> Arc<ServerState> {
         let secret = parts.accounts.find(&parts.accounts.owner).map_or("", |a| a.credentials.secret_key());
-        Arc::new(Shared {
+        Arc::new(ServerState {
             sessions: express::Sessions::new(parts.settings.session_life_s, secret),
             memory: Memory::new(parts.settings.memory_limit),
             documents: Memory::new(parts.settings.memory_limit.min(MAX_DOCUMENTS)),
@@ -204,7 +204,7 @@ impl Shared {
 /// Returns an error if the listener, a timer or a thread cannot be set up, or if the timing log cannot be written.
 pub fn run<S: ObjectService>(
     listener: TcpListener,
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     service: &Arc<S>,
     shutdown: &watch::Receiver<bool>,
 ) -> io::Result<()> {
@@ -217,7 +217,7 @@ pub fn run<S: ObjectService>(
 /// Returns the same errors as [`run`].
 pub fn run_with<H: Handler>(
     listener: TcpListener,
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     handler: &Arc<H>,
     shutdown: &watch::Receiver<bool>,
 ) -> io::Result<()> {
@@ -335,7 +335,7 @@ fn accept(
 }
 
 fn serve_thread<H: Handler>(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     handler: &Arc<H>,
     mut queue: mpsc::UnboundedReceiver<Accepted>,
     mut shutdown: watch::Receiver<bool>,
@@ -372,7 +372,7 @@ fn serve_thread<H: Handler>(
 }
 
 async fn connection<H: Handler>(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     handler: &Arc<H>,
     stream: std::net::TcpStream,
     registered: Registration,

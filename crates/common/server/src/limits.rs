@@ -1,7 +1,7 @@
 //! Limits on the sizes of requests.
 
 use super::error_code::ErrorCode;
-use super::route::Operation;
+use super::route::ApiOperation;
 
 /// Maximum size of a request head in bytes; a larger one gets status 431 (S3 itself allows 8 KiB).
 pub const MAX_HEAD_BYTES: usize = 256 * 1024;
@@ -26,13 +26,13 @@ pub const MAX_UNSENT_BYTES: u32 = 256 * 1024;
 pub const FRAMING_DIVISOR: u64 = 8;
 
 /// Returns the maximum size of the payload of an operation in bytes and the error code for a larger one.
-pub fn payload_limit(operation: Operation, max_body: u64) -> (u64, ErrorCode) {
+pub fn payload_limit(operation: ApiOperation, max_body: u64) -> (u64, ErrorCode) {
     match operation {
-        Operation::PutObject | Operation::UploadPart | Operation::PostObject => {
+        ApiOperation::PutObject | ApiOperation::UploadPart | ApiOperation::PostObject => {
             (max_body, ErrorCode::EntityTooLarge)
         }
-        Operation::CompleteUpload => (MAX_COMPLETE_BYTES, ErrorCode::MaxMessageLengthExceeded),
-        Operation::DeleteObjects => (MAX_DELETE_BYTES, ErrorCode::MaxMessageLengthExceeded),
+        ApiOperation::CompleteUpload => (MAX_COMPLETE_BYTES, ErrorCode::MaxMessageLengthExceeded),
+        ApiOperation::DeleteObjects => (MAX_DELETE_BYTES, ErrorCode::MaxMessageLengthExceeded),
         _ => (MAX_XML_BYTES, ErrorCode::MaxMessageLengthExceeded),
     }
 }

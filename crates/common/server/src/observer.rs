@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http::Method;
 
-use super::route::Operation;
+use super::route::ApiOperation;
 
 /// A finished request.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub struct FinishedRequest<'a> {
     /// Id of the request, as in its response.
     pub id: &'a str,
     /// Operation; `None` if the request was rejected before it was routed.
-    pub operation: Option<Operation>,
+    pub operation: Option<ApiOperation>,
     /// Address of the other end of the connection, which may be a proxy; `None` if it is unknown.
     pub peer: Option<IpAddr>,
     /// Value of the header `X-Forwarded-For`, which anybody can send; empty if there is none.

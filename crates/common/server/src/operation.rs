@@ -6,7 +6,7 @@ use plimsoll_base::provider::calls::Call;
 /// Operations that this server implements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Operation {
+pub enum ApiOperation {
     ListBuckets,
     CreateBucket,
     HeadBucket,
@@ -53,58 +53,58 @@ pub enum Operation {
     GetUnconfigured,
 }
 
-impl Operation {
+impl ApiOperation {
     /// All operations, in order.
-    pub const ALL: [Operation; 44] = [
-        Operation::ListBuckets,
-        Operation::CreateBucket,
-        Operation::HeadBucket,
-        Operation::DeleteBucket,
-        Operation::GetBucketLocation,
-        Operation::CreateSession,
-        Operation::ListObjects,
-        Operation::ListObjectsV2,
-        Operation::ListVersions,
-        Operation::ListUploads,
-        Operation::DeleteObjects,
-        Operation::PutObject,
-        Operation::CopyObject,
-        Operation::GetObject,
-        Operation::HeadObject,
-        Operation::GetAttributes,
-        Operation::DeleteObject,
-        Operation::CreateUpload,
-        Operation::UploadPart,
-        Operation::UploadPartCopy,
-        Operation::CompleteUpload,
-        Operation::AbortUpload,
-        Operation::ListParts,
-        Operation::PostObject,
-        Operation::Preflight,
-        Operation::GetBucketVersioning,
-        Operation::PutBucketVersioning,
-        Operation::GetBucketTags,
-        Operation::PutBucketTags,
-        Operation::DeleteBucketTags,
-        Operation::GetBucketCors,
-        Operation::PutBucketCors,
-        Operation::DeleteBucketCors,
-        Operation::GetBucketLifecycle,
-        Operation::PutBucketLifecycle,
-        Operation::DeleteBucketLifecycle,
-        Operation::GetBucketAcl,
-        Operation::PutBucketAcl,
-        Operation::GetObjectAcl,
-        Operation::PutObjectAcl,
-        Operation::GetObjectTags,
-        Operation::PutObjectTags,
-        Operation::DeleteObjectTags,
-        Operation::GetUnconfigured,
+    pub const ALL: [ApiOperation; 44] = [
+        ApiOperation::ListBuckets,
+        ApiOperation::CreateBucket,
+        ApiOperation::HeadBucket,
+        ApiOperation::DeleteBucket,
+        ApiOperation::GetBucketLocation,
+        ApiOperation::CreateSession,
+        ApiOperation::ListObjects,
+        ApiOperation::ListObjectsV2,
+        ApiOperation::ListVersions,
+        ApiOperation::ListUploads,
+        ApiOperation::DeleteObjects,
+        ApiOperation::PutObject,
+        ApiOperation::CopyObject,
+        ApiOperation::GetObject,
+        ApiOperation::HeadObject,
+        ApiOperation::GetAttributes,
+        ApiOperation::DeleteObject,
+        ApiOperation::CreateUpload,
+        ApiOperation::UploadPart,
+        ApiOperation::UploadPartCopy,
+        ApiOperation::CompleteUpload,
+        ApiOperation::AbortUpload,
+        ApiOperation::ListParts,
+        ApiOperation::PostObject,
+        ApiOperation::Preflight,
+        ApiOperation::GetBucketVersioning,
+        ApiOperation::PutBucketVersioning,
+        ApiOperation::GetBucketTags,
+        ApiOperation::PutBucketTags,
+        ApiOperation::DeleteBucketTags,
+        ApiOperation::GetBucketCors,
+        ApiOperation::PutBucketCors,
+        ApiOperation::DeleteBucketCors,
+        ApiOperation::GetBucketLifecycle,
+        ApiOperation::PutBucketLifecycle,
+        ApiOperation::DeleteBucketLifecycle,
+        ApiOperation::GetBucketAcl,
+        ApiOperation::PutBucketAcl,
+        ApiOperation::GetObjectAcl,
+        ApiOperation::PutObjectAcl,
+        ApiOperation::GetObjectTags,
+        ApiOperation::PutObjectTags,
+        ApiOperation::DeleteObjectTags,
+        ApiOperation::GetUnconfigured,
     ];
 
     /// Returns the name in the S3 API.
     pub fn name(self) -> &'static str {
-        use Operation as O;
+        use ApiOperation as O;
         match self {
             O::ListBuckets => "ListBuckets",
             O::CreateBucket => "CreateBucket",
@@ -156,7 +156,7 @@ impl Operation {
     /// Returns the kind of the request on a bill; `None` if no price book has it. A listing of buckets, versions or
     /// parts is billed as a listing of objects, and reading a property of a bucket or an object as a HEAD of it.
     pub fn call(self) -> Option<Call> {
-        use Operation as O;
+        use ApiOperation as O;
         Some(match self {
             O::PutObject | O::PostObject => Call::PutObject,
             O::CopyObject => Call::CopyObject,
@@ -187,7 +187,7 @@ impl Operation {
 
     /// Returns true if the operation changes objects, uploads or buckets.
     pub fn writes(self) -> bool {
-        use Operation as O;
+        use ApiOperation as O;
         !matches!(
             self,
             O::ListBuckets
@@ -215,7 +215,7 @@ impl Operation {
 
     /// Returns true if a service with these features implements the operation.
     pub fn is_in(self, features: &Features) -> bool {
-        use Operation as O;
+        use ApiOperation as O;
         match self {
             O::PostObject => features.forms,
             O::Preflight
@@ -239,11 +239,11 @@ impl Operation {
 
     /// Returns true if `If-None-Match` may contain entity tags. S3 itself accepts only `*`.
     pub fn takes_any_if_none_match(self) -> bool {
-        matches!(self, Operation::PutObject | Operation::CompleteUpload | Operation::CopyObject)
+        matches!(self, ApiOperation::PutObject | ApiOperation::CompleteUpload | ApiOperation::CopyObject)
     }
 
     /// Returns true if the body of a request is the content of an object, which the service reads as a stream.
     pub fn has_content(self) -> bool {
-        matches!(self, Operation::PutObject | Operation::UploadPart | Operation::PostObject)
+        matches!(self, ApiOperation::PutObject | ApiOperation::UploadPart | ApiOperation::PostObject)
     }
 }

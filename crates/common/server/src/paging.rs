@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use super::error::ApiError;
-use super::service::{ListPage, ListQuery, Listed};
+use super::service::{ListEntry, ListPage, ListQuery};
 
 /// Position among the objects or versions of a bucket, in the order of a listing.
 pub trait EntryCursor {
@@ -17,7 +17,7 @@ pub trait EntryCursor {
     ///
     /// # Errors
     /// Returns `InternalError` if the entries cannot be read.
-    fn next(&mut self) -> Result<Option<Listed>, ApiError>;
+    fn next(&mut self) -> Result<Option<ListEntry>, ApiError>;
 }
 
 /// Returns the page of `entries` that a query selects.
@@ -94,10 +94,10 @@ mod tests {
             self.seek(Bound::Excluded(key.to_string()));
         }
 
-        fn next(&mut self) -> Result<Option<Listed>, ApiError> {
+        fn next(&mut self) -> Result<Option<ListEntry>, ApiError> {
             let key = self.keys.get(self.at).copied();
             self.at += 1;
-            Ok(key.map(|key| Listed {
+            Ok(key.map(|key| ListEntry {
                 key: key.to_string(),
                 size: 0,
                 etag: String::new(),

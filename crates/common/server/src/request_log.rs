@@ -10,7 +10,7 @@ use plimsoll_base::clock::wall_now;
 use serde::Serialize;
 
 use super::observer::{FinishedRequest, RequestObserver};
-use super::operation::Operation;
+use super::operation::ApiOperation;
 
 /// Writer of the access log.
 pub struct RequestLog {
@@ -176,13 +176,14 @@ impl Proxies {
 
 impl RequestObserver for RequestLog {
     fn finished(&self, request: &FinishedRequest<'_>) {
-        let is_part = matches!(request.operation, Some(Operation::UploadPart | Operation::UploadPartCopy));
+        let is_part =
+            matches!(request.operation, Some(ApiOperation::UploadPart | ApiOperation::UploadPartCopy));
         let of_part = |name| parameter(request.query, name).filter(|_| is_part);
         let line = Line {
             time: wall_now().to_string(),
             id: request.id,
             client: request.peer.map(|peer| self.proxies.client(peer, request.forwarded_for)),
-            operation: request.operation.map(Operation::name),
+            operation: request.operation.map(ApiOperation::name),
             method: request.method.as_str(),
             path: request.path,
             bucket: request.bucket,
@@ -252,8 +253,8 @@ mod tests {
                 duration_ns: 1_500_000,
             });
         };
-        finished(Operation::UploadPart, "partNumber=3&uploadId=u1&X-Amz-Signature=5ec2e7", None);
-        finished(Operation::GetObject, "X-Amz-Signature=5ec2e7&partNumber=3", Some("bytes 5-11/4096"));
+        finished(ApiOperation::UploadPart, "partNumber=3&uploadId=u1&X-Amz-Signature=5ec2e7", None);
+        finished(ApiOperation::GetObject, "X-Amz-Signature=5ec2e7&partNumber=3", Some("bytes 5-11/4096"));
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

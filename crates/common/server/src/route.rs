@@ -6,7 +6,7 @@ use http::request::Parts;
 
 use super::error::{ApiError, ErrorCode};
 use super::names::AMZ_COPY_SOURCE;
-pub use super::operation::Operation;
+pub use super::operation::ApiOperation;
 use super::query::Pair;
 use plimsoll_base::net::encode::{decode, parse_query};
 
@@ -14,7 +14,7 @@ use plimsoll_base::net::encode::{decode, parse_query};
 #[derive(Debug, PartialEq, Eq)]
 pub struct Route {
     /// Operation to execute.
-    pub operation: Operation,
+    pub operation: ApiOperation,
     /// Bucket name; empty for a request to the service.
     pub bucket: String,
     /// Object key; empty for a request to a bucket.
@@ -85,7 +85,7 @@ const OTHERS: [&str; 22] = [
 /// Returns true if a parameter in the query selects an operation other than [`Route::operation`].
 pub fn is_another(route: &Route) -> bool {
     let is_other = |name: &str| OTHERS.contains(&name);
-    route.operation != Operation::GetUnconfigured && route.query.iter().any(|(name, _)| is_other(name))
+    route.operation != ApiOperation::GetUnconfigured && route.query.iter().any(|(name, _)| is_other(name))
 }
 
 /// Maximum length of a key in bytes (S3: 1,024 bytes).
@@ -132,7 +132,7 @@ fn operation(
     query: &[(String, String)],
     no_bucket: bool,
     no_key: bool,
-) -> Result<Operation, ApiError> {
+) -> Result<ApiOperation, ApiError> {
     let has = |name: &str| query.iter().any(|(n, _)| n == name);
     let copy = parts.headers.contains_key(&AMZ_COPY_SOURCE)
         || query.iter().any(|(n, _)| n.eq_ignore_ascii_case("x-amz-copy-source"));
@@ -140,39 +140,39 @@ fn operation(
         return Ok(operation);
     }
     Ok(match (&parts.method, no_bucket, no_key) {
-        (&Method::OPTIONS, false, _) => Operation::Preflight,
-        (&Method::GET, true, _) => Operation::ListBuckets,
-        (&Method::GET, _, true) if has("location") => Operation::GetBucketLocation,
-        (&Method::GET, _, true) if has("session") => Operation::CreateSession,
-        (&Method::GET, _, true) if has("uploads") => Operation::ListUploads,
-        (&Method::GET, _, true) if has("versions") => Operation::ListVersions,
+        (&Method::OPTIONS, false, _) => ApiOperation::Preflight,
+        (&Method::GET, true, _) => ApiOperation::ListBuckets,
+        (&Method::GET, _, true) if has("location") => ApiOperation::GetBucketLocation,
+        (&Method::GET, _, true) if has("session") => ApiOperation::CreateSession,
+        (&Method::GET, _, true) if has("uploads") => ApiOperation::ListUploads,
+        (&Method::GET, _, true) if has("versions") => ApiOperation::ListVersions,
         (&Method::GET, _, true) if query.iter().any(|(n, v)| n == "list-type" && v == "2") => {
-            Operation::ListObjectsV2
+            ApiOperation::ListObjectsV2
         }
-        (&Method::GET, _, true) => Operation::ListObjects,
-        (&Method::HEAD, false, true) => Operation::HeadBucket,
-        (&Method::PUT, false, true) => Operation::CreateBucket,
-        (&Method::DELETE, false, true) => Operation::DeleteBucket,
-        (&Method::POST, false, true) if has("delete") => Operation::DeleteObjects,
-        (&Method::GET, _, false) if has("uploadId") => Operation::ListParts,
-        (&Method::GET, _, false) if has("attributes") => Operation::GetAttributes,
-        (&Method::GET, _, false) => Operation::GetObject,
-        (&Method::HEAD, false, false) => Operation::HeadObject,
-        (&Method::PUT, false, false) if has("uploadId") && copy => Operation::UploadPartCopy,
-        (&Method::PUT, false, false) if has("uploadId") => Operation::UploadPart,
-        (&Method::PUT, false, false) if copy => Operation::CopyObject,
-        (&Method::PUT, false, false) => Operation::PutObject,
-        (&Method::POST, false, false) if has("uploads") => Operation::CreateUpload,
-        (&Method::POST, false, false) if has("uploadId") => Operation::CompleteUpload,
-        (&Method::DELETE, false, false) if has("uploadId") => Operation::AbortUpload,
-        (&Method::DELETE, false, false) => Operation::DeleteObject,
+        (&Method::GET, _, true) => ApiOperation::ListObjects,
+        (&Method::HEAD, false, true) => ApiOperation::HeadBucket,
+        (&Method::PUT, false, true) => ApiOperation::CreateBucket,
+        (&Method::DELETE, false, true) => ApiOperation::DeleteBucket,
+        (&Method::POST, false, true) if has("delete") => ApiOperation::DeleteObjects,
+        (&Method::GET, _, false) if has("uploadId") => ApiOperation::ListParts,
+        (&Method::GET, _, false) if has("attributes") => ApiOperation::GetAttributes,
+        (&Method::GET, _, false) => ApiOperation::GetObject,
+        (&Method::HEAD, false, false) => ApiOperation::HeadObject,
+        (&Method::PUT, false, false) if has("uploadId") && copy => ApiOperation::UploadPartCopy,
+        (&Method::PUT, false, false) if has("uploadId") => ApiOperation::UploadPart,
+        (&Method::PUT, false, false) if copy => ApiOperation::CopyObject,
+        (&Method::PUT, false, false) => ApiOperation::PutObject,
+        (&Method::POST, false, false) if has("uploads") => ApiOperation::CreateUpload,
+        (&Method::POST, false, false) if has("uploadId") => ApiOperation::CompleteUpload,
+        (&Method::DELETE, false, false) if has("uploadId") => ApiOperation::AbortUpload,
+        (&Method::DELETE, false, false) => ApiOperation::DeleteObject,
         (&Method::POST, false, _) if !query.is_empty() => {
             return Err(ApiError::with(
                 ErrorCode::NotImplemented,
                 "This server does not implement this operation",
             ));
         }
-        (&Method::POST, false, true) => Operation::PostObject,
+        (&Method::POST, false, true) => ApiOperation::PostObject,
         _ => return Err(ApiError::new(ErrorCode::MethodNotAllowed)),
     })
 }
@@ -183,8 +183,8 @@ fn configuration(
     has: &dyn Fn(&str) -> bool,
     no_bucket: bool,
     no_key: bool,
-) -> Option<Operation> {
-    use Operation as O;
+) -> Option<ApiOperation> {
+    use ApiOperation as O;
     /// Query parameter, and the operations that read, write and delete the document.
     type Document = (&'static str, O, Option<O>, Option<O>);
     const OF_BUCKET: [Document; 5] = [
@@ -230,7 +230,7 @@ mod tests {
         method: &str,
         uri: &str,
         headers: &[(&'static str, &'static str)],
-    ) -> Result<(Operation, String, String), &'static str> {
+    ) -> Result<(ApiOperation, String, String), &'static str> {
         let mut request = http::Request::builder().method(method).uri(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -251,19 +251,19 @@ mod tests {
     #[test]
     fn requests_map_to_operations() {
         let object = |op, bucket: &str, key: &str| Ok((op, bucket.to_string(), key.to_string()));
-        assert_eq!(routed("GET", "/", &[]), object(Operation::ListBuckets, "", ""));
-        assert_eq!(routed("GET", "/b/a%20b/c", &[]), object(Operation::GetObject, "b", "a b/c"));
-        assert_eq!(routed("GET", "/b/?list-type=2", &[]), object(Operation::ListObjectsV2, "b", ""));
+        assert_eq!(routed("GET", "/", &[]), object(ApiOperation::ListBuckets, "", ""));
+        assert_eq!(routed("GET", "/b/a%20b/c", &[]), object(ApiOperation::GetObject, "b", "a b/c"));
+        assert_eq!(routed("GET", "/b/?list-type=2", &[]), object(ApiOperation::ListObjectsV2, "b", ""));
         assert_eq!(
             routed("PUT", "/k", &[("host", "bkt.localhost:1")]),
-            object(Operation::PutObject, "bkt", "k")
+            object(ApiOperation::PutObject, "bkt", "k")
         );
         assert_eq!(
             routed("PUT", "/b/k", &[("x-amz-copy-source", "b/x")]),
-            object(Operation::CopyObject, "b", "k")
+            object(ApiOperation::CopyObject, "b", "k")
         );
-        assert_eq!(routed("GET", "/b?versions", &[]), object(Operation::ListVersions, "b", ""));
-        assert_eq!(routed("GET", "/b/k?attributes", &[]), object(Operation::GetAttributes, "b", "k"));
+        assert_eq!(routed("GET", "/b?versions", &[]), object(ApiOperation::ListVersions, "b", ""));
+        assert_eq!(routed("GET", "/b/k?attributes", &[]), object(ApiOperation::GetAttributes, "b", "k"));
         assert_eq!(routed("POST", "/b/k?restore", &[]), Err("NotImplemented"));
         assert_eq!(routed("POST", "/b/k", &[]), Err("MethodNotAllowed"));
         assert_eq!(routed("GET", "/b/%zz", &[]), Err("InvalidURI"));

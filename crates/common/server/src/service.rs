@@ -221,7 +221,7 @@ pub struct ListQuery<'a> {
 
 /// One object, version or delete marker in a listing.
 #[derive(Debug, Clone)]
-pub struct Listed {
+pub struct ListEntry {
     /// Key of the object.
     pub key: String,
     /// Size in bytes.
@@ -246,7 +246,7 @@ pub struct Listed {
 #[derive(Debug, Default)]
 pub struct ListPage {
     /// Objects, versions and delete markers.
-    pub objects: Vec<Listed>,
+    pub objects: Vec<ListEntry>,
     /// Common prefixes of the page.
     pub prefixes: Vec<String>,
     /// Marker after which the next page begins; `None` on the last page.

@@ -12,25 +12,25 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
-use super::Shared;
+use super::ServerState;
 use super::connection_limit::{ConnectionLimit, Place};
 use super::connections::Registration;
 use super::head_scan::HeadScan;
 use super::reserve::Reservation;
 use super::response::Gate;
-use super::timing_log::Entry;
+use super::timing_log::TimingEntry;
 use plimsoll_base::net::socket::{SocketTimes, TimedSocket};
 
 /// Timestamps and other state of one connection. It keeps the log entry of the last request until the next
 /// request starts or the connection ends, because only then is it certain that the last byte of the response was
 /// written.
 pub struct ConnectionTimestamps {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     watched: bool,
     between_requests: Cell<bool>,
     received_ns: Cell<u64>,
     last_write_ns: Cell<u64>,
-    pending: RefCell<Option<Entry>>,
+    pending: RefCell<Option<TimingEntry>>,
     reset: Cell<bool>,
     /// Number of bytes of [`CONTINUE`] still to be written.
     interim: Cell<usize>,
@@ -59,7 +59,7 @@ impl ConnectionTimestamps {
     /// Creates the state of a new connection. Takes timestamps only if the handler, the timing log or an observer needs
     /// them.
     pub fn new(
-        shared: Arc<Shared>,
+        shared: Arc<ServerState>,
         registered: Registration,
         needed: bool,
         peer: Option<IpAddr>,
@@ -170,7 +170,7 @@ impl ConnectionTimestamps {
     }
 
     /// Records that the response is ready: later writes belong to it, and `entry` is its log entry.
-    pub fn answered(&self, entry: Option<Entry>) {
+    pub fn answered(&self, entry: Option<TimingEntry>) {
         self.registered.answered();
         *self.pending.borrow_mut() = entry;
         self.between_requests.set(true);

@@ -19,7 +19,7 @@ pub const TAG_HEADER: &str = "x-plimsoll-tag";
 
 /// One request in the timing log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct TimingEntry {
     /// Value of [`TAG_HEADER`]; empty if the request has no such header.
     pub tag: String,
     /// HTTP method of the request.
@@ -44,7 +44,7 @@ pub struct TimingLog {
 #[derive(Debug, Default)]
 pub struct Log {
     /// Requests, in the order in which they were finished.
-    pub requests: Vec<Entry>,
+    pub requests: Vec<TimingEntry>,
     /// Pauses of the server's machine.
     pub pauses: Vec<Pause>,
 }
@@ -64,7 +64,7 @@ impl TimingLog {
     }
 
     /// Appends a line. A write error, such as a full disk, is reported at the end.
-    pub fn write(&self, e: &Entry) {
+    pub fn write(&self, e: &TimingEntry) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let tag: String = e.tag.chars().filter(|c| !c.is_control() && *c != ',').collect();
         let _ = writeln!(
@@ -80,12 +80,12 @@ impl TimingLog {
     /// Returns an error if the write fails, for example because the disk is full.
     pub fn finish(&self) -> io::Result<()> {
         for pause in self.watch.log().since(0) {
-            self.write(&Entry {
+            self.write(&TimingEntry {
                 tag: pause.core.to_string(),
                 method: PAUSE.into(),
                 received_ns: pause.start_ns,
                 last_byte_ns: pause.end_ns,
-                ..Entry::default()
+                ..TimingEntry::default()
             });
         }
         self.file.lock().unwrap_or_else(PoisonError::into_inner).flush()
@@ -100,7 +100,7 @@ pub fn read(path: &Path) -> io::Result<Log> {
     let text = std::fs::read_to_string(path)?;
     let parse = |line: &str| {
         let mut fields = line.split(',');
-        let entry = Entry {
+        let entry = TimingEntry {
             tag: fields.next()?.to_string(),
             method: fields.next()?.to_string(),
             status: fields.next()?.parse().ok()?,

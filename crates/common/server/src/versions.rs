@@ -31,7 +31,7 @@ pub fn of_write(versioning: Versioning, current_is_null: Option<bool>) -> Effect
 }
 
 /// A version that a delete finds.
-pub struct Found<'a> {
+pub struct VersionToDelete<'a> {
     /// Entity tag and time of the version.
     pub existing: Existing<'a>,
     /// Size in bytes.
@@ -44,7 +44,10 @@ pub struct Found<'a> {
 ///
 /// # Errors
 /// Returns `PreconditionFailed`, or the error of the conditions.
-pub fn check_delete(conditions: &DeleteConditions, found: Option<Found<'_>>) -> Result<(), ApiError> {
+pub fn check_delete(
+    conditions: &DeleteConditions,
+    found: Option<VersionToDelete<'_>>,
+) -> Result<(), ApiError> {
     let needs_object = conditions.etag.as_deref().is_some_and(|etag| etag.trim() != "*")
         || conditions.modified.is_some()
         || conditions.size.is_some();

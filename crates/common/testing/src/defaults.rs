@@ -1,7 +1,7 @@
 //! Defaults that documents state, as pairs of TOML texts that must have the same meaning.
 
 /// A default in a document.
-pub struct Claim {
+pub struct DocumentedDefault {
     /// Line of the document that states it.
     pub line: String,
     /// The example with the default written out.
@@ -37,7 +37,7 @@ pub fn literal(value: &str) -> String {
 
 /// Returns the defaults that the comments of the TOML examples of a document state.
 #[must_use]
-pub fn claims(document: &str) -> Vec<Claim> {
+pub fn claims(document: &str) -> Vec<DocumentedDefault> {
     let mut found = Vec::new();
     for block in document.split("```toml\n").skip(1) {
         let block = block.split("```").next().unwrap_or_default();
@@ -51,7 +51,7 @@ pub fn claims(document: &str) -> Vec<Claim> {
                 lines[number] = replacement.unwrap_or_default();
                 lines.join("\n")
             };
-            found.push(Claim {
+            found.push(DocumentedDefault {
                 line: (*line).to_string(),
                 with: example(Some(format!("{key} = {}", literal(default)))),
                 without: example(None),

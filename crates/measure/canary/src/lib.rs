@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use history::History;
 use outage::Change;
-use target::{Ended, Target};
+use target::{CanaryStore, Ended};
 
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::units::format_count;
@@ -49,7 +49,7 @@ pub trait Listener {
 
 /// Number of operations of a canary, and number of failed operations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct CanaryCounts {
     /// Number of operations, failed ones included.
     pub operations: u64,
     /// Number of failed operations.
@@ -58,13 +58,13 @@ pub struct Counts {
 
 /// Sends operations until the schedule ends. Returns their numbers.
 pub fn watch(
-    target: &mut Target,
+    target: &mut CanaryStore,
     schedule: &Schedule,
     history: &mut History,
     live: Option<&Live>,
     listener: &dyn Listener,
-) -> Counts {
-    let (began_ns, mut slot, mut counts) = (now_ns(), 0, Counts::default());
+) -> CanaryCounts {
+    let (began_ns, mut slot, mut counts) = (now_ns(), 0, CanaryCounts::default());
     let mut written_ns = began_ns;
     while schedule.control.stopped_at().is_none()
         && schedule.operations.is_none_or(|most| counts.operations < most)

@@ -45,7 +45,7 @@ struct Link {
 }
 
 /// The store of a canary.
-pub struct Target {
+pub struct CanaryStore {
     written: String,
     ca_bundle: Option<PathBuf>,
     timeout: Duration,
@@ -86,7 +86,7 @@ impl Observer for Compare<'_> {
     }
 }
 
-impl Target {
+impl CanaryStore {
     /// Creates the target in the key space of `id`, without opening the store.
     ///
     /// # Errors
@@ -97,10 +97,10 @@ impl Target {
         timeout: Duration,
         size: u64,
         id: RunId,
-    ) -> Result<Target, RunError> {
+    ) -> Result<CanaryStore, RunError> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(RunError::store)?;
-        Ok(Target {
+        Ok(CanaryStore {
             written: written.to_string(),
             ca_bundle,
             timeout,

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::guarantee::{Acknowledged, Guarantee};
-use super::history::{Action, Answer, Operation};
+use super::history::{Action, Answer, RecordedRequest};
 use super::linearizable::{Verdict, check};
 
 /// Guarantees that explain a violation together.
@@ -17,14 +17,14 @@ pub type Suspects = BTreeSet<Guarantee>;
 /// Explanations of a violation: each of them alone is enough.
 pub type Explanations = BTreeSet<Suspects>;
 
-fn is_valid(history: &[Operation]) -> bool {
+fn is_valid(history: &[RecordedRequest]) -> bool {
     check(history) == Verdict::Linearizable
 }
 
 /// Returns a write or delete that may have had no effect although it was acknowledged.
-fn maybe_lost(operation: Operation) -> Operation {
+fn maybe_lost(operation: RecordedRequest) -> RecordedRequest {
     match operation.answer {
-        Answer::Done => Operation { answer: Answer::Unknown, ..operation },
+        Answer::Done => RecordedRequest { answer: Answer::Unknown, ..operation },
         _ => operation,
     }
 }
@@ -66,16 +66,20 @@ impl Guarantee {
 
 /// Returns a history in which the answers that a guarantee is about may be wrong because of a defect; `None` if the
 /// guarantee has no such defect.
-fn doubted(history: &[Operation], guarantee: Guarantee, defect: Defect) -> Option<Vec<Operation>> {
+fn doubted(
+    history: &[RecordedRequest],
+    guarantee: Guarantee,
+    defect: Defect,
+) -> Option<Vec<RecordedRequest>> {
     let acknowledged = Acknowledged::of(history);
-    let doubt = |operation: &Operation| -> Option<Operation> {
+    let doubt = |operation: &RecordedRequest| -> Option<RecordedRequest> {
         let action = operation.action;
         match defect {
             Defect::Stale if acknowledged.violated_by(operation) == Some(guarantee) => None,
             Defect::Lost if guarantee.is_about(action) => Some(maybe_lost(*operation)),
             Defect::Unchecked if guarantee.is_about(action) => match (operation.answer, action.written()) {
                 (Answer::Refused, _) => None,
-                (_, Some(value)) => Some(Operation { action: Action::Put(value), ..*operation }),
+                (_, Some(value)) => Some(RecordedRequest { action: Action::Put(value), ..*operation }),
                 (_, None) => Some(*operation),
             },
             _ => Some(*operation),
@@ -86,10 +90,11 @@ fn doubted(history: &[Operation], guarantee: Guarantee, defect: Defect) -> Optio
 
 /// Returns the explanations of a violation: sets of guarantees, of which the members explain it together. If nothing
 /// explains it, the only set contains the guarantee of the operation `last`, the first that cannot be explained.
-pub fn explanations(history: &[Operation], last: usize) -> Explanations {
+pub fn explanations(history: &[RecordedRequest], last: usize) -> Explanations {
     let defects = [Defect::Stale, Defect::Lost, Defect::Unchecked];
     let is_explained = |guarantees: &[Guarantee], defect: Defect| {
-        let doubt = |doubts: Vec<Operation>, g: &Guarantee| doubted(&doubts, *g, defect).unwrap_or(doubts);
+        let doubt =
+            |doubts: Vec<RecordedRequest>, g: &Guarantee| doubted(&doubts, *g, defect).unwrap_or(doubts);
         is_valid(&guarantees.iter().fold(history.to_vec(), doubt))
     };
     // All sets of which no member can be left out: the other histories decide which of them is blamed.
@@ -135,18 +140,19 @@ pub fn fewest<'a>(violations: impl Iterator<Item = &'a Explanations> + Clone) ->
 }
 
 /// Names the cause of a violation that a history shows directly; `None` if there is none.
-pub fn cause(history: &[Operation], explanations: &Explanations) -> Option<&'static str> {
+pub fn cause(history: &[RecordedRequest], explanations: &Explanations) -> Option<&'static str> {
     let suspects: Suspects = explanations.iter().flatten().copied().collect();
-    let expected = |operation: &Operation| match operation.action {
+    let expected = |operation: &RecordedRequest| match operation.action {
         Action::PutIfUnchanged(expected, _) if suspects.contains(&Guarantee::PutIfUnchanged) => {
             Some(Some(expected))
         }
         Action::PutIfAbsent(_) if suspects.contains(&Guarantee::PutIfAbsent) => Some(None),
         _ => None,
     };
-    let done: Vec<&Operation> = history.iter().filter(|o| o.answer == Answer::Done).collect();
-    let is_same = |a: &Operation, b: &Operation| expected(a).is_some() && expected(a) == expected(b);
-    let overlap = |a: &Operation, b: &Operation| a.start_ns < b.end_ns && b.start_ns < a.end_ns;
+    let done: Vec<&RecordedRequest> = history.iter().filter(|o| o.answer == Answer::Done).collect();
+    let is_same =
+        |a: &RecordedRequest, b: &RecordedRequest| expected(a).is_some() && expected(a) == expected(b);
+    let overlap = |a: &RecordedRequest, b: &RecordedRequest| a.start_ns < b.end_ns && b.start_ns < a.end_ns;
     let mut pairs = done.iter().enumerate().flat_map(|(i, a)| done[..i].iter().map(move |b| (*a, *b)));
     pairs
         .any(|(a, b)| is_same(a, b) && overlap(a, b))
@@ -158,16 +164,16 @@ mod tests {
     use super::super::linearizable::tests::{operation, value};
     use super::*;
 
-    fn get(seen: Option<u64>, at: u64) -> Operation {
+    fn get(seen: Option<u64>, at: u64) -> RecordedRequest {
         operation(2, Action::Get, Answer::Saw(seen.map(value)), at, at + 5)
     }
 
-    fn put(number: u64, at: u64) -> Operation {
+    fn put(number: u64, at: u64) -> RecordedRequest {
         operation(0, Action::Put(value(number)), Answer::Done, at, at + 5)
     }
 
     /// Returns the guarantees that explain a history, each of them alone.
-    fn of(history: &[Operation]) -> Vec<Guarantee> {
+    fn of(history: &[RecordedRequest]) -> Vec<Guarantee> {
         let Verdict::Violation(last) = check(history) else { panic!("{history:?} is a violation") };
         explanations(history, last).into_iter().flat_map(|one| one.into_iter().take(2)).collect()
     }

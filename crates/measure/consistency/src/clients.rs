@@ -11,7 +11,7 @@ use std::sync::mpsc::Sender;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::history::{Action, Answer, Operation, Value};
+use super::history::{Action, Answer, RecordedRequest, Value};
 use plimsoll_base::clock::{Timer, now_ns};
 use plimsoll_base::rng::{Stream, mix};
 use plimsoll_engine::driver::Control;
@@ -25,7 +25,7 @@ pub const FOREIGN: Value = Value::MAX;
 
 /// Settings of the clients.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct ClientSettings {
     /// Number of keys in use at the same time.
     pub keys: u32,
     /// Number of clients that share each key, at most [`MAX_CLIENTS`].
@@ -49,7 +49,7 @@ pub const MAX_CLIENTS: u32 = 8;
 /// Minimum size of an object in bytes: 16 hexadecimal digits identify a value.
 pub const MIN_SIZE: usize = 16;
 
-/// A key in use: one of [`Plan::keys`], and the number of times that its clients have moved on.
+/// A key in use: one of [`ClientSettings::keys`], and the number of times that its clients have moved on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct KeyTurn {
     /// Number of the key, from 0.
@@ -74,7 +74,7 @@ impl KeyTurn {
 pub enum Event {
     /// An operation on the key of a turn, and the entity tag in its answer. A listing that contains the key has the
     /// answer [`Answer::Present`] and its entity tag.
-    Operation(KeyTurn, Operation, Option<String>),
+    Operation(KeyTurn, RecordedRequest, Option<String>),
     /// A request that failed without any effect or observation.
     Failed {
         /// Class of the failure.
@@ -134,9 +134,9 @@ impl Observer for Exchange {
 }
 
 /// One of the clients of a key.
-pub struct Client {
+pub struct KeyClient {
     /// Plan of all clients.
-    pub plan: Arc<Plan>,
+    pub plan: Arc<ClientSettings>,
     /// Store under test.
     pub store: Arc<dyn Store>,
     /// Keys that the clients may write and delete.
@@ -169,7 +169,7 @@ enum Response {
     NoEffect(Failure),
 }
 
-impl Client {
+impl KeyClient {
     /// Number of the client among all clients of the run.
     fn number(&self) -> u32 {
         self.key * self.plan.clients + self.member
@@ -275,7 +275,7 @@ impl Client {
         } else {
             end_ns
         };
-        let operation = Operation { client: self.member, action, answer, start_ns, end_ns };
+        let operation = RecordedRequest { client: self.member, action, answer, start_ns, end_ns };
         let _ = self.events.send(Event::Operation(turn.id, operation, etag));
         Ok((answer != Answer::Unknown).then_some(turn))
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::blame::{Explanations, Suspects, cause, explanations, fewest};
 use super::guarantee::{Acknowledged, Guarantee};
-use super::history::{Action, Answer, Operation, Value};
+use super::history::{Action, Answer, RecordedRequest, Value};
 use super::lag::lags;
 use super::linearizable::{Verdict, check};
 use super::shortest::shortest;
@@ -125,10 +125,10 @@ impl LagSummary {
 
 /// Returns the number of acknowledged writes that a read must return, because it started after the write and no other
 /// write or delete overlaps the time from the start of the write to the end of the read.
-fn verified_writes(history: &[Operation]) -> u64 {
-    let mut changes: Vec<&Operation> = history.iter().filter(|o| !o.is_observer()).collect();
+fn verified_writes(history: &[RecordedRequest]) -> u64 {
+    let mut changes: Vec<&RecordedRequest> = history.iter().filter(|o| !o.is_observer()).collect();
     changes.sort_by_key(|change| change.start_ns);
-    let mut reads: Vec<&Operation> = history.iter().filter(|o| o.action == Action::Get).collect();
+    let mut reads: Vec<&RecordedRequest> = history.iter().filter(|o| o.action == Action::Get).collect();
     reads.sort_by_key(|read| read.start_ns);
     // The latest end of all changes before each one.
     let mut latest_end = 0;
@@ -147,7 +147,11 @@ fn verified_writes(history: &[Operation]) -> u64 {
 
 /// Adds the last write or delete that was acknowledged before the operation that cannot be explained, because a reader
 /// wants to know what the store should have known, if the history still proves the violation with it.
-fn with_last_write(shortest: Vec<Operation>, history: &[Operation], last: usize) -> Vec<Operation> {
+fn with_last_write(
+    shortest: Vec<RecordedRequest>,
+    history: &[RecordedRequest],
+    last: usize,
+) -> Vec<RecordedRequest> {
     let acknowledged = Acknowledged::of(history);
     let Some(write) = acknowledged.before(&history[last]).last() else { return shortest };
     if shortest.contains(write) {
@@ -166,7 +170,7 @@ const MAX_REDUCED: u64 = 5;
 
 impl Findings {
     /// Checks the history of one key and adds the result.
-    pub fn add(&mut self, key: &str, history: &[Operation]) {
+    pub fn add(&mut self, key: &str, history: &[RecordedRequest]) {
         self.keys += 1;
         let acknowledged = Acknowledged::of(history);
         for operation in history {
@@ -188,7 +192,7 @@ impl Findings {
         }
     }
 
-    fn add_violation(&mut self, key: &str, history: &[Operation], last: usize) {
+    fn add_violation(&mut self, key: &str, history: &[RecordedRequest], last: usize) {
         self.violations += 1;
         // An explanation may take many checks.
         if self.violations > MAX_EXPLAINED {
@@ -249,7 +253,7 @@ impl Findings {
 }
 
 /// Describes the operations of a reduced history.
-fn lines(history: &[Operation]) -> Vec<ViolationLine> {
+fn lines(history: &[RecordedRequest]) -> Vec<ViolationLine> {
     let first_ns = history.iter().map(|operation| operation.start_ns).min().unwrap_or(0);
     let ms = |ns: u64| (ns - first_ns) as f64 / 1e6;
     let mut values: Vec<Value> = history.iter().filter_map(|operation| operation.action.written()).collect();
@@ -258,7 +262,7 @@ fn lines(history: &[Operation]) -> Vec<ViolationLine> {
         Some(index) => format!("v{}", index + 1),
         None => "content that no client wrote".to_string(),
     };
-    let line = |operation: &Operation| ViolationLine {
+    let line = |operation: &RecordedRequest| ViolationLine {
         client: operation.client + 1,
         start_ms: ms(operation.start_ns),
         end_ms: (operation.end_ns != u64::MAX).then(|| ms(operation.end_ns)),
@@ -329,9 +333,9 @@ mod tests {
         findings.add("key", &history);
         assert!(findings.shortest[0].explanations.is_superset(&one(Guarantee::ReadAfterConditionalPut)));
         // Without a conditional write, the read is to blame.
-        let plain: Vec<Operation> = history
+        let plain: Vec<RecordedRequest> = history
             .iter()
-            .map(|operation| Operation {
+            .map(|operation| RecordedRequest {
                 action: operation.action.written().map_or(operation.action, Action::Put),
                 ..*operation
             })

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::history::{Action, Answer, Operation};
+use super::history::{Action, Answer, RecordedRequest};
 
 /// Guarantees of consistency. The answer to an operation shows that one of them holds or is violated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -51,37 +51,37 @@ impl Guarantee {
 }
 
 /// Writes and deletes that were acknowledged, in order of their ends.
-pub(super) struct Acknowledged<'a>(Vec<&'a Operation>);
+pub(super) struct Acknowledged<'a>(Vec<&'a RecordedRequest>);
 
 impl Acknowledged<'_> {
-    pub(super) fn of(history: &[Operation]) -> Acknowledged<'_> {
-        let mut writes: Vec<&Operation> = history.iter().filter(|o| o.answer == Answer::Done).collect();
+    pub(super) fn of(history: &[RecordedRequest]) -> Acknowledged<'_> {
+        let mut writes: Vec<&RecordedRequest> = history.iter().filter(|o| o.answer == Answer::Done).collect();
         writes.sort_by_key(|write| write.end_ns);
         Acknowledged(writes)
     }
 
     /// Returns the guarantee that an operation tests; `None` if it tests none, because nothing was written before it.
-    pub(super) fn tested_by(&self, operation: &Operation) -> Option<Guarantee> {
+    pub(super) fn tested_by(&self, operation: &RecordedRequest) -> Option<Guarantee> {
         guarantee(operation, self.before(operation).last().map(|write| write.action))
     }
 
     /// Returns the guarantee that an operation without a valid place in the history violates. A read violates the
     /// guarantee of the last write whose state it did not return: a write that it did return may have been
     /// acknowledged after the write that is missing.
-    pub(super) fn violated_by(&self, operation: &Operation) -> Option<Guarantee> {
-        let missed = |write: &&&Operation| operation.answer != Answer::Saw(write.action.written());
+    pub(super) fn violated_by(&self, operation: &RecordedRequest) -> Option<Guarantee> {
+        let missed = |write: &&&RecordedRequest| operation.answer != Answer::Saw(write.action.written());
         let missing = self.before(operation).iter().rev().find(missed).map(|write| write.action);
         guarantee(operation, missing).or_else(|| self.tested_by(operation))
     }
 
     /// Returns the writes and deletes that were acknowledged before an operation started.
-    pub(super) fn before(&self, operation: &Operation) -> &[&Operation] {
+    pub(super) fn before(&self, operation: &RecordedRequest) -> &[&RecordedRequest] {
         &self.0[..self.0.partition_point(|write| write.end_ns < operation.start_ns)]
     }
 }
 
 /// Returns the guarantee that an operation tests after a write or delete; `None` if it tests none.
-fn guarantee(operation: &Operation, last: Option<Action>) -> Option<Guarantee> {
+fn guarantee(operation: &RecordedRequest, last: Option<Action>) -> Option<Guarantee> {
     match (operation.action, operation.answer, last) {
         (_, Answer::Unknown, _) => None,
         (Action::PutIfAbsent(_), ..) => Some(Guarantee::PutIfAbsent),

@@ -58,7 +58,7 @@ pub enum Answer {
 
 /// A request to one key with its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Operation {
+pub struct RecordedRequest {
     /// Client that sent the request; a client sends one request at a time.
     pub client: u32,
     /// Request of the client.
@@ -72,16 +72,16 @@ pub struct Operation {
     pub end_ns: u64,
 }
 
-impl Operation {
+impl RecordedRequest {
     /// Moves the operation to another clock: adds `shift_ns` to its times, and widens it on both sides by the error of
     /// the shift, so that it contains the true interval.
-    pub fn shifted(self, shift_ns: i128, error_ns: u64) -> Operation {
+    pub fn shifted(self, shift_ns: i128, error_ns: u64) -> RecordedRequest {
         let moved = |at_ns: u64| (i128::from(at_ns) + shift_ns).clamp(0, i128::from(u64::MAX) - 1) as u64;
         let end_ns = match self.end_ns {
             u64::MAX => u64::MAX,
             end_ns => moved(end_ns).saturating_add(error_ns).min(u64::MAX - 1),
         };
-        Operation { start_ns: moved(self.start_ns).saturating_sub(error_ns), end_ns, ..self }
+        RecordedRequest { start_ns: moved(self.start_ns).saturating_sub(error_ns), end_ns, ..self }
     }
 
     /// Returns true if the operation leaves the object as it is, whatever its state.
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn an_operation_on_another_clock_contains_its_true_interval() {
-        let get = Operation {
+        let get = RecordedRequest {
             client: 0,
             action: Action::Get,
             answer: Answer::Saw(None),
@@ -123,7 +123,7 @@ mod tests {
         };
         let moved = get.shifted(-50, 10);
         assert_eq!((moved.start_ns, moved.end_ns), (40, 160));
-        let unknown = Operation { end_ns: u64::MAX, ..get }.shifted(-500, 10);
+        let unknown = RecordedRequest { end_ns: u64::MAX, ..get }.shifted(-500, 10);
         assert_eq!((unknown.start_ns, unknown.end_ns), (0, u64::MAX), "an unknown end stays unknown");
     }
 }

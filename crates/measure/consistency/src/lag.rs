@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::history::{Action, Answer, Operation, Value};
+use super::history::{Action, Answer, RecordedRequest, Value};
 
 /// Returns the visibility lag of each acknowledged write and delete of a history, in nanoseconds, in order of their
 /// ends, in reads ([`Action::Get`]) or in listings ([`Action::List`]).
@@ -10,8 +10,8 @@ use super::history::{Action, Answer, Operation, Value};
 /// The lag is the time from the acknowledgement to the start of the last of these that returned an older state; 0 if
 /// there was none. It is a lower bound: the store may have been stale after the last such read. A state is older
 /// only if each operation that can have caused it ended before the write began.
-pub fn lags(history: &[Operation], by: Action) -> Vec<u64> {
-    let mut writes: Vec<&Operation> = history.iter().filter(|o| o.answer == Answer::Done).collect();
+pub fn lags(history: &[RecordedRequest], by: Action) -> Vec<u64> {
+    let mut writes: Vec<&RecordedRequest> = history.iter().filter(|o| o.answer == Answer::Done).collect();
     writes.sort_by_key(|write| write.end_ns);
     let causes = Causes::of(history);
     let mut out = vec![0; writes.len()];
@@ -41,7 +41,7 @@ struct Causes {
 }
 
 impl Causes {
-    fn of(history: &[Operation]) -> Causes {
+    fn of(history: &[RecordedRequest]) -> Causes {
         let not_refused = history.iter().filter(|operation| operation.answer != Answer::Refused);
         let writes = not_refused.filter_map(|o| Some((o.action.written()?, o.end_ns))).collect();
         let deletes = history.iter().filter(|operation| operation.action == Action::Delete);
@@ -58,7 +58,7 @@ impl Causes {
     /// Returns the latest end of the operations that can have caused the state that a read saw; `None` if one of them
     /// had not ended when the read started, or if there is none. The absence of an object before its first write
     /// counts as caused at time 0.
-    fn before(&self, read: &Operation, seen: Option<Value>) -> Option<u64> {
+    fn before(&self, read: &RecordedRequest, seen: Option<Value>) -> Option<u64> {
         let latest = match seen {
             Some(value) => self.writes.get(&value).copied(),
             None => {
@@ -75,10 +75,10 @@ mod tests {
     use super::super::linearizable::tests::{operation, value};
     use super::*;
 
-    const PUT: fn(u64, u64, u64) -> Operation =
+    const PUT: fn(u64, u64, u64) -> RecordedRequest =
         |number, start, end| operation(0, Action::Put(value(number)), Answer::Done, start, end);
 
-    fn read(seen: Option<u64>, start: u64) -> Operation {
+    fn read(seen: Option<u64>, start: u64) -> RecordedRequest {
         operation(1, Action::Get, Answer::Saw(seen.map(value)), start, start + 5)
     }
 

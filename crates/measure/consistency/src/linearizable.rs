@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use super::history::{Answer, Operation, Value};
+use super::history::{Answer, RecordedRequest, Value};
 
 /// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Pending {
 
 /// Returns the starts and ends of a history in order of time, as `(time, is an end, operation)`. At equal times, starts
 /// come first, so that operations that may overlap do.
-fn events(history: &[Operation]) -> Vec<(u64, bool, usize)> {
+fn events(history: &[RecordedRequest]) -> Vec<(u64, bool, usize)> {
     let mut events = Vec::with_capacity(2 * history.len());
     for (index, operation) in history.iter().enumerate() {
         events.push((operation.start_ns, false, index));
@@ -76,7 +76,7 @@ fn events(history: &[Operation]) -> Vec<(u64, bool, usize)> {
 }
 
 /// Lets every pending observer that fits the state take effect, which excludes no later order.
-fn settle(history: &[Operation], pending: &Pending, mut configuration: Configuration) -> Configuration {
+fn settle(history: &[RecordedRequest], pending: &Pending, mut configuration: Configuration) -> Configuration {
     for (bit, index) in pending.iter() {
         let operation = &history[index];
         if operation.is_observer() && operation.apply(configuration.state).is_some() {
@@ -87,13 +87,13 @@ fn settle(history: &[Operation], pending: &Pending, mut configuration: Configura
 }
 
 /// Checks the history of a key that does not exist at first. The order of the operations in `history` is irrelevant.
-pub fn check(history: &[Operation]) -> Verdict {
+pub fn check(history: &[RecordedRequest]) -> Verdict {
     explore(history).map_or_else(|verdict| verdict, |_| Verdict::Linearizable)
 }
 
 /// Returns the only possible state after a history in which every operation has an answer; `None` if several states are
 /// possible, or none.
-pub fn final_state(history: &[Operation]) -> Option<Option<Value>> {
+pub fn final_state(history: &[RecordedRequest]) -> Option<Option<Value>> {
     let states: BTreeSet<Option<Value>> = explore(history).ok()?.into_iter().map(|c| c.state).collect();
     states.first().copied().filter(|_| states.len() == 1)
 }
@@ -102,7 +102,7 @@ pub fn final_state(history: &[Operation]) -> Option<Option<Value>> {
 ///
 /// # Errors
 /// Returns the verdict if there is none.
-fn explore(history: &[Operation]) -> Result<BTreeSet<Configuration>, Verdict> {
+fn explore(history: &[RecordedRequest]) -> Result<BTreeSet<Configuration>, Verdict> {
     let mut pending = Pending::default();
     let mut configurations = BTreeSet::from([Configuration { state: None, effective: 0 }]);
     let mut steps = 0;
@@ -160,8 +160,14 @@ pub(super) mod tests {
     use plimsoll_base::rng::Stream;
 
     /// Returns an operation; `action` and `answer` as in the type, times in nanoseconds.
-    pub fn operation(client: u32, action: Action, answer: Answer, start_ns: u64, end_ns: u64) -> Operation {
-        Operation { client, action, answer, start_ns, end_ns }
+    pub fn operation(
+        client: u32,
+        action: Action,
+        answer: Answer,
+        start_ns: u64,
+        end_ns: u64,
+    ) -> RecordedRequest {
+        RecordedRequest { client, action, answer, start_ns, end_ns }
     }
 
     pub fn value(number: u64) -> Value {
@@ -170,13 +176,13 @@ pub(super) mod tests {
 
     /// Returns true if some order of the operations is valid, found by trying all of them. Operations without an answer
     /// may occur twice in the order, or not at all.
-    fn exhaustive(history: &[Operation]) -> bool {
+    fn exhaustive(history: &[RecordedRequest]) -> bool {
         let unknown = history.iter().filter(|operation| operation.answer == Answer::Unknown);
-        let twice: Vec<Operation> = history.iter().chain(unknown).copied().collect();
+        let twice: Vec<RecordedRequest> = history.iter().chain(unknown).copied().collect();
         any_order(&twice, 0, None)
     }
 
-    fn any_order(history: &[Operation], done: u32, state: Option<Value>) -> bool {
+    fn any_order(history: &[RecordedRequest], done: u32, state: Option<Value>) -> bool {
         let open = |i: usize| done & (1 << i) == 0;
         if (0..history.len()).all(|i| !open(i) || history[i].answer == Answer::Unknown) {
             return true;
@@ -190,13 +196,13 @@ pub(super) mod tests {
 
     /// Returns a random history of `n` operations of three clients. Most answers are those of a single object whose
     /// operations take effect at a random instant, some are wrong.
-    fn random_history(draws: &Stream, n: usize) -> Vec<Operation> {
+    fn random_history(draws: &Stream, n: usize) -> Vec<RecordedRequest> {
         let mut at = 0;
         let mut draw = |below: u64| {
             at += 1;
             draws.below(at, below)
         };
-        let mut history: Vec<(u64, Operation)> = (0..n)
+        let mut history: Vec<(u64, RecordedRequest)> = (0..n)
             .map(|i| {
                 let start = draw(60);
                 let end = start + 1 + draw(25);

@@ -9,21 +9,21 @@ use std::time::Duration;
 
 use tokio::task::LocalSet;
 
-use super::clients::{Client, Event, FOREIGN, KeyTurn, Plan};
+use super::clients::{ClientSettings, Event, FOREIGN, KeyClient, KeyTurn};
 use super::findings::Findings;
-use super::history::{Action, Answer, Operation, Value};
+use super::history::{Action, Answer, RecordedRequest, Value};
 use plimsoll_engine::driver::{Control, Shard};
 use plimsoll_engine::store::Store;
 use plimsoll_engine::store::ownership::KeySpace;
 
 /// Unfinished histories, and the turn that each client is in.
 struct Histories {
-    turns: BTreeMap<KeyTurn, Vec<(Operation, Option<String>)>>,
+    turns: BTreeMap<KeyTurn, Vec<(RecordedRequest, Option<String>)>>,
     reached: HashMap<u32, Vec<u64>>,
 }
 
 impl Histories {
-    fn new(plan: &Plan) -> Histories {
+    fn new(plan: &ClientSettings) -> Histories {
         let reached = (0..plan.keys).map(|key| (key, vec![0; plan.clients as usize])).collect();
         Histories { turns: BTreeMap::new(), reached }
     }
@@ -41,13 +41,13 @@ impl Histories {
 
 /// A history whose listings contain values instead of entity tags.
 struct Named {
-    history: Vec<Operation>,
+    history: Vec<RecordedRequest>,
     /// Number of entity tags that several values share.
     shared_tags: u64,
 }
 
 /// Replaces the entity tags in listings by the values that they stand for. A tag that two values share stands for none.
-fn named(history: Vec<(Operation, Option<String>)>) -> Named {
+fn named(history: Vec<(RecordedRequest, Option<String>)>) -> Named {
     let mut tags: HashMap<&str, Option<Value>> = HashMap::new();
     for (operation, etag) in &history {
         let value = match (operation.action, operation.answer) {
@@ -62,16 +62,19 @@ fn named(history: Vec<(Operation, Option<String>)>) -> Named {
         }
     }
     let value_of = |etag: &Option<String>| tags.get(etag.as_deref()?.trim_matches('"')).copied().flatten();
-    let name = |(operation, etag): &(Operation, Option<String>)| match (operation.answer, value_of(etag)) {
-        (Answer::Present, Some(value)) => Operation { answer: Answer::Saw(Some(value)), ..*operation },
-        _ => *operation,
-    };
+    let name =
+        |(operation, etag): &(RecordedRequest, Option<String>)| match (operation.answer, value_of(etag)) {
+            (Answer::Present, Some(value)) => {
+                RecordedRequest { answer: Answer::Saw(Some(value)), ..*operation }
+            }
+            _ => *operation,
+        };
     let shared_tags = tags.values().filter(|value| value.is_none()).count() as u64;
     Named { history: history.iter().map(name).collect(), shared_tags }
 }
 
 /// Runs one thread of clients to their end.
-fn run_thread(clients: Vec<Client>) -> io::Result<()> {
+fn run_thread(clients: Vec<KeyClient>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let local = LocalSet::new();
     let handles: Vec<_> = clients.into_iter().map(|client| local.spawn_local(client.run())).collect();
@@ -87,7 +90,7 @@ fn run_thread(clients: Vec<Client>) -> io::Result<()> {
 #[derive(Clone, Copy)]
 pub struct Share<'a> {
     /// Plan of all clients.
-    pub plan: &'a Plan,
+    pub plan: &'a ClientSettings,
     /// Shard whose clients the process executes.
     pub shard: Shard,
     /// Number of threads of the process.
@@ -102,7 +105,7 @@ pub struct Share<'a> {
 /// # Errors
 /// If a thread, a runtime or a timer cannot be created.
 pub fn run(
-    plan: Plan,
+    plan: ClientSettings,
     store: &Arc<dyn Store>,
     space: &KeySpace,
     threads: u32,
@@ -149,13 +152,13 @@ fn start(
 ) -> io::Result<Running> {
     let Share { plan, shard, threads, control } = share;
     let plan = Arc::new(plan.clone());
-    let mut lots: Vec<Vec<Client>> = (0..threads.max(1)).map(|_| Vec::new()).collect();
+    let mut lots: Vec<Vec<KeyClient>> = (0..threads.max(1)).map(|_| Vec::new()).collect();
     for (key, member) in (0..plan.keys).flat_map(|key| (0..plan.clients).map(move |member| (key, member))) {
         if u64::from(key + member) % shard.of != shard.index {
             continue;
         }
         // The clients of a key are on different threads.
-        lots[((u64::from(key + member) / shard.of) % u64::from(threads.max(1))) as usize].push(Client {
+        lots[((u64::from(key + member) / shard.of) % u64::from(threads.max(1))) as usize].push(KeyClient {
             plan: Arc::clone(&plan),
             store: Arc::clone(store),
             space: space.clone(),
@@ -173,7 +176,7 @@ fn start(
 
 /// Checks the history of each key as soon as all of its clients have left it, until all senders are gone.
 pub fn receive(
-    plan: &Plan,
+    plan: &ClientSettings,
     space: &KeySpace,
     answers: &Receiver<Event>,
     control: &Control,

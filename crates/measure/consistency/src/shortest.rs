@@ -3,19 +3,19 @@
 //! An operation may be removed only if the removal cannot create a violation: if the longer history had a valid order,
 //! so would the shorter one. Then a violation in the shorter history proves one in the longer history.
 
-use super::history::{Action, Answer, Operation, Value};
+use super::history::{Action, Answer, RecordedRequest, Value};
 use super::linearizable::{Verdict, check, final_state};
 
 /// Returns the operations of a history up to the end of operation `last`, the first that cannot be explained. Reads
 /// that had not ended then are removed; writes that had not ended then have no end.
-fn until(history: &[Operation], last: usize) -> Vec<Operation> {
+fn until(history: &[RecordedRequest], last: usize) -> Vec<RecordedRequest> {
     let end_ns = history[last].end_ns;
     let mut out = Vec::new();
     for operation in history.iter().filter(|operation| operation.start_ns <= end_ns) {
         if operation.end_ns <= end_ns {
             out.push(*operation);
         } else if !operation.is_observer() {
-            out.push(Operation { end_ns: u64::MAX, ..*operation });
+            out.push(RecordedRequest { end_ns: u64::MAX, ..*operation });
         }
     }
     out.sort_by_key(|operation| (operation.start_ns, operation.end_ns));
@@ -23,7 +23,7 @@ fn until(history: &[Operation], last: usize) -> Vec<Operation> {
 }
 
 /// Returns true if the answer of an operation depends on the presence of this value.
-fn needs(operation: &Operation, value: Value) -> bool {
+fn needs(operation: &RecordedRequest, value: Value) -> bool {
     match (operation.action, operation.answer) {
         (_, Answer::Saw(seen)) => seen == Some(value),
         (Action::PutIfUnchanged(expected, _), Answer::Done | Answer::Unknown) => expected == value,
@@ -36,7 +36,7 @@ fn needs(operation: &Operation, value: Value) -> bool {
 /// Without a written value, the object keeps its earlier state until the next write. That changes no answer unless an
 /// operation observed the value, or observed only that the object existed or had another value. The same holds for a
 /// delete and the operations that need an absent object.
-fn may_remove<'a>(removed: &Operation, mut rest: impl Iterator<Item = &'a Operation>) -> bool {
+fn may_remove<'a>(removed: &RecordedRequest, mut rest: impl Iterator<Item = &'a RecordedRequest>) -> bool {
     match removed.action.written() {
         Some(value) => !rest.any(|operation| {
             needs(operation, value) || matches!(operation.answer, Answer::Refused | Answer::Present)
@@ -51,7 +51,11 @@ fn may_remove<'a>(removed: &Operation, mut rest: impl Iterator<Item = &'a Operat
 }
 
 /// Removes a range of operations if that is allowed and the rest still violates; returns the rest.
-fn without(history: &[Operation], range: std::ops::Range<usize>, last: &Operation) -> Option<Vec<Operation>> {
+fn without(
+    history: &[RecordedRequest],
+    range: std::ops::Range<usize>,
+    last: &RecordedRequest,
+) -> Option<Vec<RecordedRequest>> {
     let (removed, rest) =
         (&history[range.clone()], [&history[..range.start], &history[range.end..]].concat());
     let allowed = removed.iter().all(|operation| {
@@ -63,7 +67,7 @@ fn without(history: &[Operation], range: std::ops::Range<usize>, last: &Operatio
 /// Removes the longest beginning of a history after which no operation was pending and the object did not exist, or
 /// existed because of one write that needs no earlier one. That write is kept. A beginning with another write that a
 /// later operation observed is not removed, because the reader would not know the observed value.
-fn without_beginning(history: &[Operation]) -> Option<Vec<Operation>> {
+fn without_beginning(history: &[RecordedRequest]) -> Option<Vec<RecordedRequest>> {
     let mut latest_end = 0;
     let mut cuts = Vec::new();
     for (index, operation) in history.iter().enumerate() {
@@ -90,7 +94,7 @@ fn without_beginning(history: &[Operation]) -> Option<Vec<Operation>> {
 
 /// Returns a part of a history that is not linearizable and from which no further operation can be removed. `last` is
 /// the index of the first operation that cannot be explained.
-pub fn shortest(history: &[Operation], last: usize) -> Vec<Operation> {
+pub fn shortest(history: &[RecordedRequest], last: usize) -> Vec<RecordedRequest> {
     let unexplained = history[last];
     let mut left = until(history, last);
     let mut block = left.len().div_ceil(2).max(1);
@@ -122,7 +126,7 @@ mod tests {
 
     /// Returns a history of one client that writes and reads in turn, in which read number `stale` returns the value
     /// before the last one.
-    fn history_with_a_stale_read(n: u64, stale: u64) -> Vec<Operation> {
+    fn history_with_a_stale_read(n: u64, stale: u64) -> Vec<RecordedRequest> {
         let mut out = Vec::new();
         for i in 0..n {
             let seen = if i == stale { value(i) } else { value(i + 1) };
@@ -147,7 +151,7 @@ mod tests {
         for seed in 0..3_000 {
             let draws = Stream::new(seed, "valid history");
             let mut state = None;
-            let history: Vec<Operation> = (0..8)
+            let history: Vec<RecordedRequest> = (0..8)
                 .map(|i| {
                     let action = match draws.below(4 * i, 6) {
                         0 => Action::Put(value(i + 1)),

@@ -6,12 +6,12 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 
 use super::content::{ContentId, bytes_of};
-use super::history::{Event, Expected, OperationKind, State, expected};
+use super::history::{Event, Expected, KeyState, OperationKind, expected};
 use super::pause::pause;
 use super::signed::blocking;
 use super::versions::has_versions;
 use super::violation::{Violation, ViolationKind};
-use super::work::Target;
+use super::work::CheckedStore;
 use plimsoll_base::clock::{MILLISECOND, now_ns};
 use plimsoll_engine::driver::background::{Background, Pages};
 use plimsoll_engine::store::{Body, Collect, Failure, Request};
@@ -28,7 +28,7 @@ const SECOND_LOOK: Duration = Duration::from_millis(300);
 
 /// Entry of a key in a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Listed {
+pub enum ListingEntry {
     /// The listing could not be read.
     Unknown,
     /// The key is not listed.
@@ -43,7 +43,7 @@ pub struct Seen {
     /// Content; `None` if the object does not exist, an error if reads fail.
     pub content: Result<Option<Vec<u8>>, String>,
     /// Entry in the listing.
-    pub listed: Listed,
+    pub listed: ListingEntry,
     /// Tag; `None` if the object has none or does not exist, an error if reads of tags fail.
     pub tag: Result<Option<u64>, String>,
 }
@@ -60,7 +60,8 @@ pub fn judge(expected: &Expected, seen: &Seen, seed: u64) -> Option<(ViolationKi
         Ok(content) => content,
         Err(message) => return Some((ViolationKind::Unreadable, message.clone())),
     };
-    let matching: Vec<&State> = expected.states.iter().filter(|state| is(content, state.content)).collect();
+    let matching: Vec<&KeyState> =
+        expected.states.iter().filter(|state| is(content, state.content)).collect();
     if matching.is_empty() {
         let Some(bytes) = content else { return Some((ViolationKind::Lost, "GET: no such key".into())) };
         let earlier = expected.earlier.iter().rev().find(|id| is(content, Some(**id)));
@@ -71,13 +72,13 @@ pub fn judge(expected: &Expected, seen: &Seen, seed: u64) -> Option<(ViolationKi
         });
     }
     match (content, seen.listed) {
-        (Some(_), Listed::Missing) => {
+        (Some(_), ListingEntry::Missing) => {
             return Some((ViolationKind::Listing, "GET returns it, but it is not listed".into()));
         }
-        (None, Listed::Size(_)) => {
+        (None, ListingEntry::Size(_)) => {
             return Some((ViolationKind::Listing, "it is listed, but GET finds no such key".into()));
         }
-        (Some(bytes), Listed::Size(size)) if bytes.len() as u64 != size => {
+        (Some(bytes), ListingEntry::Size(size)) if bytes.len() as u64 != size => {
             let detail = format!("listed with {size} bytes; GET returns {}", bytes.len());
             return Some((ViolationKind::Listing, detail));
         }
@@ -122,7 +123,7 @@ pub struct Audit {
 /// Reads all keys of `events` and the listing. A violation counts only if it still exists after
 /// [`SECOND_LOOK`], because a server may answer before all of its parts have started. `cut_ns` is the time of the cut
 /// on the monotonic clock.
-pub async fn audit(target: &Target, events: &[Event], cut_ns: u64) -> Audit {
+pub async fn audit(target: &CheckedStore, events: &[Event], cut_ns: u64) -> Audit {
     let mut keys: BTreeMap<&str, Expected> = BTreeMap::new();
     for event in events {
         let key = event.operation.key.as_str();
@@ -147,7 +148,7 @@ pub async fn audit(target: &Target, events: &[Event], cut_ns: u64) -> Audit {
 }
 
 /// Writes an object, with retries.
-async fn write(target: &Target) -> Result<(), Failure> {
+async fn write(target: &CheckedStore) -> Result<(), Failure> {
     let mut background = Background::new(target.store.as_ref());
     let key = target.key("after the cut");
     let body = Body::Whole(bytes_of(target.seed, ContentId { operation: u64::MAX, size: 100 }));
@@ -155,14 +156,16 @@ async fn write(target: &Target) -> Result<(), Failure> {
 }
 
 /// Reads keys and the listing once, and returns the violations.
-async fn look(target: &Target, keys: &BTreeMap<&str, Expected>, cut_ns: u64) -> Vec<Violation> {
+async fn look(target: &CheckedStore, keys: &BTreeMap<&str, Expected>, cut_ns: u64) -> Vec<Violation> {
     let listed = list(target).await;
     // A request without an answer delays only its own key.
     let looks = keys.iter().map(|(key, expected)| {
         let entry = match &listed {
-            _ if has_versions(key) => Listed::Unknown,
-            Ok(listed) => listed.get(&target.key(key)).map_or(Listed::Missing, |size| Listed::Size(*size)),
-            Err(_) => Listed::Unknown,
+            _ if has_versions(key) => ListingEntry::Unknown,
+            Ok(listed) => {
+                listed.get(&target.key(key)).map_or(ListingEntry::Missing, |size| ListingEntry::Size(*size))
+            }
+            Err(_) => ListingEntry::Unknown,
         };
         async move { (*key, expected, see(target, key, expected, entry).await) }
     });
@@ -190,7 +193,7 @@ async fn look(target: &Target, keys: &BTreeMap<&str, Expected>, cut_ns: u64) -> 
 }
 
 /// Reads a key, and its tag if it should have one.
-async fn see(target: &Target, key: &str, expected: &Expected, listed: Listed) -> Seen {
+async fn see(target: &CheckedStore, key: &str, expected: &Expected, listed: ListingEntry) -> Seen {
     let content = read(target, key).await;
     let has_tags = expected.states.iter().any(|state| state.tag.is_some());
     let tag = match (&content, has_tags) {
@@ -200,7 +203,7 @@ async fn see(target: &Target, key: &str, expected: &Expected, listed: Listed) ->
     Seen { content, listed, tag }
 }
 
-async fn list(target: &Target) -> Result<HashMap<String, u64>, String> {
+async fn list(target: &CheckedStore) -> Result<HashMap<String, u64>, String> {
     let mut background = Background::new(target.store.as_ref()).with_min_timeout(READ_WITHIN);
     let mut all = HashMap::new();
     let prefix = target.key("");
@@ -212,7 +215,7 @@ async fn list(target: &Target) -> Result<HashMap<String, u64>, String> {
 }
 
 /// Reads an object; `None` if it does not exist.
-async fn read(target: &Target, key: &str) -> Result<Option<Vec<u8>>, String> {
+async fn read(target: &CheckedStore, key: &str) -> Result<Option<Vec<u8>>, String> {
     if let Some(versions) = target.versions.clone().filter(|_| has_versions(key)) {
         let key = target.key(key);
         return blocking(move || versions.read(&key)).await;
@@ -237,7 +240,7 @@ async fn read(target: &Target, key: &str) -> Result<Option<Vec<u8>>, String> {
     }
 }
 
-async fn tag(target: &Target, key: &str) -> Result<Option<u64>, String> {
+async fn tag(target: &CheckedStore, key: &str) -> Result<Option<u64>, String> {
     let (signed, key) = (target.signed.clone(), target.key(key));
     blocking(move || signed.tag(&key)).await
 }
@@ -252,7 +255,7 @@ mod tests {
 
     fn key(states: &[Option<ContentId>], earlier: &[ContentId]) -> Expected {
         Expected {
-            states: states.iter().map(|content| State { content: *content, tag: None }).collect(),
+            states: states.iter().map(|content| KeyState { content: *content, tag: None }).collect(),
             earlier: earlier.to_vec(),
             earlier_tags: Vec::new(),
             history: Vec::new(),
@@ -261,7 +264,8 @@ mod tests {
     }
 
     fn seen(content: Option<Vec<u8>>) -> Seen {
-        let listed = content.as_ref().map_or(Listed::Missing, |bytes| Listed::Size(bytes.len() as u64));
+        let listed =
+            content.as_ref().map_or(ListingEntry::Missing, |bytes| ListingEntry::Size(bytes.len() as u64));
         Seen { content: Ok(content), listed, tag: Ok(None) }
     }
 
@@ -282,18 +286,18 @@ mod tests {
             Some(ViolationKind::Damaged)
         );
         assert_eq!(
-            found(&written, &Seen { listed: Listed::Missing, ..seen(bytes(new)) }),
+            found(&written, &Seen { listed: ListingEntry::Missing, ..seen(bytes(new)) }),
             Some(ViolationKind::Listing)
         );
         assert_eq!(
-            found(&written, &Seen { listed: Listed::Size(7), ..seen(bytes(new)) }),
+            found(&written, &Seen { listed: ListingEntry::Size(7), ..seen(bytes(new)) }),
             Some(ViolationKind::Listing)
         );
         let deleted = key(&[None], &[old]);
         assert_eq!(found(&deleted, &seen(None)), None);
         assert_eq!(found(&deleted, &seen(bytes(old))), Some(ViolationKind::Back));
         assert_eq!(
-            found(&deleted, &Seen { listed: Listed::Size(100), ..seen(None) }),
+            found(&deleted, &Seen { listed: ListingEntry::Size(100), ..seen(None) }),
             Some(ViolationKind::Listing)
         );
         let error = Seen { content: Err("500".into()), ..seen(None) };
@@ -312,7 +316,7 @@ mod tests {
     /// Regression: a delete without an answer that took effect was taken for a wrong tag.
     #[test]
     fn a_missing_object_has_no_tag() {
-        let states = vec![State { content: Some(id(1, 8)), tag: Some(5) }, State::default()];
+        let states = vec![KeyState { content: Some(id(1, 8)), tag: Some(5) }, KeyState::default()];
         let expected = Expected { states, ..key(&[], &[]) };
         assert_eq!(found(&expected, &seen(None)), None);
     }

@@ -15,7 +15,7 @@ use plimsoll_base::clock::now_ns;
 use plimsoll_disk::draws::Draws;
 use plimsoll_disk::mount::SharedDisk;
 use plimsoll_disk::rules::Fate;
-use plimsoll_disk::{Disk, Faults};
+use plimsoll_disk::{Disk, DiskFaults};
 use plimsoll_session::runtime::block_on;
 
 /// Power of a simulated machine: it fails at an acknowledgement, or a few steps of the disk later.
@@ -230,10 +230,11 @@ impl Simulation {
         Ok(audited)
     }
 
-    fn faults(&self, seed: u64) -> Faults {
+    fn faults(&self, seed: u64) -> DiskFaults {
         let mut draws = Draws::new(seed, "faults");
         let within = |draws: &mut Draws| draws.below(self.settings.operations * 2);
-        let mut faults = Faults { ignored_syncs: self.settings.ignored_syncs.clone(), ..Faults::default() };
+        let mut faults =
+            DiskFaults { ignored_syncs: self.settings.ignored_syncs.clone(), ..DiskFaults::default() };
         match self.settings.fault {
             Some(Fault::Eio) => faults.failing_sync = Some(within(&mut draws)),
             Some(Fault::Enospc) => faults.full_after = Some(within(&mut draws)),

@@ -73,7 +73,7 @@ impl OperationKind {
 
 /// An operation with its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Operation {
+pub struct NumberedOperation {
     /// Number, unique in a cut.
     pub id: u64,
     /// Key on which it works, without the prefix of the check.
@@ -84,7 +84,7 @@ pub struct Operation {
     pub existed: bool,
 }
 
-impl Operation {
+impl NumberedOperation {
     /// Returns the kind of the operation.
     pub fn kind(&self) -> OperationKind {
         match self.action {
@@ -100,22 +100,22 @@ impl Operation {
     }
 
     /// Returns the state of the key after the operation.
-    pub fn applied(&self, before: State) -> State {
-        let written = |operation, size| State { content: Some(ContentId { operation, size }), tag: None };
+    pub fn applied(&self, before: KeyState) -> KeyState {
+        let written = |operation, size| KeyState { content: Some(ContentId { operation, size }), tag: None };
         match &self.action {
             Action::Put(size) | Action::Version(size) => written(self.id, *size),
             Action::Multipart(parts) => written(self.id, parts.iter().sum()),
             // A copy takes the tags of its source; sources have none.
-            Action::Copy(_, content) => State { content: Some(*content), tag: None },
-            Action::Delete | Action::DeleteVersion => State::default(),
-            Action::Tag => State { tag: before.content.map(|_| self.id), ..before },
+            Action::Copy(_, content) => KeyState { content: Some(*content), tag: None },
+            Action::Delete | Action::DeleteVersion => KeyState::default(),
+            Action::Tag => KeyState { tag: before.content.map(|_| self.id), ..before },
         }
     }
 }
 
-impl std::fmt::Display for Operation {
+impl std::fmt::Display for NumberedOperation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Operation { id, key, .. } = self;
+        let NumberedOperation { id, key, .. } = self;
         match &self.action {
             Action::Put(size) => write!(f, "PUT {key} ({size} bytes)"),
             Action::Multipart(parts) => {
@@ -133,7 +133,7 @@ impl std::fmt::Display for Operation {
 
 /// State of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct State {
+pub struct KeyState {
     /// Content of the object; `None` if there is no object.
     pub content: Option<ContentId>,
     /// Number of the operation that set the tag; `None` if the object has none.
@@ -144,7 +144,7 @@ pub struct State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// Operation with its number.
-    pub operation: Operation,
+    pub operation: NumberedOperation,
     /// Time of the acknowledgement on the monotonic clock, in nanoseconds; `None` if there was none, so that the
     /// operation may or may not have had its effect.
     pub acknowledged_ns: Option<u64>,
@@ -155,7 +155,7 @@ pub struct Event {
 pub struct Expected {
     /// States that are correct: that of the last acknowledged operation, and those of later operations without an
     /// answer.
-    pub states: Vec<State>,
+    pub states: Vec<KeyState>,
     /// Contents that the key had before, the newest last.
     pub earlier: Vec<ContentId>,
     /// Tags that the key had before.
@@ -169,7 +169,7 @@ pub struct Expected {
 /// Returns what to expect of a key after these events, which one client executed one after the other.
 pub fn expected<'a>(events: impl IntoIterator<Item = &'a Event>) -> Expected {
     let mut found = Expected {
-        states: vec![State::default()],
+        states: vec![KeyState::default()],
         earlier: Vec::new(),
         earlier_tags: Vec::new(),
         history: Vec::new(),
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     fn event(id: u64, action: Action, is_acknowledged: bool) -> Event {
-        let operation = Operation { id, key: "k".into(), action, existed: id > 0 };
+        let operation = NumberedOperation { id, key: "k".into(), action, existed: id > 0 };
         Event { operation, acknowledged_ns: is_acknowledged.then_some(id) }
     }
 
@@ -216,7 +216,7 @@ mod tests {
         let found = expected(&events);
         assert_eq!(
             found.states,
-            [State { content: Some(ContentId { operation: 1, size: 9 }), tag: Some(2) }]
+            [KeyState { content: Some(ContentId { operation: 1, size: 9 }), tag: Some(2) }]
         );
         assert_eq!(found.earlier[0].operation, 0);
         assert_eq!(found.last.map(|event| event.operation.id), Some(2));

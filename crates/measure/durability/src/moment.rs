@@ -1,6 +1,6 @@
 //! The moment of a cut, drawn from its seed, and the work before it.
 
-use super::history::Operation;
+use super::history::NumberedOperation;
 use plimsoll_disk::draws::Draws;
 use plimsoll_disk::rules::Fate;
 
@@ -47,5 +47,5 @@ pub enum Load<'a> {
     /// Concurrent clients with this seed.
     Clients(u64),
     /// These operations, one after the other.
-    Operations(&'a [Operation]),
+    Operations(&'a [NumberedOperation]),
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll_base::rng::Stream;
 
 use super::content::ContentId;
-use super::history::{Action, Operation, State};
+use super::history::{Action, KeyState, NumberedOperation};
 use super::versions::{FOLDER, SEPARATOR, has_versions};
 
 /// Smallest part that S3 accepts before the last one, in bytes.
@@ -32,7 +32,7 @@ pub struct ClientPlan {
     /// Number of keys so far.
     keys: u64,
     /// States of the keys that are known.
-    states: BTreeMap<String, State>,
+    states: BTreeMap<String, KeyState>,
     features: Features,
 }
 
@@ -44,7 +44,7 @@ impl ClientPlan {
     }
 
     /// Draws the next operation. Its number is unique among 64 clients.
-    pub fn draw(&mut self) -> Operation {
+    pub fn draw(&mut self) -> NumberedOperation {
         let at = self.drawn * 8;
         self.drawn += 1;
         let id = self.drawn * 64 + self.client;
@@ -77,7 +77,7 @@ impl ClientPlan {
         };
         let key = key.unwrap_or_else(|| self.new_key());
         let existed = self.states.get(&key).is_some_and(|state| state.content.is_some());
-        Operation { id, key, action, existed }
+        NumberedOperation { id, key, action, existed }
     }
 
     /// Returns the keys with objects for which the condition holds.
@@ -87,7 +87,7 @@ impl ClientPlan {
     }
 
     /// Draws an operation in the bucket with versions. `at` is the position in the stream.
-    fn draw_with_versions(&self, id: u64, at: u64) -> Operation {
+    fn draw_with_versions(&self, id: u64, at: u64) -> NumberedOperation {
         let below = |offset: u64, n: u64| self.stream.below(at + offset, n);
         let (name, size) = (below(1, VERSIONED_NAMES), 8 + below(0, 4 << 10));
         let of_versions = self.existing(|key| has_versions(key) && key.contains(SEPARATOR));
@@ -101,7 +101,7 @@ impl ClientPlan {
             (4..6, _) => (plain, Action::Put(size), existed),
             _ => (format!("{FOLDER}c{client}/v{name}{SEPARATOR}{id}"), Action::Version(size), false),
         };
-        Operation { id, key, action, existed }
+        NumberedOperation { id, key, action, existed }
     }
 
     fn new_key(&mut self) -> String {
@@ -115,7 +115,7 @@ impl ClientPlan {
     }
 
     /// Notes the answer to an operation. Without an acknowledgement, its key is not used again.
-    pub fn answered(&mut self, operation: &Operation, is_acknowledged: bool) {
+    pub fn answered(&mut self, operation: &NumberedOperation, is_acknowledged: bool) {
         if is_acknowledged {
             let before = self.states.get(&operation.key).copied().unwrap_or_default();
             self.states.insert(operation.key.clone(), operation.applied(before));
@@ -141,7 +141,7 @@ mod tests {
             (0..400).map(next).collect::<Vec<_>>()
         };
         assert_eq!(drawn(), drawn());
-        let mut kinds: Vec<_> = drawn().iter().map(Operation::kind).collect();
+        let mut kinds: Vec<_> = drawn().iter().map(NumberedOperation::kind).collect();
         kinds.sort();
         kinds.dedup();
         assert_eq!(kinds, super::super::history::OperationKind::ALL);

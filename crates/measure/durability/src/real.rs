@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::DurabilityError;
 use super::audit::audit;
 use super::findings::Findings;
-use super::history::{Action, Event, Operation};
+use super::history::{Action, Event, NumberedOperation};
 use super::pause::{Limit, pause};
-use super::work::{Always, Power, Target, replay, work};
+use super::work::{Always, CheckedStore, Power, replay, work};
 use plimsoll_base::clock::now_ns;
 use plimsoll_base::rng::Stream;
 use plimsoll_engine::driver::Control;
@@ -101,7 +101,7 @@ impl Power for Cutter<'_> {
     }
 }
 
-impl Target {
+impl CheckedStore {
     /// Returns true if the store answers.
     async fn answers(&self) -> bool {
         let mut background = Background::new(self.store.as_ref()).with_max_timeout(Duration::from_secs(5));
@@ -113,7 +113,7 @@ impl Target {
     /// # Errors
     /// [`DurabilityError::Store`] if it does not.
     pub async fn has_tags(&self, key: &str) -> Result<bool, DurabilityError> {
-        let operation = |id, action| Operation { id, key: key.into(), action, existed: id > 0 };
+        let operation = |id, action| NumberedOperation { id, key: key.into(), action, existed: id > 0 };
         let operations = [operation(0, Action::Put(8)), operation(1, Action::Tag)];
         let events = replay(self, &operations, &Always).await;
         if events.first().is_none_or(|event| event.acknowledged_ns.is_none()) {
@@ -130,7 +130,7 @@ impl Target {
 /// # Errors
 /// [`DurabilityError::Store`] if the store accepts no writes, [`DurabilityError::System`] if the command fails.
 pub fn run(
-    target: &Target,
+    target: &CheckedStore,
     settings: &Settings,
     name: &str,
     control: &Control,
@@ -151,7 +151,7 @@ pub fn run(
         }
         let seed = super::cut_seed(settings.seed, number);
         let target =
-            Target { tags, folder: format!("{}cut{number}/", target.folder), seed, ..target.clone() };
+            CheckedStore { tags, folder: format!("{}cut{number}/", target.folder), seed, ..target.clone() };
         let at = 1 + Stream::new(seed, "moment").below(0, settings.operations);
         let cutter = Cutter { command: &settings.command, at, state: Mutex::default() };
         let events = block_on(work(&target, seed, settings.clients, u64::MAX, &cutter))?;

@@ -1,6 +1,6 @@
 //! The operations with which a proof repeats a violation.
 
-use super::history::{Action, Event, Operation};
+use super::history::{Action, Event, NumberedOperation};
 use super::moment::Moment;
 use plimsoll_disk::rules::Fate;
 
@@ -36,7 +36,7 @@ pub const ATTEMPTS: [Attempt; 8] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
     /// The operations, in order.
-    pub operations: Vec<Operation>,
+    pub operations: Vec<NumberedOperation>,
     /// Number of the first operations that the disk has written back before the next one; 0 for none.
     pub written_back: usize,
     /// Number of the disk's steps after which the last operation is interrupted; `None` if the power fails after it.
@@ -100,7 +100,7 @@ impl Script {
 
 /// Returns the acknowledged operations on `key` with those on the sources of its copies, and the position of the last
 /// one among the events.
-pub fn history_of(events: &[Event], key: &str) -> (Vec<Operation>, usize) {
+pub fn history_of(events: &[Event], key: &str) -> (Vec<NumberedOperation>, usize) {
     let is_acknowledged = |event: &Event| event.acknowledged_ns.is_some();
     let last = events.iter().rposition(|event| event.operation.key == key && is_acknowledged(event));
     let last = last.unwrap_or(0);
@@ -125,12 +125,12 @@ mod tests {
 
     fn event(id: u64, key: &str, action: Action) -> Event {
         Event {
-            operation: Operation { id, key: key.into(), action, existed: false },
+            operation: NumberedOperation { id, key: key.into(), action, existed: false },
             acknowledged_ns: Some(id),
         }
     }
 
-    fn ids(operations: &[Operation]) -> Vec<u64> {
+    fn ids(operations: &[NumberedOperation]) -> Vec<u64> {
         operations.iter().map(|operation| operation.id).collect()
     }
 

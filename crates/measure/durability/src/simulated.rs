@@ -11,7 +11,7 @@ use super::process::{self, ServerProcess, TEMPORARY};
 use super::server::{Access, Placeholders, ServerProfile};
 use super::signed::SignedClient;
 use super::versions::Versions;
-use super::work::Target;
+use super::work::CheckedStore;
 use plimsoll_disk::mount::{Mounted, SharedDisk, use_private_mounts};
 use plimsoll_disk::{Disk, Model};
 use plimsoll_engine::driver::background::Background;
@@ -87,7 +87,7 @@ pub struct Simulation {
     pub(super) syncs_whole_disk: bool,
     /// True once the disk has the known object.
     has_known_object: bool,
-    pub(super) target: Target,
+    pub(super) target: CheckedStore,
 }
 
 /// A temporary directory that is removed with this value.
@@ -157,7 +157,7 @@ impl Simulation {
         let id = RunId::at(jiff::Timestamp::UNIX_EPOCH, settings.seed);
         let (seed, space) = (settings.seed, KeySpace::of_run("", &id));
         let target =
-            Target { store, signed, space, folder: String::new(), tags: false, versions: None, seed };
+            CheckedStore { store, signed, space, folder: String::new(), tags: false, versions: None, seed };
         let prepared = Disk::new(settings.model, settings.capacity);
         let mut simulation = Simulation {
             profile,

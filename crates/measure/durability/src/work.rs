@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::content::{ContentId, bytes_of};
-use super::history::{Action, Event, Operation};
+use super::history::{Action, Event, NumberedOperation};
 use super::pause::pause;
 use super::plan::{ClientPlan, Features};
 use super::signed::{SignedClient, blocking};
@@ -21,7 +21,7 @@ const GIVE_UP: u32 = 3;
 
 /// A store under check.
 #[derive(Clone)]
-pub struct Target {
+pub struct CheckedStore {
     /// Store that is checked.
     pub store: Arc<dyn Store>,
     /// Client for tags and copies.
@@ -38,14 +38,14 @@ pub struct Target {
     pub seed: u64,
 }
 
-impl Target {
+impl CheckedStore {
     /// Returns the complete key.
     pub fn key(&self, key: &str) -> String {
         format!("{}{}{key}", self.space.root(), self.folder)
     }
 
     /// Executes an operation. Returns true if the store acknowledged it before the deadline of requests.
-    pub async fn execute(&self, connection: &mut dyn Connection, operation: &Operation) -> bool {
+    pub async fn execute(&self, connection: &mut dyn Connection, operation: &NumberedOperation) -> bool {
         tokio::select! {
             biased;
             done = self.request(connection, operation) => done,
@@ -54,7 +54,7 @@ impl Target {
         }
     }
 
-    async fn request(&self, connection: &mut dyn Connection, operation: &Operation) -> bool {
+    async fn request(&self, connection: &mut dyn Connection, operation: &NumberedOperation) -> bool {
         let key = self.key(&operation.key);
         let content = |size| bytes_of(self.seed, ContentId { operation: operation.id, size });
         if let Some(versions) = self.versions.clone().filter(|_| has_versions(&operation.key)) {
@@ -141,7 +141,13 @@ impl Power for Always {
 
 /// Lets clients work until the power fails, all of them give up, or `most` operations are acknowledged. Returns the
 /// events in the order of their answers.
-pub async fn work(target: &Target, seed: u64, clients: u64, most: u64, power: &dyn Power) -> Vec<Event> {
+pub async fn work(
+    target: &CheckedStore,
+    seed: u64,
+    clients: u64,
+    most: u64,
+    power: &dyn Power,
+) -> Vec<Event> {
     let (events, count) = (RefCell::new(Vec::new()), Cell::new(0));
     let client = async |number: u64| {
         let mut connection = target.store.connection(number as usize);
@@ -170,7 +176,11 @@ pub async fn work(target: &Target, seed: u64, clients: u64, most: u64, power: &d
 }
 
 /// Executes these operations one after the other, until the power fails.
-pub async fn replay(target: &Target, operations: &[Operation], power: &dyn Power) -> Vec<Event> {
+pub async fn replay(
+    target: &CheckedStore,
+    operations: &[NumberedOperation],
+    power: &dyn Power,
+) -> Vec<Event> {
     let mut connection = target.store.connection(0);
     let (mut events, mut count) = (Vec::new(), 0);
     for operation in operations {

@@ -7,7 +7,7 @@ use super::records::resolve_records;
 use super::spec::{NamingSpec, ObjectsSpec, PhaseSpec, PopularitySpec, SizeSpec};
 use plimsoll_base::units::{format_size, parse_size};
 use plimsoll_workload::cdf::Cdf;
-use plimsoll_workload::dataset::{Existing, Source, Upload};
+use plimsoll_workload::dataset::{ContentSource, Existing, Upload};
 use plimsoll_workload::mix::Mix;
 use plimsoll_workload::naming::{Naming, RecordOrder};
 use plimsoll_workload::popularity::{DEFAULT_THETA, Popularity};
@@ -106,7 +106,7 @@ pub fn resolve_objects(
     let dataset = |name: &str, count| Dataset {
         naming: naming.clone(),
         upload: upload.clone(),
-        source: source.as_ref().map(|(path, _)| Source::File(path.clone())),
+        source: source.as_ref().map(|(path, _)| ContentSource::File(path.clone())),
         reduction: reduction.map(|(compressible, dedup)| Reduction::new(compressible, dedup, count)),
         ..Dataset::new(name, seed, count, size.clone())
     };

@@ -13,7 +13,7 @@ use super::spec::{
     PopularitySpec, RateSpec, RecordsSpec, ScanSpec, SizeSpec, TraceSpec,
 };
 use plimsoll_base::units::{format_duration, format_rate, format_size};
-use plimsoll_workload::dataset::Source;
+use plimsoll_workload::dataset::ContentSource;
 use plimsoll_workload::naming::{Naming, RecordOrder};
 use plimsoll_workload::popularity::Popularity;
 use plimsoll_workload::schedule::arrival::{Arrival, Gaps};
@@ -148,7 +148,7 @@ fn objects(w: &Workload, repeats: u32) -> ObjectsSpec {
         parts_in_flight: (writes && written.upload.part_size > 0).then_some(written.upload.in_flight as u64),
         checksum: written.upload.checksum.clone().filter(|_| writes),
         file: match &written.source {
-            Some(Source::File(path)) if writes => Some(path.display().to_string()),
+            Some(ContentSource::File(path)) if writes => Some(path.display().to_string()),
             _ => None,
         },
         compressible: written.reduction.filter(|_| writes).map(|reduction| reduction.compressible),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use plimsoll_base::clock::{now_ns, wall_now};
-use plimsoll_consistency::clients::{Event, Plan};
+use plimsoll_consistency::clients::{ClientSettings, Event};
 use plimsoll_consistency::run::{Share, run_share};
 use plimsoll_engine::driver::{Control, Shard};
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
@@ -42,10 +42,10 @@ pub struct ConsistencyJob {
 
 impl ConsistencyJob {
     /// Returns the plan of all clients, which start at `start_ns` on the monotonic clock.
-    pub fn plan(&self, start_ns: u64) -> Plan {
+    pub fn plan(&self, start_ns: u64) -> ClientSettings {
         let (keys, clients, _) = self.counts;
         let (duration_ns, per_key_ns) = self.lengths_ns;
-        Plan {
+        ClientSettings {
             keys,
             clients,
             per_key_ns,

@@ -4,7 +4,7 @@ use crate::cache_status::CacheStatus;
 
 /// A part of the successful operations of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
+pub enum WindowPart {
     /// Operations whose response has this cache status.
     Cache(CacheStatus),
     /// Operations that were sent to this address, by its number among those of the store.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::histogram::Latencies;
 use super::latency::{Latency, LatencyTable};
-use crate::part::Part;
+use crate::part::WindowPart;
 
 /// Counts of one window and operation, or of one second of it.
 #[derive(Debug, Clone, Default)]
@@ -51,7 +51,7 @@ pub struct Tally {
     /// Histograms of latencies. [`Latency::WakeUpDelay`] is empty: it belongs to no operation.
     pub latencies: LatencyTable,
     /// Service times of the successful operations of each part.
-    pub parts: BTreeMap<Part, Latencies>,
+    pub parts: BTreeMap<WindowPart, Latencies>,
 }
 
 impl Tally {

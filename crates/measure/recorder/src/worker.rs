@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::latency::Latency;
 use super::log::{LONG, LogRecord, LoggedResult};
-use super::part::Part;
+use super::part::WindowPart;
 use super::paused::{PausedOperations, Recent};
 use super::tally::Tally;
 use super::{Completed, Edges, OperationResult};
@@ -184,13 +184,13 @@ impl WorkerRecorder {
     }
 
     /// Returns the part of an operation by the size of its object; `None` if its phase does not distinguish sizes.
-    fn size_part(&self, op: &Completed<'_>, own: usize) -> Option<Part> {
+    fn size_part(&self, op: &Completed<'_>, own: usize) -> Option<WindowPart> {
         let classes = self.size_classes[own].as_ref()?;
         match (op.outcome, op.kind) {
             (
                 OperationResult::Done(bytes),
                 OperationKind::Get | OperationKind::Put | OperationKind::Update,
-            ) => Some(Part::Size(classes.from_of(bytes))),
+            ) => Some(WindowPart::Size(classes.from_of(bytes))),
             _ => None,
         }
     }
@@ -230,7 +230,7 @@ impl WorkerRecorder {
                 if bytes > 0 && t.body_first_ns > 0 {
                     tally.latencies[Latency::Body].record(t.body_last_ns.saturating_sub(t.body_first_ns));
                 }
-                let parts = [op.cache.map(Part::Cache), op.address.map(Part::Address), size];
+                let parts = [op.cache.map(WindowPart::Cache), op.address.map(WindowPart::Address), size];
                 for part in parts.into_iter().flatten() {
                     tally.parts.entry(part).or_default().record(end - start);
                 }

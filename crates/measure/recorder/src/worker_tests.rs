@@ -119,11 +119,11 @@ fn sizes_are_distinguished_in_phases_with_classes() {
     let other = op(1, 1500, 1600, OperationResult::Done(5));
     let failed = op(0, 1, 9, OperationResult::Failed(&ErrorClass::Timeout));
     let placed = run(&mut recorder, &[&ops[..], &[other, failed, list]].concat(), 2000);
-    let parts: Vec<Vec<(Part, u64)>> = placed
+    let parts: Vec<Vec<(WindowPart, u64)>> = placed
         .iter()
         .map(|(.., tally)| tally.parts.iter().map(|(part, latencies)| (*part, latencies.len())).collect())
         .collect();
-    assert_eq!(parts, [vec![(Part::Size(0), 1), (Part::Size(100), 2)], vec![], vec![]]);
+    assert_eq!(parts, [vec![(WindowPart::Size(0), 1), (WindowPart::Size(100), 2)], vec![], vec![]]);
 }
 
 #[test]
@@ -136,12 +136,12 @@ fn operations_are_counted_by_address() {
     let placed = run(&mut recorder, &ops, 1000);
     let tally = &placed[0].2;
     let succeeded: Vec<_> = tally.parts.iter().map(|(part, latencies)| (*part, latencies.len())).collect();
-    assert_eq!(succeeded, [(Part::Address(0), 1), (Part::Address(2), 1)]);
+    assert_eq!(succeeded, [(WindowPart::Address(0), 1), (WindowPart::Address(2), 1)]);
     assert_eq!(tally.failed_at.clone().into_iter().collect::<Vec<_>>(), [(1, 1), (2, 1)]);
     let mut twice = Tally::default();
     twice.merge(tally);
     twice.merge(tally);
-    assert_eq!((twice.failed_at[&2], twice.parts[&Part::Address(2)].len()), (2, 2));
+    assert_eq!((twice.failed_at[&2], twice.parts[&WindowPart::Address(2)].len()), (2, 2));
 }
 
 #[test]

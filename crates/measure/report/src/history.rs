@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
-use plimsoll_audit::history::changes::{Change, changes};
-use plimsoll_audit::history::entry::Entry;
+use plimsoll_audit::history::changes::{LevelChange, changes};
+use plimsoll_audit::history::entry::RunEntry;
 use plimsoll_base::units::{format_per_s, short_names};
 use plimsoll_document::{Document, Table};
 use plimsoll_judge::run_dir::comparable::difference;
@@ -23,11 +23,11 @@ fn amount(unit: &str, value: f64) -> String {
 }
 
 /// Returns the start without fractions and with a space, which fits narrow terminals.
-fn time(entry: &Entry) -> String {
+fn time(entry: &RunEntry) -> String {
     entry.started_at.get(..16).unwrap_or(&entry.started_at).replace('T', " ")
 }
 
-fn labels(entry: &Entry) -> String {
+fn labels(entry: &RunEntry) -> String {
     entry.labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
@@ -39,14 +39,14 @@ fn place(store: &str) -> String {
 }
 
 /// Returns a name for each place of the runs, so that equal buckets of different servers have different names.
-fn names_of_places(entries: &[Entry]) -> BTreeMap<String, String> {
+fn names_of_places(entries: &[RunEntry]) -> BTreeMap<String, String> {
     let all: BTreeSet<String> = entries.iter().flat_map(|e| &e.stores).map(|store| place(store)).collect();
     let names = short_names(&all.iter().map(String::as_str).collect::<Vec<_>>());
     all.into_iter().zip(names).collect()
 }
 
 /// Returns the list of runs, the latest last.
-pub fn list(entries: &[Entry]) -> Document {
+pub fn list(entries: &[RunEntry]) -> Document {
     let target =
         |metric: &str| FigureSelector { phase: None, operation: None, size: None, metric: metric.into() };
     let metrics = ["rate", "p50", "p99"].map(target);
@@ -89,12 +89,12 @@ pub fn list(entries: &[Entry]) -> Document {
 struct Trend<'a> {
     /// Name of the store; with the id of the latest run if the runs of the store are not all comparable.
     store: String,
-    points: Vec<(&'a Entry, &'a ConfidenceInterval)>,
-    changes: Vec<Change>,
+    points: Vec<(&'a RunEntry, &'a ConfidenceInterval)>,
+    changes: Vec<LevelChange>,
 }
 
 /// A run with the value of the figure.
-type Point<'a> = (&'a Entry, &'a ConfidenceInterval);
+type Point<'a> = (&'a RunEntry, &'a ConfidenceInterval);
 
 /// Divides the points of one store into groups of comparable runs, in the order of their first runs.
 fn comparable_groups<'a>(points: Vec<Point<'a>>) -> Vec<Vec<Point<'a>>> {
@@ -110,7 +110,7 @@ fn comparable_groups<'a>(points: Vec<Point<'a>>) -> Vec<Vec<Point<'a>>> {
 }
 
 /// Returns the values of each store that has the figure. Only comparable runs are in one trend.
-fn trends<'a>(entries: &'a [Entry], target: &FigureSelector) -> Vec<Trend<'a>> {
+fn trends<'a>(entries: &'a [RunEntry], target: &FigureSelector) -> Vec<Trend<'a>> {
     let mut stores: Vec<&str> = Vec::new();
     for store in entries.iter().flat_map(|entry| &entry.stores) {
         if !stores.contains(&store.as_str()) {
@@ -120,7 +120,7 @@ fn trends<'a>(entries: &'a [Entry], target: &FigureSelector) -> Vec<Trend<'a>> {
     let names = short_names(&stores);
     let of = |(store, name): (&&str, String)| {
         let name = name.trim_end_matches(':').to_string();
-        let found = |entry: &'a Entry| entry.figure(target, Some(store)).map(|figure| (entry, figure));
+        let found = |entry: &'a RunEntry| entry.figure(target, Some(store)).map(|figure| (entry, figure));
         let points: Vec<_> = entries.iter().filter(|e| !e.partial).filter_map(found).collect();
         let points: Vec<_> = points.into_iter().filter(|(_, figure)| figure.value.is_some()).collect();
         let groups = comparable_groups(points);
@@ -163,7 +163,7 @@ fn sentence(trend: &Trend<'_>, figure: &str) -> String {
 }
 
 /// Returns the trend of a figure at each store; `None` if no run has the figure.
-pub fn trend(entries: &[Entry], target: &FigureSelector, text: &str) -> Option<Document> {
+pub fn trend(entries: &[RunEntry], target: &FigureSelector, text: &str) -> Option<Document> {
     let trends = trends(entries, target);
     let mut table =
         Table::new("", &["started", "run", "store", &format!("{text}#"), "low#", "high#", "change#"]);
@@ -198,10 +198,10 @@ pub fn trend(entries: &[Entry], target: &FigureSelector, text: &str) -> Option<D
 
 /// Returns a trend as the script of the page needs it.
 fn line(trend: &Trend<'_>) -> serde_json::Value {
-    let point = |(entry, figure): &(&Entry, &ConfidenceInterval)| {
+    let point = |(entry, figure): &(&RunEntry, &ConfidenceInterval)| {
         json!([entry.started_at, figure.value, figure.low, figure.high, entry.id])
     };
-    let change = |change: &Change| {
+    let change = |change: &LevelChange| {
         let percent = 100.0 * (change.after / change.before - 1.0);
         json!({ "at": trend.points[change.at].0.started_at, "percent": percent })
     };

@@ -3,21 +3,21 @@
 use std::collections::BTreeSet;
 
 use super::history::{list, trend};
-use plimsoll_audit::history::entry::Entry;
+use plimsoll_audit::history::entry::RunEntry;
 use plimsoll_judge::summary::figure_selector::FigureSelector;
 
 /// Figures whose trends the site shows, for each operation that was measured.
 const FIGURES: [&str; 3] = ["p50", "p99", "rate"];
 
 /// Returns the figures to show: `get.p50`, `get.p99`, `get.rate` and so on.
-fn figures(runs: &[Entry]) -> BTreeSet<String> {
+fn figures(runs: &[RunEntry]) -> BTreeSet<String> {
     let operations: BTreeSet<&str> =
         runs.iter().flat_map(|run| &run.figures).map(|figure| figure.operation.name()).collect();
     operations.iter().flat_map(|name| FIGURES.map(|figure| format!("{name}.{figure}"))).collect()
 }
 
 /// Returns the address of the page of a run.
-pub fn page_of_run(run: &Entry) -> String {
+pub fn page_of_run(run: &RunEntry) -> String {
     format!("runs/{}.html", run.id)
 }
 
@@ -25,7 +25,7 @@ pub fn page_of_run(run: &Entry) -> String {
 ///
 /// # Errors
 /// Fails if a template is invalid; the tests render them.
-pub fn pages(runs: &[Entry]) -> Result<Vec<(String, String)>, minijinja::Error> {
+pub fn pages(runs: &[RunEntry]) -> Result<Vec<(String, String)>, minijinja::Error> {
     let mut index = list(runs);
     let mut out = Vec::new();
     for figure in figures(runs) {

@@ -12,7 +12,7 @@ use plimsoll_engine::store::{Failure, Request, Store};
 use plimsoll_judge::run_dir::environment::StoreFacts;
 use plimsoll_s3::url::StoreUrl;
 use plimsoll_s3::url::web::as_bucket;
-use plimsoll_workload::dataset::{Existing, Found};
+use plimsoll_workload::dataset::{Existing, FoundObjects};
 use plimsoll_workload::trace::UNKNOWN_SIZE;
 
 /// Checks that the store can be used, creates a missing bucket if that is allowed, and returns facts about the store.
@@ -137,7 +137,7 @@ pub fn hint(failure: &Failure, url: Option<&StoreUrl>) -> &'static str {
 /// # Errors
 /// [`RunError::Input`] if there are none, they are in another bucket, or the file of keys is invalid;
 /// [`RunError::Store`] if the listing fails.
-pub fn find_objects(opened: &Opened, existing: &Existing, most: u64) -> Result<Arc<Found>, RunError> {
+pub fn find_objects(opened: &Opened, existing: &Existing, most: u64) -> Result<Arc<FoundObjects>, RunError> {
     let store = opened.store.as_ref();
     let place = |text: String| RunError::input(format!("objects.dataset = '{}': {text}", existing.location));
     if let Some(bucket) = existing.bucket().filter(|bucket| *bucket != store.container()) {
@@ -156,7 +156,7 @@ pub fn find_objects(opened: &Opened, existing: &Existing, most: u64) -> Result<A
                         list the keys to read in a file, one per line, and use --keys FILE (objects.keys)";
             return Err(RunError::input(format!("{}: {text}", opened.written)));
         };
-        let mut found = Found::default();
+        let mut found = FoundObjects::default();
         found.push(key, UNKNOWN_SIZE);
         return Ok(Arc::new(found));
     }
@@ -171,9 +171,9 @@ pub fn find_objects(opened: &Opened, existing: &Existing, most: u64) -> Result<A
 }
 
 /// Reads at most `most` keys from a file with one key per line, optionally followed by a tab and the size in bytes.
-fn read_keys(file: &str, most: u64) -> Result<Found, RunError> {
+fn read_keys(file: &str, most: u64) -> Result<FoundObjects, RunError> {
     let text = std::fs::read_to_string(file).map_err(|e| RunError::input(format!("--keys {file}: {e}")))?;
-    let mut found = Found::default();
+    let mut found = FoundObjects::default();
     for (line, written) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let (key, size) = match written.split_once('\t') {
             None => (written.trim(), UNKNOWN_SIZE),
@@ -199,9 +199,9 @@ fn read_keys(file: &str, most: u64) -> Result<Found, RunError> {
     Ok(found)
 }
 
-async fn list_all(store: &dyn Store, prefix: &str, most: u64) -> Result<Found, Failure> {
+async fn list_all(store: &dyn Store, prefix: &str, most: u64) -> Result<FoundObjects, Failure> {
     let (mut background, mut pages) = (Background::new(store), Pages::new(prefix));
-    let mut found = Found::default();
+    let mut found = FoundObjects::default();
     while let Some(page) = pages.next(&mut background).await? {
         for object in page.objects {
             // Consoles mark folders with empty objects whose names end in a slash.

@@ -32,7 +32,7 @@ pub struct Dataset {
     /// Encoding of records; `None` for plain bytes.
     pub encoding: Option<Encoding>,
     /// Source of the contents; `None` if they are generated.
-    pub source: Option<Source>,
+    pub source: Option<ContentSource>,
     /// Savings of compression and deduplication; `None` for contents that are cut from one block.
     pub reduction: Option<Reduction>,
 }
@@ -67,7 +67,7 @@ pub struct Encoding {
 
 /// Source of the contents of objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum ContentSource {
     /// One file, which is the content of every object.
     File(PathBuf),
     /// A directory with one file per object, named like the object.
@@ -80,18 +80,18 @@ pub struct Existing {
     /// Location as written: `s3://bucket/prefix`, a prefix in the store's own bucket, or `keys:FILE`.
     pub location: String,
     /// Objects found at the location; `None` until it has been listed.
-    pub found: Option<Arc<Found>>,
+    pub found: Option<Arc<FoundObjects>>,
 }
 
 /// Keys and sizes of existing objects, stored compactly.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundObjects {
     keys: String,
     ends: Vec<u64>,
     sizes: Vec<u64>,
 }
 
-impl Found {
+impl FoundObjects {
     /// Adds an object.
     pub fn push(&mut self, key: &str, size: u64) {
         self.keys.push_str(key);
@@ -159,7 +159,7 @@ impl Dataset {
 
     /// Returns the objects that existed before the run; `None` if the run writes the objects, or if they
     /// have not been listed yet.
-    pub fn found(&self) -> Option<&Found> {
+    pub fn found(&self) -> Option<&FoundObjects> {
         self.existing.as_ref()?.found.as_deref()
     }
 
@@ -222,8 +222,8 @@ impl Dataset {
     /// Returns the file with the content of object `index`; `None` if the content is generated.
     pub fn file_of(&self, index: u64) -> Option<PathBuf> {
         match self.source.as_ref()? {
-            Source::File(path) => Some(path.clone()),
-            Source::Directory(path) => Some(self.file_in(path, index)),
+            ContentSource::File(path) => Some(path.clone()),
+            ContentSource::Directory(path) => Some(self.file_in(path, index)),
         }
     }
 
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn existing_objects_keep_their_keys_and_sizes() {
-        let mut found = Found::default();
+        let mut found = FoundObjects::default();
         [("a/x", 3), ("a/yy", 0), ("a/zzz", 1 << 40)].iter().for_each(|(key, size)| found.push(key, *size));
         let mut dataset = Dataset::new("there", 42, 3, Size::Fixed(1));
         dataset.existing = Some(Existing { location: "s3://b/a/".into(), found: Some(Arc::new(found)) });

@@ -23,13 +23,13 @@ pub fn total(tariff: &Tariff, usage: &Usage) -> Result<Usd, BillError> {
 /// One line of a bill. Amounts and quantities are decimal strings because they are exact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Line {
+pub struct BillLine {
     /// Name of the billed item.
     pub item: String,
     /// Part of the bill that it belongs to: `storage`, `requests`, `data`, `egress` or `compute`. Null in results
     /// of schema 1.
     #[serde(default)]
-    pub part: Option<Part>,
+    pub part: Option<BillPart>,
     /// Number of units, rounded to 12 decimal places.
     pub quantity: String,
     /// Name of the unit.
@@ -53,7 +53,7 @@ pub struct Line {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
-pub enum Part {
+pub enum BillPart {
     /// Bytes stored over time.
     Storage,
     /// Requests of all kinds.
@@ -68,39 +68,45 @@ pub enum Part {
     Other,
 }
 
-impl Part {
+impl BillPart {
     /// All parts, in order.
-    pub const ALL: [Part; 6] =
-        [Part::Storage, Part::Requests, Part::Data, Part::Egress, Part::Compute, Part::Other];
+    pub const ALL: [BillPart; 6] = [
+        BillPart::Storage,
+        BillPart::Requests,
+        BillPart::Data,
+        BillPart::Egress,
+        BillPart::Compute,
+        BillPart::Other,
+    ];
 
     /// Returns the part that a measure belongs to.
-    pub fn of(measure: Measure) -> Part {
+    pub fn of(measure: Measure) -> BillPart {
         match measure {
             Measure::Storage | Measure::IndexStorage | Measure::UnreadStorage { .. } | Measure::Monitored => {
-                Part::Storage
+                BillPart::Storage
             }
-            Measure::Requests { .. } | Measure::Restores => Part::Requests,
+            Measure::Requests { .. } | Measure::Restores => BillPart::Requests,
             Measure::Upload
             | Measure::Retrieval
             | Measure::RestoredStorage
             | Measure::ReadInside
             | Measure::CrossZone
-            | Measure::CrossRegion => Part::Data,
-            Measure::Egress => Part::Egress,
-            Measure::Instance | Measure::Function(_) => Part::Compute,
-            Measure::Line => Part::Other,
+            | Measure::CrossRegion => BillPart::Data,
+            Measure::Egress => BillPart::Egress,
+            Measure::Instance | Measure::Function(_) => BillPart::Compute,
+            Measure::Line => BillPart::Other,
         }
     }
 
     /// Returns the name used in tables.
     pub fn name(self) -> &'static str {
         match self {
-            Part::Storage => "storage",
-            Part::Requests => "requests",
-            Part::Data => "data",
-            Part::Egress => "egress",
-            Part::Compute => "compute",
-            Part::Other => "other",
+            BillPart::Storage => "storage",
+            BillPart::Requests => "requests",
+            BillPart::Data => "data",
+            BillPart::Egress => "egress",
+            BillPart::Compute => "compute",
+            BillPart::Other => "other",
         }
     }
 }
@@ -121,7 +127,7 @@ pub struct Bill {
     /// Sum of the lines.
     pub total_usd: Usd,
     /// Line items, in order.
-    pub lines: Vec<Line>,
+    pub lines: Vec<BillLine>,
     /// Rules that affected the bill, with their confidence unless it is high.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -129,7 +135,7 @@ pub struct Bill {
 
 impl Bill {
     /// Returns the sum of a part of the bill.
-    pub fn part(&self, part: Part) -> Usd {
+    pub fn part(&self, part: BillPart) -> Usd {
         self.lines.iter().filter(|l| l.part == Some(part)).map(|l| l.amount_usd).sum()
     }
 
@@ -146,7 +152,7 @@ impl Bill {
 }
 
 /// Returns the line of the bill for a charge.
-fn line(charge: &Charge<'_>) -> Line {
+fn line(charge: &Charge<'_>) -> BillLine {
     let meter = charge.meter;
     // Rounded to 12 decimal places. Larger amounts have already been rejected.
     let over = charge.over * u128::from(meter.unit_base);
@@ -154,9 +160,9 @@ fn line(charge: &Charge<'_>) -> Line {
     let places = rest.checked_mul(1_000_000_000_000).map_or(0, |r| (r + over / 2) / over);
     let quantity = (whole * 1_000_000_000_000 + places) as i128;
     let free = if charge.free { ", free allowance" } else { "" };
-    Line {
+    BillLine {
         item: format!("{}{free}", meter.item),
-        part: Some(Part::of(meter.measure)),
+        part: Some(BillPart::of(meter.measure)),
         quantity: decimal_text(quantity, 0),
         unit: meter.unit.clone(),
         unit_price_usd: charge.price,

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use jiff::civil::Date;
 use serde::Serialize;
 
-use super::bill::{Bill, Part, bill, meter_of};
+use super::bill::{Bill, BillPart, bill, meter_of};
 use super::book::{BookError, Prices};
 use super::charge::BillError;
 use super::money::{AmountError, Usd};
 use super::tariff::{Measure, Tariff};
 use super::usage::Usage;
 use super::workload::{Workload, WorkloadError};
-use crate::published::{Claim, PRICES, Published, Term};
+use crate::published::{PRICES, Published, PublishedClaim, Term};
 use plimsoll_base::provider::calls::Call;
 
 /// Error while computing the costs of a document.
@@ -212,12 +212,12 @@ pub fn beside(
 fn term(prices: &Prices, offer: &str, term: &Term, date: Date) -> Result<Usd, ClaimError> {
     let usage = workload(&term.workload)?.resolve()?.usage;
     let bill = bill(&prices.tariff(offer, None, date)?, &usage)?;
-    let part = term.part.as_ref().and_then(|name| Part::ALL.into_iter().find(|p| p.name() == name));
+    let part = term.part.as_ref().and_then(|name| BillPart::ALL.into_iter().find(|p| p.name() == name));
     Ok(part.map_or(bill.total_usd, |p| bill.part(p)) * term.times)
 }
 
 /// Returns the value of a claim: the sum of its terms, divided by a second sum if the claim is a ratio.
-fn value(claim: &Claim, of: impl Fn(&Term) -> Result<Usd, ClaimError>) -> Result<Usd, ClaimError> {
+fn value(claim: &PublishedClaim, of: impl Fn(&Term) -> Result<Usd, ClaimError>) -> Result<Usd, ClaimError> {
     let sum = |terms: &[Term]| -> Result<Usd, ClaimError> { terms.iter().map(&of).sum::<Result<Usd, _>>() };
     let above = sum(&claim.terms)?;
     if !claim.ratio {
@@ -236,7 +236,7 @@ pub fn check(document: &Published, real: &Prices, date: Date) -> Result<Vec<Chec
     let offers = document.calculator.as_ref().map(|c| c.offers.clone()).unwrap_or_default();
     let real_name =
         |name: &str| offers.iter().find(|s| s.published == name).map_or(name.to_string(), |s| s.real.clone());
-    let checked = |claim: &Claim| {
+    let checked = |claim: &PublishedClaim| {
         let printed = Usd::parse(&claim.printed)?;
         let follows = value(claim, |t| term(&own, &t.offer, t, date))?;
         let apart = (follows - printed).dollars().abs();

@@ -7,7 +7,7 @@
 
 use serde::Serialize;
 
-use super::bill::{Bill, Part, bill};
+use super::bill::{Bill, BillPart, bill};
 use super::charge::BillError;
 use super::egress::Egress;
 use super::money::Usd;
@@ -220,11 +220,13 @@ impl Migration<'_> {
                 .sum()
         };
         let of = |bill: &Bill| match reason {
-            Reason::Egress => bill.part(Part::Egress),
+            Reason::Egress => bill.part(BillPart::Egress),
             Reason::Transfer => transfer(bill),
-            Reason::Reads => bill.part(Part::Requests) + bill.part(Part::Data) - transfer(bill),
-            Reason::ReadsBack => bill.part(Part::Requests) + bill.part(Part::Data) + bill.part(Part::Egress),
-            _ => bill.part(Part::Requests) + bill.part(Part::Data),
+            Reason::Reads => bill.part(BillPart::Requests) + bill.part(BillPart::Data) - transfer(bill),
+            Reason::ReadsBack => {
+                bill.part(BillPart::Requests) + bill.part(BillPart::Data) + bill.part(BillPart::Egress)
+            }
+            _ => bill.part(BillPart::Requests) + bill.part(BillPart::Data),
         };
         Ok(of(&with) - of(&plain))
     }
@@ -239,7 +241,7 @@ impl Migration<'_> {
             without_allowances: self.month.without_allowances,
             ..Usage::default()
         };
-        Ok(bill(tariff, &usage)?.part(Part::Storage))
+        Ok(bill(tariff, &usage)?.part(BillPart::Storage))
     }
 
     /// Returns the cost of storage in the destination until the source is deleted: it fills evenly during the copy, and

@@ -27,13 +27,13 @@ pub enum Column {
 
 /// Consecutive rows of a file.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub struct RowBatch {
     /// Number of rows.
     pub rows: usize,
     columns: HashMap<&'static str, Column>,
 }
 
-impl Batch {
+impl RowBatch {
     /// Returns a column; `None` if the file does not have it.
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns.get(name)
@@ -143,7 +143,7 @@ pub fn read<E>(
     file: File,
     names: &[&'static str],
     failed: impl Fn(parquet::errors::ParquetError) -> E,
-    mut consume: impl FnMut(&Batch) -> std::result::Result<(), E>,
+    mut consume: impl FnMut(&RowBatch) -> std::result::Result<(), E>,
 ) -> std::result::Result<(), E> {
     let reader = SerializedFileReader::new(file).map_err(&failed)?;
     for index in 0..reader.num_row_groups() {
@@ -151,7 +151,7 @@ pub fn read<E>(
         let mut sources = open(group.as_ref(), names).map_err(&failed)?;
         let mut left = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
         while left > 0 {
-            let mut batch = Batch { rows: left.min(BATCH), columns: HashMap::new() };
+            let mut batch = RowBatch { rows: left.min(BATCH), columns: HashMap::new() };
             for source in &mut sources {
                 let column = source.next(batch.rows).map_err(&failed)?;
                 let found = match &column {

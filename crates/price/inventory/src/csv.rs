@@ -9,7 +9,7 @@ use std::path::Path;
 use csv_core::Reader;
 
 pub use self::columns::Columns;
-use self::record::Record;
+use self::record::CsvRow;
 use crate::{InventoryError, Listed, Modified, Receive};
 
 /// Number of rows after which the columns are known.
@@ -48,7 +48,7 @@ struct Table {
 
 impl Table {
     /// Returns the columns of a row; `None` if it is a header, or a delete marker before the columns are known.
-    fn columns(&mut self, record: &Record) -> Result<Option<&Columns>, String> {
+    fn columns(&mut self, record: &CsvRow) -> Result<Option<&Columns>, String> {
         self.rows += 1;
         match &mut self.columns {
             Some(known) if known.is_guessed => known.complete(record, self.rows >= MAX_UNKNOWN),
@@ -81,7 +81,7 @@ pub fn read<E: From<InventoryError>>(
     columns: Option<Columns>,
     receive: &mut Receive<'_, E>,
 ) -> Result<(), E> {
-    let (mut reader, mut record, mut key) = (Reader::new(), Record::new(), Vec::new());
+    let (mut reader, mut record, mut key) = (Reader::new(), CsvRow::new(), Vec::new());
     let mut table = Table { columns, rows: 0 };
     loop {
         let row = reader.line();

@@ -11,7 +11,7 @@ use crate::manifest;
 
 /// A file with objects.
 #[derive(Debug)]
-pub struct Source {
+pub struct ListingFile {
     /// Path of the file.
     pub path: PathBuf,
     /// Columns that the manifest names; `None` without one.
@@ -60,7 +60,7 @@ fn is_manifest(path: &Path, is_named: bool) -> Result<bool, InventoryError> {
 ///
 /// # Errors
 /// If a directory or manifest cannot be read, a file of the manifest is missing, or there is more than one manifest.
-pub fn of(paths: &[PathBuf]) -> Result<Vec<Source>, InventoryError> {
+pub fn of(paths: &[PathBuf]) -> Result<Vec<ListingFile>, InventoryError> {
     let mut manifest = None;
     let mut others = Vec::new();
     for path in walk(paths)? {
@@ -81,7 +81,7 @@ pub fn of(paths: &[PathBuf]) -> Result<Vec<Source>, InventoryError> {
     for (path, is_named) in others {
         let is_new = path.canonicalize().is_ok_and(|path| !known.contains(&path));
         if !has_manifest || is_named && is_new {
-            out.push(Source { path, columns: None });
+            out.push(ListingFile { path, columns: None });
         }
     }
     Ok(out)

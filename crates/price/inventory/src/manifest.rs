@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::InventoryError;
 use crate::csv::Columns;
-use crate::files::Source;
+use crate::files::ListingFile;
 
 /// Maximum length of a manifest in bytes. An inventory of ten billion objects has about ten thousand files.
 const MAX_BYTES: u64 = 16 << 20;
@@ -32,7 +32,7 @@ struct Entry {
 ///
 /// # Errors
 /// If the manifest is malformed, or a file is missing.
-pub fn read(path: &Path) -> Result<Vec<Source>, InventoryError> {
+pub fn read(path: &Path) -> Result<Vec<ListingFile>, InventoryError> {
     let fail = |reason: String| InventoryError::file(path, reason);
     let mut text = String::new();
     let from = expanded(path).map_err(|e| fail(e.to_string()))?;
@@ -57,7 +57,7 @@ pub fn read(path: &Path) -> Result<Vec<Source>, InventoryError> {
         let places = [base.join(name), base.join("data").join(name), base.join("..").join("data").join(name)];
         let found = places.into_iter().find(|place| place.is_file());
         let missing = || fail(format!("{name} is missing; download it into the directory of the manifest"));
-        Ok(Source { path: found.ok_or_else(missing)?, columns })
+        Ok(ListingFile { path: found.ok_or_else(missing)?, columns })
     };
     document.files.iter().map(find).collect()
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use crate::columns::{Batch, Column, read as read_columns};
+use crate::columns::{Column, RowBatch, read as read_columns};
 use crate::{InventoryError, Listed, Modified, Receive};
 
 /// Names of the columns: of S3, of Google Cloud Storage, and of other listings.
@@ -17,19 +17,19 @@ const TIER: [&str; 1] = ["intelligent_tiering_access_tier"];
 /// Seconds from which on a number without a unit is in milliseconds: the year 5138.
 const MAX_SECONDS: f64 = 1e11;
 
-fn column<'a>(batch: &'a Batch, names: &[&str]) -> Option<&'a Column> {
+fn column<'a>(batch: &'a RowBatch, names: &[&str]) -> Option<&'a Column> {
     names.iter().find_map(|name| batch.column(name))
 }
 
 /// Returns the bytes of a text column in a row; empty if there are none.
-fn text<'a>(batch: &'a Batch, names: &[&str], row: usize) -> &'a [u8] {
+fn text<'a>(batch: &'a RowBatch, names: &[&str], row: usize) -> &'a [u8] {
     match column(batch, names) {
         Some(Column::Texts(values)) => values[row].as_ref().map_or(b"", |value| value.data()),
         _ => b"",
     }
 }
 
-fn modified(batch: &Batch, row: usize) -> Modified<'_> {
+fn modified(batch: &RowBatch, row: usize) -> Modified<'_> {
     match column(batch, &MODIFIED) {
         Some(Column::Numbers(values)) => values[row].map_or(Modified::Unknown, |number| {
             let seconds = if number.abs() < MAX_SECONDS { number } else { number / 1e3 };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use plimsoll_base::files::expanded;
 
-use crate::files::{self, Source};
+use crate::files::{self, ListingFile};
 use crate::{InventoryError, Receive, csv, orc, parquet, text};
 
 /// Reads a listing: files, or directories with them, of inventories of S3 or Google Cloud Storage in CSV, ORC or Parquet
@@ -18,8 +18,8 @@ pub fn read<E: From<InventoryError>>(paths: &[PathBuf], receive: &mut Receive<'_
     files::of(paths)?.into_iter().try_for_each(|source| read_file(source, receive))
 }
 
-fn read_file<E: From<InventoryError>>(source: Source, receive: &mut Receive<'_, E>) -> Result<(), E> {
-    let Source { path: file, columns } = source;
+fn read_file<E: From<InventoryError>>(source: ListingFile, receive: &mut Receive<'_, E>) -> Result<(), E> {
+    let ListingFile { path: file, columns } = source;
     let fail = |e: std::io::Error| InventoryError::file(&file, e);
     let mut head = [0; 4];
     let filled = File::open(&file).and_then(|mut opened| opened.read(&mut head)).map_err(fail)?;

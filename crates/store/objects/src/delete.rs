@@ -4,7 +4,7 @@ use bytes::Bytes;
 use plimsoll_server::conditions::{DeleteConditions, Existing};
 use plimsoll_server::error::ApiError;
 use plimsoll_server::service::{Deleted, Versioning};
-use plimsoll_server::versions::{Found, check_delete};
+use plimsoll_server::versions::{VersionToDelete, check_delete};
 
 use super::removal::{Leaving, Removal};
 use super::row::{Body, Head, parse_version_id};
@@ -16,7 +16,7 @@ use plimsoll_catalog::{Catalog, CatalogError, Transaction, Value, unless_in_doub
 /// Checks the conditions of a delete on a version.
 fn check(conditions: &DeleteConditions, head: Option<&Head>) -> Result<(), ApiError> {
     let etag = head.map(Head::etag).unwrap_or_default();
-    let found = head.map(|head| Found {
+    let found = head.map(|head| VersionToDelete {
         existing: Existing { etag: &etag, modified_s: head.modified().as_second() },
         size: head.size,
         is_marker: head.marker,

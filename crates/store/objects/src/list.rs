@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use plimsoll_server::error::ApiError;
 use plimsoll_server::paging::{EntryCursor, page};
-use plimsoll_server::service::{ListPage, ListQuery, Listed};
+use plimsoll_server::service::{ListEntry, ListPage, ListQuery};
 
 use super::error::for_client;
 use super::placement::{ListedBodies, ListedBody};
@@ -30,7 +30,7 @@ struct InOrder<'a> {
 }
 
 impl InOrder<'_> {
-    fn read(&mut self) -> Result<Option<Listed>, CatalogError> {
+    fn read(&mut self) -> Result<Option<ListEntry>, CatalogError> {
         if self.at_end {
             return Ok(None);
         }
@@ -95,7 +95,7 @@ impl EntryCursor for InOrder<'_> {
         });
     }
 
-    fn next(&mut self) -> Result<Option<Listed>, ApiError> {
+    fn next(&mut self) -> Result<Option<ListEntry>, ApiError> {
         self.read().map_err(for_client)
     }
 }

@@ -7,7 +7,7 @@ use plimsoll_s3::checksum::{Algorithm, base64, from_base64};
 use plimsoll_server::config::acl::CannedAcl;
 use plimsoll_server::config::tags::Tags;
 use plimsoll_server::response::http_date;
-use plimsoll_server::service::{Listed, ObjectInfo, ObjectPart, StoredChecksum};
+use plimsoll_server::service::{ListEntry, ObjectInfo, ObjectPart, StoredChecksum};
 
 use plimsoll_bodies::name::BlobName;
 use plimsoll_bodies::pack_file::Slice;
@@ -180,8 +180,8 @@ impl Head {
     }
 
     /// Returns the entry of a listing.
-    pub fn listed(&self, key: String, latest: bool) -> Listed {
-        Listed {
+    pub fn listed(&self, key: String, latest: bool) -> ListEntry {
+        ListEntry {
             key,
             size: self.size,
             etag: if self.marker { String::new() } else { self.etag() },

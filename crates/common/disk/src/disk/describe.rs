@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::Disk;
-use crate::change::{Change, Entry, Ino};
+use crate::change::{DirectoryEntry, DiskChange, Ino};
 use crate::tree::{ROOT, Tree};
 
 fn path_in(tree: &Tree, ino: Ino) -> Option<String> {
@@ -23,7 +23,7 @@ impl Disk {
     fn name_of(&self, ino: Ino) -> String {
         let first = || {
             self.pending.iter().find_map(|change| match change {
-                Change::Link { entry, ino: of } if *of == ino => Some(self.entry_path(entry)),
+                DiskChange::Link { entry, ino: of } if *of == ino => Some(self.entry_path(entry)),
                 _ => None,
             })
         };
@@ -31,7 +31,7 @@ impl Disk {
         known.or_else(first).unwrap_or_else(|| "a removed file".into())
     }
 
-    fn entry_path(&self, entry: &Entry) -> String {
+    fn entry_path(&self, entry: &DirectoryEntry) -> String {
         let (directory, name) = (self.name_of(entry.parent), entry.name.to_string_lossy());
         if directory.is_empty() { name.into_owned() } else { format!("{directory}/{name}") }
     }
@@ -42,14 +42,14 @@ impl Disk {
         let mut writes: Option<(Ino, Range<u64>)> = None;
         for change in positions.iter().map(|position| &self.pending[*position]) {
             match (change, &mut writes) {
-                (Change::New { .. }, _) => continue,
-                (Change::Write { ino, offset, data, .. }, Some((of, range)))
+                (DiskChange::New { .. }, _) => continue,
+                (DiskChange::Write { ino, offset, data, .. }, Some((of, range)))
                     if ino == of && *offset == range.end =>
                 {
                     range.end += data.len() as u64;
                     lines.pop();
                 }
-                (Change::Write { ino, offset, data, .. }, _) => {
+                (DiskChange::Write { ino, offset, data, .. }, _) => {
                     writes = Some((*ino, *offset..offset + data.len() as u64));
                 }
                 _ => writes = None,
@@ -65,22 +65,22 @@ impl Disk {
     }
 
     /// Describes a change with its paths.
-    fn describe(&self, change: &Change) -> String {
+    fn describe(&self, change: &DiskChange) -> String {
         let of = |ino: &Ino| self.name_of(*ino);
         match change {
-            Change::New { ino, .. } => format!("new {}", of(ino)),
-            Change::Link { entry, .. } => format!("name {}", self.entry_path(entry)),
-            Change::Unlink { entry, .. } => format!("removal of {}", self.entry_path(entry)),
-            Change::Rename { from, to, .. } => {
+            DiskChange::New { ino, .. } => format!("new {}", of(ino)),
+            DiskChange::Link { entry, .. } => format!("name {}", self.entry_path(entry)),
+            DiskChange::Unlink { entry, .. } => format!("removal of {}", self.entry_path(entry)),
+            DiskChange::Rename { from, to, .. } => {
                 format!("rename of {} to {}", self.entry_path(from), self.entry_path(to))
             }
-            Change::Set { ino, .. } => format!("attributes of {}", of(ino)),
-            Change::Resize { ino, size } => format!("size {size} of {}", of(ino)),
-            Change::Allocate { ino, range } => {
+            DiskChange::Set { ino, .. } => format!("attributes of {}", of(ino)),
+            DiskChange::Resize { ino, size } => format!("size {size} of {}", of(ino)),
+            DiskChange::Allocate { ino, range } => {
                 format!("allocation of {}..{} of {}", range.start, range.end, of(ino))
             }
-            Change::Punch { ino, range } => format!("hole {}..{} of {}", range.start, range.end, of(ino)),
-            Change::Write { ino, offset, data, .. } => {
+            DiskChange::Punch { ino, range } => format!("hole {}..{} of {}", range.start, range.end, of(ino)),
+            DiskChange::Write { ino, offset, data, .. } => {
                 format!("bytes {}..{} of {}", offset, offset + data.len() as u64, of(ino))
             }
         }

@@ -2,15 +2,15 @@
 
 use super::Disk;
 use crate::draws::Draws;
-use crate::faults::Faults;
+use crate::faults::DiskFaults;
 
 impl Disk {
     /// Gives the disk faults, whose numbers of syncs and allocations begin now.
-    pub fn set_faults(&mut self, faults: Faults) {
+    pub fn set_faults(&mut self, faults: DiskFaults) {
         let (syncs, allocations) = (self.syncs, self.allocations);
         let failing_sync = faults.failing_sync.map(|count| count + syncs);
         let full_after = faults.full_after.map(|count| count + allocations);
-        self.faults = Faults { failing_sync, full_after, ..faults };
+        self.faults = DiskFaults { failing_sync, full_after, ..faults };
     }
 
     /// Returns the duration of a sync.

@@ -12,12 +12,12 @@ use rustix::io::Errno;
 
 use plimsoll_base::clock::wall_now;
 
-use crate::change::{Attributes, Change, Entry, Ino, NewKind};
+use crate::change::{Attributes, DirectoryEntry, DiskChange, Ino, NewKind};
 use crate::content::PAGE;
 use crate::draws::Draws;
-use crate::faults::Faults;
+use crate::faults::DiskFaults;
 use crate::rules::{Fate, Model};
-use crate::tree::{Inode, Kind, Tree};
+use crate::tree::{Inode, InodeContent, Tree};
 
 /// Greatest length of a name in bytes, as on ext4.
 pub const MAX_NAME: usize = 255;
@@ -32,13 +32,13 @@ pub struct Disk {
     model: Model,
     now: Tree,
     durable: Tree,
-    pending: Vec<Change>,
+    pending: Vec<DiskChange>,
     next_ino: Ino,
     /// Number of open handles of each inode.
     open: HashMap<Ino, u32>,
     capacity: u64,
     used: u64,
-    faults: Faults,
+    faults: DiskFaults,
     /// Number of changes and syncs so far.
     steps: u64,
     /// Number of syncs so far.
@@ -79,7 +79,7 @@ impl Disk {
             open: HashMap::new(),
             capacity,
             used: 0,
-            faults: Faults::default(),
+            faults: DiskFaults::default(),
             steps: 0,
             syncs: 0,
             allocations: 0,
@@ -157,7 +157,7 @@ impl Disk {
         Ok(())
     }
 
-    fn record(&mut self, change: Change) {
+    fn record(&mut self, change: DiskChange) {
         self.now.apply(&change);
         self.pending.push(change);
     }
@@ -179,18 +179,18 @@ impl Disk {
     /// ENOENT if it does not exist, EIO without power.
     pub fn lookup(&self, parent: Ino, name: &OsStr) -> Result<Ino, Errno> {
         self.inode(parent)?;
-        self.now.entry(&Entry { parent, name: name.into() }).ok_or(Errno::NOENT)
+        self.now.entry(&DirectoryEntry { parent, name: name.into() }).ok_or(Errno::NOENT)
     }
 
-    fn free_entry(&self, parent: Ino, name: &OsStr) -> Result<Entry, Errno> {
+    fn free_entry(&self, parent: Ino, name: &OsStr) -> Result<DirectoryEntry, Errno> {
         if name.len() > MAX_NAME {
             return Err(Errno::NAMETOOLONG);
         }
         let directory = self.inode(parent)?;
         match (&directory.kind, directory.links) {
-            (Kind::Directory(_), 0) => Err(Errno::NOENT),
-            (Kind::Directory(entries), _) if entries.contains_key(name) => Err(Errno::EXIST),
-            (Kind::Directory(_), _) => Ok(Entry { parent, name: name.into() }),
+            (InodeContent::Directory(_), 0) => Err(Errno::NOENT),
+            (InodeContent::Directory(entries), _) if entries.contains_key(name) => Err(Errno::EXIST),
+            (InodeContent::Directory(_), _) => Ok(DirectoryEntry { parent, name: name.into() }),
             _ => Err(Errno::NOTDIR),
         }
     }
@@ -204,8 +204,8 @@ impl Disk {
         self.step()?;
         let ino = self.next_ino;
         self.next_ino += 1;
-        self.record(Change::New { ino, kind, attributes: of });
-        self.record(Change::Link { entry, ino });
+        self.record(DiskChange::New { ino, kind, attributes: of });
+        self.record(DiskChange::Link { entry, ino });
         Ok(ino)
     }
 
@@ -215,11 +215,11 @@ impl Disk {
     /// The errors of `link`.
     pub fn link(&mut self, ino: Ino, parent: Ino, name: &OsStr) -> Result<(), Errno> {
         let entry = self.free_entry(parent, name)?;
-        if matches!(self.inode(ino)?.kind, Kind::Directory(_)) {
+        if matches!(self.inode(ino)?.kind, InodeContent::Directory(_)) {
             return Err(Errno::PERM);
         }
         self.step()?;
-        self.record(Change::Link { entry, ino });
+        self.record(DiskChange::Link { entry, ino });
         Ok(())
     }
 
@@ -230,14 +230,14 @@ impl Disk {
     pub fn unlink(&mut self, parent: Ino, name: &OsStr, directory: bool) -> Result<(), Errno> {
         let ino = self.lookup(parent, name)?;
         match (&self.inode(ino)?.kind, directory) {
-            (Kind::Directory(_), false) => return Err(Errno::ISDIR),
-            (Kind::Directory(entries), true) if !entries.is_empty() => return Err(Errno::NOTEMPTY),
-            (Kind::Directory(_), true) => {}
+            (InodeContent::Directory(_), false) => return Err(Errno::ISDIR),
+            (InodeContent::Directory(entries), true) if !entries.is_empty() => return Err(Errno::NOTEMPTY),
+            (InodeContent::Directory(_), true) => {}
             (_, true) => return Err(Errno::NOTDIR),
             (_, false) => {}
         }
         self.step()?;
-        self.record(Change::Unlink { entry: Entry { parent, name: name.into() }, ino });
+        self.record(DiskChange::Unlink { entry: DirectoryEntry { parent, name: name.into() }, ino });
         self.remove_orphan(ino);
         Ok(())
     }
@@ -246,7 +246,12 @@ impl Disk {
     ///
     /// # Errors
     /// The errors of `renameat2`.
-    pub fn rename(&mut self, from: &Entry, to: &Entry, replace: Replace) -> Result<(), Errno> {
+    pub fn rename(
+        &mut self,
+        from: &DirectoryEntry,
+        to: &DirectoryEntry,
+        replace: Replace,
+    ) -> Result<(), Errno> {
         let ino = self.lookup(from.parent, &from.name)?;
         let replaced = match self.free_entry(to.parent, &to.name) {
             Ok(_) => None,
@@ -271,7 +276,7 @@ impl Disk {
         }
         self.step()?;
         let exchange = replace == Replace::Exchange;
-        self.record(Change::Rename { from: from.clone(), to: to.clone(), ino, replaced, exchange });
+        self.record(DiskChange::Rename { from: from.clone(), to: to.clone(), ino, replaced, exchange });
         if let Some(old) = replaced.filter(|_| !exchange) {
             self.remove_orphan(old);
         }
@@ -286,7 +291,7 @@ impl Disk {
         let mut attributes = self.inode(ino)?.attributes.clone();
         change(&mut attributes);
         self.step()?;
-        self.record(Change::Set { ino, attributes });
+        self.record(DiskChange::Set { ino, attributes });
         Ok(())
     }
 
@@ -301,7 +306,7 @@ impl Disk {
             return Err(Errno::FBIG);
         }
         self.step()?;
-        self.record(Change::Resize { ino, size });
+        self.record(DiskChange::Resize { ino, size });
         let after = self.now.content(ino).map_or(0, |content| content.allocated());
         self.used = self.used.saturating_sub(before.saturating_sub(after));
         Ok(())
@@ -333,7 +338,7 @@ impl Disk {
         self.step()?;
         let size = self.now.content(ino).ok_or(Errno::INVAL)?.size();
         let allocates = self.take_space(ino, offset..end)? || end > size;
-        self.record(Change::Write { ino, offset, data: data.into(), allocates, at_ns: now_ns() });
+        self.record(DiskChange::Write { ino, offset, data: data.into(), allocates, at_ns: now_ns() });
         match synchronous {
             true => self.sync(ino, true),
             false => Ok(()),
@@ -354,10 +359,10 @@ impl Disk {
         }
         self.step()?;
         self.take_space(ino, range.clone())?;
-        self.record(Change::Allocate { ino, range: range.clone() });
+        self.record(DiskChange::Allocate { ino, range: range.clone() });
         let size = self.now.content(ino).map_or(0, |content| content.size());
         if !keep_size && range.end > size {
-            self.record(Change::Resize { ino, size: range.end });
+            self.record(DiskChange::Resize { ino, size: range.end });
         }
         Ok(())
     }
@@ -370,12 +375,12 @@ impl Disk {
         self.inode(ino)?;
         let before = self.now.content(ino).ok_or(Errno::INVAL)?.allocated();
         self.step()?;
-        self.record(Change::Punch { ino, range: range.clone() });
+        self.record(DiskChange::Punch { ino, range: range.clone() });
         let after = self.now.content(ino).map_or(0, |content| content.allocated());
         self.used = self.used.saturating_sub(before.saturating_sub(after));
         if keep_blocks {
             self.take_space(ino, range.clone())?;
-            self.record(Change::Allocate { ino, range });
+            self.record(DiskChange::Allocate { ino, range });
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rustix::io::Errno;
 
 use super::Disk;
-use crate::change::{Change, Ino};
+use crate::change::{DiskChange, Ino};
 
 impl Disk {
     /// Syncs an inode; with `data_only` as `fdatasync` does.
@@ -58,7 +58,7 @@ impl Disk {
             return Ok(());
         }
         let directories =
-            |change: &Change| change.entries().into_iter().map(|entry| entry.parent).collect::<Vec<_>>();
+            |change: &DiskChange| change.entries().into_iter().map(|entry| entry.parent).collect::<Vec<_>>();
         let changed =
             self.pending.iter().flat_map(|change| change.inode().into_iter().chain(directories(change)));
         for ino in changed.collect::<BTreeSet<Ino>>() {

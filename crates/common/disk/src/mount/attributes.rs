@@ -6,7 +6,7 @@ use fuser::{Errno, FileAttr, FileType, INodeNo, ReplyEmpty, Request, TimeOrNow};
 
 use crate::change::Attributes;
 use crate::disk::{Disk, now_ns};
-use crate::tree::{Inode, Kind};
+use crate::tree::{Inode, InodeContent};
 
 pub fn error(errno: rustix::io::Errno) -> Errno {
     Errno::from_i32(errno.raw_os_error())
@@ -27,10 +27,10 @@ pub fn nanoseconds(time: TimeOrNow) -> i64 {
 
 pub fn file_type(inode: &Inode) -> FileType {
     match inode.kind {
-        Kind::File(_) => FileType::RegularFile,
-        Kind::Directory(_) => FileType::Directory,
-        Kind::Symlink(_) => FileType::Symlink,
-        Kind::Special(of, _) => match rustix::fs::FileType::from_raw_mode(of) {
+        InodeContent::File(_) => FileType::RegularFile,
+        InodeContent::Directory(_) => FileType::Directory,
+        InodeContent::Symlink(_) => FileType::Symlink,
+        InodeContent::Special(of, _) => match rustix::fs::FileType::from_raw_mode(of) {
             rustix::fs::FileType::Socket => FileType::Socket,
             rustix::fs::FileType::CharacterDevice => FileType::CharDevice,
             rustix::fs::FileType::BlockDevice => FileType::BlockDevice,
@@ -42,11 +42,11 @@ pub fn file_type(inode: &Inode) -> FileType {
 pub fn attributes(disk: &Disk, ino: u64) -> Result<FileAttr, rustix::io::Errno> {
     let inode = disk.inode(ino)?;
     let size = match &inode.kind {
-        Kind::File(content) => content.size(),
-        Kind::Symlink(target) => target.len() as u64,
+        InodeContent::File(content) => content.size(),
+        InodeContent::Symlink(target) => target.len() as u64,
         _ => 4096,
     };
-    let rdev = if let Kind::Special(_, device) = inode.kind { device } else { 0 };
+    let rdev = if let InodeContent::Special(_, device) = inode.kind { device } else { 0 };
     let of = &inode.attributes;
     Ok(FileAttr {
         ino: INodeNo(ino),

@@ -16,9 +16,9 @@ use fuser::{
 
 use super::attributes::{answer, attributes, error, file_type, nanoseconds, new_attributes};
 use super::shared::SharedDisk;
-use crate::change::{Entry, NewKind};
+use crate::change::{DirectoryEntry, NewKind};
 use crate::disk::{MAX_EXTENDED, Replace, now_ns};
-use crate::tree::Kind;
+use crate::tree::InodeContent;
 
 /// Time for which the kernel may keep what it knows. Nothing else changes the disk.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
@@ -165,7 +165,7 @@ impl Filesystem for FileSystem {
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
         match self.disk.lock().inode(ino.0).map(|inode| &inode.kind) {
-            Ok(Kind::Symlink(target)) => reply.data(target.as_encoded_bytes()),
+            Ok(InodeContent::Symlink(target)) => reply.data(target.as_encoded_bytes()),
             Ok(_) => reply.error(Errno::EINVAL),
             Err(errno) => reply.error(error(errno)),
         }
@@ -234,7 +234,8 @@ impl Filesystem for FileSystem {
             _ => return reply.error(Errno::EINVAL),
         };
         let result = {
-            let entry = |directory: INodeNo, name: &OsStr| Entry { parent: directory.0, name: name.into() };
+            let entry =
+                |directory: INodeNo, name: &OsStr| DirectoryEntry { parent: directory.0, name: name.into() };
             self.disk.lock().rename(&entry(parent, name), &entry(to, new_name), replace)
         };
         answer(reply, result);

@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::torn::DataWrite;
 use super::{Fate, Rules};
-use crate::change::{Change, Ino, without};
+use crate::change::{DiskChange, Ino, without};
 use crate::content::PAGE;
 use crate::draws::Draws;
 use crate::tree::Tree;
@@ -29,34 +29,35 @@ use crate::tree::Tree;
 pub struct Ext4;
 
 /// Returns true if a sync of the inode commits the journal because of this change.
-fn commits(change: &Change, ino: Ino, data_only: bool) -> bool {
+fn commits(change: &DiskChange, ino: Ino, data_only: bool) -> bool {
     let is_of_inode = change.inode() == Some(ino);
     match change {
-        Change::Write { allocates, .. } => is_of_inode && *allocates,
-        Change::New { .. } | Change::Resize { .. } | Change::Allocate { .. } | Change::Punch { .. } => {
-            is_of_inode
-        }
-        Change::Set { .. } => is_of_inode && !data_only,
+        DiskChange::Write { allocates, .. } => is_of_inode && *allocates,
+        DiskChange::New { .. }
+        | DiskChange::Resize { .. }
+        | DiskChange::Allocate { .. }
+        | DiskChange::Punch { .. } => is_of_inode,
+        DiskChange::Set { .. } => is_of_inode && !data_only,
         // An entry changes its directory, and the links and times of its inode.
-        Change::Link { ino: of, .. } | Change::Unlink { ino: of, .. } => {
+        DiskChange::Link { ino: of, .. } | DiskChange::Unlink { ino: of, .. } => {
             change.is_in(ino) || (*of == ino && !data_only)
         }
-        Change::Rename { ino: of, replaced, .. } => {
+        DiskChange::Rename { ino: of, replaced, .. } => {
             change.is_in(ino) || ((*of == ino || *replaced == Some(ino)) && !data_only)
         }
     }
 }
 
 /// Returns the inode whose earlier data the journal writes before it commits this change.
-fn writes_back(change: &Change) -> Option<Ino> {
+fn writes_back(change: &DiskChange) -> Option<Ino> {
     match change {
-        Change::Rename { ino, replaced: Some(_), exchange: false, .. } => Some(*ino),
+        DiskChange::Rename { ino, replaced: Some(_), exchange: false, .. } => Some(*ino),
         _ => None,
     }
 }
 
 /// Returns for each of the first `end` changes whether it is data that a later rename among them writes back.
-fn written_back(pending: &[Change], end: usize) -> Vec<bool> {
+fn written_back(pending: &[DiskChange], end: usize) -> Vec<bool> {
     let (mut forced, mut inodes) = (vec![false; pending.len()], HashSet::new());
     for (position, change) in pending[..end].iter().enumerate().rev() {
         inodes.extend(writes_back(change));
@@ -66,13 +67,13 @@ fn written_back(pending: &[Change], end: usize) -> Vec<bool> {
 }
 
 /// Removes what a later change of the size, or a hole, takes from data that was never written back.
-fn clip(data: Vec<Change>, change: &Change) -> Vec<Change> {
+fn clip(data: Vec<DiskChange>, change: &DiskChange) -> Vec<DiskChange> {
     let (ino, hole) = match change {
-        Change::Resize { ino, size } => (*ino, *size..u64::MAX),
-        Change::Punch { ino, range } => (*ino, range.clone()),
+        DiskChange::Resize { ino, size } => (*ino, *size..u64::MAX),
+        DiskChange::Punch { ino, range } => (*ino, range.clone()),
         _ => return data,
     };
-    let clipped = |write: Change| match write.inode() == Some(ino) {
+    let clipped = |write: DiskChange| match write.inode() == Some(ino) {
         true => without(&write, &hole),
         false => vec![write],
     };
@@ -80,7 +81,7 @@ fn clip(data: Vec<Change>, change: &Change) -> Vec<Change> {
 }
 
 impl Rules for Ext4 {
-    fn sync(&self, pending: &mut Vec<Change>, durable: &mut Tree, ino: Ino, data_only: bool) {
+    fn sync(&self, pending: &mut Vec<DiskChange>, durable: &mut Tree, ino: Ino, data_only: bool) {
         let last = pending.iter().rposition(|change| commits(change, ino, data_only));
         let committed = last.map_or(0, |position| position + 1);
         let forced = written_back(pending, committed);
@@ -103,7 +104,7 @@ impl Rules for Ext4 {
     fn after_power_loss(
         &self,
         durable: &Tree,
-        pending: &[Change],
+        pending: &[DiskChange],
         fate: Fate,
         draws: &mut Draws,
     ) -> (Tree, Vec<usize>) {
@@ -125,11 +126,11 @@ impl Rules for Ext4 {
         for (position, change) in pending.iter().enumerate() {
             let in_journal = position < committed;
             let is_kept = match change {
-                Change::Write { .. } if forced[position] => {
+                DiskChange::Write { .. } if forced[position] => {
                     loss.tree.apply(change);
                     true
                 }
-                Change::Write { .. } => loss.data(change, in_journal),
+                DiskChange::Write { .. } => loss.data(change, in_journal),
                 _ if in_journal => {
                     loss.tree.apply(change);
                     true
@@ -163,15 +164,15 @@ struct Loss<'a> {
 
 impl Loss<'_> {
     /// Notes a change of metadata that is lost.
-    fn not_committed(&mut self, change: &Change) {
-        if let Change::Resize { ino, .. } | Change::Punch { ino, .. } = change {
+    fn not_committed(&mut self, change: &DiskChange) {
+        if let DiskChange::Resize { ino, .. } | DiskChange::Punch { ino, .. } = change {
             self.freed.insert(*ino);
         }
     }
 
     /// Applies the part of a write that is on the disk. Returns true if that is all of it.
-    fn data(&mut self, change: &Change, in_journal: bool) -> bool {
-        let Change::Write { ino, offset, data, at_ns, .. } = change else { return true };
+    fn data(&mut self, change: &DiskChange, in_journal: bool) -> bool {
+        let DiskChange::Write { ino, offset, data, at_ns, .. } = change else { return true };
         let (ino, write) = (*ino, DataWrite { ino: *ino, offset: *offset, data, at_ns: *at_ns });
         let mut all = true;
         for part in write.pages() {

@@ -7,7 +7,7 @@ mod torn;
 pub use ext4::Ext4;
 pub use posix::Posix;
 
-use crate::change::{Change, Ino};
+use crate::change::{DiskChange, Ino};
 use crate::draws::Draws;
 use crate::tree::Tree;
 
@@ -15,14 +15,14 @@ use crate::tree::Tree;
 pub trait Rules: Send + Sync {
     /// Applies the changes that a sync of an inode makes durable to the durable tree, and removes them from the pending
     /// changes. With `data_only`, the sync is an `fdatasync`.
-    fn sync(&self, pending: &mut Vec<Change>, durable: &mut Tree, ino: Ino, data_only: bool);
+    fn sync(&self, pending: &mut Vec<DiskChange>, durable: &mut Tree, ino: Ino, data_only: bool);
 
     /// Returns a tree that a power loss may leave, and the positions of the pending changes that it does not have or
     /// has only in part.
     fn after_power_loss(
         &self,
         durable: &Tree,
-        pending: &[Change],
+        pending: &[DiskChange],
         fate: Fate,
         draws: &mut Draws,
     ) -> (Tree, Vec<usize>);

@@ -10,7 +10,7 @@
 
 use super::torn::DataWrite;
 use super::{Fate, Rules};
-use crate::change::{Change, Ino};
+use crate::change::{DiskChange, Ino};
 use crate::draws::Draws;
 use crate::tree::Tree;
 
@@ -18,15 +18,15 @@ use crate::tree::Tree;
 pub struct Posix;
 
 /// Returns true if a sync of the inode makes this change durable.
-fn is_synced(change: &Change, ino: Ino, data_only: bool) -> bool {
+fn is_synced(change: &DiskChange, ino: Ino, data_only: bool) -> bool {
     match change {
-        Change::Set { ino: of, .. } => *of == ino && !data_only,
+        DiskChange::Set { ino: of, .. } => *of == ino && !data_only,
         _ => change.inode() == Some(ino) || change.is_in(ino),
     }
 }
 
 impl Rules for Posix {
-    fn sync(&self, pending: &mut Vec<Change>, durable: &mut Tree, ino: Ino, data_only: bool) {
+    fn sync(&self, pending: &mut Vec<DiskChange>, durable: &mut Tree, ino: Ino, data_only: bool) {
         let mut left = Vec::new();
         for change in std::mem::take(pending) {
             if !is_synced(&change, ino, data_only) {
@@ -42,18 +42,18 @@ impl Rules for Posix {
     fn after_power_loss(
         &self,
         durable: &Tree,
-        pending: &[Change],
+        pending: &[DiskChange],
         fate: Fate,
         draws: &mut Draws,
     ) -> (Tree, Vec<usize>) {
         let (mut tree, mut lost) = (durable.clone(), Vec::new());
         for (position, change) in pending.iter().enumerate() {
             let is_kept = match (change, fate) {
-                (_, Fate::Everything) | (Change::New { .. }, _) => true,
+                (_, Fate::Everything) | (DiskChange::New { .. }, _) => true,
                 (_, Fate::Nothing) => false,
-                (Change::Write { .. }, Fate::NamesOnly) => false,
+                (DiskChange::Write { .. }, Fate::NamesOnly) => false,
                 (_, Fate::NamesOnly) => true,
-                (Change::Write { ino, offset, data, at_ns, .. }, Fate::Some) => {
+                (DiskChange::Write { ino, offset, data, at_ns, .. }, Fate::Some) => {
                     let write = DataWrite { ino: *ino, offset: *offset, data, at_ns: *at_ns };
                     if !some_of(&mut tree, write, draws) {
                         lost.push(position);
@@ -74,17 +74,17 @@ impl Rules for Posix {
 
 /// Settles the earlier changes that a durable change needs or replaces: the inode of a new entry, earlier moves of its
 /// entries, and everything else that happened to these entries.
-fn settle(left: &mut Vec<Change>, durable: &mut Tree, change: &Change) {
+fn settle(left: &mut Vec<DiskChange>, durable: &mut Tree, change: &DiskChange) {
     let entries = change.entries();
-    if let Change::Link { ino: of, .. } | Change::Rename { ino: of, .. } = change {
-        let is_needed = |other: &Change| matches!(other, Change::New { ino, .. } if ino == of);
+    if let DiskChange::Link { ino: of, .. } | DiskChange::Rename { ino: of, .. } = change {
+        let is_needed = |other: &DiskChange| matches!(other, DiskChange::New { ino, .. } if ino == of);
         if let Some(position) = left.iter().position(is_needed) {
             durable.apply(&left.remove(position));
         }
     }
     left.retain(|other| {
         let shares = other.entries().iter().any(|entry| entries.contains(entry));
-        if shares && matches!(other, Change::Rename { .. }) {
+        if shares && matches!(other, DiskChange::Rename { .. }) {
             durable.apply(other);
         }
         !shares

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use plimsoll_disk::change::{Attributes, Entry, Ino, NewKind};
+use plimsoll_disk::change::{Attributes, DirectoryEntry, Ino, NewKind};
 use plimsoll_disk::disk::Replace;
 use plimsoll_disk::mount::use_private_mounts;
 use plimsoll_disk::rules::Fate;
@@ -84,8 +84,8 @@ fn place<'a>(disk: &Disk, path: &'a str) -> Result<(Ino, &'a std::ffi::OsStr), E
     Ok((find(disk, directory)?, name.as_ref()))
 }
 
-fn entry(disk: &Disk, path: &str) -> Result<Entry, Errno> {
-    place(disk, path).map(|(parent, name)| Entry { parent, name: name.into() })
+fn entry(disk: &Disk, path: &str) -> Result<DirectoryEntry, Errno> {
+    place(disk, path).map(|(parent, name)| DirectoryEntry { parent, name: name.into() })
 }
 
 fn find(disk: &Disk, path: &str) -> Result<Ino, Errno> {

@@ -2,7 +2,7 @@
 
 use plimsoll_disk::draws::Draws;
 use plimsoll_disk::rules::Fate;
-use plimsoll_disk::{Disk, Faults, Model};
+use plimsoll_disk::{Disk, DiskFaults, Model};
 
 use crate::ext4::{disk_after, execute, listing, parse, sizes};
 use crate::script::Step;
@@ -161,7 +161,7 @@ fn a_program_without_one_of_its_syncs_loses() {
 #[test]
 fn an_error_of_a_sync_loses_its_data_for_good() {
     let mut disk = Disk::new(Model::Ext4, 1 << 30);
-    disk.set_faults(Faults { failing_sync: Some(0), ..Faults::default() });
+    disk.set_faults(DiskFaults { failing_sync: Some(0), ..DiskFaults::default() });
     let steps = parse("create a, write a 1, fsync a, fsync a");
     let results: Vec<_> = steps.iter().map(|step| execute(&mut disk, step).is_ok()).collect();
     assert_eq!(results, [true, true, false, true]);

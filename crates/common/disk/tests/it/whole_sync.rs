@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 
 use plimsoll_disk::mount::{Filter, Mounted, WholeSyncs};
-use plimsoll_disk::{Faults, Model};
+use plimsoll_disk::{DiskFaults, Model};
 
 use crate::mount::{Scratch, left_of, mounted, skip};
 
@@ -37,7 +37,7 @@ fn shell(mounted: &Mounted, scratch: &Scratch, line: &str) -> Option<ExitStatus>
 }
 
 /// Executes a command on an empty disk with faults, and returns its success and what a power loss leaves of `file`.
-fn after(line: &str, faults: Faults) -> Option<(bool, Option<Vec<u8>>)> {
+fn after(line: &str, faults: DiskFaults) -> Option<(bool, Option<Vec<u8>>)> {
     let (scratch, mounted) = mounted("whole", Model::Ext4)?;
     mounted.disk().lock().set_faults(faults);
     let status = shell(&mounted, &scratch, line)?;
@@ -55,7 +55,7 @@ fn syncs_of_the_whole_disk_keep_everything() {
         ("printf content > file", None),
     ];
     for (line, expected) in cases {
-        let Some(found) = after(line, Faults::default()) else { return };
+        let Some(found) = after(line, DiskFaults::default()) else { return };
         assert_eq!(found, (true, expected), "{line}");
     }
 }
@@ -94,14 +94,14 @@ fn stores_to_mapped_memory_are_synced_with_the_disk() {
 
 #[test]
 fn a_sync_of_the_whole_disk_that_fails_is_an_error_and_loses_data() {
-    let failing = Faults { failing_sync: Some(0), ..Faults::default() };
+    let failing = DiskFaults { failing_sync: Some(0), ..DiskFaults::default() };
     let Some((success, left)) = after("printf content > file; sync -f file", failing) else { return };
     assert_eq!((success, left), (false, None));
 }
 
 #[test]
 fn ignored_paths_are_not_synced_with_the_whole_disk() {
-    let ignored = Faults { ignored_syncs: "file".into(), ..Faults::default() };
+    let ignored = DiskFaults { ignored_syncs: "file".into(), ..DiskFaults::default() };
     let Some((_, left)) = after("printf content > file; sync -f .", ignored) else { return };
     assert_ne!(left, Some(b"content".to_vec()));
 }

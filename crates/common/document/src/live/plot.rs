@@ -11,7 +11,7 @@ const HEIGHT: f64 = 200.0;
 
 /// A line: its name, and its values at the times of the plot; `None` interrupts it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Line {
+pub struct PlotLine {
     /// Name of the line.
     pub name: String,
     /// Value at each time.
@@ -20,10 +20,10 @@ pub struct Line {
     path: String,
 }
 
-impl Line {
+impl PlotLine {
     /// Creates a line.
-    pub fn new(name: impl Into<String>, values: Vec<Option<f64>>) -> Line {
-        Line { name: name.into(), values, path: String::new() }
+    pub fn new(name: impl Into<String>, values: Vec<Option<f64>>) -> PlotLine {
+        PlotLine { name: name.into(), values, path: String::new() }
     }
 }
 
@@ -37,7 +37,7 @@ pub struct Plot {
     /// Texts of the first and the last time.
     pub from_to: [String; 2],
     /// Lines of the chart.
-    pub lines: Vec<Line>,
+    pub lines: Vec<PlotLine>,
     /// True for a logarithmic axis of values.
     pub is_log: bool,
 }
@@ -48,7 +48,7 @@ struct Drawn<'a> {
     title: &'a str,
     unit: &'a str,
     from_to: &'a [String; 2],
-    lines: Vec<Line>,
+    lines: Vec<PlotLine>,
     /// Texts of the upper and the lower end of the axis of values.
     ends: [String; 2],
     summary: String,
@@ -103,7 +103,7 @@ impl Plot {
             true => (value.max(low) / low).ln() / (high / low).ln(),
             false => value / high,
         };
-        let path = |line: &Line| {
+        let path = |line: &PlotLine| {
             let last = line.values.len().saturating_sub(1).max(1) as f64;
             let (mut path, mut is_down) = (String::new(), false);
             for (index, value) in line.values.iter().enumerate() {
@@ -119,7 +119,7 @@ impl Plot {
                 };
                 is_down = true;
             }
-            Line { path, ..line.clone() }
+            PlotLine { path, ..line.clone() }
         };
         Drawn {
             title: &self.title,
@@ -133,7 +133,7 @@ impl Plot {
 
     /// Describes the plot for people who do not see it.
     fn summary(&self) -> String {
-        let line = |line: &Line| {
+        let line = |line: &PlotLine| {
             let highest = line.values.iter().flatten().copied().reduce(f64::max);
             let Some(highest) = highest else { return format!("{}: no value", line.name) };
             let last = line.values.iter().flatten().next_back().copied().unwrap_or(highest);
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_line_has_gaps_and_fits_its_axis() {
-        let lines = vec![Line::new("get", vec![Some(0.0), Some(150.0), None, Some(75.0)])];
+        let lines = vec![PlotLine::new("get", vec![Some(0.0), Some(150.0), None, Some(75.0)])];
         let plot = Plot { title: "rate".into(), unit: "1/s".into(), lines, ..Plot::default() };
         let drawn = plot.drawn();
         assert_eq!(drawn.ends, ["200", "0"]);
@@ -161,11 +161,12 @@ mod tests {
 
     #[test]
     fn a_logarithmic_axis_ends_at_round_numbers() {
-        let lines = vec![Line::new("p50", vec![Some(0.3), Some(30.0), Some(0.0)])];
+        let lines = vec![PlotLine::new("p50", vec![Some(0.3), Some(30.0), Some(0.0)])];
         let plot = Plot { lines, is_log: true, ..Plot::default() };
         assert_eq!(plot.range(), (0.2, 50.0));
         assert!(plot.drawn().lines[0].path.ends_with("L1000.0 200.0"));
-        let flat = Plot { lines: vec![Line::new("p50", vec![Some(1.0)])], is_log: true, ..Plot::default() };
+        let flat =
+            Plot { lines: vec![PlotLine::new("p50", vec![Some(1.0)])], is_log: true, ..Plot::default() };
         assert_eq!(flat.range(), (1.0, 10.0));
         assert_eq!(Plot::default().range(), (0.0, 1.0));
     }

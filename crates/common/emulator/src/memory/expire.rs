@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::MemoryService;
 use super::object::Object;
 use super::state::Bucket;
-use plimsoll_server::config::lifecycle::{Lifecycle, Rule};
+use plimsoll_server::config::lifecycle::{Lifecycle, LifecycleRule};
 use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::expiry::{Due, Now, VersionFacts, aborts, due};
 
@@ -67,7 +67,7 @@ fn due_in(bucket: &Bucket, rules: &Lifecycle, now: Now) -> Vec<DueOfKey> {
             is_marker: object.is_marker,
             modified_ms: object.info.modified.as_millisecond(),
         };
-        let applies = |rule: &Rule, version: usize| {
+        let applies = |rule: &LifecycleRule, version: usize| {
             let info = &versions[version].info;
             Ok::<_, Infallible>(rule.filter.matches(key, info.size, &info.tags))
         };
@@ -91,7 +91,7 @@ mod tests {
     const DAY_MS: u64 = 1000;
 
     /// A service with a bucket `bkt` that has these rules.
-    fn service(rules: Vec<Rule>, versioned: bool) -> MemoryService {
+    fn service(rules: Vec<LifecycleRule>, versioned: bool) -> MemoryService {
         let memory = Memory::new(u64::MAX);
         let service = MemoryService::new(&memory).with_bucket("bkt").unwrap();
         service.state.change_bucket("bkt", BucketChange::Lifecycle(Some(Lifecycle { rules }))).unwrap();
@@ -122,13 +122,13 @@ mod tests {
         Now { ms, day_ms: DAY_MS }
     }
 
-    fn rule(expiration: Option<Expiration>, noncurrent: Option<NoncurrentExpiration>) -> Rule {
-        Rule { enabled: true, expiration, noncurrent, ..Rule::default() }
+    fn rule(expiration: Option<Expiration>, noncurrent: Option<NoncurrentExpiration>) -> LifecycleRule {
+        LifecycleRule { enabled: true, expiration, noncurrent, ..LifecycleRule::default() }
     }
 
     #[test]
     fn objects_expire_after_their_days() {
-        let rule = Rule {
+        let rule = LifecycleRule {
             filter: plimsoll_server::config::lifecycle::Filter {
                 prefix: "old/".into(),
                 ..Default::default()

@@ -11,11 +11,11 @@ use plimsoll_base::net::encode::hex;
 use plimsoll_s3::sign::sha256;
 use plimsoll_server::error::ApiError;
 use plimsoll_server::paging::{EntryCursor, page};
-use plimsoll_server::service::{ListPage, ListQuery, Listed};
+use plimsoll_server::service::{ListEntry, ListPage, ListQuery};
 
-fn listed(key: &str, object: &Object, latest: bool) -> Listed {
+fn listed(key: &str, object: &Object, latest: bool) -> ListEntry {
     let info = &object.info;
-    Listed {
+    ListEntry {
         key: key.to_string(),
         size: info.size,
         etag: info.etag().to_string(),
@@ -43,7 +43,7 @@ impl<'a> InOrder<'a> {
     }
 
     /// Returns the next noncurrent version of a key; `None` if there is none.
-    fn next_version(&mut self) -> Option<Listed> {
+    fn next_version(&mut self) -> Option<ListEntry> {
         let (key, at) = self.versions.take()?;
         let listed = listed(&key, self.noncurrent?.get(&key)?.get(at)?, false);
         self.versions = Some((key, at + 1));
@@ -70,7 +70,7 @@ impl EntryCursor for InOrder<'_> {
         self.versions = at.map(|at| (key.to_string(), at));
     }
 
-    fn next(&mut self) -> Result<Option<Listed>, ApiError> {
+    fn next(&mut self) -> Result<Option<ListEntry>, ApiError> {
         if let Some(version) = self.next_version() {
             return Ok(Some(version));
         }

@@ -15,7 +15,7 @@ use bytes::Bytes;
 
 use self::anomalies::{Anomalies, View};
 use self::object::{NULL, Object, Stored, headers_size};
-use self::state::{Bucket, Part, State, Upload};
+use self::state::{Bucket, MemoryState, UnfinishedPart, Upload};
 use self::versions::Versions;
 use plimsoll_base::clock::wall_now;
 use plimsoll_base::net::encode::hex;
@@ -31,11 +31,11 @@ use plimsoll_server::service::{
     BucketChange, Completion, Deleted, ListPage, ListQuery, NewBucket, NewObject, ObjectChange, ObjectInfo,
     ObjectPart, ObjectService, PartInfo, StoredChecksum, UploadInfo, UploadName, Versioning,
 };
-use plimsoll_server::versions::{Found, check_delete, hidden};
+use plimsoll_server::versions::{VersionToDelete, check_delete, hidden};
 
 /// A store of objects in memory.
 pub struct MemoryService {
-    state: State,
+    state: MemoryState,
     memory: Arc<Memory>,
     /// Injected violations of consistency; `None` for a linearizable store.
     anomalies: Option<Anomalies>,
@@ -57,7 +57,11 @@ fn no_upload() -> ApiError {
 impl MemoryService {
     /// Creates an empty store, whose objects count against the limit of `memory`.
     pub fn new(memory: &Arc<Memory>) -> MemoryService {
-        MemoryService { state: State::new(Arc::clone(memory)), memory: Arc::clone(memory), anomalies: None }
+        MemoryService {
+            state: MemoryState::new(Arc::clone(memory)),
+            memory: Arc::clone(memory),
+            anomalies: None,
+        }
     }
 
     /// Returns the store with injected violations of consistency; `None` for none.
@@ -191,8 +195,8 @@ impl MemoryService {
 }
 
 /// Returns an object as the conditions of a delete see it.
-fn facts(object: &Object) -> Found<'_> {
-    Found { existing: existing(&object.info), size: object.info.size, is_marker: object.is_marker }
+fn facts(object: &Object) -> VersionToDelete<'_> {
+    VersionToDelete { existing: existing(&object.info), size: object.info.size, is_marker: object.is_marker }
 }
 
 /// Returns an object, or the error for a read that finds a delete marker.
@@ -376,7 +380,7 @@ impl ObjectService for MemoryService {
         if !upload.parts.contains_key(&number) {
             upload.overhead.grow(OVERHEAD)?;
         }
-        upload.parts.insert(number, Part { data, info: info.clone() });
+        upload.parts.insert(number, UnfinishedPart { data, info: info.clone() });
         Ok(info)
     }
 

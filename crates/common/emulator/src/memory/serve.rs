@@ -14,7 +14,7 @@ use crate::inject::Spec;
 use crate::twin::Twin;
 use plimsoll_base::clock::wall_now;
 use plimsoll_server::expiry::Now;
-use plimsoll_server::{Shared, run_with};
+use plimsoll_server::{ServerState, run_with};
 
 /// Serves an empty store in memory until `shutdown` becomes true, with the faults of `inject` and the times of `twin`.
 /// A day of lifecycle rules has the length `day`.
@@ -25,7 +25,7 @@ use plimsoll_server::{Shared, run_with};
 /// Returns the same errors as [`plimsoll_server::run`].
 pub fn serve(
     listener: TcpListener,
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     inject: Option<Spec>,
     twin: Option<Twin>,
     day: Duration,
@@ -66,7 +66,7 @@ fn keep_up(
 /// Returns the same errors as [`plimsoll_server::run`].
 pub fn serve_from(
     listener: TcpListener,
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     service: Arc<MemoryService>,
     inject: Option<Spec>,
     shutdown: &watch::Receiver<bool>,

@@ -19,7 +19,7 @@ use plimsoll_server::service::{BucketChange, BucketInfo, NewBucket, PartInfo, Up
 
 /// One part of an unfinished upload.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct UnfinishedPart {
     /// Content of the part.
     pub data: Bytes,
     /// Properties of the part.
@@ -32,7 +32,7 @@ pub struct Upload {
     /// Properties of the upload.
     pub info: UploadInfo,
     /// Uploaded parts by part number.
-    pub parts: BTreeMap<u32, Part>,
+    pub parts: BTreeMap<u32, UnfinishedPart>,
     /// Memory reserved for everything but the content of the parts.
     pub overhead: Reservation,
 }
@@ -133,17 +133,17 @@ impl Bucket {
 }
 
 /// All data that the server stores.
-pub struct State {
+pub struct MemoryState {
     /// Memory limit and usage of the server.
     memory: Arc<Memory>,
     buckets: RwLock<HashMap<String, Arc<Bucket>>>,
     ids: AtomicU64,
 }
 
-impl State {
+impl MemoryState {
     /// Creates an empty state, whose objects count against the limit of `memory`.
-    pub fn new(memory: Arc<Memory>) -> State {
-        State { memory, buckets: RwLock::default(), ids: AtomicU64::default() }
+    pub fn new(memory: Arc<Memory>) -> MemoryState {
+        MemoryState { memory, buckets: RwLock::default(), ids: AtomicU64::default() }
     }
 
     /// Returns the bucket called `name`.
@@ -241,13 +241,13 @@ impl State {
 mod tests {
     use super::*;
 
-    fn object(state: &State) -> Arc<Object> {
+    fn object(state: &MemoryState) -> Arc<Object> {
         Arc::new(Object::new(&state.memory, "k", Vec::new(), "e", Vec::new()).unwrap())
     }
 
     #[test]
     fn a_put_into_a_bucket_that_is_being_deleted_is_not_acknowledged() {
-        let state = State::new(Memory::new(u64::MAX));
+        let state = MemoryState::new(Memory::new(u64::MAX));
         state.create_bucket("bkt", NewBucket::default()).unwrap();
         // A PUT has looked the bucket up when another client deletes it.
         let found = state.bucket("bkt").unwrap();
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn puts_racing_with_a_bucket_deletion_persist_or_fail() {
-        let state = State::new(Memory::new(u64::MAX));
+        let state = MemoryState::new(Memory::new(u64::MAX));
         for _ in 0..200 {
             state.create_bucket("bkt", NewBucket::default()).unwrap();
             let (put, deleted) = std::thread::scope(|scope| {

@@ -19,14 +19,14 @@ use load::Load;
 use model::{Failure, Model, Point, RateLimit};
 use overhead::Overhead;
 use plimsoll_base::rng::Stream;
-use plimsoll_server::request_kind::Kind;
+use plimsoll_server::request_kind::RequestKind;
 
 use crate::token_bucket::TokenBucket;
 
 /// The decision about a request when it arrives.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Draw {
-    kind: Kind,
+    kind: RequestKind,
     /// Position of its time in the distribution, as a standard normal score.
     score: f64,
     /// Operations in flight, averaged over the recent past.
@@ -87,7 +87,7 @@ impl Twin {
 
     /// Decides at `now_ns` about a request that arrived at `received_ns`, whose body has `sent` bytes. The second value
     /// counts the request until it is dropped.
-    pub fn begin(&self, kind: Kind, sent: u64, received_ns: u64, now_ns: u64) -> (Draw, InFlight) {
+    pub fn begin(&self, kind: RequestKind, sent: u64, received_ns: u64, now_ns: u64) -> (Draw, InFlight) {
         let in_flight = self.load.begin(received_ns, now_ns);
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let point = self.point(kind, sent, in_flight, number);
@@ -100,7 +100,7 @@ impl Twin {
     }
 
     /// Returns the answer to a request above the limit of its kind; `None` below it.
-    fn refusal(&self, kind: Kind, now_ns: u64) -> Option<Failure> {
+    fn refusal(&self, kind: RequestKind, now_ns: u64) -> Option<Failure> {
         let is_above =
             |(limit, bucket): &&(RateLimit, TokenBucket)| limit.kinds.contains(&kind) && !bucket.take(now_ns);
         self.buckets.iter().find(is_above).map(|(limit, _)| limit.failure.clone())
@@ -108,7 +108,7 @@ impl Twin {
 
     /// Returns the measured load of a request: one of the two neighbours of the current load, the nearer one more
     /// often.
-    fn point(&self, kind: Kind, sent: u64, in_flight: f64, number: u64) -> Option<&Point> {
+    fn point(&self, kind: RequestKind, sent: u64, in_flight: f64, number: u64) -> Option<&Point> {
         let sizes = self.model.of(kind)?;
         let (at, _) = lower_and_share(sizes, |size| size.bytes as f64, sent as f64);
         let (lower, share) = sizes[at].place(in_flight);

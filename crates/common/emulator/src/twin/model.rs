@@ -1,6 +1,6 @@
 //! The measured figures of a store: times and failures by kind of operation, size and load.
 
-use plimsoll_server::request_kind::Kind;
+use plimsoll_server::request_kind::RequestKind;
 use std::collections::BTreeMap;
 
 use super::course::Course;
@@ -58,7 +58,7 @@ impl SizePoint {
 #[derive(Debug, Clone, PartialEq)]
 pub struct RateLimit {
     /// Kinds of the limited operations, which have it together.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<RequestKind>,
     /// Accepted operations per second.
     pub per_s: f64,
     /// Answer to the others.
@@ -69,14 +69,14 @@ pub struct RateLimit {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Model {
     /// Sizes of each measured kind, in ascending order; not empty.
-    pub kinds: BTreeMap<Kind, Vec<SizePoint>>,
+    pub kinds: BTreeMap<RequestKind, Vec<SizePoint>>,
     /// Limits of rates.
     pub limits: Vec<RateLimit>,
 }
 
 impl Model {
     /// Returns the sizes of a kind, or of the most similar measured kind; `None` if no similar kind was measured.
-    pub fn of(&self, kind: Kind) -> Option<&[SizePoint]> {
+    pub fn of(&self, kind: RequestKind) -> Option<&[SizePoint]> {
         let sizes = std::iter::once(&kind).chain(kind.substitutes()).find_map(|kind| self.kinds.get(kind))?;
         Some(sizes)
     }

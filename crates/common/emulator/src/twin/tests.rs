@@ -6,7 +6,7 @@ use crate::twin::overhead::{Delayed, Overhead};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use plimsoll_base::clock::SECOND;
 use plimsoll_server::error_code::ErrorCode;
-use plimsoll_server::request_kind::Kind;
+use plimsoll_server::request_kind::RequestKind;
 
 const MS: f64 = 1e6;
 
@@ -32,7 +32,7 @@ fn twin(model: Model) -> Twin {
 
 fn of(points: Vec<(u64, Vec<Point>)>) -> Model {
     let sizes = points.into_iter().map(|(bytes, loads)| SizePoint { bytes, loads }).collect();
-    Model { kinds: [(Kind::Get, sizes)].into(), ..Model::default() }
+    Model { kinds: [(RequestKind::Get, sizes)].into(), ..Model::default() }
 }
 
 fn median(mut values: Vec<u64>) -> f64 {
@@ -41,14 +41,14 @@ fn median(mut values: Vec<u64>) -> f64 {
 }
 
 /// Begins a request that is handled when it arrives.
-fn begin(twin: &Twin, kind: Kind, at_ns: u64) -> (Draw, InFlight) {
+fn begin(twin: &Twin, kind: RequestKind, at_ns: u64) -> (Draw, InFlight) {
     twin.begin(kind, 0, at_ns, at_ns)
 }
 
 /// Returns the times in milliseconds of 10,000 requests, one per millisecond, each alone.
 fn alone(twin: &Twin, bytes: u64) -> Vec<u64> {
     let request = |i: u64| {
-        let (draw, _in_flight) = begin(twin, Kind::Get, 1 + i * 1_000_000);
+        let (draw, _in_flight) = begin(twin, RequestKind::Get, 1 + i * 1_000_000);
         twin.times(&draw, bytes).last_ns
     };
     (0..10_000).map(request).collect()
@@ -69,7 +69,7 @@ fn sizes_and_loads_between_the_measured_ones_are_interpolated() {
     let twin =
         twin(of(vec![(1_000, vec![point(1.0, 10.0), point(16.0, 40.0)]), (100_000, vec![point(1.0, 90.0)])]));
     let at = |in_flight: f64, bytes: u64| {
-        let draw = Draw { kind: Kind::Get, score: 0.0, in_flight, failure: None };
+        let draw = Draw { kind: RequestKind::Get, score: 0.0, in_flight, failure: None };
         (twin.times(&draw, bytes).last_ns as f64 / MS).round()
     };
     assert_eq!([at(1.0, 10), at(1.0, 1_000), at(16.0, 1_000), at(4.0, 1_000)], [10.0, 10.0, 40.0, 20.0]);
@@ -85,7 +85,7 @@ fn failures_have_their_shares_and_their_own_times() {
         ..point(1.0, 10.0)
     };
     let twin = twin(of(vec![(1, vec![failing])]));
-    let draws: Vec<Draw> = (0..10_000).map(|i| begin(&twin, Kind::Get, i * 1_000_000).0).collect();
+    let draws: Vec<Draw> = (0..10_000).map(|i| begin(&twin, RequestKind::Get, i * 1_000_000).0).collect();
     let count =
         |failure: &Failure| draws.iter().filter(|draw| draw.failure.as_ref() == Some(failure)).count();
     assert!((1_850..2_150).contains(&count(&refused)) && (850..1_150).contains(&count(&Failure::Reset)));
@@ -95,14 +95,17 @@ fn failures_have_their_shares_and_their_own_times() {
 
 #[test]
 fn a_rate_limit_applies_to_its_kind() {
-    let limit =
-        RateLimit { kinds: vec![Kind::Put], per_s: 100.0, failure: Failure::Response(ErrorCode::SlowDown) };
+    let limit = RateLimit {
+        kinds: vec![RequestKind::Put],
+        per_s: 100.0,
+        failure: Failure::Response(ErrorCode::SlowDown),
+    };
     let twin = twin(Model { limits: vec![limit], ..of(vec![(1, vec![point(1.0, 1.0)])]) });
     let refused =
         |kind| (0..1_000u64).filter(|i| begin(&twin, kind, i * 1_000_000).0.failure.is_some()).count();
-    assert_eq!(refused(Kind::Get), 0);
+    assert_eq!(refused(RequestKind::Get), 0);
     assert!(
-        (880..=900).contains(&refused(Kind::Put)),
+        (880..=900).contains(&refused(RequestKind::Put)),
         "1,000 requests in a second, of which 100 are allowed"
     );
 }
@@ -116,8 +119,9 @@ fn slow_stretches_follow_each_other_as_measured() {
     ]);
     let twin = twin(of(vec![(1, vec![Point { course, ..point(1.0, 10.0) }])]));
     let is_slow = |s: u64| {
-        let times = (0..50)
-            .map(|i| twin.times(&begin(&twin, Kind::Get, 1 + s * SECOND + i * 1_000_000).0, 1).last_ns);
+        let times = (0..50).map(|i| {
+            twin.times(&begin(&twin, RequestKind::Get, 1 + s * SECOND + i * 1_000_000).0, 1).last_ns
+        });
         let slow = times.filter(|ns| *ns as f64 > 10.0 * MS).count();
         assert!(slow == 0 || slow == 50, "{s}: {slow}");
         slow == 50
@@ -139,11 +143,17 @@ fn kinds_follow_from_requests() {
     let with = |name: &'static str| {
         HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static("x"))])
     };
-    let of = |method: Method, path: &str| Kind::of(&method, path, &HeaderMap::new());
-    assert_eq!(of(Method::GET, "/bucket/key"), Some(Kind::Get));
-    assert_eq!(Kind::of(&Method::GET, "/bucket/a/b", &with("range")), Some(Kind::GetRange));
-    assert_eq!(Kind::of(&Method::PUT, "/bucket/a/b", &with("x-amz-copy-source")), Some(Kind::Copy));
-    assert_eq!([of(Method::GET, "/bucket"), of(Method::GET, "/bucket/")], [Some(Kind::List); 2]);
-    assert_eq!([of(Method::PUT, "/bucket/key"), of(Method::POST, "/bucket/key")], [Some(Kind::Put); 2]);
+    let of = |method: Method, path: &str| RequestKind::of(&method, path, &HeaderMap::new());
+    assert_eq!(of(Method::GET, "/bucket/key"), Some(RequestKind::Get));
+    assert_eq!(RequestKind::of(&Method::GET, "/bucket/a/b", &with("range")), Some(RequestKind::GetRange));
+    assert_eq!(
+        RequestKind::of(&Method::PUT, "/bucket/a/b", &with("x-amz-copy-source")),
+        Some(RequestKind::Copy)
+    );
+    assert_eq!([of(Method::GET, "/bucket"), of(Method::GET, "/bucket/")], [Some(RequestKind::List); 2]);
+    assert_eq!(
+        [of(Method::PUT, "/bucket/key"), of(Method::POST, "/bucket/key")],
+        [Some(RequestKind::Put); 2]
+    );
     assert_eq!([of(Method::PUT, "/bucket"), of(Method::GET, "/")], [None; 2]);
 }

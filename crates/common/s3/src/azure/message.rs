@@ -2,7 +2,7 @@
 
 use crate::checksum::{base64, from_base64};
 use crate::error::S3Error;
-use crate::message::{Listed, Listing, Version};
+use crate::message::{ListedObject, Listing, Version};
 use crate::xml::{Element, XmlError, XmlWriter};
 
 /// A page of a list of blobs.
@@ -58,7 +58,7 @@ impl Page {
             self.versions.push(Version { key: key.clone(), id: id.to_string() });
         }
         // Headers have entity tags with quotes, listings without.
-        self.listing.objects.push(Listed { key, size, etag: quoted(text(properties, "Etag")) });
+        self.listing.objects.push(ListedObject { key, size, etag: quoted(text(properties, "Etag")) });
         Ok(())
     }
 }
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn pages_are_parsed() {
         let page = Page::parse(PAGE.as_bytes()).unwrap();
-        let listed = Listed { key: "p/a b".into(), size: 5, etag: "\"0x8D1\"".into() };
+        let listed = ListedObject { key: "p/a b".into(), size: 5, etag: "\"0x8D1\"".into() };
         assert_eq!(page.listing.objects, [listed]);
         assert_eq!(page.listing.next_token.as_deref(), Some("2!72!x"));
         assert!(Page::parse(b"<Error/>").is_err() && Page::parse(b"").is_err());

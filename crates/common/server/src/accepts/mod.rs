@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue};
 use super::error::{ApiError, ErrorCode};
 use super::features::Features;
 use super::names::AMZ_STORAGE_CLASS;
-use super::route::{Operation, Route};
+use super::route::{ApiOperation, Route};
 
 mod table;
 
@@ -208,8 +208,8 @@ fn check_values(parts: &Parts, header: &HeaderName, values: &Values, owner: &str
 }
 
 /// Returns true if the headers of the operation describe a new object.
-fn creates(operation: Operation) -> bool {
-    matches!(operation, Operation::PutObject | Operation::CopyObject | Operation::CreateUpload)
+fn creates(operation: ApiOperation) -> bool {
+    matches!(operation, ApiOperation::PutObject | ApiOperation::CopyObject | ApiOperation::CreateUpload)
 }
 
 fn check_storage_class(parts: &Parts, route: &Route, features: &Features) -> Result<(), ApiError> {

@@ -1,6 +1,6 @@
 //! The table: headers and query parameters by operation.
 
-use crate::route::{Operation, UNCONFIGURED};
+use crate::route::{ApiOperation, UNCONFIGURED};
 
 /// Accepted values of a header.
 pub enum Values {
@@ -114,8 +114,8 @@ const ATTRIBUTES: &[Header] =
     &[("x-amz-object-attributes", Any), ("x-amz-max-parts", Any), ("x-amz-part-number-marker", Any)];
 
 /// Returns the headers that an operation accepts in addition to [`ALWAYS`].
-pub fn headers(operation: Operation) -> &'static [&'static [Header]] {
-    use Operation as O;
+pub fn headers(operation: ApiOperation) -> &'static [&'static [Header]] {
+    use ApiOperation as O;
     match operation {
         O::GetObject | O::HeadObject => &[READ],
         O::PutObject => &[CHECKSUM, OBJECT, WRITE],
@@ -172,8 +172,8 @@ const UNCONFIGURED_NAMES: [&str; UNCONFIGURED.len()] = {
 };
 
 /// Returns the query parameters that an operation accepts in addition to those of a presigned URL.
-pub fn parameters(operation: Operation) -> &'static [&'static str] {
-    use Operation as O;
+pub fn parameters(operation: ApiOperation) -> &'static [&'static str] {
+    use ApiOperation as O;
     match operation {
         O::ListBuckets => &["prefix", "continuation-token", "max-buckets", "bucket-region"],
         O::CreateBucket | O::HeadBucket | O::DeleteBucket | O::PutObject | O::CopyObject => &[],

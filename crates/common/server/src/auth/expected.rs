@@ -52,7 +52,7 @@ fn check_signed(parts: &Parts, signed_headers: &str) -> Result<(), ApiError> {
 }
 
 /// The signature of a request, as its client describes it.
-pub struct Claim<'a> {
+pub struct ClaimedSignature<'a> {
     /// Canonical query, without the signature.
     pub query: &'a str,
     /// Names of the signed headers, joined by `;`.
@@ -67,7 +67,7 @@ pub struct Claim<'a> {
     pub declared: &'a str,
 }
 
-impl Claim<'_> {
+impl ClaimedSignature<'_> {
     /// Verifies the signature, which covers one of `payloads` as the hash of the body.
     ///
     /// # Errors

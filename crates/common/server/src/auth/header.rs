@@ -2,7 +2,7 @@
 
 use http::request::Parts;
 
-use super::expected::Claim;
+use super::expected::ClaimedSignature;
 use super::scope::{Scope, parse_date_time};
 use super::{SKEW_S, text};
 use crate::error::{ApiError, ErrorCode};
@@ -101,6 +101,6 @@ pub fn verify(
     })?;
     let query = canonical_query(query.ok_or_else(|| ApiError::new(ErrorCode::InvalidURI))?);
     let Components { signed_headers, signature, .. } = components;
-    let claim = Claim { query: &query, signed_headers, date_time, scope, signature, declared };
+    let claim = ClaimedSignature { query: &query, signed_headers, date_time, scope, signature, declared };
     claim.verify(parts, credentials, &[declared])
 }

@@ -2,7 +2,7 @@
 
 use http::request::Parts;
 
-use super::expected::Claim;
+use super::expected::ClaimedSignature;
 use super::scope::{Scope, parse_date_time};
 use super::{SKEW_S, text};
 use crate::error::{ApiError, ErrorCode};
@@ -86,7 +86,7 @@ pub fn verify(
     let declared = text(parts, &AMZ_CONTENT_SHA256).or(in_query.map(|(_, value)| value.as_str()));
     let declared = declared.unwrap_or(UNSIGNED_PAYLOAD);
     let query = canonical_query(pairs.iter().filter(|(name, _)| name != "X-Amz-Signature"));
-    let claim = Claim { query: &query, signed_headers, date_time, scope, signature, declared };
+    let claim = ClaimedSignature { query: &query, signed_headers, date_time, scope, signature, declared };
     // Some clients sign the hash that they declare instead of UNSIGNED-PAYLOAD.
     claim.verify(parts, credentials, &[UNSIGNED_PAYLOAD, declared])
 }

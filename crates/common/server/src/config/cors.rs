@@ -17,12 +17,12 @@ const METHODS: [&str; 5] = ["GET", "PUT", "POST", "DELETE", "HEAD"];
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cors {
     /// Rules; the first that matches a request applies.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<CorsRule>,
 }
 
 /// One CORS rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rule {
+pub struct CorsRule {
     /// Name of the rule; `None` if it has none.
     pub id: Option<String>,
     /// Allowed origins; each may contain one `*`.
@@ -64,7 +64,7 @@ impl Cors {
         for element in rules {
             let list = |name: &str| element.all(name).map(|e| e.text.trim().to_string()).collect::<Vec<_>>();
             let max_age = element.text_of("MaxAgeSeconds").map(|text| text.trim().parse::<u32>());
-            let rule = Rule {
+            let rule = CorsRule {
                 id: element.text_of("ID").map(str::to_string),
                 origins: list("AllowedOrigin"),
                 methods: list("AllowedMethod"),
@@ -120,8 +120,8 @@ impl Cors {
 
     /// Returns the first rule that allows a method from an origin and, for a preflight request, the headers that it
     /// names.
-    pub fn find(&self, origin: &str, method: &str, headers: &[&str]) -> Option<&Rule> {
-        let allows_header = |rule: &Rule, header: &str| {
+    pub fn find(&self, origin: &str, method: &str, headers: &[&str]) -> Option<&CorsRule> {
+        let allows_header = |rule: &CorsRule, header: &str| {
             rule.headers
                 .iter()
                 .any(|pattern| matches(&pattern.to_ascii_lowercase(), &header.trim().to_ascii_lowercase()))
@@ -134,7 +134,7 @@ impl Cors {
     }
 }
 
-impl Rule {
+impl CorsRule {
     /// Adds the response headers that grant access to a page of `origin`.
     pub fn grant(&self, origin: &str, headers: &mut HeaderMap) {
         let any = self.origins.iter().any(|pattern| pattern == "*");

@@ -16,12 +16,12 @@ const MAX_RULES: usize = 1000;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lifecycle {
     /// Rules in the order of the document.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<LifecycleRule>,
 }
 
 /// One lifecycle rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rule {
+pub struct LifecycleRule {
     /// Name of the rule.
     pub id: String,
     /// True if the rule is in force.
@@ -219,8 +219,8 @@ impl Transition {
     }
 }
 
-impl Rule {
-    fn parse(element: &Element) -> Result<Rule, ApiError> {
+impl LifecycleRule {
+    fn parse(element: &Element) -> Result<LifecycleRule, ApiError> {
         const KNOWN: [&str; 8] = [
             "ID",
             "Status",
@@ -249,7 +249,7 @@ impl Rule {
             Ok(NoncurrentExpiration { days, keep })
         };
         let abort = |e: &Element| e.text_of("DaysAfterInitiation").ok_or_else(malformed).and_then(positive);
-        let rule = Rule {
+        let rule = LifecycleRule {
             id: element.text_of("ID").filter(|id| !id.is_empty()).map(str::to_string).unwrap_or_default(),
             enabled,
             filter: Filter::parse(element)?,
@@ -303,7 +303,7 @@ impl Lifecycle {
     /// the rule; `None` if no rule expires the object.
     pub fn expiry(&self, key: &str, size: u64, tags: &Tags, modified: jiff::Timestamp) -> Option<String> {
         const DAY_S: i64 = 86_400;
-        let expires = |rule: &Rule| match rule.expiration? {
+        let expires = |rule: &LifecycleRule| match rule.expiration? {
             Expiration::Days(days) => {
                 Some((modified.as_second() / DAY_S + i64::from(days) + 1).saturating_mul(DAY_S))
             }
@@ -323,7 +323,8 @@ impl Lifecycle {
     /// transition of noncurrent versions.
     pub fn parse(document: &[u8]) -> Result<Lifecycle, ApiError> {
         let root = Element::parse(document).map_err(|_| malformed())?;
-        let rules: Result<Vec<Rule>, ApiError> = root.all("Rule").map(Rule::parse).collect();
+        let rules: Result<Vec<LifecycleRule>, ApiError> =
+            root.all("Rule").map(LifecycleRule::parse).collect();
         let mut rules = rules?;
         if root.name != "LifecycleConfiguration" || rules.is_empty() || rules.len() > MAX_RULES {
             return Err(malformed());

@@ -2,7 +2,7 @@
 
 use http::header::LAST_MODIFIED;
 
-use super::{Call, set_version};
+use super::{VerifiedCall, set_version};
 use crate::accepts::default_class;
 use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, xml};
@@ -16,7 +16,9 @@ const KNOWN: [&str; 5] = ["ETag", "Checksum", "ObjectParts", "StorageClass", "Ob
 const PAGE: u64 = 1000;
 
 /// Returns the attributes that the request names, in one header or in several.
-fn requested_attributes<'a, S: ObjectService>(call: &'a Call<'_, S>) -> Result<Vec<&'a str>, ApiError> {
+fn requested_attributes<'a, S: ObjectService>(
+    call: &'a VerifiedCall<'_, S>,
+) -> Result<Vec<&'a str>, ApiError> {
     let invalid = || ApiError::with(ErrorCode::InvalidArgument, "Invalid attribute name specified.");
     let mut out = Vec::new();
     for value in call.parts.headers.get_all("x-amz-object-attributes") {
@@ -30,13 +32,13 @@ fn requested_attributes<'a, S: ObjectService>(call: &'a Call<'_, S>) -> Result<V
     if out.iter().all(|name| KNOWN.contains(name)) { Ok(out) } else { Err(invalid()) }
 }
 
-fn number<S: ObjectService>(call: &Call<'_, S>, name: &str, default: u64) -> Result<u64, ApiError> {
+fn number<S: ObjectService>(call: &VerifiedCall<'_, S>, name: &str, default: u64) -> Result<u64, ApiError> {
     let Some(text) = call.header(name) else { return Ok(default) };
     decimal(text.trim())
         .ok_or_else(|| ApiError::with(ErrorCode::InvalidArgument, format!("{name} is not a number")))
 }
 
-pub async fn get<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn get<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let bucket = call.bucket().await?;
     let names = requested_attributes(call)?;
     let most = number(call, "x-amz-max-parts", PAGE)?.min(PAGE);

@@ -1,6 +1,6 @@
 //! The bucket operations: ListBuckets, CreateBucket, HeadBucket, DeleteBucket, GetBucketLocation and CreateSession.
 
-use super::Call;
+use super::VerifiedCall;
 use crate::error::{ApiError, ErrorCode};
 use crate::express;
 use crate::response::{ServerResponse, empty, iso_date, set, xml};
@@ -10,7 +10,7 @@ use plimsoll_s3::endpoint::is_bucket_name;
 use plimsoll_s3::number::decimal;
 use plimsoll_s3::xml::{Element, XmlWriter};
 
-pub async fn list<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn list<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let prefix = call.route.parameter("prefix").unwrap_or("");
     let after = call.route.parameter("continuation-token").unwrap_or("");
     let most = match call.route.parameter("max-buckets").map(decimal) {
@@ -64,7 +64,7 @@ pub fn may_be_created(name: &str) -> bool {
         && !SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
-pub async fn create<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn create<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     if !may_be_created(&call.route.bucket) {
         return Err(ApiError::new(ErrorCode::InvalidBucketName));
     }
@@ -101,7 +101,7 @@ pub async fn create<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerRespon
     Ok(answer)
 }
 
-pub async fn session<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn session<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     call.bucket().await?;
     express::create_session(&call.shared.sessions, call.parts, &call.route.bucket, &call.shared.memory)
 }
@@ -122,7 +122,7 @@ fn check_zone(bucket: &str, body: &[u8]) -> Result<(), ApiError> {
     Ok(())
 }
 
-pub async fn head<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn head<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let bucket = call.bucket().await?;
     let bucket = bucket.as_ref();
     let mut answer = empty(200);
@@ -130,12 +130,12 @@ pub async fn head<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse
     Ok(answer)
 }
 
-pub async fn delete<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn delete<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     call.service.delete_bucket(&call.route.bucket).await?;
     Ok(empty(204))
 }
 
-pub async fn location<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn location<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let bucket = call.bucket().await?;
     let bucket = bucket.as_ref();
     // The API returns an empty string for us-east-1.

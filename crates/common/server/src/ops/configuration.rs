@@ -1,14 +1,14 @@
 //! The operations on the configuration of a bucket: versioning, tags, CORS and lifecycle rules, and the access control
 //! lists of buckets and objects.
 
-use super::Call;
+use super::VerifiedCall;
 use crate::config::acl::CannedAcl;
 use crate::config::cors::Cors;
 use crate::config::lifecycle::Lifecycle;
 use crate::config::tags::Tags;
 use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, empty, xml};
-use crate::route::{Operation, UNCONFIGURED, Unconfigured};
+use crate::route::{ApiOperation, UNCONFIGURED, Unconfigured};
 use crate::service::{BucketChange, ObjectChange, ObjectService, Versioning};
 use plimsoll_s3::xml::{Element, XmlWriter};
 
@@ -16,44 +16,44 @@ use plimsoll_s3::xml::{Element, XmlWriter};
 ///
 /// # Errors
 /// Returns the S3 error to send to the client.
-pub async fn dispatch<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn dispatch<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let bucket = call.bucket().await?;
     let info = bucket.as_ref();
     let document =
         |text: Option<String>, missing: ErrorCode| text.map(xml).ok_or_else(|| ApiError::new(missing));
     let (change, status) = match call.route.operation {
-        Operation::GetBucketVersioning => return Ok(xml(versioning_document(info.versioning))),
-        Operation::GetBucketTags => {
+        ApiOperation::GetBucketVersioning => return Ok(xml(versioning_document(info.versioning))),
+        ApiOperation::GetBucketTags => {
             return document(info.tags.as_ref().map(Tags::to_xml), ErrorCode::NoSuchTagSet);
         }
-        Operation::GetBucketCors => {
+        ApiOperation::GetBucketCors => {
             return document(info.cors.as_ref().map(Cors::to_xml), ErrorCode::NoSuchCORSConfiguration);
         }
-        Operation::GetBucketLifecycle => {
+        ApiOperation::GetBucketLifecycle => {
             let rules = info.lifecycle.as_ref().map(Lifecycle::to_xml);
             return document(rules, ErrorCode::NoSuchLifecycleConfiguration);
         }
-        Operation::GetUnconfigured => return unconfigured(call),
-        Operation::GetBucketAcl => return Ok(xml(info.acl.to_xml(&info.owner))),
-        Operation::GetObjectAcl => {
+        ApiOperation::GetUnconfigured => return unconfigured(call),
+        ApiOperation::GetBucketAcl => return Ok(xml(info.acl.to_xml(&info.owner))),
+        ApiOperation::GetObjectAcl => {
             let object = call.service.open(&bucket, &call.route.key, call.version()).await?;
             return Ok(xml(object.as_ref().acl.to_xml(&info.owner)));
         }
-        Operation::PutObjectAcl => {
+        ApiOperation::PutObjectAcl => {
             let change = ObjectChange::Acl(requested_acl(call, &info.owner)?);
             call.service.change_object(&bucket, &call.route.key, call.version(), change).await?;
             return Ok(empty(200));
         }
-        Operation::PutBucketAcl => (BucketChange::Acl(requested_acl(call, &info.owner)?), 200),
-        Operation::PutBucketVersioning => (BucketChange::Versioning(enabled(&call.document)?), 200),
-        Operation::PutBucketTags => (BucketChange::Tags(Some(Tags::parse(&call.document, true)?)), 204),
-        Operation::PutBucketCors => (BucketChange::Cors(Some(Cors::parse(&call.document)?)), 200),
-        Operation::PutBucketLifecycle => {
+        ApiOperation::PutBucketAcl => (BucketChange::Acl(requested_acl(call, &info.owner)?), 200),
+        ApiOperation::PutBucketVersioning => (BucketChange::Versioning(enabled(&call.document)?), 200),
+        ApiOperation::PutBucketTags => (BucketChange::Tags(Some(Tags::parse(&call.document, true)?)), 204),
+        ApiOperation::PutBucketCors => (BucketChange::Cors(Some(Cors::parse(&call.document)?)), 200),
+        ApiOperation::PutBucketLifecycle => {
             (BucketChange::Lifecycle(Some(Lifecycle::parse(&call.document)?)), 200)
         }
-        Operation::DeleteBucketTags => (BucketChange::Tags(None), 204),
-        Operation::DeleteBucketCors => (BucketChange::Cors(None), 204),
-        Operation::DeleteBucketLifecycle => (BucketChange::Lifecycle(None), 204),
+        ApiOperation::DeleteBucketTags => (BucketChange::Tags(None), 204),
+        ApiOperation::DeleteBucketCors => (BucketChange::Cors(None), 204),
+        ApiOperation::DeleteBucketLifecycle => (BucketChange::Lifecycle(None), 204),
         _ => return Err(ApiError::new(ErrorCode::NotImplemented)),
     };
     call.service.configure_bucket(&call.route.bucket, change).await?;
@@ -61,7 +61,7 @@ pub async fn dispatch<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResp
 }
 
 /// Answers a request for a setting that no bucket has, as S3 does for a bucket without it.
-fn unconfigured<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+fn unconfigured<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let named = UNCONFIGURED.iter().find(|(name, _)| call.route.parameter(name).is_some());
     match named.map(|(_, answer)| *answer) {
         Some(Unconfigured::Error(code)) => Err(ApiError::new(code)),
@@ -77,7 +77,7 @@ fn unconfigured<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, 
 }
 
 /// Returns the access control list in a header or in the body of a request.
-fn requested_acl<S: ObjectService>(call: &Call<'_, S>, owner: &str) -> Result<CannedAcl, ApiError> {
+fn requested_acl<S: ObjectService>(call: &VerifiedCall<'_, S>, owner: &str) -> Result<CannedAcl, ApiError> {
     match call.header("x-amz-acl") {
         Some(name) => CannedAcl::from_name(name),
         None => CannedAcl::parse(&call.document, owner),

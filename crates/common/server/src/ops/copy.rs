@@ -2,7 +2,7 @@
 
 use super::get::{ByteSelection, parse_range};
 use super::multipart::{part_number, upload_name};
-use super::{Call, existing, set_version};
+use super::{VerifiedCall, existing, set_version};
 use crate::accepts::default_class;
 use crate::body::BodyReader;
 use crate::conditions::{OF_COPY_SOURCE, WriteConditions, for_read};
@@ -24,7 +24,7 @@ struct CopySource<O> {
 }
 
 /// Returns the object that `x-amz-copy-source` names after checking the copy conditions.
-async fn source<S: ObjectService>(call: &Call<'_, S>) -> Result<CopySource<S::Object>, ApiError> {
+async fn source<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<CopySource<S::Object>, ApiError> {
     let header = call.header("x-amz-copy-source").unwrap_or("");
     let invalid = || ApiError::with(ErrorCode::InvalidArgument, "Invalid copy source object key");
     let (path, version) = match header.split_once("?versionId=") {
@@ -60,12 +60,16 @@ async fn source<S: ObjectService>(call: &Call<'_, S>) -> Result<CopySource<S::Ob
 }
 
 /// Returns the storage class of an object.
-fn class_of<'a, S: ObjectService>(call: &Call<'_, S>, object: &'a ObjectInfo) -> &'a str {
+fn class_of<'a, S: ObjectService>(call: &VerifiedCall<'_, S>, object: &'a ObjectInfo) -> &'a str {
     object.storage_class.as_deref().unwrap_or_else(|| default_class(call.route))
 }
 
 /// Returns true if a directive header has the value `REPLACE`.
-fn replaces<S: ObjectService>(call: &Call<'_, S>, header: &str, what: &str) -> Result<bool, ApiError> {
+fn replaces<S: ObjectService>(
+    call: &VerifiedCall<'_, S>,
+    header: &str,
+    what: &str,
+) -> Result<bool, ApiError> {
     match call.header(header).unwrap_or("COPY") {
         "COPY" => Ok(false),
         "REPLACE" => Ok(true),
@@ -73,7 +77,7 @@ fn replaces<S: ObjectService>(call: &Call<'_, S>, header: &str, what: &str) -> R
     }
 }
 
-pub async fn object<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn object<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let target = call.bucket().await?;
     let replace = replaces(call, "x-amz-metadata-directive", "metadata")?;
     let replace_tags = replaces(call, "x-amz-tagging-directive", "tagging")?;
@@ -128,7 +132,7 @@ fn set_source_version(answer: &mut ServerResponse, version: Option<&str>) {
     }
 }
 
-pub async fn part<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn part<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let number = part_number(call)?;
     let bucket = call.bucket().await?;
     let name = upload_name(call);

@@ -3,7 +3,7 @@
 use http::HeaderMap;
 use http::request::Parts;
 
-use super::Call;
+use super::VerifiedCall;
 use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, empty, set};
 use crate::route;
@@ -14,7 +14,7 @@ fn header<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
 }
 
 /// Handles a preflight request: returns the permissions of the first rule that allows the announced request.
-pub async fn preflight<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn preflight<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let missing = |name: &str| {
         ApiError::with(
             ErrorCode::BadRequest,

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 
-use super::{Call, set_version};
+use super::{VerifiedCall, set_version};
 use crate::conditions::DeleteConditions;
 use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, empty, set, xml};
@@ -12,7 +12,7 @@ use plimsoll_s3::xml::{Element, XmlWriter};
 /// Maximum number of keys in one DeleteObjects request.
 const MAX_KEYS: usize = 1000;
 
-pub async fn one<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn one<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let bucket = call.bucket().await?;
     let text = |name: &str| call.header(name).map(str::to_string);
     let conditions = DeleteConditions {
@@ -50,7 +50,7 @@ fn entry(object: &Element) -> Option<Entry<'_>> {
     Some(Entry { key, version: object.text_of("VersionId").filter(|v| !v.is_empty()), conditions })
 }
 
-pub async fn many<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn many<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let bucket = call.bucket().await?;
     if !call.protected {
         return Err(ApiError::with(

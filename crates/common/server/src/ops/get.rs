@@ -3,7 +3,7 @@
 use http::header::{CONTENT_LENGTH, ETAG, LAST_MODIFIED, RANGE};
 use http::{HeaderMap, HeaderValue};
 
-use super::{Call, existing, set_expiry, set_version};
+use super::{VerifiedCall, existing, set_expiry, set_version};
 use crate::accepts::default_class;
 use crate::conditions::{OF_READ, for_read, range_applies};
 use crate::error::{ApiError, ErrorCode};
@@ -59,7 +59,7 @@ pub fn parse_range(text: &str, size: u64) -> ByteSelection {
 ///
 /// # Errors
 /// Returns the S3 error for a missing object, a failed condition or an unsatisfiable range.
-pub async fn get<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn get<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     answer(call, true).await
 }
 
@@ -67,11 +67,14 @@ pub async fn get<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse,
 ///
 /// # Errors
 /// Returns the same errors as [`get`].
-pub async fn head<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn head<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     answer(call, false).await
 }
 
-async fn answer<S: ObjectService>(call: &Call<'_, S>, with_body: bool) -> Result<ServerResponse, ApiError> {
+async fn answer<S: ObjectService>(
+    call: &VerifiedCall<'_, S>,
+    with_body: bool,
+) -> Result<ServerResponse, ApiError> {
     let bucket = call.bucket().await?;
     let part = part_number(call)?;
     let handle = call.service.open(&bucket, &call.route.key, call.version()).await?;
@@ -125,7 +128,7 @@ fn not_modified(object: &ObjectInfo) -> ServerResponse {
 }
 
 /// Returns the part number in the query; `None` if the request names no part.
-fn part_number<S: ObjectService>(call: &Call<'_, S>) -> Result<Option<usize>, ApiError> {
+fn part_number<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<Option<usize>, ApiError> {
     let Some(text) = call.route.parameter("partNumber") else { return Ok(None) };
     let number = decimal(text).filter(|p| (1..=10_000).contains(p)).map(|p| p as usize);
     let wrong = "Part number must be an integer between 1 and 10000, inclusive.";
@@ -133,7 +136,7 @@ fn part_number<S: ObjectService>(call: &Call<'_, S>) -> Result<Option<usize>, Ap
 }
 
 fn select<S: ObjectService>(
-    call: &Call<'_, S>,
+    call: &VerifiedCall<'_, S>,
     object: &ObjectInfo,
     part: Option<usize>,
 ) -> Result<ByteSelection, ApiError> {
@@ -163,7 +166,7 @@ fn select<S: ObjectService>(
 
 /// Adds the headers that describe an object; `response-*` parameters override the stored headers.
 fn describe<S: ObjectService>(
-    call: &Call<'_, S>,
+    call: &VerifiedCall<'_, S>,
     object: &ObjectInfo,
     answer: &mut ServerResponse,
     whole: bool,

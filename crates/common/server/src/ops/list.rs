@@ -1,11 +1,11 @@
 //! Listings of objects (v1 and v2), multipart uploads and parts, with prefixes, delimiters and pages.
 
-use super::Call;
+use super::VerifiedCall;
 use super::multipart::upload_name;
 use crate::accepts::default_class;
 use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, iso_date, xml};
-use crate::service::{ListPage, ListQuery, Listed, ObjectService, UploadInfo, UploadName};
+use crate::service::{ListEntry, ListPage, ListQuery, ObjectService, UploadInfo, UploadName};
 use plimsoll_base::net::encode::{encode_path, hex};
 use plimsoll_s3::checksum::Algorithm;
 use plimsoll_s3::message::checksum_element;
@@ -20,7 +20,7 @@ pub(super) struct KeyWriter {
 }
 
 impl KeyWriter {
-    pub(super) fn of<S: ObjectService>(call: &Call<'_, S>) -> Result<KeyWriter, ApiError> {
+    pub(super) fn of<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<KeyWriter, ApiError> {
         match call.route.parameter("encoding-type") {
             None | Some("") => Ok(KeyWriter { encode: false }),
             Some("url") => Ok(KeyWriter { encode: true }),
@@ -41,12 +41,12 @@ impl KeyWriter {
 }
 
 /// Writes an element that identifies the server's only account.
-fn account<S: ObjectService>(call: &Call<'_, S>, writer: &mut XmlWriter, name: &'static str) {
+fn account<S: ObjectService>(call: &VerifiedCall<'_, S>, writer: &mut XmlWriter, name: &'static str) {
     writer.open(name).text("ID", call.owner()).text("DisplayName", call.owner()).close();
 }
 
 /// Returns the storage class of the object of an upload.
-fn class_of<'a, S: ObjectService>(call: &Call<'_, S>, upload: &'a UploadInfo) -> &'a str {
+fn class_of<'a, S: ObjectService>(call: &VerifiedCall<'_, S>, upload: &'a UploadInfo) -> &'a str {
     upload.object.storage_class.as_deref().unwrap_or_else(|| default_class(call.route))
 }
 
@@ -60,9 +60,9 @@ fn checksum(writer: &mut XmlWriter, checksum: Option<(Algorithm, bool)>) {
 
 /// Writes the properties of an object in a listing, with its owner if `owner` is true.
 pub(super) fn facts<S: ObjectService>(
-    call: &Call<'_, S>,
+    call: &VerifiedCall<'_, S>,
     writer: &mut XmlWriter,
-    object: &Listed,
+    object: &ListEntry,
     owner: bool,
 ) {
     writer.text("LastModified", &iso_date(object.modified));
@@ -78,7 +78,7 @@ pub(super) fn facts<S: ObjectService>(
 }
 
 fn contents<S: ObjectService>(
-    call: &Call<'_, S>,
+    call: &VerifiedCall<'_, S>,
     writer: &mut XmlWriter,
     keys: &KeyWriter,
     page: &ListPage,
@@ -102,7 +102,11 @@ pub(super) fn prefixes(writer: &mut XmlWriter, keys: &KeyWriter, prefixes: &[Str
     }
 }
 
-pub(super) fn begin<S: ObjectService>(call: &Call<'_, S>, keys: &KeyWriter, root: &'static str) -> XmlWriter {
+pub(super) fn begin<S: ObjectService>(
+    call: &VerifiedCall<'_, S>,
+    keys: &KeyWriter,
+    root: &'static str,
+) -> XmlWriter {
     let mut writer = XmlWriter::new(root);
     writer.text("Name", &call.route.bucket);
     keys.text(&mut writer, "Prefix", call.route.parameter("prefix").unwrap_or(""));
@@ -115,7 +119,7 @@ pub(super) fn begin<S: ObjectService>(call: &Call<'_, S>, keys: &KeyWriter, root
     writer
 }
 
-pub async fn v1<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn v1<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let bucket = call.bucket().await?;
     let keys = KeyWriter::of(call)?;
     let parameter = |name| call.route.parameter(name).unwrap_or("");
@@ -140,7 +144,7 @@ pub async fn v1<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, 
     Ok(xml(writer.finish()))
 }
 
-pub async fn v2<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn v2<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let bucket = call.bucket().await?;
     let keys = KeyWriter::of(call)?;
     let parameter = |name| call.route.parameter(name).unwrap_or("");
@@ -168,7 +172,7 @@ pub async fn v2<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, 
     Ok(xml(writer.finish()))
 }
 
-pub async fn uploads<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn uploads<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let bucket = call.bucket().await?;
     let keys = KeyWriter::of(call)?;
     let parameter = |name| call.route.parameter(name).unwrap_or("");
@@ -228,7 +232,7 @@ struct UploadPage {
 }
 
 impl UploadPage {
-    fn document<S: ObjectService>(self, call: &Call<'_, S>, keys: &KeyWriter) -> String {
+    fn document<S: ObjectService>(self, call: &VerifiedCall<'_, S>, keys: &KeyWriter) -> String {
         let UploadPage { found, prefixes, truncated, most } = self;
         let parameter = |name| call.route.parameter(name).unwrap_or("");
         let (prefix, delimiter) = (parameter("prefix"), parameter("delimiter"));
@@ -265,7 +269,7 @@ impl UploadPage {
     }
 }
 
-pub async fn parts<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn parts<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let bucket = call.bucket().await?;
     let id = call.route.parameter("uploadId").unwrap_or("");
     let most = call.number("max-parts", PAGE, PAGE)?;

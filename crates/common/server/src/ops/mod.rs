@@ -1,4 +1,4 @@
-//! The S3 operations, one file per family. Each operation is a function from a [`Call`] to a response or an S3 error.
+//! The S3 operations, one file per family. Each operation is a function from a [`VerifiedCall`] to a response or an S3 error.
 
 mod attributes;
 mod bucket;
@@ -22,7 +22,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 
 pub use self::bucket::may_be_created;
-use super::Shared;
+use super::ServerState;
 use super::accounts::{Accounts, Rights};
 use super::body::BodyReader;
 use super::conditions::{Existing, WriteConditions};
@@ -31,15 +31,15 @@ use super::config::tags::Tags;
 use super::error::{ApiError, ErrorCode};
 use super::names::{AMZ_ACL, AMZ_CHECKSUM_ALGORITHM, AMZ_STORAGE_CLASS, AMZ_TAGGING};
 use super::response::{ServerResponse, set};
-use super::route::{Operation, Route};
+use super::route::{ApiOperation, Route};
 use super::service::{BucketInfo, NewObject, ObjectInfo, ObjectService};
 use plimsoll_s3::checksum::Algorithm;
 use plimsoll_s3::number::decimal;
 
 /// A verified request with its context.
-pub struct Call<'a, S> {
+pub struct VerifiedCall<'a, S> {
     /// State shared by all connections.
-    pub shared: &'a Shared,
+    pub shared: &'a ServerState,
     /// Service that stores the objects.
     pub service: &'a S,
     /// Method, URI and headers of the request.
@@ -64,7 +64,7 @@ pub struct Call<'a, S> {
     pub copied: &'a Cell<Option<u64>>,
 }
 
-impl<S: ObjectService> Call<'_, S> {
+impl<S: ObjectService> VerifiedCall<'_, S> {
     /// Returns the value of a request header; `None` if it is absent or not UTF-8.
     fn header(&self, name: impl AsHeaderName) -> Option<&str> {
         self.parts.headers.get(name).and_then(|v| std::str::from_utf8(v.as_bytes()).ok())
@@ -226,37 +226,37 @@ fn encoding_of_object(value: &HeaderValue) -> Option<HeaderValue> {
 /// # Errors
 /// Returns the S3 error to send to the client.
 pub async fn dispatch<S: ObjectService>(
-    call: &Call<'_, S>,
+    call: &VerifiedCall<'_, S>,
     body: Option<&mut BodyReader<'_>>,
 ) -> Result<ServerResponse, ApiError> {
     match call.route.operation {
-        Operation::GetObject => get::get(call).await,
-        Operation::HeadObject => get::head(call).await,
-        Operation::PutObject => put::put(call, body.ok_or_else(missing_body)?).await,
-        Operation::UploadPart => multipart::part(call, body.ok_or_else(missing_body)?).await,
-        Operation::DeleteObject => delete::one(call).await,
-        Operation::DeleteObjects => delete::many(call).await,
-        Operation::ListObjects => list::v1(call).await,
-        Operation::ListObjectsV2 => list::v2(call).await,
-        Operation::ListVersions => versions::list(call).await,
-        Operation::ListUploads => list::uploads(call).await,
-        Operation::ListParts => list::parts(call).await,
-        Operation::CopyObject => copy::object(call).await,
-        Operation::UploadPartCopy => copy::part(call).await,
-        Operation::GetAttributes => attributes::get(call).await,
-        Operation::CreateUpload => multipart::create(call).await,
-        Operation::CompleteUpload => multipart::complete(call).await,
-        Operation::AbortUpload => multipart::abort(call).await,
-        Operation::GetObjectTags => tags::get(call).await,
-        Operation::PutObjectTags => tags::put(call).await,
-        Operation::DeleteObjectTags => tags::delete(call).await,
-        Operation::Preflight => cors::preflight(call).await,
-        Operation::ListBuckets => bucket::list(call).await,
-        Operation::CreateBucket => bucket::create(call).await,
-        Operation::HeadBucket => bucket::head(call).await,
-        Operation::DeleteBucket => bucket::delete(call).await,
-        Operation::GetBucketLocation => bucket::location(call).await,
-        Operation::CreateSession => bucket::session(call).await,
+        ApiOperation::GetObject => get::get(call).await,
+        ApiOperation::HeadObject => get::head(call).await,
+        ApiOperation::PutObject => put::put(call, body.ok_or_else(missing_body)?).await,
+        ApiOperation::UploadPart => multipart::part(call, body.ok_or_else(missing_body)?).await,
+        ApiOperation::DeleteObject => delete::one(call).await,
+        ApiOperation::DeleteObjects => delete::many(call).await,
+        ApiOperation::ListObjects => list::v1(call).await,
+        ApiOperation::ListObjectsV2 => list::v2(call).await,
+        ApiOperation::ListVersions => versions::list(call).await,
+        ApiOperation::ListUploads => list::uploads(call).await,
+        ApiOperation::ListParts => list::parts(call).await,
+        ApiOperation::CopyObject => copy::object(call).await,
+        ApiOperation::UploadPartCopy => copy::part(call).await,
+        ApiOperation::GetAttributes => attributes::get(call).await,
+        ApiOperation::CreateUpload => multipart::create(call).await,
+        ApiOperation::CompleteUpload => multipart::complete(call).await,
+        ApiOperation::AbortUpload => multipart::abort(call).await,
+        ApiOperation::GetObjectTags => tags::get(call).await,
+        ApiOperation::PutObjectTags => tags::put(call).await,
+        ApiOperation::DeleteObjectTags => tags::delete(call).await,
+        ApiOperation::Preflight => cors::preflight(call).await,
+        ApiOperation::ListBuckets => bucket::list(call).await,
+        ApiOperation::CreateBucket => bucket::create(call).await,
+        ApiOperation::HeadBucket => bucket::head(call).await,
+        ApiOperation::DeleteBucket => bucket::delete(call).await,
+        ApiOperation::GetBucketLocation => bucket::location(call).await,
+        ApiOperation::CreateSession => bucket::session(call).await,
         _ => configuration::dispatch(call).await,
     }
 }

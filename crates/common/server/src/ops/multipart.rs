@@ -2,7 +2,7 @@
 
 use http::header::ETAG;
 
-use super::{Call, set_version};
+use super::{VerifiedCall, set_version};
 use crate::body::BodyReader;
 use crate::conditions::WriteConditions;
 use crate::error::{ApiError, ErrorCode};
@@ -21,7 +21,9 @@ use plimsoll_s3::xml::{Element, XmlWriter};
 /// Minimum size in bytes of every part but the last (S3: 5 MiB).
 const SMALLEST_PART: u64 = 5 << 20;
 
-fn requested_checksum<S: ObjectService>(call: &Call<'_, S>) -> Result<Option<(Algorithm, bool)>, ApiError> {
+fn requested_checksum<S: ObjectService>(
+    call: &VerifiedCall<'_, S>,
+) -> Result<Option<(Algorithm, bool)>, ApiError> {
     let kind = call.header("x-amz-checksum-type");
     let Some(name) = call.header("x-amz-checksum-algorithm") else {
         return match kind {
@@ -56,7 +58,7 @@ fn requested_checksum<S: ObjectService>(call: &Call<'_, S>) -> Result<Option<(Al
     Ok(Some((algorithm, full)))
 }
 
-pub async fn create<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn create<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let bucket = call.bucket().await?;
     let checksum = requested_checksum(call)?;
     let upload = UploadInfo { object: call.new_object()?, checksum, initiated: wall_now() };
@@ -83,17 +85,17 @@ fn number_of_part(text: Option<&str>) -> Result<u32, ApiError> {
 }
 
 /// Returns the part number of the request.
-pub fn part_number<S: ObjectService>(call: &Call<'_, S>) -> Result<u32, ApiError> {
+pub fn part_number<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<u32, ApiError> {
     number_of_part(call.route.parameter("partNumber"))
 }
 
 /// Returns the upload that the request names.
-pub fn upload_name<'a, S: ObjectService>(call: &Call<'a, S>) -> UploadName<'a> {
+pub fn upload_name<'a, S: ObjectService>(call: &VerifiedCall<'a, S>) -> UploadName<'a> {
     UploadName { key: &call.route.key, id: call.route.parameter("uploadId").unwrap_or("") }
 }
 
 pub async fn part<S: ObjectService>(
-    call: &Call<'_, S>,
+    call: &VerifiedCall<'_, S>,
     body: &mut BodyReader<'_>,
 ) -> Result<ServerResponse, ApiError> {
     let number = part_number(call)?;
@@ -122,7 +124,7 @@ pub async fn part<S: ObjectService>(
     Ok(answer)
 }
 
-pub async fn abort<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn abort<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let bucket = call.bucket().await?;
     call.service.abort_upload(&bucket, upload_name(call)).await?;
     Ok(empty(204))
@@ -210,7 +212,7 @@ fn combined_crc64(parts: &[PartInfo]) -> StoredChecksum {
     StoredChecksum { algorithm: Algorithm::Crc64Nvme, value, full_object: true }
 }
 
-pub async fn complete<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn complete<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let bucket = call.bucket().await?;
     let name = upload_name(call);
     let upload = match call.service.upload(&bucket, name).await {
@@ -249,7 +251,7 @@ pub async fn complete<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResp
 
 /// Checks the object checksum that a CompleteMultipartUpload declares against the computed one.
 fn check_declared<S: ObjectService>(
-    call: &Call<'_, S>,
+    call: &VerifiedCall<'_, S>,
     computed: &StoredChecksum,
     parts: usize,
 ) -> Result<(), ApiError> {
@@ -280,7 +282,7 @@ fn check_declared<S: ObjectService>(
 }
 
 /// Returns the response to a CompleteMultipartUpload that created `object`.
-fn completed<S: ObjectService>(call: &Call<'_, S>, object: &ObjectInfo) -> ServerResponse {
+fn completed<S: ObjectService>(call: &VerifiedCall<'_, S>, object: &ObjectInfo) -> ServerResponse {
     let mut writer = XmlWriter::new("CompleteMultipartUploadResult");
     let host = call.header("host").unwrap_or("localhost");
     writer.text("Location", &format!("http://{host}/{}/{}", call.route.bucket, call.route.key));

@@ -3,7 +3,7 @@
 use http::{HeaderName, HeaderValue};
 use hyper::body::Incoming;
 
-use super::{Call, set_version};
+use super::{VerifiedCall, set_version};
 use crate::accounts::check;
 use crate::auth::verify_policy;
 use crate::body::BodyReader;
@@ -24,7 +24,7 @@ use plimsoll_s3::xml::XmlWriter;
 /// # Errors
 /// Returns the S3 error for a malformed form, a wrong signature, or a policy that does not allow the upload.
 pub async fn object<S: ObjectService>(
-    call: &Call<'_, S>,
+    call: &VerifiedCall<'_, S>,
     incoming: &mut Incoming,
 ) -> Result<ServerResponse, ApiError> {
     let bucket = call.bucket().await?;
@@ -95,7 +95,7 @@ fn new_object(fields: &Fields, has_classes: bool) -> Result<NewObject, ApiError>
 }
 
 fn answer<S: ObjectService>(
-    call: &Call<'_, S>,
+    call: &VerifiedCall<'_, S>,
     fields: &Fields,
     key: &str,
     object: &ObjectInfo,

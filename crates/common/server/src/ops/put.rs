@@ -3,7 +3,7 @@
 use http::HeaderValue;
 use http::header::{CONTENT_LENGTH, ETAG, TRANSFER_ENCODING};
 
-use super::{Call, set_expiry, set_version};
+use super::{VerifiedCall, set_expiry, set_version};
 use crate::body::BodyReader;
 use crate::error::{ApiError, ErrorCode};
 use crate::names::{AMZ_CHECKSUM_TYPE, AMZ_OBJECT_SIZE};
@@ -11,7 +11,7 @@ use crate::response::{ServerResponse, empty, set};
 use crate::service::ObjectService;
 
 pub async fn put<S: ObjectService>(
-    call: &Call<'_, S>,
+    call: &VerifiedCall<'_, S>,
     body: &mut BodyReader<'_>,
 ) -> Result<ServerResponse, ApiError> {
     if !call.parts.headers.contains_key(CONTENT_LENGTH) && !call.parts.headers.contains_key(TRANSFER_ENCODING)

@@ -1,12 +1,12 @@
 //! The operations on the tags of an object.
 
-use super::{Call, set_version};
+use super::{VerifiedCall, set_version};
 use crate::config::tags::Tags;
 use crate::error::ApiError;
 use crate::response::{ServerResponse, empty, xml};
 use crate::service::{ObjectChange, ObjectService};
 
-pub async fn get<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn get<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let bucket = call.bucket().await?;
     let object = call.service.open(&bucket, &call.route.key, call.version()).await?;
     let mut answer = xml(object.as_ref().tags.to_xml());
@@ -14,17 +14,17 @@ pub async fn get<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse,
     Ok(answer)
 }
 
-pub async fn put<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn put<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let tags = Tags::parse(&call.document, false)?;
     replace(call, tags, 200).await
 }
 
-pub async fn delete<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn delete<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     replace(call, Tags::default(), 204).await
 }
 
 async fn replace<S: ObjectService>(
-    call: &Call<'_, S>,
+    call: &VerifiedCall<'_, S>,
     tags: Tags,
     status: u16,
 ) -> Result<ServerResponse, ApiError> {

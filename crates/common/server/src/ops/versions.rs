@@ -1,12 +1,12 @@
 //! The ListObjectVersions operation. In a bucket that was never versioned, each object has exactly one version, `null`.
 
-use super::Call;
+use super::VerifiedCall;
 use super::list::{KeyWriter, PAGE, begin, facts, prefixes};
 use crate::error::{ApiError, ErrorCode};
 use crate::response::{ServerResponse, xml};
 use crate::service::{ListQuery, ObjectService};
 
-pub async fn list<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+pub async fn list<S: ObjectService>(call: &VerifiedCall<'_, S>) -> Result<ServerResponse, ApiError> {
     let bucket = call.bucket().await?;
     let keys = KeyWriter::of(call)?;
     let parameter = |name| call.route.parameter(name).unwrap_or("");

@@ -75,7 +75,7 @@ impl Audit {
 
 /// Judges facts by all rules.
 pub fn audit(facts: &Facts) -> Audit {
-    let judge = |rule: &rules::Rule| {
+    let judge = |rule: &rules::AuditRule| {
         let (outcome, detail) = (rule.judge)(facts);
         Finding { rule: rule.name, outcome, detail }
     };

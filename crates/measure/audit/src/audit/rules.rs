@@ -32,7 +32,7 @@ impl Outcome {
 type Judged = (Outcome, String);
 
 /// A rule of measurements that others may rely on.
-pub struct Rule {
+pub struct AuditRule {
     /// Name in tables.
     pub name: &'static str,
     /// Requirement of the rule, in a sentence.
@@ -55,98 +55,98 @@ pub const MAX_PAUSED: f64 = 0.01;
 pub const MIN_TAIL: f64 = 10.0;
 
 /// All rules, in the order of reports.
-pub const RULES: &[Rule] = &[
-    Rule {
+pub const RULES: &[AuditRule] = &[
+    AuditRule {
         name: "complete",
         text: "The run ended as planned, and all of its results are reported.",
         source: "Heiser, Systems Benchmarking Crimes: selective benchmarking",
         judge: complete,
     },
-    Rule {
+    AuditRule {
         name: "authentic",
         text: "Every figure follows from the logs of the run.",
         source: "ACM, Artifact Review and Badging: results reproduced",
         judge: authentic,
     },
-    Rule {
+    AuditRule {
         name: "length",
         text: "The 95% interval of each primary figure is within 5% of it.",
         source: "Georges, Buytaert, Eeckhout 2007, Statistically Rigorous Java Performance Evaluation",
         judge: length,
     },
-    Rule {
+    AuditRule {
         name: "repeats",
         text: "At least three repeats, and as many as their variance needs for 5%.",
         source: "Georges, Buytaert, Eeckhout 2007; MLPerf Training rules: several runs of each benchmark",
         judge: repeats,
     },
-    Rule {
+    AuditRule {
         name: "warm-up",
         text: "The first seconds, in which connections and caches fill, are left out.",
         source: "Georges, Buytaert, Eeckhout 2007: steady state",
         judge: warm_up,
     },
-    Rule {
+    AuditRule {
         name: "cache",
         text: "Reads declare warm or cold caches, and the working set fits the declaration.",
         source: "Heiser, Systems Benchmarking Crimes: inappropriate and misleading benchmarks",
         judge: cache,
     },
-    Rule {
+    AuditRule {
         name: "client",
         text: "The client was not the bottleneck.",
         source: "Heiser, Systems Benchmarking Crimes: inappropriate and misleading benchmarks",
         judge: client,
     },
-    Rule {
+    AuditRule {
         name: "failures",
         text: "Failed operations are counted, and are at most 1%.",
         source: "MLPerf Inference rules: at most 1% of the queries of a server may miss the bound",
         judge: failures,
     },
-    Rule {
+    AuditRule {
         name: "rate",
         text: "An open loop achieved the rate that it offered.",
         source: "Schroeder, Wierman, Harchol-Balter 2006, Open Versus Closed: A Cautionary Tale",
         judge: rate,
     },
-    Rule {
+    AuditRule {
         name: "response-times",
         text: "Times that include waiting come from an open loop; those of a closed loop are called service times.",
         source: "Schroeder, Wierman, Harchol-Balter 2006; Tene, How NOT to Measure Latency",
         judge: response_times,
     },
-    Rule {
+    AuditRule {
         name: "percentiles",
         text: "Times are percentiles with at least ten samples above each, not averages.",
         source: "Heiser, Systems Benchmarking Crimes: no indication of significance of data",
         judge: percentiles,
     },
-    Rule {
+    AuditRule {
         name: "content",
         text: "The content that was read is compared with what was written.",
         source: "SPEC CPU run rules: the output of each run is validated",
         judge: content,
     },
-    Rule {
+    AuditRule {
         name: "disturbances",
         text: "The machine of the client paused it for at most 1% of the time.",
         source: "Mytkowicz, Diwan, Hauswirth, Sweeney 2009, Producing Wrong Data Without Doing Anything Obviously Wrong",
         judge: disturbances,
     },
-    Rule {
+    AuditRule {
         name: "comparison",
         text: "Several stores are measured in turns, in one run.",
         source: "Mytkowicz, Diwan, Hauswirth, Sweeney 2009; Heiser, Systems Benchmarking Crimes: unfair benchmarking of competitors",
         judge: comparison,
     },
-    Rule {
+    AuditRule {
         name: "disclosure",
         text: "Everything that a repeat needs is stated.",
         source: "Heiser, Systems Benchmarking Crimes: missing specification of evaluation platform",
         judge: disclosure,
     },
-    Rule {
+    AuditRule {
         name: "known-errors",
         text: "The document has no known errors.",
         source: "plimsoll published: relations between the printed figures",

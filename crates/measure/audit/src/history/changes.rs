@@ -20,7 +20,7 @@ const NORMAL: f64 = 1.0 / (0.674_49 * std::f64::consts::SQRT_2);
 
 /// A change of level.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
-pub struct Change {
+pub struct LevelChange {
     /// Index of the first value at the new level.
     pub at: usize,
     /// Geometric mean of the values from the previous change to this one.
@@ -82,7 +82,7 @@ fn divide(logs: &[f64]) -> Vec<usize> {
 }
 
 /// Returns the changes of level in positive values, in order. Fewer than four values have none.
-pub fn changes(values: &[f64]) -> Vec<Change> {
+pub fn changes(values: &[f64]) -> Vec<LevelChange> {
     if values.len() < 2 * MIN_SEGMENT || values.iter().any(|v| v.is_nan() || *v <= 0.0) {
         return Vec::new();
     }
@@ -98,7 +98,8 @@ pub fn changes(values: &[f64]) -> Vec<Change> {
         let found = levels(&starts);
         let small = found.windows(2).position(|pair| (pair[1] / pair[0]).ln().abs() < MIN_CHANGE);
         let Some(small) = small else {
-            let change = |(i, at): (usize, &usize)| Change { at: *at, before: found[i], after: found[i + 1] };
+            let change =
+                |(i, at): (usize, &usize)| LevelChange { at: *at, before: found[i], after: found[i + 1] };
             return starts.iter().enumerate().map(change).collect();
         };
         starts.remove(small);

@@ -40,7 +40,7 @@ struct Info {
 
 /// Summary of a run.
 #[derive(Debug, Clone, Serialize)]
-pub struct Entry {
+pub struct RunEntry {
     /// Directory of the run.
     pub path: PathBuf,
     /// Id of the run.
@@ -63,12 +63,12 @@ pub struct Entry {
     pub figures: Vec<ConfidenceInterval>,
 }
 
-impl Entry {
+impl RunEntry {
     /// Reads the summary of a run directory; `None` if it is not one, or if its result cannot be read.
-    pub fn read(path: &Path) -> Option<Entry> {
+    pub fn read(path: &Path) -> Option<RunEntry> {
         let text = read_text(&path.join("result.json"), MAX_TEXT).ok()?;
         let Results { run, confidence, capacity } = serde_json::from_str(&text).ok()?;
-        Some(Entry {
+        Some(RunEntry {
             path: path.to_path_buf(),
             id: run.id,
             experiment: run.experiment,
@@ -116,7 +116,7 @@ pub struct Filter {
 
 impl Filter {
     /// Returns true if the run meets all conditions.
-    pub fn accepts(&self, entry: &Entry) -> bool {
+    pub fn accepts(&self, entry: &RunEntry) -> bool {
         let label = |(key, value): &(String, String)| {
             entry.labels.get(key).is_some_and(|own| value.is_empty() || own == value)
         };
@@ -132,13 +132,14 @@ impl Filter {
 ///
 /// # Errors
 /// Returns the error of reading the directory.
-pub fn entries(directory: &Path) -> std::io::Result<Vec<Entry>> {
+pub fn entries(directory: &Path) -> std::io::Result<Vec<RunEntry>> {
     let paths: Vec<PathBuf> =
         std::fs::read_dir(directory)?.map(|entry| entry.map(|e| e.path())).collect::<Result<_, _>>()?;
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let share = paths.len().div_ceil(threads).max(1);
-    let mut out: Vec<Entry> = std::thread::scope(|scope| {
-        let read = |paths: &[PathBuf]| paths.iter().filter_map(|path| Entry::read(path)).collect::<Vec<_>>();
+    let mut out: Vec<RunEntry> = std::thread::scope(|scope| {
+        let read =
+            |paths: &[PathBuf]| paths.iter().filter_map(|path| RunEntry::read(path)).collect::<Vec<_>>();
         let reading: Vec<_> = paths.chunks(share).map(|paths| scope.spawn(move || read(paths))).collect();
         reading.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
     });

@@ -22,7 +22,7 @@ pub mod warp;
 
 /// One request of another tool. Times are in nanoseconds since the log's origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
+pub struct ImportedRequest {
     /// Index of the phase in [`Log::phases`].
     pub phase: u16,
     /// Kind of the operation.
@@ -55,7 +55,7 @@ pub struct Log {
     /// Error classes, without duplicates.
     pub errors: Vec<String>,
     /// Requests, sorted by start.
-    pub records: Vec<Record>,
+    pub records: Vec<ImportedRequest>,
     /// Rows that were left out: name of the unsupported operation and number of rows.
     pub left_out: Vec<(String, u64)>,
     /// Notes for the reader of the figures, such as the units that were found and the number of inconsistent rows.
@@ -129,7 +129,7 @@ fn edges(log: &Log) -> Vec<Edges> {
 }
 
 /// Returns the maximum number of requests of a phase in flight at the same time, at least 1.
-fn most_in_flight(records: &[Record], phase: usize) -> usize {
+fn most_in_flight(records: &[ImportedRequest], phase: usize) -> usize {
     let own = records.iter().filter(|r| usize::from(r.phase) == phase);
     let mut events: Vec<(u64, i64)> = own.flat_map(|r| [(r.start_ns, 1), (r.end_ns, -1)]).collect();
     events.sort_unstable();
@@ -234,7 +234,7 @@ pub fn replay(log: &Log) -> Imported {
     }
 }
 
-fn complete(recorder: &mut WorkerRecorder, log: &Log, record: &Record, number: u64) {
+fn complete(recorder: &mut WorkerRecorder, log: &Log, record: &ImportedRequest, number: u64) {
     let class = record.error.map(|e| ErrorClass::Response(log.errors[usize::from(e)].clone()));
     // If the first byte is not known, the transfer is assumed to last for the whole operation.
     let body_first = if record.first_byte_ns > 0 { record.first_byte_ns } else { record.start_ns };
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn requests_belong_to_phases_by_start_and_bytes_by_time() {
         const S: u64 = 1_000_000_000;
-        let record = |phase, start_s: u64, end_s: u64| Record {
+        let record = |phase, start_s: u64, end_s: u64| ImportedRequest {
             phase,
             kind: OperationKind::GetRange,
             error: None,

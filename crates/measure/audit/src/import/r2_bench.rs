@@ -5,9 +5,9 @@ use std::fs::File;
 use std::path::Path;
 
 use super::unit::Unit;
-use super::{Disagreements, Log, Record};
+use super::{Disagreements, ImportedRequest, Log};
 use plimsoll_experiment::logs::LogError;
-use plimsoll_inventory::columns::{Batch, Column, read as read_columns};
+use plimsoll_inventory::columns::{Column, RowBatch, read as read_columns};
 use plimsoll_workload::OperationKind;
 
 /// One row of R2-bench's phase table.
@@ -69,7 +69,7 @@ impl Sums {
 
 /// A batch of rows, with access to its columns by name.
 struct Columns<'a> {
-    batch: &'a Batch,
+    batch: &'a RowBatch,
     file: &'a Path,
     /// Number of the first row of the batch in the file, from 1.
     first: u64,
@@ -333,7 +333,7 @@ fn finish(file: &Path, log: &mut Log, requests: Vec<Request>) {
     let ns = |s: f64| ((s - origin) * 1e9).round().max(0.0) as u64;
     log.records = requests
         .iter()
-        .map(|r| Record {
+        .map(|r| ImportedRequest {
             phase: r.phase,
             kind: OperationKind::GetRange,
             error: r.error,

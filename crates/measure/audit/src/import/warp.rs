@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::{Disagreements, Log, Record};
+use super::{Disagreements, ImportedRequest, Log};
 use plimsoll_experiment::logs::LogError;
 use plimsoll_experiment::logs::lines::Lines;
 use plimsoll_experiment::logs::warp::kind;
@@ -49,7 +49,7 @@ fn instant(text: &str) -> Option<i128> {
 
 /// A row of the log, with times in nanoseconds since 1970.
 struct OperationRow {
-    record: Record,
+    record: ImportedRequest,
     start: i128,
     first_byte: i128,
     end: i128,
@@ -82,8 +82,16 @@ fn row(
     }
     let error = error_of(log, field(columns.error));
     let first_byte = columns.first_byte.and_then(|place| instant(field(place))).unwrap_or(0);
-    let record =
-        Record { phase: 0, kind, error, start_ns: 0, first_byte_ns: 0, end_ns: 0, bytes, retries: 0 };
+    let record = ImportedRequest {
+        phase: 0,
+        kind,
+        error,
+        start_ns: 0,
+        first_byte_ns: 0,
+        end_ns: 0,
+        bytes,
+        retries: 0,
+    };
     Ok(Some(OperationRow { record, start, first_byte, end }))
 }
 
@@ -124,7 +132,7 @@ pub fn read(file: &Path) -> Result<Log, LogError> {
     let since = |at: i128| if at > 0 { (at - origin).max(0) as u64 } else { 0 };
     log.records = rows
         .into_iter()
-        .map(|row| Record {
+        .map(|row| ImportedRequest {
             start_ns: since(row.start),
             first_byte_ns: since(row.first_byte),
             end_ns: since(row.end),

@@ -11,7 +11,7 @@ use arrow_array::{Array, PrimitiveArray, RecordBatch};
 use plimsoll_workload::schedule::arrival::Arrivals;
 use plimsoll_workload::{OperationKind, Sequence};
 
-use super::schedule::{Counts, PhaseOnStore, Position, position};
+use super::schedule::{OperationCounts, PhaseOnStore, Position, position};
 use plimsoll_judge::run_dir::read::for_each_batch;
 
 /// Maximum number of operations whose numbers are kept in memory.
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Compares the numbers of all rows, and the number of rows with the interval log.
-    fn finish(&mut self, counts: &Counts<'_>) -> Option<String> {
+    fn finish(&mut self, counts: &OperationCounts<'_>) -> Option<String> {
         self.numbers.sort_unstable();
         if let Some(pair) = self.numbers.windows(2).find(|pair| pair[0] == pair[1]) {
             return Some(format!("operation {} occurs more than once", pair[0]));
@@ -193,7 +193,11 @@ impl<'a> Reader<'a> {
 ///
 /// # Errors
 /// If the log cannot be read.
-pub(super) fn check(log: &Path, phases: &[PhaseOnStore], counts: &Counts<'_>) -> io::Result<Compared> {
+pub(super) fn check(
+    log: &Path,
+    phases: &[PhaseOnStore],
+    counts: &OperationCounts<'_>,
+) -> io::Result<Compared> {
     let mut readers: Vec<Reader<'_>> = phases.iter().map(Reader::new).collect();
     let mut out = Compared::default();
     for_each_batch(log, |batch| {
@@ -301,7 +305,7 @@ mod tests {
             log.add(place, record).unwrap();
         }
         log.finish().unwrap();
-        let mut counts = Counts::new();
+        let mut counts = OperationCounts::new();
         for (at, record) in super::tests::rows(phases) {
             let planned = &phases[at];
             let key = (planned.store.as_str(), planned.phase.name.as_str(), (0, 0, None));

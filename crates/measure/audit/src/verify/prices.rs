@@ -1,7 +1,7 @@
 //! Comparison of the cost of a run with the price books: each line has the price of the book on the date of the bill,
 //! its amount is quantity times price, and the total is the sum of the lines.
 
-use plimsoll_cost::bill::{Bill, Line};
+use plimsoll_cost::bill::{Bill, BillLine};
 use plimsoll_cost::book::Prices;
 use plimsoll_cost::money::Usd;
 use plimsoll_cost::tariff::{Meter, Tariff};
@@ -72,13 +72,13 @@ fn arithmetic(bill: &Bill) -> Result<(), String> {
         if is_product(line) {
             return Ok(());
         }
-        let Line { item, quantity, unit_price_usd, amount_usd, .. } = line;
+        let BillLine { item, quantity, unit_price_usd, amount_usd, .. } = line;
         Err(format!("{item}: {quantity} x {unit_price_usd} is not {amount_usd}"))
     })
 }
 
 /// Returns true if the amount of a line is its quantity times its price. Both are rounded to 12 decimal places.
-fn is_product(line: &Line) -> bool {
+fn is_product(line: &BillLine) -> bool {
     let (Ok(quantity), price) = (Usd::parse(&line.quantity), line.unit_price_usd.pico()) else {
         return false;
     };
@@ -89,7 +89,7 @@ fn is_product(line: &Line) -> bool {
 }
 
 /// Checks that a tariff has the price of a line, with its source and date.
-fn in_book(line: &Line, tariff: &Tariff) -> Result<(), String> {
+fn in_book(line: &BillLine, tariff: &Tariff) -> Result<(), String> {
     let (item, is_free) = match line.item.strip_suffix(FREE) {
         Some(item) => (item, true),
         None => (line.item.as_str(), false),

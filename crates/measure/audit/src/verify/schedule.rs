@@ -44,7 +44,7 @@ pub(super) struct PhaseOnStore {
 pub(super) type Position = (u32, u32, Option<u32>);
 
 /// Number of operations by store, phase, position of the phase run, and name of the kind.
-pub(super) type Counts<'a> = BTreeMap<(&'a str, &'a str, Position), BTreeMap<&'a str, u64>>;
+pub(super) type OperationCounts<'a> = BTreeMap<(&'a str, &'a str, Position), BTreeMap<&'a str, u64>>;
 
 /// Returns the position of a phase run.
 pub(super) fn position(phase_run: &PhaseRun) -> Position {
@@ -52,8 +52,8 @@ pub(super) fn position(phase_run: &PhaseRun) -> Position {
 }
 
 /// Returns the number of operations of each phase run in the log.
-pub(super) fn counts(totals: &[LogTotal]) -> Counts<'_> {
-    let mut out = Counts::new();
+pub(super) fn counts(totals: &[LogTotal]) -> OperationCounts<'_> {
+    let mut out = OperationCounts::new();
     for total in totals {
         let place = (total.store.as_str(), total.phase.as_str(), (total.repeat, total.block, total.step));
         *out.entry(place).or_default().entry(total.operation.as_str()).or_default() += total.tally.operations;
@@ -153,7 +153,7 @@ fn arrivals(phase: &Phase, first: u64) -> Option<u64> {
 
 impl PhaseOnStore {
     /// Compares the counts of the log with the schedule. Returns the number of operations that agree.
-    fn compare(&self, counts: &Counts<'_>, problems: &mut Vec<String>) -> u64 {
+    fn compare(&self, counts: &OperationCounts<'_>, problems: &mut Vec<String>) -> u64 {
         let mut cursor = self.phase.workload.kinds();
         let none = BTreeMap::new();
         let of = |phase_run: &PhaseRun| {
@@ -217,7 +217,7 @@ fn limited_only(phase: &Phase) -> Option<u64> {
 }
 
 /// Compares the totals of the interval log with the schedule.
-pub(super) fn check(phases: &[PhaseOnStore], counts: &Counts<'_>) -> Scheduled {
+pub(super) fn check(phases: &[PhaseOnStore], counts: &OperationCounts<'_>) -> Scheduled {
     let mut out = Scheduled::default();
     let planned = |store: &str, name: &str, at: Position| {
         let is = |phase: &&PhaseOnStore| phase.store == store && phase.phase.name == name;
@@ -255,8 +255,8 @@ mod tests {
     }
 
     /// Returns the counts of a run with this schedule, in which each closed loop does `closed` operations.
-    fn counts_of(phases: &[PhaseOnStore], closed: u64) -> Counts<'_> {
-        let mut out = Counts::new();
+    fn counts_of(phases: &[PhaseOnStore], closed: u64) -> OperationCounts<'_> {
+        let mut out = OperationCounts::new();
         for PhaseOnStore { store, phase, phase_runs } in phases {
             let mut cursor = phase.workload.kinds();
             let mut next = 0;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use plimsoll_server::timing_log::Entry;
+use plimsoll_server::timing_log::TimingEntry;
 use plimsoll_workload::schedule::arrival::Arrivals;
 use plimsoll_workload::schedule::{Load, Phase};
 
@@ -30,14 +30,14 @@ pub struct TrueValues {
 }
 
 /// Returns the number of an operation of `phase` from its tag, `PHASE/NUMBER`; `None` for another phase.
-fn number(entry: &Entry, phase: &str) -> Option<u64> {
+fn number(entry: &TimingEntry, phase: &str) -> Option<u64> {
     entry.tag.strip_prefix(phase)?.strip_prefix('/')?.parse().ok()
 }
 
 /// Returns the true latencies of `phase`, whose window began at `start_ns`.
-pub fn of(phase: &Phase, start_ns: u64, log: &[Entry]) -> TrueValues {
-    let answered = |e: &&Entry| e.last_byte_ns > 0 && e.status < 300;
-    let times = |e: &Entry| ServerTimes { received_ns: e.received_ns, last_byte_ns: e.last_byte_ns };
+pub fn of(phase: &Phase, start_ns: u64, log: &[TimingEntry]) -> TrueValues {
+    let answered = |e: &&TimingEntry| e.last_byte_ns > 0 && e.status < 300;
+    let times = |e: &TimingEntry| ServerTimes { received_ns: e.received_ns, last_byte_ns: e.last_byte_ns };
     let numbered = log.iter().filter(answered).filter_map(|e| Some((number(e, &phase.name)?, times(e))));
     let operations: HashMap<u64, ServerTimes> = numbered.collect();
     let service = operations.values().map(|t| t.last_byte_ns.saturating_sub(t.received_ns)).collect();
@@ -86,14 +86,14 @@ mod tests {
         let phase = parse("t", text, &[]).unwrap().phases.remove(0);
         let second = 1_000_000_000;
         // The server answers one operation every 200 ms, and the client stops after five.
-        let entry = |n: u64| Entry {
+        let entry = |n: u64| TimingEntry {
             tag: format!("p/{n}"),
             status: 200,
             received_ns: second,
             last_byte_ns: second + (n + 1) * 200_000_000,
-            ..Entry::default()
+            ..TimingEntry::default()
         };
-        let log: Vec<Entry> = (0..5).map(entry).collect();
+        let log: Vec<TimingEntry> = (0..5).map(entry).collect();
         let true_values = of(&phase, second, &log);
         let expected: Vec<u64> = (0..10).map(|n| (n + 1) * 200_000_000 - n * 100_000_000).collect();
         assert_eq!(true_values.response, expected);

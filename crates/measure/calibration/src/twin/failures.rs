@@ -7,7 +7,7 @@ use super::kind_of;
 use plimsoll_emulator::twin::model::{Failure, RateLimit};
 use plimsoll_judge::summary::result::Window;
 use plimsoll_server::error_code::ErrorCode;
-use plimsoll_server::request_kind::Kind;
+use plimsoll_server::request_kind::RequestKind;
 use plimsoll_workload::schedule::Role;
 
 /// Ratio of the rates of two windows up to which they are one limit.
@@ -21,21 +21,21 @@ const REFUSED: f64 = 0.01;
 
 /// Number of operations, and failed ones by class.
 #[derive(Default, Clone)]
-pub struct Counts {
+pub struct FailureCounts {
     /// Number of operations, failed ones included.
     pub operations: u64,
     /// Failed operations by class, as in results.
     pub errors: BTreeMap<String, u64>,
 }
 
-impl Counts {
+impl FailureCounts {
     /// Returns the counts of a window.
-    pub fn of(window: &Window) -> Counts {
-        Counts { operations: window.operations, errors: window.errors.clone() }
+    pub fn of(window: &Window) -> FailureCounts {
+        FailureCounts { operations: window.operations, errors: window.errors.clone() }
     }
 
     /// Adds other counts.
-    pub fn merge(&mut self, other: &Counts) {
+    pub fn merge(&mut self, other: &FailureCounts) {
         self.operations += other.operations;
         for (class, n) in &other.errors {
             *self.errors.entry(class.clone()).or_default() += n;
@@ -70,7 +70,7 @@ fn is_refusal(class: &str) -> bool {
 /// Returns the failures and their shares of the operations. Failures that a limit of the rate or of the connections
 /// explains are left out.
 pub fn failures(
-    counts: &Counts,
+    counts: &FailureCounts,
     limit: Option<&RateLimit>,
     has_connection_limit: bool,
 ) -> Vec<(Failure, f64)> {
@@ -85,7 +85,7 @@ pub fn failures(
 /// Returns the limits of rates: the refusing windows of a kind have one rate of successes, which is above those of all
 /// other windows.
 pub fn limits(all: &[&Window]) -> Vec<RateLimit> {
-    let mut kinds: BTreeMap<Kind, Vec<&Window>> = BTreeMap::new();
+    let mut kinds: BTreeMap<RequestKind, Vec<&Window>> = BTreeMap::new();
     for window in all.iter().filter(|window| window.role == Role::Measure) {
         if let Some(kind) = kind_of(window) {
             kinds.entry(kind).or_default().push(window);
@@ -115,7 +115,7 @@ pub fn doubts(all: &[&Window], limits: &[RateLimit]) -> Vec<String> {
     all.iter().filter(is_doubtful).take(1).map(sentence).collect()
 }
 
-fn limit(kind: Kind, windows: &[&Window]) -> Option<RateLimit> {
+fn limit(kind: RequestKind, windows: &[&Window]) -> Option<RateLimit> {
     let refused = |window: &Window| {
         window.errors.iter().filter(|(class, _)| is_refusal(class)).map(|(_, n)| n).sum::<u64>()
     };
@@ -134,11 +134,13 @@ fn limit(kind: Kind, windows: &[&Window]) -> Option<RateLimit> {
     if refusing.is_empty() || !is_one_rate || !has_loads || lowest <= 0.0 {
         return None;
     }
-    let counts =
-        refusing.iter().map(|window| Counts::of(window)).fold(Counts::default(), |mut sum, counts| {
+    let counts = refusing.iter().map(|window| FailureCounts::of(window)).fold(
+        FailureCounts::default(),
+        |mut sum, counts| {
             sum.merge(&counts);
             sum
-        });
+        },
+    );
     let class = counts.errors.iter().filter(|(class, _)| is_refusal(class)).max_by_key(|(_, n)| **n)?.0;
     let time: f64 = refusing.iter().map(|window| window.window_s).sum();
     let succeeded: f64 = refusing.iter().map(|window| window.achieved_per_s * window.window_s).sum();

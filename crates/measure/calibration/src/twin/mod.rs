@@ -22,7 +22,7 @@ use plimsoll_emulator::twin::model::{Model, RateLimit, SizePoint};
 use plimsoll_judge::run_dir::run::{Run, RunDirError, read};
 use plimsoll_judge::summary::result::{UploadFigures, Window};
 use plimsoll_judge::summary::series::{LatencyKind, Series};
-use plimsoll_server::request_kind::Kind;
+use plimsoll_server::request_kind::RequestKind;
 use plimsoll_workload::schedule::Role;
 
 /// The reason why no twin can be made.
@@ -80,18 +80,18 @@ fn has_parts(upload: &UploadFigures) -> bool {
 }
 
 /// Returns the kind of the requests of an operation; `None` for operations of several requests.
-fn kind_of(window: &Window) -> Option<Kind> {
+fn kind_of(window: &Window) -> Option<RequestKind> {
     use plimsoll_workload::OperationKind as Op;
     match window.operation {
         // An upload in parts consists of several requests.
         Op::Put if window.upload.as_ref().is_some_and(has_parts) => None,
-        Op::Get => Some(Kind::Get),
-        Op::GetRange => Some(Kind::GetRange),
-        Op::Head => Some(Kind::Head),
-        Op::Put | Op::Update => Some(Kind::Put),
-        Op::Copy => Some(Kind::Copy),
-        Op::Delete => Some(Kind::Delete),
-        Op::List => Some(Kind::List),
+        Op::Get => Some(RequestKind::Get),
+        Op::GetRange => Some(RequestKind::GetRange),
+        Op::Head => Some(RequestKind::Head),
+        Op::Put | Op::Update => Some(RequestKind::Put),
+        Op::Copy => Some(RequestKind::Copy),
+        Op::Delete => Some(RequestKind::Delete),
+        Op::List => Some(RequestKind::List),
         _ => None,
     }
 }
@@ -184,20 +184,20 @@ pub fn of_references<E: From<TwinError>>(
 }
 
 /// Returns the kind with this name; `None` if there is none.
-fn kind_named(text: &str) -> Option<Kind> {
-    use Kind::{Copy, Delete, Get, GetRange, Head, List, Put};
+fn kind_named(text: &str) -> Option<RequestKind> {
+    use RequestKind::{Copy, Delete, Get, GetRange, Head, List, Put};
     [Get, GetRange, Head, Put, Copy, Delete, List].into_iter().find(|kind| name(*kind) == text)
 }
 
-fn name(kind: Kind) -> &'static str {
+fn name(kind: RequestKind) -> &'static str {
     match kind {
-        Kind::Get => "get",
-        Kind::GetRange => "get_range",
-        Kind::Head => "head",
-        Kind::Put => "put",
-        Kind::Copy => "copy",
-        Kind::Delete => "delete",
-        Kind::List => "list",
+        RequestKind::Get => "get",
+        RequestKind::GetRange => "get_range",
+        RequestKind::Head => "head",
+        RequestKind::Put => "put",
+        RequestKind::Copy => "copy",
+        RequestKind::Delete => "delete",
+        RequestKind::List => "list",
     }
 }
 
@@ -214,7 +214,7 @@ fn describe(model: &Model) -> Vec<String> {
         let bytes = if size.bytes > 0 { format!("{}, ", format_size(size.bytes)) } else { String::new() };
         format!("{bytes}{} in flight", loads.join(" / "))
     };
-    let of_kind = |(kind, sizes): (&Kind, &Vec<SizePoint>)| {
+    let of_kind = |(kind, sizes): (&RequestKind, &Vec<SizePoint>)| {
         let sizes: Vec<String> = sizes.iter().map(of_size).collect();
         format!("{}: {}", name(*kind), sizes.join("; "))
     };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_base::clock::now_ns;
-use plimsoll_clients::clients::batch::{Batch, Operation};
+use plimsoll_clients::clients::batch::{BatchOperation, OperationBatch};
 use plimsoll_clients::clients::own::phase;
 use plimsoll_emulator::twin::overhead::{Delayed, Overhead};
 use plimsoll_engine::driver::Control;
@@ -48,13 +48,13 @@ fn percentiles_ms(inject: &str) -> Result<[f64; 2], RunError> {
     let control = Arc::new(Control::default());
     let timeline = Timeline { repeat: 0, seed: 0, origin_ns: now_ns(), control: &control };
     let measured = |operation, concurrency| -> Result<Option<[f64; 2]>, RunError> {
-        let batch = Batch { operation, objects: READS, bytes: 1024, concurrency, seed: 0 };
+        let batch = OperationBatch { operation, objects: READS, bytes: 1024, concurrency, seed: 0 };
         let ran = run_phase(&store, &space, phase(&batch)?, timeline, None)?;
         let service = ran.windows.first().map(|window| &window.service_ms);
         Ok(service.and_then(|service| Some([service.p50?, service.p99?])))
     };
-    measured(Operation::Put, 16)?;
-    let series = (0..SERIES).map(|_| measured(Operation::Get, 1)).collect::<Result<Vec<_>, _>>()?;
+    measured(BatchOperation::Put, 16)?;
+    let series = (0..SERIES).map(|_| measured(BatchOperation::Get, 1)).collect::<Result<Vec<_>, _>>()?;
     let least = series.into_iter().flatten().min_by(|a, b| a[1].total_cmp(&b[1]));
     least.ok_or_else(|| RunError::store("the overhead of this host cannot be measured"))
 }

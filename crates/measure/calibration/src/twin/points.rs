@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::failures::{Counts, failures};
+use super::failures::{FailureCounts, failures};
 use super::{course, kind_of};
 use plimsoll_base::rng::normal_cdf;
 use plimsoll_emulator::twin::curve::Curve;
@@ -11,7 +11,7 @@ use plimsoll_judge::summary::latencies::of_histogram;
 use plimsoll_judge::summary::result::Window;
 use plimsoll_judge::summary::series::Series;
 use plimsoll_recorder::histogram::Latencies;
-use plimsoll_server::request_kind::Kind;
+use plimsoll_server::request_kind::RequestKind;
 use plimsoll_workload::schedule::Role;
 
 /// Ratio of two sizes up to which they are one size.
@@ -27,7 +27,7 @@ struct Raw<'a> {
     service: Latencies,
     first: Latencies,
     failed: Latencies,
-    counts: Counts,
+    counts: FailureCounts,
     /// Series of the interval log with these operations.
     series: Vec<&'a Series>,
 }
@@ -91,7 +91,7 @@ fn raw<'a>(window: &Window, all: &[&Window], series: &[&'a Series]) -> Vec<Raw<'
         service: of_histogram(window, "service", Some(&window.service_ms)),
         first: of("first_byte"),
         failed: of("failed"),
-        counts: Counts::of(window),
+        counts: FailureCounts::of(window),
         series: same.clone(),
     };
     if window.size_classes.is_empty() {
@@ -145,10 +145,10 @@ pub fn of_windows(
     series: &[&Series],
     limits: &[RateLimit],
     has_connection_limit: bool,
-) -> BTreeMap<Kind, Vec<SizePoint>> {
-    let mut kinds: BTreeMap<Kind, Vec<Raw<'_>>> = BTreeMap::new();
+) -> BTreeMap<RequestKind, Vec<SizePoint>> {
+    let mut kinds: BTreeMap<RequestKind, Vec<Raw<'_>>> = BTreeMap::new();
     for role in [Role::Measure, Role::Prepare] {
-        let mut found: BTreeMap<Kind, Vec<Raw<'_>>> = BTreeMap::new();
+        let mut found: BTreeMap<RequestKind, Vec<Raw<'_>>> = BTreeMap::new();
         for window in all.iter().filter(|window| window.role == role && window.service_ms.n > 0) {
             if let Some(kind) = kind_of(window) {
                 found.entry(kind).or_default().extend(raw(window, all, series));

@@ -13,7 +13,7 @@ use plimsoll_emulator::twin::course::Course;
 use plimsoll_emulator::twin::curve::Curve;
 use plimsoll_emulator::twin::model::{Failure, Model, Point, RateLimit, SizePoint};
 use plimsoll_server::error_code::ErrorCode;
-use plimsoll_server::request_kind::Kind;
+use plimsoll_server::request_kind::RequestKind;
 
 /// Names of the profiles, and their files.
 const FILES: [(&str, &str); 2] = [
@@ -72,7 +72,7 @@ fn time_ms(quantiles: &[(f64, f64)], scores: &[f64], score: f64) -> f64 {
 impl ProfileSpec {
     /// Returns the times of one operation by size. Larger sizes have the times of the measured size and the transfer of
     /// the further bytes.
-    fn sizes(&self, kind: Kind, quantiles: &[(f64, f64)]) -> Vec<SizePoint> {
+    fn sizes(&self, kind: RequestKind, quantiles: &[(f64, f64)]) -> Vec<SizePoint> {
         let scores: Vec<f64> = quantiles.iter().map(|(share, _)| normal_quantile(*share)).collect();
         let first = Curve::new(|score| time_ms(quantiles, &scores, score) * 1e6);
         let size = |bytes: u64| {
@@ -80,7 +80,7 @@ impl ProfileSpec {
             let point = Point {
                 in_flight: self.in_flight,
                 total: Curve::new(|score| first.log_at(score).exp() + transfer_ns),
-                first: matches!(kind, Kind::Get).then(|| first.clone()),
+                first: matches!(kind, RequestKind::Get).then(|| first.clone()),
                 failed: None,
                 failures: Vec::new(),
                 course: Course::default(),
@@ -131,7 +131,7 @@ mod tests {
     use plimsoll_emulator::twin::overhead::Overhead;
 
     /// Returns the sorted times to the first and the last byte of 20,000 answers, in ms.
-    fn times(name: &str, kind: Kind, bytes: u64) -> (Vec<f64>, Vec<f64>) {
+    fn times(name: &str, kind: RequestKind, bytes: u64) -> (Vec<f64>, Vec<f64>) {
         let twin = Twin::new(of_name(name).unwrap().model.unwrap(), Overhead::default(), 3);
         let one = |i: u64| {
             let (draw, _in_flight) = twin.begin(kind, 0, 1 + i * 1_000_000_000, 1 + i * 1_000_000_000);
@@ -148,10 +148,10 @@ mod tests {
     fn profiles_have_the_published_percentiles() {
         // Medians and 99th percentiles of Skyrise.
         for (name, kind, p50, p99) in [
-            ("s3-standard", Kind::Get, 26.893, 105.509),
-            ("s3-standard", Kind::Put, 40.360, 123.355),
-            ("s3-express", Kind::Get, 4.782, 7.052),
-            ("s3-express", Kind::Put, 7.347, 12.491),
+            ("s3-standard", RequestKind::Get, 26.893, 105.509),
+            ("s3-standard", RequestKind::Put, 40.360, 123.355),
+            ("s3-express", RequestKind::Get, 4.782, 7.052),
+            ("s3-express", RequestKind::Put, 7.347, 12.491),
         ] {
             let (_, last) = times(name, kind, 1024);
             for (share, expected) in [(0.5, p50), (0.99, p99)] {
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn large_objects_take_the_time_of_their_transfer() {
         // The median of R2-bench for 100 MiB is 1,120.7 ms.
-        let (first, last) = times("s3-standard", Kind::Get, 100 << 20);
+        let (first, last) = times("s3-standard", RequestKind::Get, 100 << 20);
         let [first, last] = [first, last].map(|times| times[times.len() / 2]);
         assert!((first / 26.9 - 1.0).abs() < 0.05 && (last / 1_120.7 - 1.0).abs() < 0.02, "{first} {last}");
     }
@@ -173,7 +173,7 @@ mod tests {
     fn limits_are_those_of_a_prefix() {
         let model = of_name("s3-standard").unwrap().model.unwrap();
         let limits: Vec<(bool, f64)> =
-            model.limits.iter().map(|limit| (limit.kinds.contains(&Kind::Get), limit.per_s)).collect();
+            model.limits.iter().map(|limit| (limit.kinds.contains(&RequestKind::Get), limit.per_s)).collect();
         assert_eq!(limits, [(false, 3_500.0), (true, 5_500.0)]);
         assert!(of_name("s3").is_none());
     }

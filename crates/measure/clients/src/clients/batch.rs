@@ -15,28 +15,28 @@ pub const DATASET: &str = "clients";
 /// Operation of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Operation {
+pub enum BatchOperation {
     /// Each object is written.
     Put,
     /// Each object is read.
     Get,
 }
 
-impl Operation {
+impl BatchOperation {
     /// Returns the name of the operation.
     pub fn name(self) -> &'static str {
         match self {
-            Operation::Put => "put",
-            Operation::Get => "get",
+            BatchOperation::Put => "put",
+            BatchOperation::Get => "get",
         }
     }
 }
 
 /// Operations on each of a number of objects, once.
 #[derive(Debug, Clone, Copy)]
-pub struct Batch {
+pub struct OperationBatch {
     /// Operation on each object.
-    pub operation: Operation,
+    pub operation: BatchOperation,
     /// Number of objects.
     pub objects: u64,
     /// Size of each object in bytes.
@@ -47,7 +47,7 @@ pub struct Batch {
     pub seed: u64,
 }
 
-impl Batch {
+impl OperationBatch {
     /// Returns the names of the objects below their prefix.
     pub fn names(&self) -> impl Iterator<Item = String> {
         (0..self.objects).map(name)

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde::Serialize;
 
 use super::Turn;
-use super::batch::{Batch, DATASET, Operation, Timed};
+use super::batch::{BatchOperation, DATASET, OperationBatch, Timed};
 use crate::sync::tool::{quoted, run};
 use plimsoll_base::clock::now_ns;
 use plimsoll_base::files::read_text;
@@ -34,7 +34,7 @@ pub struct Library {
 #[derive(Debug, Serialize)]
 struct Job<'a> {
     library: &'a str,
-    operation: Operation,
+    operation: BatchOperation,
     endpoint: &'a str,
     region: &'a str,
     bucket: &'a str,
@@ -76,7 +76,7 @@ impl Library {
     /// # Errors
     /// [`RunError::Input`] if a file cannot be written, [`RunError::Store`] if the process fails or its times are
     /// incomplete.
-    pub fn execute(&self, batch: &Batch, turn: &Turn<'_>) -> Result<Timed, RunError> {
+    pub fn execute(&self, batch: &OperationBatch, turn: &Turn<'_>) -> Result<Timed, RunError> {
         let address = turn.address;
         let prefix = format!("{}{DATASET}/", turn.space.root());
         let job = Job {

@@ -14,7 +14,7 @@ pub mod tool;
 use std::path::Path;
 use std::sync::Arc;
 
-use batch::{Address, Batch, Timed};
+use batch::{Address, OperationBatch, Timed};
 use library::Library;
 use tool::Tool;
 
@@ -25,7 +25,7 @@ use plimsoll_session::open::Opened;
 
 /// A client that takes turns with others.
 #[derive(Debug, Clone)]
-pub enum Client {
+pub enum OtherClient {
     /// The engine of Plimsoll.
     Plimsoll,
     /// A library of Python, or a program that reads a job.
@@ -51,22 +51,22 @@ pub struct Turn<'a> {
     pub origin_ns: u64,
 }
 
-impl Client {
+impl OtherClient {
     /// Returns the name of the client.
     pub fn name(&self) -> &str {
         match self {
-            Client::Plimsoll => "plimsoll",
-            Client::Library(library) => &library.name,
-            Client::Tool(tool) => tool.name,
+            OtherClient::Plimsoll => "plimsoll",
+            OtherClient::Library(library) => &library.name,
+            OtherClient::Tool(tool) => tool.name,
         }
     }
 
     /// Returns the version of the client; empty if it is unknown.
     pub fn version(&self) -> &str {
         match self {
-            Client::Plimsoll => env!("CARGO_PKG_VERSION"),
-            Client::Library(library) => &library.version,
-            Client::Tool(tool) => &tool.version,
+            OtherClient::Plimsoll => env!("CARGO_PKG_VERSION"),
+            OtherClient::Library(library) => &library.version,
+            OtherClient::Tool(tool) => &tool.version,
         }
     }
 
@@ -74,11 +74,11 @@ impl Client {
     ///
     /// # Errors
     /// [`RunError::Store`] if a request failed, [`RunError::Input`] if the client cannot be started.
-    pub fn execute(&self, batch: &Batch, turn: &Turn<'_>) -> Result<Timed, RunError> {
+    pub fn execute(&self, batch: &OperationBatch, turn: &Turn<'_>) -> Result<Timed, RunError> {
         match self {
-            Client::Plimsoll => own::execute(batch, turn),
-            Client::Library(library) => library.execute(batch, turn),
-            Client::Tool(tool) => tool.execute(batch, turn),
+            OtherClient::Plimsoll => own::execute(batch, turn),
+            OtherClient::Library(library) => library.execute(batch, turn),
+            OtherClient::Tool(tool) => tool.execute(batch, turn),
         }
     }
 }

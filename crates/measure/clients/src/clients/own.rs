@@ -1,7 +1,7 @@
 //! Plimsoll's own client: the engine that also executes experiments.
 
 use super::Turn;
-use super::batch::{Batch, DATASET, Operation, Timed};
+use super::batch::{BatchOperation, DATASET, OperationBatch, Timed};
 use plimsoll_base::clock::SECOND;
 use plimsoll_experiment::Experiment;
 use plimsoll_judge::summary::latencies::of_histogram;
@@ -15,7 +15,7 @@ use plimsoll_workload::schedule::plan::Order;
 use plimsoll_workload::size::Size;
 use plimsoll_workload::{Dataset, OperationKind, Workload};
 
-fn dataset(batch: &Batch) -> Dataset {
+fn dataset(batch: &OperationBatch) -> Dataset {
     let naming = Naming::template("{dir}/{index}", 0).unwrap_or_default();
     Dataset { naming, ..Dataset::new(DATASET, batch.seed, batch.objects, Size::Fixed(batch.bytes)) }
 }
@@ -24,10 +24,10 @@ fn dataset(batch: &Batch) -> Dataset {
 ///
 /// # Errors
 /// [`RunError::Input`] if the workload is invalid.
-pub fn phase(batch: &Batch) -> Result<Phase, RunError> {
+pub fn phase(batch: &OperationBatch) -> Result<Phase, RunError> {
     let kind = match batch.operation {
-        Operation::Put => OperationKind::Put,
-        Operation::Get => OperationKind::Get,
+        BatchOperation::Put => OperationKind::Put,
+        BatchOperation::Get => OperationKind::Get,
     };
     // Other clients have written other contents, which are not compared.
     each_once(batch.operation.name(), kind, dataset(batch), batch.concurrency)
@@ -38,8 +38,8 @@ pub fn phase(batch: &Batch) -> Result<Phase, RunError> {
 ///
 /// # Errors
 /// [`RunError::Input`] if the workload is invalid.
-pub fn recorded(batch: &Batch, store: &str, rounds: u32) -> Result<Experiment, RunError> {
-    let upload = phase(&Batch { operation: Operation::Put, ..*batch })?;
+pub fn recorded(batch: &OperationBatch, store: &str, rounds: u32) -> Result<Experiment, RunError> {
+    let upload = phase(&OperationBatch { operation: BatchOperation::Put, ..*batch })?;
     let workload = Workload { phase: DATASET.into(), ..upload.workload };
     Ok(Experiment {
         name: DATASET.into(),
@@ -61,7 +61,7 @@ pub fn recorded(batch: &Batch, store: &str, rounds: u32) -> Result<Experiment, R
 ///
 /// # Errors
 /// [`RunError::Store`] if an operation failed.
-pub fn execute(batch: &Batch, turn: &Turn<'_>) -> Result<Timed, RunError> {
+pub fn execute(batch: &OperationBatch, turn: &Turn<'_>) -> Result<Timed, RunError> {
     let timeline = Timeline { repeat: 0, seed: batch.seed, origin_ns: turn.origin_ns, control: turn.control };
     let Ran { cpu_s, windows, failures, .. } =
         run_phase(&turn.store.store, turn.space, phase(batch)?, timeline, None)?;

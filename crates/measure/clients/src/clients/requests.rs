@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::batch::{Address, Batch};
-use super::{Client, Turn};
+use super::batch::{Address, OperationBatch};
+use super::{OtherClient, Turn};
 use crate::meter::counter::Counter;
 use crate::meter::endpoint::{Backend, Endpoint};
 use crate::meter::upstream::Upstream;
@@ -16,7 +16,11 @@ use plimsoll_session::open::{Named, open_as};
 ///
 /// # Errors
 /// Returns the errors of the client; [`RunError::Store`] if the endpoint cannot be started.
-pub fn count(client: &Client, batch: &Batch, turn: &Turn<'_>) -> Result<Vec<(String, u64)>, RunError> {
+pub fn count(
+    client: &OtherClient,
+    batch: &OperationBatch,
+    turn: &Turn<'_>,
+) -> Result<Vec<(String, u64)>, RunError> {
     let counter = Arc::new(Counter::new(0, None));
     let limit = usable_memory_bytes().map_or(u64::MAX, |bytes| bytes / 2);
     let to = Arc::new(Upstream::whole(turn.store)?);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::Turn;
-use super::batch::{Address, Batch, DATASET, Operation, Timed};
+use super::batch::{Address, BatchOperation, DATASET, OperationBatch, Timed};
 use crate::sync::tool::{quoted, run};
 use plimsoll_base::clock::now_ns;
 use plimsoll_base::machine::children_cpu_s;
@@ -26,7 +26,7 @@ struct Place<'a> {
     /// Bucket and prefix of the objects.
     remote: String,
     local: &'a Path,
-    batch: &'a Batch,
+    batch: &'a OperationBatch,
 }
 
 impl Place<'_> {
@@ -34,8 +34,8 @@ impl Place<'_> {
     fn sides(&self, scheme: &str, every: &str) -> (String, String) {
         let local = format!("{}/", self.local.display());
         match self.batch.operation {
-            Operation::Put => (quoted(&local), quoted(&format!("{scheme}{}", self.remote))),
-            Operation::Get => (quoted(&format!("{scheme}{}{every}", self.remote)), quoted(&local)),
+            BatchOperation::Put => (quoted(&local), quoted(&format!("{scheme}{}", self.remote))),
+            BatchOperation::Get => (quoted(&format!("{scheme}{}{every}", self.remote)), quoted(&local)),
         }
     }
 }
@@ -79,10 +79,10 @@ impl Tool {
     ///
     /// # Errors
     /// [`RunError::Store`] if the program fails, or if it does not transfer every object.
-    pub fn execute(&self, batch: &Batch, turn: &Turn<'_>) -> Result<Timed, RunError> {
-        let local = turn.files.join(if batch.operation == Operation::Put { "source" } else { "target" });
+    pub fn execute(&self, batch: &OperationBatch, turn: &Turn<'_>) -> Result<Timed, RunError> {
+        let local = turn.files.join(if batch.operation == BatchOperation::Put { "source" } else { "target" });
         let failed = |e: std::io::Error| RunError::input(format!("{}: {e}", local.display()));
-        if batch.operation == Operation::Get {
+        if batch.operation == BatchOperation::Get {
             let _ = std::fs::remove_dir_all(&local);
             std::fs::create_dir_all(&local).map_err(failed)?;
         }
@@ -100,7 +100,7 @@ impl Tool {
             let (name, status, line) = (self.name, ended.status, ended.last_line);
             return Err(RunError::store(format!("{name}, {}: {status}: {line}", batch.operation.name())));
         }
-        if batch.operation == Operation::Get {
+        if batch.operation == BatchOperation::Get {
             let found = crate::sync::files::scan(&local).map_err(failed)?;
             let whole = found.iter().filter(|(_, size)| *size == batch.bytes).count() as u64;
             if whole != batch.objects {

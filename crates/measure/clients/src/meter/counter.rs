@@ -12,11 +12,11 @@ use plimsoll_experiment::logs::Logged;
 use plimsoll_experiment::logs::usage::LogUsage;
 use plimsoll_server::observer::{FinishedRequest, RequestObserver};
 use plimsoll_server::request_log::RequestLog;
-use plimsoll_server::route::Operation;
+use plimsoll_server::route::ApiOperation;
 
 /// Requests counted so far.
 #[derive(Debug, Clone, Default)]
-pub struct Counts {
+pub struct MeteredCounts {
     /// Requests as bills count them.
     pub usage: LogUsage,
     /// Requests by operation.
@@ -27,7 +27,7 @@ pub struct Counts {
     pub refused: u64,
 }
 
-impl Counts {
+impl MeteredCounts {
     fn add(&mut self, request: &FinishedRequest<'_>, depth: usize) {
         let Some(operation) = request.operation else {
             self.refused += 1;
@@ -37,12 +37,12 @@ impl Counts {
         let bytes = match operation.call() {
             _ if failed => None,
             Some(Call::PutObject) => Some(request.bytes_in),
-            Some(Call::UploadPart) if operation == Operation::UploadPart => Some(request.bytes_in),
+            Some(Call::UploadPart) if operation == ApiOperation::UploadPart => Some(request.bytes_in),
             Some(Call::UploadPart | Call::CopyObject) => request.copied,
             Some(Call::GetObject) => Some(request.bytes_out),
             _ => None,
         };
-        let is_copy = matches!(operation, Operation::CopyObject | Operation::UploadPartCopy);
+        let is_copy = matches!(operation, ApiOperation::CopyObject | ApiOperation::UploadPartCopy);
         self.usage.add(
             &Logged {
                 at_ns: i64::try_from(wall_now().as_nanosecond()).unwrap_or(i64::MAX),
@@ -54,7 +54,7 @@ impl Counts {
                 key: Cow::Borrowed(request.key),
                 status: request.status,
                 bytes,
-                size: bytes.filter(|_| operation == Operation::CopyObject),
+                size: bytes.filter(|_| operation == ApiOperation::CopyObject),
                 range_start: None,
             },
             depth,
@@ -72,7 +72,7 @@ impl Counts {
 
 /// Observer that counts requests, and records them if it has a log.
 pub struct Counter {
-    counts: Mutex<Counts>,
+    counts: Mutex<MeteredCounts>,
     depth: usize,
     log: Option<RequestLog>,
     is_open: AtomicBool,
@@ -91,7 +91,7 @@ impl Counter {
     }
 
     /// Returns the counts so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> MeteredCounts {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -116,7 +116,7 @@ impl RequestObserver for Counter {
 mod tests {
     use super::*;
 
-    fn finished<'a>(operation: Option<Operation>, key: &'a str, status: u16) -> FinishedRequest<'a> {
+    fn finished<'a>(operation: Option<ApiOperation>, key: &'a str, status: u16) -> FinishedRequest<'a> {
         const METHOD: &http::Method = &http::Method::GET;
         FinishedRequest {
             id: "",
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn only_object_bytes_of_successful_requests_count() {
-        use Operation as O;
+        use ApiOperation as O;
         let counter = Counter::new(1, None);
         counter.finished(&finished(Some(O::PutObject), "before/x", 200));
         counter.open();

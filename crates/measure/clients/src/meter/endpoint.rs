@@ -17,7 +17,7 @@ use plimsoll_server::accounts::Accounts;
 use plimsoll_server::handler::Forwarding;
 use plimsoll_server::observer::RequestObserver;
 use plimsoll_server::shutdown::listen_on;
-use plimsoll_server::{Parts, ServerSettings, Shared, run_with};
+use plimsoll_server::{Parts, ServerSettings, ServerState, run_with};
 
 /// The store behind the endpoint.
 #[derive(Clone)]
@@ -71,7 +71,7 @@ impl Endpoint {
             region: region.clone(),
             credentials: credentials.clone(),
         };
-        let shared = Shared::new(Parts {
+        let shared = ServerState::new(Parts {
             settings: ServerSettings { region, memory_limit, ..ServerSettings::default() },
             accounts: Accounts::single(credentials),
             tls: None,

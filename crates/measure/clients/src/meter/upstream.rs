@@ -24,7 +24,7 @@ use plimsoll_s3::url::s3::{PayloadSigning, S3Url};
 use plimsoll_server::error::{ApiError, ErrorCode};
 use plimsoll_server::forward::{Forward, VerifiedRequest};
 use plimsoll_server::response::{ResponseBody, ServerResponse};
-use plimsoll_server::route::Operation;
+use plimsoll_server::route::ApiOperation;
 use plimsoll_session::RunError;
 use plimsoll_session::open::Opened;
 
@@ -153,7 +153,7 @@ impl Upstream {
                 format!("{what}; requests go to the bucket {bucket} only"),
             ))
         };
-        if request.route.operation == Operation::CreateSession {
+        if request.route.operation == ApiOperation::CreateSession {
             return Err(ApiError::new(ErrorCode::NotImplemented));
         }
         if request.route.bucket != self.bucket() {

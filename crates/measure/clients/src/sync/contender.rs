@@ -19,7 +19,7 @@ use plimsoll_session::clean_up::clean_space;
 use plimsoll_session::one_phase::{Ran, Timeline, each_once, run_phase};
 use plimsoll_session::open::Opened;
 use plimsoll_session::runtime::block_on;
-use plimsoll_workload::dataset::{Source, Upload};
+use plimsoll_workload::dataset::{ContentSource, Upload};
 use plimsoll_workload::naming::Naming;
 use plimsoll_workload::schedule::Phase;
 use plimsoll_workload::schedule::plan::Order;
@@ -86,7 +86,7 @@ fn dataset(ground: &Ground) -> Dataset {
     Dataset {
         naming,
         upload: Upload { part_size: ground.part_size, in_flight: 4, checksum: None },
-        source: Some(Source::Directory(ground.source.clone())),
+        source: Some(ContentSource::Directory(ground.source.clone())),
         ..Dataset::new(DATASET, ground.seed, ground.count, Size::Fixed(ground.bytes))
     }
 }

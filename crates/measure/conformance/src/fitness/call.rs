@@ -29,7 +29,7 @@ pub enum Framing {
 
 /// A request. Requests that delete something are built with the proof that Plimsoll owns the key.
 #[derive(Debug, Clone)]
-pub struct Call {
+pub struct CheckCall {
     /// HTTP method of the request.
     pub method: &'static str,
     /// Key of the object; empty for the bucket.
@@ -48,9 +48,9 @@ pub struct Call {
     pub presigned: Option<i64>,
 }
 
-impl Call {
-    fn new(method: &'static str, key: &str) -> Call {
-        Call {
+impl CheckCall {
+    fn new(method: &'static str, key: &str) -> CheckCall {
+        CheckCall {
             method,
             key: key.to_string(),
             query: Vec::new(),
@@ -63,78 +63,78 @@ impl Call {
     }
 
     /// Writes an object.
-    pub fn put(key: &str, content: impl Into<Bytes>) -> Call {
-        Call { body: (content.into(), 1), ..Call::new("PUT", key) }
+    pub fn put(key: &str, content: impl Into<Bytes>) -> CheckCall {
+        CheckCall { body: (content.into(), 1), ..CheckCall::new("PUT", key) }
     }
 
     /// Reads an object, or with an empty key the bucket.
-    pub fn get(key: &str) -> Call {
-        Call::new("GET", key)
+    pub fn get(key: &str) -> CheckCall {
+        CheckCall::new("GET", key)
     }
 
     /// Reads the headers of an object, or of the bucket.
-    pub fn head(key: &str) -> Call {
-        Call::new("HEAD", key)
+    pub fn head(key: &str) -> CheckCall {
+        CheckCall::new("HEAD", key)
     }
 
     /// Executes an operation of multipart uploads, or of the bucket.
-    pub fn post(key: &str, body: impl Into<Bytes>) -> Call {
-        Call { body: (body.into(), 1), retry: Retry::Throttled, ..Call::new("POST", key) }
+    pub fn post(key: &str, body: impl Into<Bytes>) -> CheckCall {
+        CheckCall { body: (body.into(), 1), retry: Retry::Throttled, ..CheckCall::new("POST", key) }
     }
 
     /// Deletes an object, or with an upload id a multipart upload.
-    pub fn delete(key: OwnedKey<'_>) -> Call {
-        Call::new("DELETE", key.as_str())
+    pub fn delete(key: OwnedKey<'_>) -> CheckCall {
+        CheckCall::new("DELETE", key.as_str())
     }
 
     /// Deletes several objects.
-    pub fn delete_many(keys: OwnedKeys<'_>) -> Call {
+    pub fn delete_many(keys: OwnedKeys<'_>) -> CheckCall {
         let body = delete_many_body(keys.as_slice().iter().map(|key| (key.as_str(), None)));
         let sum = base64(&md5(body.as_bytes()));
-        Call::post("", body).query("delete", "").header(BodyChecksum::Md5.header(), sum)
+        CheckCall::post("", body).query("delete", "").header(BodyChecksum::Md5.header(), sum)
     }
 
     /// Lists a page of the keys with a prefix, with version 2 of the operation.
-    pub fn list(prefix: &str) -> Call {
-        Call::get("").query("list-type", "2").query("prefix", prefix)
+    pub fn list(prefix: &str) -> CheckCall {
+        CheckCall::get("").query("list-type", "2").query("prefix", prefix)
     }
 
     /// Adds a query parameter.
-    pub fn query(mut self, name: &str, value: impl Into<String>) -> Call {
+    pub fn query(mut self, name: &str, value: impl Into<String>) -> CheckCall {
         self.query.push((name.to_string(), value.into()));
         self
     }
 
     /// Adds a header, whose name is in lower case.
-    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Call {
+    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> CheckCall {
         self.headers.push((name, value.into()));
         self
     }
 
     /// Sends the request once, because its effect depends on the state of the store.
-    pub fn once(self) -> Call {
-        Call { retry: Retry::Never, ..self }
+    pub fn once(self) -> CheckCall {
+        CheckCall { retry: Retry::Never, ..self }
     }
 
     /// Sends the request again after all failures that may be temporary.
-    pub fn repeatable(self) -> Call {
-        Call { retry: Retry::Temporary, ..self }
+    pub fn repeatable(self) -> CheckCall {
+        CheckCall { retry: Retry::Temporary, ..self }
     }
 
     /// Sends the body as `aws-chunked`.
-    pub fn framed(self, framing: Framing) -> Call {
-        Call { framing: Some(framing), ..self }
+    pub fn framed(self, framing: Framing) -> CheckCall {
+        CheckCall { framing: Some(framing), ..self }
     }
 
     /// Sends the body this often, one after another, as one body.
-    pub fn repeated(mut self, times: u64) -> Call {
+    pub fn repeated(mut self, times: u64) -> CheckCall {
         self.body.1 = times;
         self
     }
 
     /// Uses a presigned URL that was signed this many seconds ago.
-    pub fn presigned(self, age_s: i64) -> Call {
-        Call { presigned: Some(age_s), ..self }
+    pub fn presigned(self, age_s: i64) -> CheckCall {
+        CheckCall { presigned: Some(age_s), ..self }
     }
 
     /// Returns the number of bytes of the body.

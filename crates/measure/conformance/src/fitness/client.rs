@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::call::{Answer, Call, Framing, Retry};
+use super::call::{Answer, CheckCall, Framing, Retry};
 use super::problem::Problem;
 use plimsoll_base::clock::{MILLISECOND, Timer, now_ns, wall_now};
 use plimsoll_base::net::client_limits::timeout;
@@ -60,7 +60,7 @@ struct Slot {
 }
 
 /// A client of one bucket, with several connections.
-pub struct Client {
+pub struct BucketClient {
     url: S3Url,
     source: Option<CredentialSource>,
     destination: Destination,
@@ -74,15 +74,15 @@ pub struct Client {
     sent: Cell<(u64, u64)>,
 }
 
-impl Client {
+impl BucketClient {
     /// Returns a client of an opened store with the S3 API at `url`.
     ///
     /// # Errors
     /// If its host does not resolve or TLS cannot be set up.
-    pub fn new(opened: &Opened, url: &S3Url) -> Result<Client, OpenError> {
+    pub fn new(opened: &Opened, url: &S3Url) -> Result<BucketClient, OpenError> {
         let endpoint = &url.endpoint;
         let destination = target_of(&endpoint.host, endpoint.port, endpoint.tls, opened.route())?;
-        Ok(Client {
+        Ok(BucketClient {
             url: url.clone(),
             source: opened.credentials.clone(),
             destination,
@@ -130,7 +130,7 @@ impl Client {
     /// # Errors
     /// [`Problem::Inconclusive`] if there is no answer, or none but 429, 502, 503 or 504. After a timeout, a store that
     /// cannot be reached or an endless answer, no further requests are sent.
-    pub async fn send(&self, index: usize, call: Call) -> Result<Answer, Problem> {
+    pub async fn send(&self, index: usize, call: CheckCall) -> Result<Answer, Problem> {
         if let Some(reason) = &*self.gave_up.borrow() {
             return Err(Problem::Inconclusive(format!("not executed, because earlier {reason}")));
         }
@@ -173,7 +173,7 @@ impl Client {
     }
 
     /// Sends a request once.
-    async fn attempt(&self, index: usize, call: &Call) -> Result<Answer, Failure> {
+    async fn attempt(&self, index: usize, call: &CheckCall) -> Result<Answer, Failure> {
         let mut slot = self.take(index);
         let began = now_ns();
         let deadline = timeout() + Duration::from_secs(call.bytes() / SLOWEST_BODY);
@@ -204,7 +204,7 @@ impl Client {
         slots[index].take().unwrap_or_else(|| self.slot(index))
     }
 
-    async fn exchange(&self, slot: &mut Slot, call: &Call) -> Result<Answer, Failure> {
+    async fn exchange(&self, slot: &mut Slot, call: &CheckCall) -> Result<Answer, Failure> {
         let refused = |text: &str| Failure::new(ErrorClass::Connect, text.to_string(), Timings::default());
         let prepared = self.prepare(&mut slot.signer, call).map_err(refused)?;
         let sending = Sending { bytes: call.bytes(), idempotent: call.retry == Retry::Temporary };
@@ -233,7 +233,7 @@ impl Client {
     }
 
     /// Builds and signs a request.
-    fn prepare(&self, signer: &mut Signer, call: &Call) -> Result<Prepared, &'static str> {
+    fn prepare(&self, signer: &mut Signer, call: &CheckCall) -> Result<Prepared, &'static str> {
         let credentials = self.source.as_ref().map(CredentialSource::current);
         let credentials = credentials.as_deref();
         let mut path = String::new();
@@ -300,7 +300,7 @@ impl Client {
     }
 
     /// Ends a request with its body.
-    fn finish(&self, mut head: HeadWriter, call: &Call) -> Prepared {
+    fn finish(&self, mut head: HeadWriter, call: &CheckCall) -> Prepared {
         let (piece, times) = call.body.clone();
         if times > 0 {
             head.length(call.bytes());
@@ -321,7 +321,7 @@ impl Client {
     }
 
     /// Returns the value of `x-amz-content-sha256`.
-    fn payload(&self, call: &Call) -> String {
+    fn payload(&self, call: &CheckCall) -> String {
         let is_protected = self.url.endpoint.tls || self.source.is_none();
         match call.framing {
             Some(Framing::Signed) => return SIGNED_CHUNKS.into(),
@@ -343,7 +343,7 @@ impl Client {
         if short.is_empty() { "the bucket".into() } else { format!("{short:?}") }
     }
 
-    fn remember(&self, client: usize, call: &Call, start: u64, result: &Result<Answer, Failure>) {
+    fn remember(&self, client: usize, call: &CheckCall, start: u64, result: &Result<Answer, Failure>) {
         let end = now_ns();
         let began = *self.began_ns.borrow_mut().get_or_insert(start);
         let mut trace = self.trace.borrow_mut();

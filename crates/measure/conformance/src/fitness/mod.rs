@@ -20,7 +20,7 @@ use plimsoll_engine::store::ownership::KeySpace;
 
 use application::Application;
 use check::Check;
-use client::Client;
+use client::BucketClient;
 use problem::Problem;
 use scene::Scene;
 use verdict::{CheckResult, Outcome};
@@ -36,9 +36,9 @@ pub fn checks_of(applications: &[Application]) -> Vec<Check> {
 }
 
 /// Place and extent of the checks of a store.
-pub struct Plan<'a> {
+pub struct CheckScope<'a> {
     /// Client of the store.
-    pub client: &'a Client,
+    pub client: &'a BucketClient,
     /// Keys that Plimsoll owns.
     pub space: &'a KeySpace,
     /// Prefix of all keys of the checks, in `space`.
@@ -50,7 +50,7 @@ pub struct Plan<'a> {
 }
 
 /// Executes one check after others, whose results are `earlier`.
-pub async fn run(check: Check, plan: &Plan<'_>, earlier: &[CheckResult]) -> CheckResult {
+pub async fn run(check: Check, plan: &CheckScope<'_>, earlier: &[CheckResult]) -> CheckResult {
     let began_ns = now_ns();
     let mut result = CheckResult::of(check);
     if check.is_large() && !plan.large {

@@ -4,8 +4,8 @@ use futures_util::future::join_all;
 use plimsoll_base::clock::{SECOND, Timer, now_ns};
 use plimsoll_engine::store::ownership::KeySpace;
 
-use super::call::{Answer, Call};
-use super::client::Client;
+use super::call::{Answer, CheckCall};
+use super::client::BucketClient;
 use super::problem::{Problem, require};
 use plimsoll_s3::xml::{Element, XmlWriter};
 
@@ -25,7 +25,7 @@ const ROUNDS_NS: u64 = 10 * SECOND;
 /// The place of one check.
 pub struct Scene<'a> {
     /// Client that sends the requests.
-    pub client: &'a Client,
+    pub client: &'a BucketClient,
     /// Keys that Plimsoll owns.
     pub space: &'a KeySpace,
     /// Prefix of all keys of the check; ends in `/`.
@@ -40,7 +40,7 @@ pub struct Scene<'a> {
 
 /// An object in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct ObjectEntry {
     /// Key of the object.
     pub key: String,
     /// Size in bytes; `None` if it is missing or not a number.
@@ -55,7 +55,7 @@ pub struct Entry {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Page {
     /// Objects in the order of the page.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ObjectEntry>,
     /// Common prefixes in the order of the page.
     pub prefixes: Vec<String>,
     /// Continuation token, or for version 1 of the operation the next marker; empty if there is none.
@@ -68,7 +68,7 @@ impl Page {
     /// Parses the answer to a listing.
     fn of(root: &Element) -> Page {
         let text = |element: &Element, name: &str| element.text_of(name).unwrap_or_default().to_string();
-        let entry = |element: &Element| Entry {
+        let entry = |element: &Element| ObjectEntry {
             key: text(element, "Key"),
             size: text(element, "Size").parse().ok(),
             etag: text(element, "ETag"),
@@ -118,7 +118,7 @@ impl Scene<'_> {
     ///
     /// # Errors
     /// [`Problem::Inconclusive`] if there is no answer, or access is denied.
-    pub async fn send(&self, index: usize, call: Call) -> Result<Answer, Problem> {
+    pub async fn send(&self, index: usize, call: CheckCall) -> Result<Answer, Problem> {
         let (name, is_expired) = (self.name(&call), call.presigned.is_some_and(|age_s| age_s > 0));
         let answer = self.client.send(index, call).await?;
         // Credentials without the right to do something say nothing about the store.
@@ -132,7 +132,7 @@ impl Scene<'_> {
     ///
     /// # Errors
     /// [`Problem::Violated`] if it refuses it, [`Problem::Inconclusive`] if it gives no answer or denies access.
-    pub async fn expect(&self, index: usize, call: Call) -> Result<Answer, Problem> {
+    pub async fn expect(&self, index: usize, call: CheckCall) -> Result<Answer, Problem> {
         let name = self.name(&call);
         let answer = self.send(index, call).await?;
         match answer.is_done() {
@@ -147,7 +147,7 @@ impl Scene<'_> {
     }
 
     /// Describes a request in messages.
-    pub fn name(&self, call: &Call) -> String {
+    pub fn name(&self, call: &CheckCall) -> String {
         let key = self.short(&call.key);
         let key = if key.is_empty() { "the bucket".to_string() } else { format!("{key:?}") };
         let query = call.query.first().map_or(String::new(), |(name, _)| format!(" with {name}"));
@@ -159,14 +159,14 @@ impl Scene<'_> {
     /// # Errors
     /// As [`Scene::expect`].
     pub async fn put(&self, key: &str, content: impl Into<bytes::Bytes>) -> Result<Answer, Problem> {
-        self.write(Call::put(key, content)).await
+        self.write(CheckCall::put(key, content)).await
     }
 
     /// Sends a PUT of an object, which may have headers.
     ///
     /// # Errors
     /// As [`Scene::expect`].
-    pub async fn write(&self, call: Call) -> Result<Answer, Problem> {
+    pub async fn write(&self, call: CheckCall) -> Result<Answer, Problem> {
         let key = call.key.clone();
         let answer = self.expect(0, call).await?;
         self.settle(&key, Some(answer.etag())).await?;
@@ -180,9 +180,13 @@ impl Scene<'_> {
     /// As [`Scene::send`].
     pub async fn settle(&self, key: &str, etag: Option<&str>) -> Result<(), Problem> {
         for _ in 0..if self.settles { MAX_POLLS } else { 0 } {
-            let head = self.send(0, Call::head(key)).await?;
-            let page =
-                self.send(0, Call::list(key)).await?.xml().map(|root| Page::of(&root)).unwrap_or_default();
+            let head = self.send(0, CheckCall::head(key)).await?;
+            let page = self
+                .send(0, CheckCall::list(key))
+                .await?
+                .xml()
+                .map(|root| Page::of(&root))
+                .unwrap_or_default();
             let listed = page.entries.iter().find(|entry| entry.key == key);
             let is_tag = |tag: &str| etag.is_some_and(|etag| tag.trim_matches('"') == etag.trim_matches('"'));
             match listed {
@@ -204,13 +208,13 @@ impl Scene<'_> {
         key: &str,
         accept: impl Fn(&Answer) -> bool,
     ) -> Result<Answer, Problem> {
-        let mut answer = self.send(index, Call::get(key)).await?;
+        let mut answer = self.send(index, CheckCall::get(key)).await?;
         for _ in 0..if self.settles { MAX_POLLS } else { 0 } {
             if accept(&answer) {
                 break;
             }
             poll_pause().await;
-            answer = self.send(index, Call::get(key)).await?;
+            answer = self.send(index, CheckCall::get(key)).await?;
         }
         Ok(answer)
     }
@@ -223,7 +227,7 @@ impl Scene<'_> {
         for (number, group) in (1..).zip(keys.chunks(WRITERS)) {
             let writes = group.iter().enumerate();
             let writes =
-                writes.map(|(index, key)| self.expect(index, Call::put(key, key.clone().into_bytes())));
+                writes.map(|(index, key)| self.expect(index, CheckCall::put(key, key.clone().into_bytes())));
             let written = join_all(writes).await.into_iter().collect::<Result<Vec<_>, _>>()?;
             // A store that shows the last writes shows those before them.
             if number * WRITERS >= keys.len() {
@@ -242,7 +246,7 @@ impl Scene<'_> {
     pub async fn delete(&self, key: &str) -> Result<Answer, Problem> {
         match self.space.own(key) {
             Some(owned) => {
-                let answer = self.expect(0, Call::delete(owned)).await?;
+                let answer = self.expect(0, CheckCall::delete(owned)).await?;
                 self.settle(key, None).await?;
                 Ok(answer)
             }
@@ -274,7 +278,7 @@ impl Scene<'_> {
     ///
     /// # Errors
     /// As [`Scene::expect`], and [`Problem::Violated`] if the answer is no listing.
-    pub async fn page(&self, index: usize, call: Call) -> Result<Page, Problem> {
+    pub async fn page(&self, index: usize, call: CheckCall) -> Result<Page, Problem> {
         let name = self.name(&call);
         let answer = self.expect(index, call).await?;
         let root = answer.xml().filter(|root| root.name == "ListBucketResult");
@@ -287,7 +291,7 @@ impl Scene<'_> {
     /// # Errors
     /// As [`Scene::expect`], and [`Problem::Violated`] if the answer has no id.
     pub async fn begin_upload(&self, key: &str) -> Result<String, Problem> {
-        let answer = self.expect(0, Call::post(key, "").query("uploads", "").repeatable()).await?;
+        let answer = self.expect(0, CheckCall::post(key, "").query("uploads", "").repeatable()).await?;
         let id = answer.text_of("UploadId");
         require(!id.is_empty(), || "the answer to CreateMultipartUpload has no UploadId".into())?;
         Ok(id)
@@ -303,28 +307,28 @@ impl Scene<'_> {
         key: &str,
         upload: &str,
         number: u64,
-        call: Call,
-    ) -> Result<Part, Problem> {
-        let call = Call { key: key.to_string(), ..call };
+        call: CheckCall,
+    ) -> Result<UploadedPart, Problem> {
+        let call = CheckCall { key: key.to_string(), ..call };
         let call = call.query("partNumber", number.to_string()).query("uploadId", upload);
         Ok((number, self.expect(index, call).await?.etag().to_string()))
     }
 
     /// Returns the request that completes an upload.
-    pub fn completion(key: &str, upload: &str, parts: &[Part]) -> Call {
+    pub fn completion(key: &str, upload: &str, parts: &[UploadedPart]) -> CheckCall {
         let mut writer = XmlWriter::new("CompleteMultipartUpload");
         for (number, etag) in parts {
             writer.open("Part");
             writer.text("ETag", etag).text("PartNumber", &number.to_string()).close();
         }
-        Call::post(key, writer.finish()).query("uploadId", upload)
+        CheckCall::post(key, writer.finish()).query("uploadId", upload)
     }
 
     /// Completes an upload.
     ///
     /// # Errors
     /// As [`Scene::expect`].
-    pub async fn complete(&self, key: &str, upload: &str, parts: &[Part]) -> Result<Answer, Problem> {
+    pub async fn complete(&self, key: &str, upload: &str, parts: &[UploadedPart]) -> Result<Answer, Problem> {
         let answer = self.expect(0, Scene::completion(key, upload, parts)).await?;
         let etag = answer.text_of("ETag");
         self.settle(key, Some(etag.as_str())).await?;
@@ -339,7 +343,7 @@ async fn poll_pause() {
 }
 
 /// Number and entity tag of a part.
-pub type Part = (u64, String);
+pub type UploadedPart = (u64, String);
 
 /// Returns the problem of a request that the store did not execute.
 pub fn refusal(name: &str, answer: &Answer) -> Problem {

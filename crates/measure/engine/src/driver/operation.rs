@@ -15,7 +15,7 @@ use super::dispatch::next_task;
 use super::multipart::{self, Connections};
 use super::read_back::{Written, verify_written};
 use super::records::encode;
-use super::request::{Keys, build, upload_checksum_of};
+use super::request::{KeyBuffers, build, upload_checksum_of};
 use super::retry::{
     AttemptCounts, AttemptError, OperationObserver, address_of, send_with_retries, wait_until,
 };
@@ -93,7 +93,7 @@ pub async fn slot_loop(
 /// State that a connection slot keeps between operations.
 #[derive(Default)]
 struct SlotState {
-    keys: Keys,
+    keys: KeyBuffers,
     /// Timer for pauses; `None` before the first pause.
     timer: Option<Timer>,
     /// Additional connections, for parts that are sent in parallel.

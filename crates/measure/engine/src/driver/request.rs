@@ -12,7 +12,7 @@ use plimsoll_workload::{Dataset, Operation, OperationKind};
 
 /// Buffers for keys, reused from operation to operation.
 #[derive(Default)]
-pub struct Keys {
+pub struct KeyBuffers {
     /// Key of the object, or prefix of a listing. Of a copy, this is the new object.
     pub key: String,
     /// Key of the object that is copied.
@@ -36,7 +36,7 @@ pub fn build<'a>(
     operation: &Operation,
     site: &Site,
     content: &Content,
-    keys: &'a mut Keys,
+    keys: &'a mut KeyBuffers,
 ) -> (Request<'a>, Expected) {
     let root = site.space.root();
     let dataset = phase.workload.dataset(operation.target);

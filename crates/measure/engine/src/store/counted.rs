@@ -13,7 +13,7 @@ use plimsoll_base::provider::calls::{Call, Calls, KINDS};
 
 /// Counters of requests, object bytes and failures.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct RequestCounts {
     requests: [AtomicU64; KINDS],
     uploaded: AtomicU64,
     downloaded: AtomicU64,
@@ -22,7 +22,7 @@ pub struct Counts {
     refused: Mutex<BTreeMap<(usize, u16), u64>>,
 }
 
-impl Counts {
+impl RequestCounts {
     /// Returns the number of requests of a kind, including failed ones.
     pub fn requests(&self, call: Call) -> u64 {
         self.requests[call.index()].load(Ordering::Relaxed)
@@ -82,7 +82,7 @@ impl Counts {
 
 /// A request in flight. Dropping it counts the bytes transferred, even if the request failed or was cancelled.
 struct InFlight<'a> {
-    counts: &'a Counts,
+    counts: &'a RequestCounts,
     limit: Option<(&'a Charge, &'a Limit, u64)>,
     call: Call,
     /// Object bytes transferred so far.
@@ -151,13 +151,13 @@ impl Observer for ByteCounter<'_> {
 /// A store that counts its requests and can limit their cost.
 pub struct Counted {
     inner: Arc<dyn Store>,
-    counts: Arc<Counts>,
+    counts: Arc<RequestCounts>,
     limit: Option<(Charge, Arc<Limit>)>,
 }
 
 impl Counted {
     /// Wraps `inner` and adds its requests to `counts`, which stay readable after the store is dropped.
-    pub fn new(inner: Arc<dyn Store>, counts: Arc<Counts>) -> Counted {
+    pub fn new(inner: Arc<dyn Store>, counts: Arc<RequestCounts>) -> Counted {
         Counted { inner, counts, limit: None }
     }
 
@@ -183,7 +183,7 @@ impl Store for Counted {
 
 struct CountedConnection {
     inner: Box<dyn Connection>,
-    counts: Arc<Counts>,
+    counts: Arc<RequestCounts>,
     limit: Option<(Charge, Arc<Limit>)>,
 }
 
@@ -283,8 +283,8 @@ mod tests {
 
     /// Returns a store with a cost limit (a request costs 10, a byte 1), its counts, the limit, and how many
     /// times the limit was reached.
-    fn bounded(most: u64) -> (Counted, Arc<Counts>, Arc<Limit>, Arc<AtomicU64>) {
-        let counts = Arc::<crate::store::counted::Counts>::default();
+    fn bounded(most: u64) -> (Counted, Arc<RequestCounts>, Arc<Limit>, Arc<AtomicU64>) {
+        let counts = Arc::<crate::store::counted::RequestCounts>::default();
         let store = Counted::new(Arc::new(MemoryStore::default()), Arc::clone(&counts));
         let reached = Arc::new(AtomicU64::new(0));
         let hits = Arc::clone(&reached);

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use bytes::Bytes;
 
 use super::{
-    Body, Connection, Description, ErrorClass, Failure, Listed, Listing, Local, Observer, Reply, Request,
-    Store, Timings,
+    Body, Connection, Description, ErrorClass, Failure, ListedObject, Listing, Local, Observer, Reply,
+    Request, Store, Timings,
 };
 use plimsoll_base::clock::now_ns;
 use plimsoll_base::net::encode::hex;
@@ -177,7 +177,7 @@ fn page(objects: &BTreeMap<String, (Bytes, String)>, prefix: &str, after: &str, 
         objects.range::<str, _>((from, Bound::Unbounded)).take_while(|(key, _)| key.starts_with(prefix));
     let mut listing = Listing::default();
     for (key, (data, etag)) in found.by_ref().take(max_keys) {
-        listing.objects.push(Listed { key: key.clone(), size: data.len() as u64, etag: etag.clone() });
+        listing.objects.push(ListedObject { key: key.clone(), size: data.len() as u64, etag: etag.clone() });
     }
     if found.next().is_some() {
         listing.next_token = listing.objects.last().map(|o| o.key.clone());

@@ -32,7 +32,7 @@ pub mod web;
 mod wrapped;
 
 pub use plimsoll_s3::checksum::{Algorithm, BodyChecksum};
-pub use plimsoll_s3::message::{Listed, Listing, PartTag, Version};
+pub use plimsoll_s3::message::{ListedObject, Listing, PartTag, Version};
 
 pub use body::{Body, Segments};
 pub use failure::Failure;

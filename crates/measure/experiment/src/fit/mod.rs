@@ -39,7 +39,7 @@ pub struct Comparison {
 
 /// A number of the trace and of the experiment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Figure {
+pub struct FittedNumber {
     /// Name of the figure, with its unit.
     pub name: String,
     /// Value of the trace.
@@ -56,7 +56,7 @@ pub struct Fit {
     /// Distributions of both.
     pub comparisons: Vec<Comparison>,
     /// Numbers of both.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<FittedNumber>,
     /// Properties besides the distributions that were compared, such as `how soon an object is read again`.
     pub compared: Vec<&'static str>,
     /// Dependences of the trace that the experiment does not have, such as `how soon an object is read again`.
@@ -333,9 +333,9 @@ fn missed(trace: &Features, model: &Features) -> Vec<String> {
 }
 
 /// Returns the numbers of the trace and of the experiment.
-fn figures(trace: &Features, model: &Features) -> Vec<Figure> {
+fn figures(trace: &Features, model: &Features) -> Vec<FittedNumber> {
     let mut figures = Vec::new();
-    let mut add = |name: String, trace: f64, model: f64| figures.push(Figure { name, trace, model });
+    let mut add = |name: String, trace: f64, model: f64| figures.push(FittedNumber { name, trace, model });
     let kinds: std::collections::BTreeSet<_> = trace.counts.keys().chain(model.counts.keys()).collect();
     for kind in kinds {
         let share = |f: &Features| {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use super::{Format, Line, Logged, unix_ns};
+use super::{Format, LogLine, Logged, unix_ns};
 use plimsoll_base::provider::calls::Call;
 use plimsoll_workload::OperationKind;
 
@@ -72,9 +72,9 @@ impl Format for AccessLog {
         1
     }
 
-    fn parse<'a>(&mut self, line: &'a str) -> Result<Line<'a>, String> {
+    fn parse<'a>(&mut self, line: &'a str) -> Result<LogLine<'a>, String> {
         if line.is_empty() {
-            return Ok(Line::Nothing);
+            return Ok(LogLine::Nothing);
         }
         let entry: Entry<'a> = serde_json::from_str(line)
             .map_err(|e| format!("not a line of plimsoll-gateway or plimsoll meter: {e}"))?;
@@ -96,7 +96,7 @@ impl Format for AccessLog {
         };
         // A negative or endless duration is wrong, and stands for none.
         let took_ms = Some(entry.duration_ms).filter(|ms| (0.0..1e9).contains(ms)).unwrap_or(0.0);
-        Ok(Line::Request(Logged {
+        Ok(LogLine::Request(Logged {
             at_ns: ready_ns.saturating_sub((took_ms * 1e6) as i64),
             operation: name,
             kind,
@@ -121,8 +121,8 @@ mod tests {
 
     fn parsed(line: &str) -> Logged<'_> {
         match AccessLog.parse(line).unwrap() {
-            Line::Request(logged) => logged,
-            Line::Nothing => panic!("no request"),
+            LogLine::Request(logged) => logged,
+            LogLine::Nothing => panic!("no request"),
         }
     }
 

@@ -2,7 +2,7 @@
 //! that the line `#Fields:` names. Their times are whole seconds.
 
 use super::nginx::kind_of_method;
-use super::{Format, Line, Logged, call_of, unix_ns};
+use super::{Format, LogLine, Logged, call_of, unix_ns};
 use plimsoll_base::provider::calls::Call;
 use plimsoll_workload::OperationKind;
 
@@ -61,15 +61,15 @@ impl Format for CloudFront {
         1_000_000_000
     }
 
-    fn parse<'a>(&mut self, line: &'a str) -> Result<Line<'a>, String> {
+    fn parse<'a>(&mut self, line: &'a str) -> Result<LogLine<'a>, String> {
         if let Some(names) = line.strip_prefix("#Fields:") {
             let columns = Columns::of(names);
             self.columns =
                 Some(columns.ok_or("the line #Fields lacks a column of CloudFront's standard log")?);
-            return Ok(Line::Nothing);
+            return Ok(LogLine::Nothing);
         }
         if line.starts_with("#Version:") || line.is_empty() {
-            return Ok(Line::Nothing);
+            return Ok(LogLine::Nothing);
         }
         let columns = self.columns.as_ref().ok_or("there is no line #Fields before the first request")?;
         // A list on the stack: a line has 33 fields.
@@ -88,7 +88,7 @@ impl Format for CloudFront {
         let at_ns = self.time(date, time)?;
         let kind = kind_of_method(method, status);
         let bytes = bytes.filter(|_| kind != Some(OperationKind::Put));
-        Ok(Line::Request(Logged {
+        Ok(LogLine::Request(Logged {
             at_ns,
             operation: method.into(),
             kind,
@@ -112,18 +112,18 @@ mod tests {
     fn the_columns_follow_the_line_of_fields() {
         let mut format = CloudFront::default();
         assert!(format.parse("2026-02-06\t00:00:38\tGET").is_err());
-        assert_eq!(format.parse("#Version: 1.0"), Ok(Line::Nothing));
+        assert_eq!(format.parse("#Version: 1.0"), Ok(LogLine::Nothing));
         let fields = "#Fields: date time x-edge-location sc-bytes c-ip cs-method cs(Host) cs-uri-stem sc-status sc-content-len";
-        assert_eq!(format.parse(fields), Ok(Line::Nothing));
+        assert_eq!(format.parse(fields), Ok(LogLine::Nothing));
         let line =
             "2026-02-06\t00:00:38\tFRA2\t4500\t203.0.113.9\tGET\td111.cloudfront.net\t/a.jpg\t200\t4096";
-        let Line::Request(logged) = format.parse(line).unwrap() else { panic!("no request") };
+        let LogLine::Request(logged) = format.parse(line).unwrap() else { panic!("no request") };
         assert_eq!(
             (logged.at_ns, &*logged.key, logged.bytes),
             (1_770_336_038_000_000_000, "/a.jpg", Some(4096))
         );
         let text = line.replace("GET", "OPTIONS");
-        let Line::Request(other) = format.parse(&text).unwrap() else { panic!("no request") };
+        let LogLine::Request(other) = format.parse(&text).unwrap() else { panic!("no request") };
         assert_eq!((other.kind, &*other.operation), (None, "OPTIONS"));
         assert!(format.parse(&line.replace("\t200\t", "\tok\t")).unwrap_err().contains("status"));
     }

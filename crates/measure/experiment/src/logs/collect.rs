@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::files::files_of;
 use super::lines::Lines;
-use super::{FORMATS, Line, LogError, Logged, detect, format_of};
+use super::{FORMATS, LogError, LogLine, Logged, detect, format_of};
 use plimsoll_base::machine::usable_memory_bytes;
 use plimsoll_base::rng::{Stream, hash_name, mix};
 use plimsoll_workload::OperationKind;
@@ -71,19 +71,26 @@ impl Rows {
     }
 
     /// Adds a line. An error is the reason why the logs cannot be used.
-    fn add(&mut self, line: Line<'_>) -> Result<(), String> {
+    fn add(&mut self, line: LogLine<'_>) -> Result<(), String> {
         match line {
-            Line::Nothing => {}
-            Line::Request(Logged { kind: None, operation, .. }) => count(&mut self.left_out, &operation),
-            Line::Request(logged) if logged.status >= 400 => self.failed += 1,
-            Line::Request(_) if self.rows.len() as u64 >= self.most => {
+            LogLine::Nothing => {}
+            LogLine::Request(Logged { kind: None, operation, .. }) => count(&mut self.left_out, &operation),
+            LogLine::Request(logged) if logged.status >= 400 => self.failed += 1,
+            LogLine::Request(_) if self.rows.len() as u64 >= self.most => {
                 return Err(format!(
                     "the logs have more than {} requests, which would take a quarter of the memory; use fewer files",
                     self.most
                 ));
             }
-            Line::Request(Logged {
-                at_ns, kind: Some(kind), bucket, key, bytes, size, range_start, ..
+            LogLine::Request(Logged {
+                at_ns,
+                kind: Some(kind),
+                bucket,
+                key,
+                bytes,
+                size,
+                range_start,
+                ..
             }) => {
                 let next = self.keys.len() as u32;
                 let key = match kind {
@@ -122,7 +129,7 @@ pub(super) fn count(names: &mut BTreeMap<String, u64>, name: &str) {
 pub(super) fn read(
     file: &Path,
     logs: &Logs,
-    mut add: impl FnMut(Line<'_>) -> Result<(), String>,
+    mut add: impl FnMut(LogLine<'_>) -> Result<(), String>,
 ) -> Result<Option<(&'static str, u64)>, LogError> {
     let mut lines = Lines::open(file, "a log of requests")?;
     let mut format = None;
@@ -296,7 +303,7 @@ mod tests {
     fn requests_have_a_largest_number() {
         let mut rows = Rows::new(2);
         let mut add = |status| {
-            rows.add(Line::Request(Logged {
+            rows.add(LogLine::Request(Logged {
                 at_ns: 0,
                 operation: "GET".into(),
                 kind: Some(OperationKind::Get),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use super::{Format, Line, Logged, unix_ns};
+use super::{Format, LogLine, Logged, unix_ns};
 use plimsoll_base::provider::calls::Call;
 use plimsoll_workload::OperationKind;
 
@@ -105,9 +105,9 @@ impl Format for Minio {
         1
     }
 
-    fn parse<'a>(&mut self, line: &'a str) -> Result<Line<'a>, String> {
+    fn parse<'a>(&mut self, line: &'a str) -> Result<LogLine<'a>, String> {
         if line.is_empty() {
-            return Ok(Line::Nothing);
+            return Ok(LogLine::Nothing);
         }
         let entry: Entry<'a> = serde_json::from_str(line).map_err(|e| format!("not a line of MinIO: {e}"))?;
         let at: Result<jiff::Timestamp, _> = entry.time.parse();
@@ -132,7 +132,7 @@ impl Format for Minio {
             Some(OperationKind::Get | OperationKind::GetRange) => Some(tx),
             _ => None,
         };
-        Ok(Line::Request(Logged {
+        Ok(LogLine::Request(Logged {
             at_ns,
             operation: name,
             kind,
@@ -155,18 +155,18 @@ mod tests {
     fn audit_logs_and_traces_are_parsed() {
         let audit = r#"{"version":"1","time":"2026-02-06T00:00:38.5Z","api":{"name":"GetObject","bucket":"b","object":"a\"b",
             "status":"OK","statusCode":200,"rx":0,"tx":4096,"timeToResponseInNS":"250000000"},"requestID":"1"}"#;
-        let Line::Request(logged) = Minio.parse(audit).unwrap() else { panic!("no request") };
+        let LogLine::Request(logged) = Minio.parse(audit).unwrap() else { panic!("no request") };
         assert_eq!((logged.at_ns, &*logged.bucket, &*logged.key), (1_770_336_038_250_000_000, "b", "a\"b"));
         assert_eq!((logged.kind.unwrap(), logged.bytes), (OperationKind::Get, Some(4096)));
         let trace = r#"{"status":"success","time":"2026-02-06T00:00:38.25Z","callStats":{"rx":77,"tx":5},
             "api":"s3.PutObject","path":"/b/k","statusCode":200}"#;
-        let Line::Request(logged) = Minio.parse(trace).unwrap() else { panic!("no request") };
+        let LogLine::Request(logged) = Minio.parse(trace).unwrap() else { panic!("no request") };
         assert_eq!(
             (logged.kind.unwrap(), &*logged.key, logged.bytes),
             (OperationKind::Put, "/b/k", Some(77))
         );
         let text = audit.replace("GetObject", "HealBucket");
-        let Line::Request(other) = Minio.parse(&text).unwrap() else { panic!("no request") };
+        let LogLine::Request(other) = Minio.parse(&text).unwrap() else { panic!("no request") };
         assert_eq!((other.kind, other.call, &*other.operation), (None, None, "HealBucket"));
         assert!(Minio.parse("{}").is_err());
     }

@@ -86,7 +86,7 @@ pub struct Logged<'a> {
 
 /// A line of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Line<'a> {
+pub enum LogLine<'a> {
     /// Request of a client.
     Request(Logged<'a>),
     /// Header, comment or empty line.
@@ -102,7 +102,7 @@ pub trait Format {
     ///
     /// # Errors
     /// A description of what is wrong with the line.
-    fn parse<'a>(&mut self, line: &'a str) -> Result<Line<'a>, String>;
+    fn parse<'a>(&mut self, line: &'a str) -> Result<LogLine<'a>, String>;
 }
 
 /// Returns a time in Unix nanoseconds; `None` beyond the year 2262.

@@ -2,7 +2,7 @@
 //! same. The sizes of uploads are unknown.
 
 use super::common_log::{Fields, Times, number};
-use super::{Format, Line, Logged, call_of};
+use super::{Format, LogLine, Logged, call_of};
 use plimsoll_base::provider::calls::Call;
 use plimsoll_workload::OperationKind;
 
@@ -30,9 +30,9 @@ impl Format for Nginx {
         1_000_000_000
     }
 
-    fn parse<'a>(&mut self, line: &'a str) -> Result<Line<'a>, String> {
+    fn parse<'a>(&mut self, line: &'a str) -> Result<LogLine<'a>, String> {
         if line.is_empty() {
-            return Ok(Line::Nothing);
+            return Ok(LogLine::Nothing);
         }
         let mut fields = Fields(line);
         let mut next = |name: &str| fields.next().ok_or_else(|| format!("the line has no {name}"));
@@ -48,7 +48,7 @@ impl Format for Nginx {
         let kind = kind_of_method(method, status);
         let key = target.split_once('?').map_or(target, |(path, _)| path);
         let bytes = if kind == Some(OperationKind::Put) { None } else { sent };
-        Ok(Line::Request(Logged {
+        Ok(LogLine::Request(Logged {
             at_ns,
             operation: method.into(),
             kind,
@@ -71,16 +71,16 @@ mod tests {
     #[test]
     fn a_line_is_parsed() {
         let line = "203.0.113.9 - ann [06/Feb/2026:00:00:38 +0000] \"GET /a/b.jpg?x=1 HTTP/1.1\" 200 4096 \"-\" \"curl/8\"";
-        let Line::Request(logged) = Nginx::default().parse(line).unwrap() else { panic!("no request") };
+        let LogLine::Request(logged) = Nginx::default().parse(line).unwrap() else { panic!("no request") };
         assert_eq!(
             (logged.kind.unwrap(), &*logged.key, logged.status, logged.bytes),
             (OperationKind::Get, "/a/b.jpg", 200, Some(4096))
         );
         let put = line.replace("GET", "PUT");
-        let Line::Request(logged) = Nginx::default().parse(&put).unwrap() else { panic!("no request") };
+        let LogLine::Request(logged) = Nginx::default().parse(&put).unwrap() else { panic!("no request") };
         assert_eq!((logged.kind.unwrap(), logged.bytes), (OperationKind::Put, None));
         let text = line.replace("GET", "POST");
-        let Line::Request(other) = Nginx::default().parse(&text).unwrap() else { panic!("no request") };
+        let LogLine::Request(other) = Nginx::default().parse(&text).unwrap() else { panic!("no request") };
         assert_eq!((other.kind, &*other.operation), (None, "POST"));
         assert!(Nginx::default().parse("no log").is_err());
     }

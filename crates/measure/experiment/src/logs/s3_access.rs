@@ -2,7 +2,7 @@
 //! are whole seconds.
 
 use super::common_log::{Fields, Times, number};
-use super::{Format, Line, Logged};
+use super::{Format, LogLine, Logged};
 use plimsoll_base::provider::calls::Call;
 use plimsoll_workload::OperationKind;
 
@@ -55,9 +55,9 @@ impl Format for S3Access {
         1_000_000_000
     }
 
-    fn parse<'a>(&mut self, line: &'a str) -> Result<Line<'a>, String> {
+    fn parse<'a>(&mut self, line: &'a str) -> Result<LogLine<'a>, String> {
         if line.is_empty() {
-            return Ok(Line::Nothing);
+            return Ok(LogLine::Nothing);
         }
         let mut fields = Fields(line);
         let mut next = |name: &str| fields.next().ok_or_else(|| format!("the line has no {name}"));
@@ -82,7 +82,7 @@ impl Format for S3Access {
         // A copied part has the size of the part.
         let writes = kind == Some(OperationKind::Put) || operation == "REST.COPY.PART";
         let bytes = if writes { size } else { sent };
-        Ok(Line::Request(Logged {
+        Ok(LogLine::Request(Logged {
             at_ns,
             operation: operation.into(),
             kind,
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_line_is_parsed() {
-        let Line::Request(logged) = S3Access::default().parse(LINE).unwrap() else { panic!("no request") };
+        let LogLine::Request(logged) = S3Access::default().parse(LINE).unwrap() else { panic!("no request") };
         let expected = Logged {
             at_ns: 1_770_336_038_000_000_000,
             operation: "REST.GET.OBJECT".into(),
@@ -122,7 +122,7 @@ mod tests {
         };
         assert_eq!(logged, expected);
         let text = LINE.replace("REST.GET.OBJECT", "REST.GET.ACL");
-        let Line::Request(other) = S3Access::default().parse(&text).unwrap() else { panic!("no request") };
+        let LogLine::Request(other) = S3Access::default().parse(&text).unwrap() else { panic!("no request") };
         assert_eq!((other.kind, &*other.operation), (None, "REST.GET.ACL"));
         assert!(
             S3Access::default()

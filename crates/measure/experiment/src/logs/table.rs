@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::nginx::kind_of_method;
-use super::{Format, Line, Logged, call_of, unix_ns};
+use super::{Format, LogLine, Logged, call_of, unix_ns};
 use plimsoll_base::provider::calls::Call;
 use plimsoll_workload::OperationKind;
 
@@ -107,13 +107,13 @@ impl Format for Table {
         1
     }
 
-    fn parse<'a>(&mut self, line: &'a str) -> Result<Line<'a>, String> {
+    fn parse<'a>(&mut self, line: &'a str) -> Result<LogLine<'a>, String> {
         if line.is_empty() {
-            return Ok(Line::Nothing);
+            return Ok(LogLine::Nothing);
         }
         let Some(columns) = self.columns else {
             self.header(line)?;
-            return Ok(Line::Nothing);
+            return Ok(LogLine::Nothing);
         };
         let mut fields: [Cow<'a, str>; COLUMNS.len()] = Default::default();
         for (index, field) in Fields(Some(line)).enumerate() {
@@ -138,7 +138,7 @@ impl Format for Table {
             || matches!(named, Some(Call::PutObject | Call::UploadPart))
             || (named == Some(Call::GetObject) && status != 206);
         let bytes = bytes.or_else(|| size.filter(|_| moves));
-        Ok(Line::Request(Logged {
+        Ok(LogLine::Request(Logged {
             at_ns,
             operation,
             kind,
@@ -159,7 +159,7 @@ mod tests {
 
     fn request<'a>(table: &mut Table, line: &'a str) -> Logged<'a> {
         match table.parse(line).unwrap() {
-            Line::Request(logged) => logged,
+            LogLine::Request(logged) => logged,
             other => panic!("{other:?}"),
         }
     }
@@ -168,7 +168,7 @@ mod tests {
     fn columns_are_found_by_their_names() {
         let mut table = Table::new(&[("time".into(), "when".into())]);
         assert!(table.parse("time,operation,key").unwrap_err().contains("--columns time=NAME"));
-        assert_eq!(table.parse("size,when,key,operation"), Ok(Line::Nothing));
+        assert_eq!(table.parse("size,when,key,operation"), Ok(LogLine::Nothing));
         let logged = request(&mut table, "120,1770336038.25,\"a,\"\"b\"\"\",GET");
         assert_eq!((logged.at_ns, &*logged.key), (1_770_336_038_250_000_000, "a,\"b\""));
         assert_eq!(
@@ -176,7 +176,7 @@ mod tests {
             (OperationKind::Get, Some(120), Some(120))
         );
         assert_eq!(request(&mut table, ",1,k,get_range").kind, Some(OperationKind::GetRange));
-        let Line::Request(other) = table.parse(",1,k,scan").unwrap() else { panic!("no request") };
+        let LogLine::Request(other) = table.parse(",1,k,scan").unwrap() else { panic!("no request") };
         assert_eq!((other.kind, &*other.operation), (None, "scan"));
         assert!(table.parse("many,1,k,put").unwrap_err().contains("size 'many' is not a number"));
         assert!(table.parse("1,noon,k,put").unwrap_err().contains("time 'noon'"));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::collect::{count, read};
 use super::files::files_of;
-use super::{Line, LogError, Logged};
+use super::{LogError, LogLine, Logged};
 use plimsoll_base::provider::calls::Call;
 use plimsoll_workload::trace::Logs;
 
@@ -144,7 +144,7 @@ pub fn usage(logs: &Logs, depth: usize) -> Result<LogUsage, LogError> {
     let mut usage = LogUsage::default();
     for file in files_of(&logs.files)? {
         read(&file, logs, |line| {
-            if let Line::Request(logged) = line {
+            if let LogLine::Request(logged) = line {
                 usage.add(&logged, depth);
             }
             Ok(())

@@ -30,7 +30,7 @@ pub enum RecordEncoding {
 
 /// Part of a YCSB benchmark: load or run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum YcsbPhase {
     /// The load part, which writes the records.
     Load,
     /// The run part, which performs operations on the records.
@@ -270,7 +270,7 @@ fn transactions(
 /// # Errors
 /// Returns a [`PropertyError`] that names the property whose value is invalid or not supported.
 pub fn to_spec(
-    part: Part,
+    part: YcsbPhase,
     p: &Properties,
     family: Family,
     encoding: RecordEncoding,
@@ -293,7 +293,7 @@ pub fn to_spec(
         size: Some(record_size(p)?),
         ..ObjectsSpec::default()
     };
-    let name = if part == Part::Load { "load" } else { "run" };
+    let name = if part == YcsbPhase::Load { "load" } else { "run" };
     let mut phase = PhaseSpec {
         name: name.into(),
         concurrency: (target == 0.0).then_some(ConcurrencySpec::Fixed(threads)),
@@ -301,7 +301,7 @@ pub fn to_spec(
         in_flight: (target > 0.0).then_some(threads),
         ..PhaseSpec::default()
     };
-    if part == Part::Load {
+    if part == YcsbPhase::Load {
         phase.operations = BTreeMap::from([("put".to_string(), 1)]);
         phase.stop_after = Some(count);
         phase.retries = Some(p.whole("core_workload_insertion_retry_limit", 0)?.min(100) as u32);

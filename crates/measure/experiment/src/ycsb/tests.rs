@@ -17,7 +17,7 @@ fn every_workload_of_both_families_survives_a_round_trip() {
         for name in ["workloada", "workloadb", "workloadc", "workloadd", "workloade", "workloadf"] {
             for encoding in [RecordEncoding::Bytes, RecordEncoding::GoYcsb] {
                 let p = read(&[name], &["threadcount=8"], family);
-                for part in [Part::Load, Part::Run] {
+                for part in [YcsbPhase::Load, YcsbPhase::Run] {
                     let written = to_spec(part, &p, family, encoding, 42).unwrap();
                     let experiment = resolve(written).unwrap_or_else(|e| panic!("{name}: {e:?}"));
                     let again =
@@ -32,7 +32,7 @@ fn every_workload_of_both_families_survives_a_round_trip() {
 #[test]
 fn proportions_become_shares_and_target_becomes_an_open_loop() {
     let p = read(&["workloadd"], &["target=500", "threadcount=32"], Family::Ycsb);
-    let written = to_spec(Part::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap();
+    let written = to_spec(YcsbPhase::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap();
     let experiment = resolve(written).unwrap();
     let run = &experiment.phases[0];
     assert!(run.load.is_open() && run.load.slots() == 32);
@@ -45,7 +45,7 @@ fn proportions_become_shares_and_target_becomes_an_open_loop() {
 fn reads_never_address_a_record_that_does_not_exist() {
     for name in ["workloada", "workloadd", "workloade"] {
         let p = read(&[name], &["recordcount=200", "threadcount=4"], Family::Ycsb);
-        let written = to_spec(Part::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap();
+        let written = to_spec(YcsbPhase::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap();
         let experiment = resolve(written).unwrap();
         let workload = &experiment.phases[0].workload;
         let mut sequence = workload.sequence();
@@ -69,7 +69,7 @@ fn reads_never_address_a_record_that_does_not_exist() {
 fn errors_name_the_property() {
     let error = |single: &[&str]| {
         let p = read(&["workloada"], single, Family::Ycsb);
-        to_spec(Part::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap_err().to_string()
+        to_spec(YcsbPhase::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap_err().to_string()
     };
     for (single, expected) in [
         (vec!["readproportion=-0.5"], "-p readproportion: readproportion=-0.5 must be a number, 0 or more"),
@@ -85,14 +85,14 @@ fn errors_name_the_property() {
     }
 }
 
-fn error_of(part: Part, files: &[&str], single: &[&str], encoding: RecordEncoding) -> String {
+fn error_of(part: YcsbPhase, files: &[&str], single: &[&str], encoding: RecordEncoding) -> String {
     let p = read(files, single, Family::Ycsb);
     to_spec(part, &p, Family::Ycsb, encoding, 1).unwrap_err().to_string()
 }
 
 fn run_of(files: &[&str], single: &[&str], family: Family) -> plimsoll_workload::schedule::Phase {
     let p = read(files, single, family);
-    let written = to_spec(Part::Run, &p, family, RecordEncoding::Bytes, 1).unwrap();
+    let written = to_spec(YcsbPhase::Run, &p, family, RecordEncoding::Bytes, 1).unwrap();
     resolve(written).unwrap().phases.pop().unwrap()
 }
 
@@ -102,15 +102,15 @@ fn run_of(files: &[&str], single: &[&str], family: Family) -> plimsoll_workload:
 fn unsupported_values_are_rejected() {
     use RecordEncoding::{Bytes, GoYcsb};
     for (part, file, property, encoding, expected) in [
-        (Part::Run, "workloade", "maxscanlength=5000", Bytes, "between 1 and 1000"),
-        (Part::Run, "workloade", "maxscanlength=0", Bytes, "between 1 and 1000"),
-        (Part::Run, "workloade", "minscanlength=0", Bytes, "not above maxscanlength"),
-        (Part::Run, "workloade", "minscanlength=200", Bytes, "not above maxscanlength"),
-        (Part::Run, "workloadd", "warmuptime=10", Bytes, "a warm-up cannot insert"),
-        (Part::Load, "workloada", "warmuptime=10", Bytes, "a warm-up cannot insert"),
-        (Part::Run, "workloada", "scanproportion=0.00001", Bytes, "at least 1/10000"),
-        (Part::Run, "workloada", "dataintegrity=true", GoYcsb, "does not compare these records"),
-        (Part::Load, "workloada", "dataintegrity=maybe", Bytes, "true or false"),
+        (YcsbPhase::Run, "workloade", "maxscanlength=5000", Bytes, "between 1 and 1000"),
+        (YcsbPhase::Run, "workloade", "maxscanlength=0", Bytes, "between 1 and 1000"),
+        (YcsbPhase::Run, "workloade", "minscanlength=0", Bytes, "not above maxscanlength"),
+        (YcsbPhase::Run, "workloade", "minscanlength=200", Bytes, "not above maxscanlength"),
+        (YcsbPhase::Run, "workloadd", "warmuptime=10", Bytes, "a warm-up cannot insert"),
+        (YcsbPhase::Load, "workloada", "warmuptime=10", Bytes, "a warm-up cannot insert"),
+        (YcsbPhase::Run, "workloada", "scanproportion=0.00001", Bytes, "at least 1/10000"),
+        (YcsbPhase::Run, "workloada", "dataintegrity=true", GoYcsb, "does not compare these records"),
+        (YcsbPhase::Load, "workloada", "dataintegrity=maybe", Bytes, "true or false"),
     ] {
         let message = error_of(part, &[file], &[property], encoding);
         assert!(message.contains(expected), "{property}: {message}");
@@ -120,7 +120,7 @@ fn unsupported_values_are_rejected() {
 #[test]
 fn warmuptime_scan_lengths_dataintegrity_and_small_proportions_take_effect() {
     let p = read(&["workloada"], &["warmuptime=7"], Family::Ycsb);
-    let written = to_spec(Part::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap();
+    let written = to_spec(YcsbPhase::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap();
     assert_eq!(written.phase[0].duration.as_deref(), Some("7s"));
     let scan = run_of(&["workloade"], &["minscanlength=3", "maxscanlength=9"], Family::Ycsb).workload.scan;
     assert_eq!((scan.min, scan.max), (3, 9));
@@ -156,8 +156,8 @@ fn content_does_not_depend_on_the_seed_or_insertstart() {
         resolve(written).unwrap().phases.pop().unwrap().workload.written
     };
     let [first, second] = [7, 8].map(plimsoll_workload::payload::Block::new);
-    let loaded = dataset(Part::Load, &["insertstart=100", "insertcount=100"], 7);
-    let expected = dataset(Part::Run, &[], 8);
+    let loaded = dataset(YcsbPhase::Load, &["insertstart=100", "insertcount=100"], 7);
+    let expected = dataset(YcsbPhase::Run, &[], 8);
     for index in 0..100 {
         let (mut one, mut other) = (String::new(), String::new());
         loaded.key_into(&mut one, "", index);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::intervals::{IntervalKey, IntervalLog};
 use plimsoll_recorder::collector::SecondRow;
-use plimsoll_recorder::part::Part;
+use plimsoll_recorder::part::WindowPart;
 use plimsoll_recorder::tally::Tally;
 use plimsoll_workload::OperationKind;
 
@@ -50,7 +50,7 @@ impl SizeLog {
     /// Fails if the file cannot be written, for example because the disk is full.
     pub fn add(&mut self, place: IntervalKey<'_>, row: &SecondRow<'_>) -> io::Result<()> {
         for (part, latencies) in &row.tally.parts {
-            if let Part::Size(from_bytes) = part {
+            if let WindowPart::Size(from_bytes) = part {
                 self.log()?.add_service(place, row.second, &name(row.kind, *from_bytes), latencies)?;
             }
         }

@@ -10,7 +10,7 @@ use super::percentiles::percentiles;
 use super::result::{AddressFigures, Window};
 use plimsoll_base::units::format_count;
 use plimsoll_recorder::histogram::Latencies;
-use plimsoll_recorder::part::Part;
+use plimsoll_recorder::part::WindowPart;
 use plimsoll_recorder::tally::Tally;
 
 /// Number of operations from which on an address can be compared with others.
@@ -53,7 +53,7 @@ pub fn of_tally(window: &mut Window, names: &[String], tally: &Tally) {
         |number: u16| names.get(usize::from(number)).cloned().unwrap_or_else(|| format!("number {number}"));
     let mut sums = Sums::new();
     for (part, latencies) in &tally.parts {
-        if let Part::Address(number) = part {
+        if let WindowPart::Address(number) = part {
             sums.entry(name(*number)).or_default().latencies.merge(latencies);
         }
     }

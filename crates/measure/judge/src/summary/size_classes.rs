@@ -9,7 +9,7 @@ use super::latencies::of_histogram;
 use super::percentiles::percentiles;
 use super::result::{SizeClassFigures, Window};
 use plimsoll_recorder::histogram::Latencies;
-use plimsoll_recorder::part::Part;
+use plimsoll_recorder::part::WindowPart;
 use plimsoll_recorder::tally::Tally;
 use plimsoll_workload::schedule::Phase;
 
@@ -27,7 +27,7 @@ fn set(window: &mut Window, classes: BTreeMap<u64, (Option<u64>, Latencies)>) {
 pub fn of_tally(window: &mut Window, phase: &Phase, tally: &Tally) {
     let Some(classes) = &phase.size_classes else { return };
     let of_size = tally.parts.iter().filter_map(|(part, latencies)| match part {
-        Part::Size(from) => Some((*from, (classes.end_of(*from), latencies.clone()))),
+        WindowPart::Size(from) => Some((*from, (classes.end_of(*from), latencies.clone()))),
         _ => None,
     });
     set(window, of_size.collect());

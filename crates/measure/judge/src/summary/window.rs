@@ -20,7 +20,7 @@ use plimsoll_recorder::cache_status::CacheStatus;
 use plimsoll_recorder::collector::WindowState;
 use plimsoll_recorder::histogram::Latencies;
 use plimsoll_recorder::latency::Latency;
-use plimsoll_recorder::part::Part;
+use plimsoll_recorder::part::WindowPart;
 use plimsoll_recorder::store_facts::Description;
 use plimsoll_recorder::tally::Tally;
 use plimsoll_workload::OperationKind;
@@ -109,7 +109,7 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
     let mut histograms = BTreeMap::new();
     let mut cache_ms = BTreeMap::new();
     for (part, latencies) in &tally.parts {
-        if let Part::Cache(status) = part {
+        if let WindowPart::Cache(status) = part {
             histograms.insert(format!("cache_{status}"), STANDARD.encode(latencies.to_bytes()));
             cache_ms.insert(status.to_string(), percentiles(latencies));
         }

@@ -3,7 +3,7 @@
 use plimsoll_base::clock::SECOND;
 use plimsoll_base::units::{format_count, format_ms, format_per_s, format_throughput};
 use plimsoll_document::Table;
-use plimsoll_document::live::plot::{Line, Plot};
+use plimsoll_document::live::plot::{Plot, PlotLine};
 use plimsoll_document::live::{LivePage, Section, Tile};
 
 use crate::screen::model::{KEPT, Model, Second};
@@ -106,7 +106,7 @@ fn charts(model: &Model, now_ns: u64) -> Section {
         values
     };
     let from_to = [minutes(first), minutes(first + length - 1)];
-    let plot = |title: &str, unit: &str, lines: Vec<Line>, is_log| Plot {
+    let plot = |title: &str, unit: &str, lines: Vec<PlotLine>, is_log| Plot {
         title: title.into(),
         unit: unit.into(),
         from_to: from_to.clone(),
@@ -114,12 +114,12 @@ fn charts(model: &Model, now_ns: u64) -> Section {
         is_log,
     };
     let rates = vec![
-        Line::new("succeeded", values(Some(0.0), &|second| Some(second.completed as f64))),
-        Line::new("failed", values(Some(0.0), &|second| Some(second.failed as f64))),
+        PlotLine::new("succeeded", values(Some(0.0), &|second| Some(second.completed as f64))),
+        PlotLine::new("failed", values(Some(0.0), &|second| Some(second.failed as f64))),
     ];
     let latencies = vec![
-        Line::new("median", values(None, &|second| second.p50_ms)),
-        Line::new("99th percentile", values(None, &|second| second.p99_ms)),
+        PlotLine::new("median", values(None, &|second| second.p50_ms)),
+        PlotLine::new("99th percentile", values(None, &|second| second.p99_ms)),
     ];
     Section {
         id: "charts".into(),

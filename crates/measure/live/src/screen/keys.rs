@@ -18,7 +18,7 @@ use plimsoll_engine::driver::Control;
 const PAUSE_NS: u64 = 100 * MILLISECOND;
 
 /// Single-key mode of the terminal. Dropping it restores the previous settings.
-pub struct Keys {
+pub struct KeyInput {
     before: Termios,
     ended: Arc<AtomicBool>,
 }
@@ -36,11 +36,11 @@ pub fn restore(before: &Termios) {
     }
 }
 
-impl Keys {
+impl KeyInput {
     /// Switches the terminal to single-key mode and reads keys on a separate thread. `stopping` is called when `q`
     /// stops the run. Returns `None` if standard input is not a terminal, another job has it, or its settings cannot be
     /// changed.
-    pub fn listen(control: Arc<Control>, stopping: impl Fn() + Send + 'static) -> Option<Keys> {
+    pub fn listen(control: Arc<Control>, stopping: impl Fn() + Send + 'static) -> Option<KeyInput> {
         let terminal = stdin();
         if !terminal.is_terminal() || !is_in_foreground(&terminal) {
             return None;
@@ -56,7 +56,7 @@ impl Keys {
         let read = move || read_keys(&control, &has_ended, &stopping);
         // If the thread cannot start, Ctrl-C still works.
         let _ = std::thread::Builder::new().name("keys".into()).spawn(read);
-        Some(Keys { before, ended })
+        Some(KeyInput { before, ended })
     }
 
     /// Returns the settings of the terminal before the run.
@@ -115,7 +115,7 @@ pub fn is_ignored(signal: u32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-impl Drop for Keys {
+impl Drop for KeyInput {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
         restore(&self.before);

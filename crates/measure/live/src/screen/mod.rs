@@ -14,7 +14,7 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen};
 
-use self::keys::Keys;
+use self::keys::KeyInput;
 use model::Model;
 use plimsoll_engine::driver::Control;
 use plimsoll_judge::summary::result::{CapacityStep, CostFigures, Window};
@@ -40,7 +40,7 @@ pub struct Screen {
 struct State {
     terminal: Option<Terminal<CrosstermBackend<BufWriter<Stderr>>>>,
     /// Single-key mode of the terminal while the view is open.
-    keys: Option<Keys>,
+    keys: Option<KeyInput>,
     has_ended: bool,
     model: Model,
     /// True once the whole screen has been drawn again after the request to stop, whose message may have damaged it.
@@ -106,7 +106,7 @@ impl Screen {
             Err(e) => return (self.hooks.print)(&format!("--live: {e}; the run continues without the view")),
         }
         let view = Arc::downgrade(&self.state);
-        state.keys = Keys::listen(Arc::clone(control), move || redraw(&view));
+        state.keys = KeyInput::listen(Arc::clone(control), move || redraw(&view));
         // A panic must not leave the terminal without echo.
         let settings = state.keys.as_ref().map(|keys| keys.before().clone());
         let before = panic::take_hook();

@@ -46,7 +46,7 @@ pub struct Second {
 
 /// State of the client in the current phase.
 #[derive(Debug, Default, PartialEq)]
-pub struct Client {
+pub struct ClientState {
     /// Mean number of cores that the process used since the last update.
     pub cores: f64,
     /// 99th percentile of the start lag in milliseconds; open loops only.
@@ -84,7 +84,7 @@ pub struct Model {
     /// Successful operations of the run.
     pub completed: u64,
     /// State of the client.
-    pub client: Client,
+    pub client: ClientState,
     /// Cost so far in words; `None` if it is not known.
     pub spent: Option<String>,
     /// Cost limit in words; `None` without a limit.
@@ -183,7 +183,7 @@ impl Model {
         let cores = (now.1 - before.1) as f64 / (now.0 - before.0).max(1) as f64;
         let mut lag = Latencies::default();
         state.tallies.values().for_each(|tally| lag.merge(&tally.latencies[Latency::StartLag]));
-        self.client = Client {
+        self.client = ClientState {
             cores,
             start_lag_ms: lag.quantile_ns(0.99).map(|ns| ns as f64 / 1e6),
             link: state.usage.link.clone(),

@@ -11,11 +11,11 @@ use super::cost::from_run::FromRun;
 use super::cost::request::WorkloadArguments;
 use super::exit::Exit;
 use super::runs::find;
-use plimsoll_bills::advise::sensitivity::{Change, changes};
+use plimsoll_bills::advise::sensitivity::{AssumptionChange, changes};
 use plimsoll_bills::advise::sizes::of_runs;
 use plimsoll_bills::advise::{
-    BoundChange, Candidate, Evidence, Figure, ObjectiveFinding, UnitCost, bound_changes, bounds_to_pass,
-    pareto_front, recommended, unit_cost,
+    BoundChange, Candidate, Evidence, MeasuredFigure, ObjectiveFinding, UnitCost, bound_changes,
+    bounds_to_pass, pareto_front, recommended, unit_cost,
 };
 use plimsoll_cost::bill::Bill;
 use plimsoll_cost::request::CostRequest;
@@ -76,7 +76,7 @@ struct CandidateReport<'a> {
     known_by: Evidence,
     bill: &'a Bill,
     cost: UnitCost,
-    latency_ms: Option<Figure>,
+    latency_ms: Option<MeasuredFigure>,
     outcome: &'static str,
     objectives: Vec<ObjectiveReport<'a>>,
     front: bool,
@@ -94,7 +94,7 @@ struct ObjectiveReport<'a> {
 #[derive(Serialize)]
 struct ChangeReport<'a> {
     #[serde(flatten)]
-    change: &'a Change,
+    change: &'a AssumptionChange,
     to_store: Option<&'a str>,
 }
 

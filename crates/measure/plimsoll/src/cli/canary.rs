@@ -14,8 +14,8 @@ use plimsoll_base::clock::wall_now;
 use plimsoll_base::units::{format_count, parse_duration, parse_size};
 use plimsoll_canary::day::Day;
 use plimsoll_canary::history::{History, days};
-use plimsoll_canary::target::Target;
-use plimsoll_canary::{Counts, Listener, Schedule, watch};
+use plimsoll_canary::target::CanaryStore;
+use plimsoll_canary::{CanaryCounts, Listener, Schedule, watch};
 use plimsoll_document::{Table, terminal};
 use plimsoll_engine::driver::Control;
 use plimsoll_report::text::percentile::cell;
@@ -107,7 +107,8 @@ pub fn canary(arguments: &Arguments) -> Result<(), Exit> {
         return Err(Exit::input(format!("--store {store}: it ends with the canary; name another store")));
     }
     let mut history = History::open(&arguments.dir, "", arguments.keep).map_err(input)?;
-    let mut target = Target::new(store, arguments.ca_bundle.clone(), timeout, size, history.id().clone())?;
+    let mut target =
+        CanaryStore::new(store, arguments.ca_bundle.clone(), timeout, size, history.id().clone())?;
     // A store that cannot be reached yet is what a canary is for; an invalid one is not.
     match target.open() {
         Err(error @ RunError::Input(_)) => return Err(error.into()),
@@ -125,7 +126,8 @@ pub fn canary(arguments: &Arguments) -> Result<(), Exit> {
         arguments.dir.display()
     ));
     let schedule = Schedule { every_ns, operations: arguments.operations, control };
-    let Counts { operations, failed } = watch(&mut target, &schedule, &mut history, live.as_ref(), &Lines);
+    let CanaryCounts { operations, failed } =
+        watch(&mut target, &schedule, &mut history, live.as_ref(), &Lines);
     let left = target.clean();
     let of = format!("{} of {} operations failed", format_count(failed), format_count(operations));
     say(&format!("{of}; today: {}\n", sentence(&history.today())))?;

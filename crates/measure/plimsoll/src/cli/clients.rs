@@ -13,10 +13,10 @@ use super::report::conclude;
 use super::timeout;
 use plimsoll_base::clock::{now_ns, wall_now};
 use plimsoll_base::units::parse_size;
-use plimsoll_clients::clients::batch::{Address, Batch, Operation, Timed};
+use plimsoll_clients::clients::batch::{Address, BatchOperation, OperationBatch, Timed};
 use plimsoll_clients::clients::library::{Library, installed};
 use plimsoll_clients::clients::tool::Tool;
-use plimsoll_clients::clients::{Client, Turn, own, requests};
+use plimsoll_clients::clients::{OtherClient, Turn, own, requests};
 use plimsoll_clients::sync::files::{self, Ground};
 use plimsoll_clients::sync::scratch;
 use plimsoll_document::terminal;
@@ -87,7 +87,7 @@ pub struct Arguments {
 }
 
 /// Returns the clients in the order of the table, and the names of known clients that are not installed.
-fn find(arguments: &Arguments) -> Result<(Vec<Client>, Vec<&'static str>), Exit> {
+fn find(arguments: &Arguments) -> Result<(Vec<OtherClient>, Vec<&'static str>), Exit> {
     if let Some(name) = arguments.clients.iter().find(|name| !KNOWN.contains(&name.as_str())) {
         let known = KNOWN.join(", ");
         return Err(Exit::input(format!(
@@ -102,7 +102,7 @@ fn find(arguments: &Arguments) -> Result<(Vec<Client>, Vec<&'static str>), Exit>
         }
         Err(error) => (Vec::new(), format!("; {python}: {error}")),
     };
-    let (mut clients, mut absent) = (vec![Client::Plimsoll], Vec::new());
+    let (mut clients, mut absent) = (vec![OtherClient::Plimsoll], Vec::new());
     for name in KNOWN {
         let is_named = arguments.clients.iter().any(|named| named == name);
         if !is_named && !arguments.clients.is_empty() {
@@ -110,7 +110,7 @@ fn find(arguments: &Arguments) -> Result<(Vec<Client>, Vec<&'static str>), Exit>
         }
         let library = libraries.iter().find(|(library, _)| library == name);
         let library = library.map(|(name, version)| Library::of_python(python, name, version));
-        match library.map(Client::Library).or_else(|| Tool::find(name).map(Client::Tool)) {
+        match library.map(OtherClient::Library).or_else(|| Tool::find(name).map(OtherClient::Tool)) {
             Some(client) => clients.push(client),
             None if is_named => {
                 return Err(Exit::input(format!("--clients {name}: it is not installed{problem}")));
@@ -121,7 +121,7 @@ fn find(arguments: &Arguments) -> Result<(Vec<Client>, Vec<&'static str>), Exit>
     for program in &arguments.program {
         match program.split_once('=').filter(|(name, command)| !name.is_empty() && !command.is_empty()) {
             Some((name, command)) if clients.iter().all(|client| client.name() != name) => {
-                clients.push(Client::Library(Library::of_command(name, command)));
+                clients.push(OtherClient::Library(Library::of_command(name, command)));
             }
             Some((name, _)) => {
                 return Err(Exit::input(format!("--program {name}=…: another client has this name")));
@@ -139,13 +139,13 @@ fn find(arguments: &Arguments) -> Result<(Vec<Client>, Vec<&'static str>), Exit>
 }
 
 impl Arguments {
-    fn batch(&self) -> Result<Batch, Exit> {
+    fn batch(&self) -> Result<OperationBatch, Exit> {
         let bytes = parse_size(&self.size).map_err(|e| Exit::input(format!("--size: {e}")))?;
         if !(1..=5 << 30).contains(&bytes) {
             return Err(Exit::input(format!("--size {}: must be from 1B to 5GiB", self.size)));
         }
-        Ok(Batch {
-            operation: Operation::Put,
+        Ok(OperationBatch {
+            operation: BatchOperation::Put,
             objects: self.objects,
             bytes,
             concurrency: usize::from(self.concurrency),
@@ -170,7 +170,7 @@ fn quantile_ms(sorted_ns: &[u64], q: f64) -> Option<f64> {
     sorted_ns.get(rank - 1).filter(|_| is_enough).map(|ns| *ns as f64 / 1e6)
 }
 
-fn round_of(client: &Client, batch: &Batch, round: u32, timed: Timed) -> ClientRound {
+fn round_of(client: &OtherClient, batch: &OperationBatch, round: u32, timed: Timed) -> ClientRound {
     let mut times = timed.latencies_ns;
     times.sort_unstable();
     ClientRound {
@@ -191,10 +191,14 @@ fn round_of(client: &Client, batch: &Batch, round: u32, timed: Timed) -> ClientR
 
 /// Returns the result of a client, or that the user stopped it. A failed operation of Plimsoll itself also stops its
 /// turn.
-fn unless_stopped<T>(client: &Client, turn: &Turn<'_>, done: Result<T, RunError>) -> Result<T, RunError> {
+fn unless_stopped<T>(
+    client: &OtherClient,
+    turn: &Turn<'_>,
+    done: Result<T, RunError>,
+) -> Result<T, RunError> {
     let is_stopped = turn.control.stopped_at().is_some();
     match done {
-        Err(error) if matches!(client, Client::Plimsoll) => Err(error),
+        Err(error) if matches!(client, OtherClient::Plimsoll) => Err(error),
         Err(error) if !is_stopped => Err(error.with(LEAVE_OUT)),
         Ok(done) if !is_stopped => Ok(done),
         _ => {
@@ -206,13 +210,13 @@ fn unless_stopped<T>(client: &Client, turn: &Turn<'_>, done: Result<T, RunError>
 /// Executes all rounds, and counts the requests of each client.
 fn rounds(
     arguments: &Arguments,
-    clients: &[Client],
-    batch: &Batch,
+    clients: &[OtherClient],
+    batch: &OperationBatch,
     turn: &Turn<'_>,
     result: &mut RunResult,
     directory: &mut RunDirectory,
 ) -> Result<(), RunError> {
-    let both = [Operation::Put, Operation::Get];
+    let both = [BatchOperation::Put, BatchOperation::Get];
     for round in 0..arguments.rounds {
         for place in 0..clients.len() {
             let client = &clients[(place + round as usize) % clients.len()];
@@ -220,7 +224,7 @@ fn rounds(
                 progress(format_args!("round {} of {}: {}", round + 1, arguments.rounds, client.name()));
             }
             for operation in both {
-                let batch = Batch { operation, ..*batch };
+                let batch = OperationBatch { operation, ..*batch };
                 let timed = unless_stopped(client, turn, client.execute(&batch, turn))?;
                 result.clients.push(round_of(client, &batch, round, timed));
                 directory.result(result);
@@ -235,7 +239,7 @@ fn rounds(
             progress(format_args!("counting the requests of {}", client.name()));
         }
         for operation in both {
-            let counted = requests::count(client, &Batch { operation, ..*batch }, turn);
+            let counted = requests::count(client, &OperationBatch { operation, ..*batch }, turn);
             let counted = unless_stopped(client, turn, counted)?;
             let counted: std::collections::BTreeMap<String, u64> = counted.into_iter().collect();
             let same = |round: &&mut ClientRound| {
@@ -285,7 +289,7 @@ pub fn clients(arguments: &Arguments) -> Result<(), Exit> {
         control: &control,
         origin_ns,
     };
-    let has_tools = clients.iter().any(|client| matches!(client, Client::Tool(_)));
+    let has_tools = clients.iter().any(|client| matches!(client, OtherClient::Tool(_)));
     let written = scratch::create(&place, id.as_str()).and_then(|()| match has_tools {
         true => files::write(&ground(&batch, &place, &control)),
         false => Ok(()),
@@ -320,7 +324,7 @@ pub fn clients(arguments: &Arguments) -> Result<(), Exit> {
 }
 
 /// Returns the local files that tools transfer.
-fn ground(batch: &Batch, place: &std::path::Path, control: &Arc<Control>) -> Ground {
+fn ground(batch: &OperationBatch, place: &std::path::Path, control: &Arc<Control>) -> Ground {
     Ground {
         timeout_ns: 0,
         source: place.join("source"),

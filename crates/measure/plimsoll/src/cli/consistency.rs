@@ -9,7 +9,7 @@ use clap::Args;
 use super::exit::Exit;
 use super::fleet::NodesArguments;
 use super::out::{self, fit, note, say};
-use super::record::Record;
+use super::record::RunRecord;
 use super::timeout;
 use plimsoll_base::clock::{MILLISECOND, SECOND, now_ns, wall_now};
 use plimsoll_base::net::client_limits;
@@ -130,7 +130,7 @@ pub fn consistency(arguments: &Arguments) -> Result<(), Exit> {
     let launcher = arguments.on.as_deref().map(|on| arguments.nodes.launcher(on)).transpose()?;
     let space = KeySpace::of_run(store.prefix(), &id);
     let reached = reach(std::slice::from_ref(&opened), &id, arguments.create_bucket)?;
-    let record = Record::create(&arguments.out, &id, reached)?;
+    let record = RunRecord::create(&arguments.out, &id, reached)?;
     let mut noted_s = 0;
     let began_ns = now_ns();
     let progress = |findings: &Findings| {

@@ -7,7 +7,7 @@ use clap::Args;
 use super::cost::form::FormArguments;
 use super::exit::Exit;
 use super::runs::DIRECTORY;
-use plimsoll_audit::history::entry::{Entry, Filter, entries};
+use plimsoll_audit::history::entry::{Filter, RunEntry, entries};
 use plimsoll_judge::summary::figure_selector::FigureSelector;
 use plimsoll_report::history::{list, trend};
 
@@ -62,7 +62,7 @@ pub fn history(arguments: &Arguments) -> Result<(), Exit> {
         since: arguments.since.clone(),
     };
     let directory = arguments.directory.display();
-    let mut found: Vec<Entry> = entries(&arguments.directory).map_err(|e| {
+    let mut found: Vec<RunEntry> = entries(&arguments.directory).map_err(|e| {
         Exit::input(format!("{directory}: {e}; specify a directory that contains run directories"))
     })?;
     found.retain(|entry| filter.accepts(entry));

@@ -19,7 +19,7 @@ use plimsoll_base::units::{counted, format_bytes, format_count, parse_count, par
 use plimsoll_bills::advise::log_usage::{MonthOfLog, at_list_prices};
 use plimsoll_bills::advise::metered::{MeterBound, Metered};
 use plimsoll_clients::meter::child::{Address, Signals, ended};
-use plimsoll_clients::meter::counter::{Counter, Counts};
+use plimsoll_clients::meter::counter::{Counter, MeteredCounts};
 use plimsoll_clients::meter::endpoint::{Backend, Endpoint};
 use plimsoll_clients::meter::upstream::Upstream;
 use plimsoll_clients::meter::words::without_secrets;
@@ -30,7 +30,7 @@ use plimsoll_experiment::logs::usage::LogUsage;
 use plimsoll_report::decisions::metered::{MeterBills, document};
 use plimsoll_s3::endpoint::is_bucket_name;
 use plimsoll_server::request_log::RequestLog;
-use plimsoll_server::route::Operation;
+use plimsoll_server::route::ApiOperation;
 use plimsoll_server::shutdown::watch_for_end;
 use plimsoll_session::open;
 
@@ -111,7 +111,7 @@ impl Checked {
     fn check_names(&self, tariffs: &[Tariff]) -> Result<(), Exit> {
         for bound in &self.bounds {
             if let Some(name) = bound.operation()
-                && Operation::ALL.iter().all(|operation| operation.name() != name)
+                && ApiOperation::ALL.iter().all(|operation| operation.name() != name)
             {
                 return Err(Exit::input(format!(
                     "--fail-if: '{name}' is no operation of the S3 API; use one such as GetObject or ListObjectsV2"
@@ -239,7 +239,12 @@ fn run_command(
 }
 
 /// Returns what the bills rest on.
-fn assumptions(month: &MonthOfLog<'_>, metered: &Metered, checked: &Checked, counts: &Counts) -> Vec<String> {
+fn assumptions(
+    month: &MonthOfLog<'_>,
+    metered: &Metered,
+    checked: &Checked,
+    counts: &MeteredCounts,
+) -> Vec<String> {
     let mut assumed = Vec::new();
     if checked.stored.is_none()
         && let Some((objects, bytes)) = metered.left.filter(|(objects, _)| *objects > 0)
@@ -298,7 +303,7 @@ fn warnings(
 
 /// A command that was run, and what it sent.
 struct Run {
-    counts: Counts,
+    counts: MeteredCounts,
     metered: Metered,
     /// Exit status in words, if the command failed.
     failed: Option<String>,

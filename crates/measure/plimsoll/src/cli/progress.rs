@@ -19,7 +19,7 @@ use plimsoll_base::units::{
 };
 use plimsoll_engine::driver::Control;
 use plimsoll_judge::summary::result::{CapacityStep, Window};
-use plimsoll_live::screen::keys::Keys;
+use plimsoll_live::screen::keys::KeyInput;
 use plimsoll_recorder::collector::{SecondRow, WindowState};
 use plimsoll_recorder::histogram::Latencies;
 use plimsoll_recorder::latency::Latency;
@@ -62,7 +62,7 @@ struct Progress {
     stores: Vec<String>,
     live: Mutex<Live>,
     total_ns: u64,
-    _keys: Option<Keys>,
+    _keys: Option<KeyInput>,
 }
 
 impl Progress {
@@ -79,7 +79,8 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_millis(250));
             bar
         });
-        let keys = bar.as_ref().and_then(|_| Keys::listen(control, || note("\nstopping; results are kept")));
+        let keys =
+            bar.as_ref().and_then(|_| KeyInput::listen(control, || note("\nstopping; results are kept")));
         let names = short_names(&stores.iter().map(String::as_str).collect::<Vec<_>>());
         let plain = !terminal && !quiet;
         let live = Mutex::default();

@@ -7,21 +7,23 @@ use super::exit::Exit;
 use super::out::say;
 use super::page::{PageOptions, page_of};
 use super::runs::DIRECTORY;
-use plimsoll_audit::history::entry::{Entry, entries};
+use plimsoll_audit::history::entry::{RunEntry, entries};
 use plimsoll_judge::run_dir::directory::LATENCIES;
 use plimsoll_judge::run_dir::run::read;
 use plimsoll_judge::run_dir::write::write_whole;
 use plimsoll_report::site::{page_of_run, pages};
 
 /// Returns the run directories to publish, or those of `plimsoll-runs` if none are given.
-fn chosen(runs: &[PathBuf]) -> Result<Vec<Entry>, Exit> {
+fn chosen(runs: &[PathBuf]) -> Result<Vec<RunEntry>, Exit> {
     if runs.is_empty() {
         return entries(Path::new(DIRECTORY))
             .map_err(|e| Exit::input(format!("{DIRECTORY}: {e}; name the runs to publish")));
     }
     let missing = |path: &PathBuf| Exit::input(format!("{}: not a run directory", path.display()));
-    let mut found: Vec<Entry> =
-        runs.iter().map(|path| Entry::read(path).ok_or_else(|| missing(path))).collect::<Result<_, _>>()?;
+    let mut found: Vec<RunEntry> = runs
+        .iter()
+        .map(|path| RunEntry::read(path).ok_or_else(|| missing(path)))
+        .collect::<Result<_, _>>()?;
     found.sort_by(|a, b| (&a.started_at, &a.id).cmp(&(&b.started_at, &b.id)));
     Ok(found)
 }

@@ -16,7 +16,7 @@ use plimsoll_session::lifecycle::{Reached, delete_written};
 use plimsoll_session::observer::Silent;
 
 /// A run directory that contains only `environment.json`.
-pub struct Record {
+pub struct RunRecord {
     path: PathBuf,
     /// True if this record created the parent directory.
     made_out: bool,
@@ -25,13 +25,13 @@ pub struct Record {
     control: Arc<Control>,
 }
 
-impl Record {
+impl RunRecord {
     /// Creates the record for stores in which the command owns the whole key space of `id`, and starts to handle
     /// Ctrl-C.
     ///
     /// # Errors
     /// Exit code 2 if the record cannot be written.
-    pub fn create(out: &Path, id: &RunId, reached: Reached) -> Result<Record, Exit> {
+    pub fn create(out: &Path, id: &RunId, reached: Reached) -> Result<RunRecord, Exit> {
         let path = out.join(id.as_str());
         let made_out = !out.exists();
         let Reached { sites, facts } = reached;
@@ -50,7 +50,7 @@ impl Record {
         result.map_err(|e| Exit::input(format!("--out {}: {e}; choose another directory", out.display())))?;
         let control = Arc::new(Control::default());
         signals::listen(Arc::clone(&control));
-        Ok(Record { path, made_out, sites, facts, control })
+        Ok(RunRecord { path, made_out, sites, facts, control })
     }
 
     /// Returns the control that Ctrl-C stops.

@@ -28,7 +28,7 @@ use plimsoll_server::metrics::ServerMetrics;
 use plimsoll_server::observer::RequestObserver;
 use plimsoll_server::shutdown::{listen_on, watch_for_end};
 use plimsoll_server::timing_log::TimingLog;
-use plimsoll_server::{Parts, ServerSettings, Shared};
+use plimsoll_server::{Parts, ServerSettings, ServerState};
 
 /// Arguments of `plimsoll serve`.
 #[derive(Debug, Args)]
@@ -192,7 +192,7 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
         timing_log: timing_log.transpose()?,
         observers: metrics.into_iter().map(|metrics| Arc::new(metrics) as Arc<dyn RequestObserver>).collect(),
     };
-    let shared = Shared::new(parts);
+    let shared = ServerState::new(parts);
     serve_memory(listener, &shared, spec, twin, day, &shutdown)
         .map_err(|e| Exit::store(format!("the server failed: {e}")))
 }

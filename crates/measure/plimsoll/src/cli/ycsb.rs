@@ -16,7 +16,7 @@ use super::timeout::TimeoutArgument;
 use plimsoll_experiment::resolve;
 use plimsoll_experiment::spec::DEFAULT_SEED;
 use plimsoll_experiment::ycsb::properties::{Family, Properties};
-use plimsoll_experiment::ycsb::{Part, RecordEncoding, store_of, to_spec};
+use plimsoll_experiment::ycsb::{RecordEncoding, YcsbPhase, store_of, to_spec};
 use plimsoll_judge::run_dir::json;
 use plimsoll_report::{terminal, ycsb};
 use plimsoll_s3::credentials::{CredentialSource, Credentials};
@@ -166,14 +166,14 @@ fn credentials(properties: &Properties) -> Option<CredentialSource> {
 /// As for `plimsoll run`.
 pub fn ycsb_command(arguments: &Arguments) -> Result<(), Exit> {
     match &arguments.action {
-        Action::Load(options) => execute_part(Part::Load, options),
-        Action::Run(options) => execute_part(Part::Run, options),
+        Action::Load(options) => execute_part(YcsbPhase::Load, options),
+        Action::Run(options) => execute_part(YcsbPhase::Run, options),
         Action::Clean(options) => clean(options),
     }
 }
 
 fn experiment_of(
-    part: Part,
+    part: YcsbPhase,
     options: &Options,
     properties: &Properties,
 ) -> Result<plimsoll_experiment::Experiment, Exit> {
@@ -187,7 +187,7 @@ fn experiment_of(
     Ok(experiment)
 }
 
-fn execute_part(part: Part, options: &Options) -> Result<(), Exit> {
+fn execute_part(part: YcsbPhase, options: &Options) -> Result<(), Exit> {
     options.timeout.apply()?;
     let properties = options.read()?;
     let mut experiment = experiment_of(part, options, &properties)?;
@@ -228,7 +228,7 @@ fn execute_part(part: Part, options: &Options) -> Result<(), Exit> {
 fn clean(options: &Options) -> Result<(), Exit> {
     options.timeout.apply()?;
     let properties = options.read()?;
-    let experiment = experiment_of(Part::Load, options, &properties)?;
+    let experiment = experiment_of(YcsbPhase::Load, options, &properties)?;
     let [store] = &experiment.stores[..] else {
         return Err(Exit::input("--store is missing; specify a store"));
     };

@@ -205,7 +205,7 @@ fn google_cloud_storage_conforms_with_media_and_resumable_uploads() {
 #[test]
 fn more_than_32_parts_are_composed_in_several_calls() {
     let Some(server) = Foreign::fake_gcs() else { return };
-    let counts = Arc::<plimsoll_engine::store::counted::Counts>::default();
+    let counts = Arc::<plimsoll_engine::store::counted::RequestCounts>::default();
     let store = Counted::new(gcs(server.port, ""), Arc::clone(&counts));
     let store: Arc<dyn Store> = Arc::new(store);
     one(store.as_ref(), Request::CreateBucket).unwrap();

@@ -4,9 +4,9 @@ use serde_json::json;
 
 use super::dollars;
 use plimsoll_base::units::format_ms;
-use plimsoll_bills::advise::sensitivity::{Assumption, Change};
+use plimsoll_bills::advise::sensitivity::{Assumption, AssumptionChange};
 use plimsoll_bills::advise::{
-    Candidate, Evidence, Figure, UnitCost, bound_changes, bounds_to_pass, cheapest, pareto_front,
+    Candidate, Evidence, MeasuredFigure, UnitCost, bound_changes, bounds_to_pass, cheapest, pareto_front,
     recommended, unit_cost,
 };
 use plimsoll_cost::money::Usd;
@@ -30,13 +30,13 @@ pub struct Advice<'a> {
     /// Indexes of the candidates that meet, or may meet, the objectives.
     pub choice: &'a [usize],
     /// Changes of assumptions that change the answer. Their `to` is an index into `choice`.
-    pub changes: &'a [Change],
+    pub changes: &'a [AssumptionChange],
     /// Operations and stores that no run measured.
     pub missing: &'a [String],
 }
 
 /// Formats a figure in milliseconds with its confidence interval.
-fn ms(figure: Option<Figure>) -> String {
+fn ms(figure: Option<MeasuredFigure>) -> String {
     let Some(figure) = figure else { return "-".into() };
     match (figure.low, figure.high) {
         (Some(low), Some(high)) => {
@@ -176,7 +176,7 @@ fn sensitivity(advice: &Advice<'_>) -> Option<Table> {
     let name = |at: usize| advice.choice.get(at).map_or("-", |c| advice.candidates[*c].name.as_str());
     let mut table =
         Table::new("What would change the answer", &["assumption", "change", "cheapest then", "per month"]);
-    let fixed = |c: &Change| c.factor.is_none();
+    let fixed = |c: &AssumptionChange| c.factor.is_none();
     for (at, change) in advice.changes.iter().enumerate() {
         if change.assumption == Assumption::Leaving {
             let share = change.factor.map_or("no effect up to 100%".into(), |f| format!("{:.1}%", 100.0 * f));

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::dollars;
 use plimsoll_base::provider::Confidence;
 use plimsoll_base::units::grouped;
-use plimsoll_cost::bill::{Bill, Part};
+use plimsoll_cost::bill::{Bill, BillPart};
 use plimsoll_cost::bills::Bills;
 use plimsoll_cost::money::{Usd, decimal, decimal_text};
 use plimsoll_document::{Document, Table};
@@ -35,8 +35,8 @@ pub fn unit(text: &str) -> String {
 }
 
 /// Returns the parts that occur in at least one of the bills.
-pub fn parts(bills: &[&Bill]) -> Vec<Part> {
-    Part::ALL
+pub fn parts(bills: &[&Bill]) -> Vec<BillPart> {
+    BillPart::ALL
         .into_iter()
         .filter(|p| bills.iter().any(|b| b.lines.iter().any(|l| l.part == Some(*p))))
         .collect()
@@ -118,7 +118,7 @@ fn figures(bills: &Bills) -> Table {
                 bill.provider.clone(),
                 bill.region.clone(),
                 line.item.clone(),
-                line.part.map_or("", Part::name).into(),
+                line.part.map_or("", BillPart::name).into(),
                 line.quantity.clone(),
                 line.unit.clone(),
                 line.unit_price_usd.to_string(),

@@ -7,7 +7,7 @@ use jiff::civil::Date;
 use super::bills::quantity;
 use super::from_log::PrefixCost;
 use plimsoll_base::units::{format_count, format_volume};
-use plimsoll_bills::explain::changes::Change;
+use plimsoll_bills::explain::changes::ClassChange;
 use plimsoll_bills::explain::elsewhere::Elsewhere;
 use plimsoll_bills::explain::explained::Explained;
 use plimsoll_bills::explain::explained_line::ExplainedLine;
@@ -29,7 +29,7 @@ pub struct BillReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<LogPrefixes>,
     /// Other storage classes, by the amount saved, the largest first.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ClassChange>,
     /// Other providers, the cheapest first.
     pub elsewhere: Vec<Elsewhere>,
 }
@@ -131,7 +131,7 @@ fn months(months: Option<f64>) -> String {
 }
 
 /// Builds the table of other storage classes.
-fn classes(changes: &[Change]) -> Option<Table> {
+fn classes(changes: &[ClassChange]) -> Option<Table> {
     let columns = [
         "data",
         "from",
@@ -197,10 +197,10 @@ fn others(elsewhere: &[Elsewhere]) -> Option<Table> {
 }
 
 /// Returns a warning for each change that costs more, at once or for long.
-fn traps(changes: &[Change], days: i8) -> Vec<String> {
+fn traps(changes: &[ClassChange], days: i8) -> Vec<String> {
     let mut out = Vec::new();
     // Small amounts and rounding of a cent are no traps.
-    let matters = |change: &&Change| {
+    let matters = |change: &&ClassChange| {
         let first = (change.first_month_usd - change.now_usd).pico();
         let lost = change.once_usd.filter(|_| change.saved().pico() <= 0).map_or(0, Usd::pico);
         change.now_usd.pico() > 1_000_000_000_000
@@ -426,7 +426,7 @@ fn answer(found: &Explained) -> String {
 }
 
 /// Returns why the objects of some classes are unknown although there is an inventory.
-fn uncounted(changes: &[Change]) -> String {
+fn uncounted(changes: &[ClassChange]) -> String {
     let classes: BTreeSet<&str> =
         changes.iter().filter(|c| c.objects.is_none()).map(|c| c.from.name()).collect();
     let classes = classes.into_iter().collect::<Vec<_>>().join(" and ");

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use plimsoll_document::{Document, Table};
-use plimsoll_experiment::fit::{Comparison, Figure, Fit};
+use plimsoll_experiment::fit::{Comparison, Fit, FittedNumber};
 
 /// Smallest probability of a difference at which a property of the experiment counts as equal to that of the trace.
 pub const LEVEL: f64 = 0.01;
@@ -93,7 +93,7 @@ fn distributions(comparisons: &[Comparison]) -> Table {
     table
 }
 
-fn numbers(figures: &[Figure]) -> Table {
+fn numbers(figures: &[FittedNumber]) -> Table {
     let mut table = Table::new("Numbers", &["figure", "trace#", "experiment#"]);
     for figure in figures {
         table.row([figure.name.clone(), short(figure.trace), short(figure.model)]);

@@ -16,7 +16,7 @@ const DAY_S: f64 = 86_400.0;
 
 /// A move and its cost.
 #[derive(Debug)]
-pub struct Found<'a> {
+pub struct MigrationAnswer<'a> {
     /// Store that has the data.
     pub from: &'a Tariff,
     /// Store that gets the data.
@@ -40,8 +40,8 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
-fn answer(found: &Found<'_>) -> String {
-    let Found { from, to, moved, .. } = found;
+fn answer(found: &MigrationAnswer<'_>) -> String {
+    let MigrationAnswer { from, to, moved, .. } = found;
     let what = format!(
         "Moving {} from {} to {} costs {} once",
         format_volume(moved.bytes),
@@ -74,7 +74,7 @@ fn answer(found: &Found<'_>) -> String {
     }
 }
 
-fn once(found: &Found<'_>) -> Table {
+fn once(found: &MigrationAnswer<'_>) -> Table {
     let mut table = Table::new("Cost of the move, once", &["charged by", "for", "amount#"]);
     for item in &found.moved.items {
         table.row([item.provider.clone(), item.reason.name().into(), item.amount_usd.rounded()]);
@@ -83,7 +83,7 @@ fn once(found: &Found<'_>) -> Table {
     table
 }
 
-fn monthly(found: &Found<'_>) -> Table {
+fn monthly(found: &MigrationAnswer<'_>) -> Table {
     let bills = [&found.moved.before, &found.moved.after];
     let parts = parts(&bills);
     let names: Vec<String> = parts.iter().map(|part| format!("{}#", part.name())).collect();
@@ -101,7 +101,7 @@ fn monthly(found: &Found<'_>) -> Table {
     table
 }
 
-fn notes(found: &Found<'_>) -> Vec<String> {
+fn notes(found: &MigrationAnswer<'_>) -> Vec<String> {
     let moved = found.moved;
     let lifecycle = "a lifecycle rule changes the class of the objects, without reads or writes";
     let mut out = if found.way == Way::Lifecycle { vec![lifecycle.to_string()] } else { vec![copied(found)] };
@@ -117,7 +117,7 @@ fn notes(found: &Found<'_>) -> Vec<String> {
 }
 
 /// Describes the copy and its end.
-fn copied(found: &Found<'_>) -> String {
+fn copied(found: &MigrationAnswer<'_>) -> String {
     let moved = found.moved;
     format!(
         "the copy of {} objects takes {}; the source is deleted {} (--rate, --keep-source)",
@@ -131,7 +131,7 @@ fn copied(found: &Found<'_>) -> String {
 }
 
 /// Builds the document of a move.
-pub fn document(found: &Found<'_>, what: Vec<String>, mut assumed: Vec<String>) -> Document {
+pub fn document(found: &MigrationAnswer<'_>, what: Vec<String>, mut assumed: Vec<String>) -> Document {
     let moved = found.moved;
     let bills = [&moved.before, &moved.after];
     let mut figures = Table::new("", &["provider", "for", "period", "amount_usd"]);

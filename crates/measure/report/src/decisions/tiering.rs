@@ -12,7 +12,7 @@ use plimsoll_document::{Document, Table};
 
 /// Result of `plimsoll cost tiering`.
 #[derive(Debug)]
-pub struct Found<'a> {
+pub struct TieringAnswer<'a> {
     /// Name of the store for young objects.
     pub hot: &'a str,
     /// Name of the store for old objects.
@@ -42,7 +42,7 @@ pub fn bounds(bounds: Option<Bounds>) -> String {
 }
 
 /// Returns the ages that the table shows: some fixed ones, the requested age, the cheapest one and the retention.
-fn rows(found: &Found<'_>) -> Vec<u64> {
+fn rows(found: &TieringAnswer<'_>) -> Vec<u64> {
     let last = found.whole_days;
     let mut days = vec![0, 1, 2, 3, 5, 7, 14, 21, 30, 60, 90, 180, 365, found.asked.hot_days, last];
     days.extend(found.best.map(|b| b.hot_days));
@@ -52,7 +52,7 @@ fn rows(found: &Found<'_>) -> Vec<u64> {
     days
 }
 
-fn table(found: &Found<'_>) -> Table {
+fn table(found: &TieringAnswer<'_>) -> Table {
     let blended = found.asked.p99_ms.is_some();
     let hot = format!("{}#", found.hot);
     let cold = format!("{}#", found.cold);
@@ -93,7 +93,7 @@ fn table(found: &Found<'_>) -> Table {
     table
 }
 
-fn answer(found: &Found<'_>) -> String {
+fn answer(found: &TieringAnswer<'_>) -> String {
     let ms = found.within.map(|ms| format!("a read p99 within {} ms, by the known latencies", format_ms(ms)));
     let condition = ms.as_ref().map(|ms| format!(" with {ms}")).unwrap_or_default();
     let last = found.whole_days;
@@ -129,7 +129,7 @@ fn answer(found: &Found<'_>) -> String {
 
 /// Builds the document for a result.
 pub fn document(
-    found: &Found<'_>,
+    found: &TieringAnswer<'_>,
     what: Vec<String>,
     warnings: Vec<String>,
     mut notes: Vec<String>,

@@ -39,7 +39,7 @@ pub struct Band {
 
 /// Curves of one kind of operation on one store over the time of a run. Points without a measurement are null.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Line {
+pub struct OperationCurves {
     /// Number of the subject in the report.
     pub subject: usize,
     /// Kind of operation.
@@ -137,7 +137,7 @@ pub fn bands(series: &[Series], subject: impl Fn(&Series) -> usize) -> Vec<Band>
 
 /// Returns the curves of the series `parts`, which must be of one subject and operation. The limit on all
 /// points is divided among `of` lines.
-pub fn line(parts: &[&Series], subject: usize, of: usize) -> Line {
+pub fn line(parts: &[&Series], subject: usize, of: usize) -> OperationCurves {
     let first = parts[0];
     let clocked = first.clocked();
     let mut seconds: Vec<&Second> = parts.iter().flat_map(|s| &s.seconds).collect();
@@ -145,13 +145,13 @@ pub fn line(parts: &[&Series], subject: usize, of: usize) -> Line {
     let span = seconds.last().map_or(1, |s| s.second + 1) - seconds.first().map_or(0, |s| s.second);
     let points = (ALL_POINTS / of.max(1)).clamp(100, MAX_POINTS);
     let bin_s = span.div_ceil(points as u64).max(1);
-    let mut out = Line {
+    let mut out = OperationCurves {
         subject,
         operation: first.operation.to_string(),
         clocked: clocked.name(),
         bin_s,
         heat: heat(&seconds, clocked, span, HEAT_CELLS / of.max(1)),
-        ..Line::default()
+        ..OperationCurves::default()
     };
     let classes: BTreeSet<&String> = seconds.iter().flat_map(|s| s.errors.keys()).collect();
     let mut merged = HistogramSum::default();

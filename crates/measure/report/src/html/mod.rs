@@ -19,7 +19,7 @@ pub(crate) use headline::measurement;
 use headline::{
     FIRST_FIGURES, Facts, Figure, MANY, answers, comparison_context, facts, figure, tally, tiles, warnings,
 };
-use lines::{Band, Line, bands, line};
+use lines::{Band, OperationCurves, bands, line};
 use plimsoll_base::units::short_names;
 use plimsoll_cost::published::Published;
 use plimsoll_document::Table;
@@ -57,7 +57,7 @@ struct Drawn {
     id: String,
     started_at: String,
     bands: Vec<Band>,
-    lines: Vec<Line>,
+    lines: Vec<OperationCurves>,
     rows: Vec<HtmlRow>,
     ramps: Vec<RampFigures>,
     sweeps: Vec<SweepFigures>,
@@ -194,7 +194,7 @@ impl Report {
         self.facts.push(facts(result, environment, experiment));
     }
 
-    fn lines(&self, series: &[Series], subject: impl Fn(&str) -> usize) -> Vec<Line> {
+    fn lines(&self, series: &[Series], subject: impl Fn(&str) -> usize) -> Vec<OperationCurves> {
         let mut groups: Vec<Vec<&Series>> = Vec::new();
         for s in series.iter().filter(|s| s.role != Role::Prepare) {
             match groups.iter_mut().find(|g| (&g[0].store, &g[0].operation) == (&s.store, &s.operation)) {

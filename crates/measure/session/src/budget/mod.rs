@@ -20,7 +20,7 @@ use plimsoll_cost::of_store::StoreUsage;
 use plimsoll_engine::driver::Control;
 use plimsoll_engine::store::Store;
 use plimsoll_engine::store::cost_limit::{Charge, Limit};
-use plimsoll_engine::store::counted::{Counted, Counts};
+use plimsoll_engine::store::counted::{Counted, RequestCounts};
 use plimsoll_judge::summary::result::CostFigures;
 use plimsoll_recorder::store_facts::BackgroundRequestKind;
 use plimsoll_workload::schedule::Phase;
@@ -43,7 +43,7 @@ pub struct CostSettings {
 struct Metered {
     priced: Priced,
     written: String,
-    counts: Arc<Counts>,
+    counts: Arc<RequestCounts>,
     /// The store without the counting wrapper; it counts its own background requests.
     source: Arc<dyn Store>,
 }

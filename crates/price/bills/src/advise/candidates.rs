@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::projection::MONTH_S;
 use super::sizes::{OtherSizes, is_near};
-use super::{Candidate, Evidence, Figure, ObjectiveFinding, recommended};
+use super::{Candidate, Evidence, MeasuredFigure, ObjectiveFinding, recommended};
 use plimsoll_base::provider::calls::Call;
 use plimsoll_base::provider::is_own_host;
 use plimsoll_base::units::{format_bytes, format_per_s, short_names};
@@ -76,14 +76,14 @@ pub fn ranking(objectives: &[Objective], runs: &[Run]) -> Result<Objective, Advi
 }
 
 /// Returns the latency that ranks a store: the highest of its phases; `None` if it was not measured.
-fn latency(run: &Run, store: &str, others: &OtherSizes, ranking: &Objective) -> Option<Figure> {
+fn latency(run: &Run, store: &str, others: &OtherSizes, ranking: &Objective) -> Option<MeasuredFigure> {
     let own = |s: &Series| s.store == store && others.counts(s, ranking);
     let figures = run.subjects(ranking).into_iter().filter(own).filter_map(|series| {
         let metric = Metric::from_name(&ranking.target.metric, series.clocked())?;
         let estimate = Estimator::new(&series).estimate(metric);
         let (_, scale) = metric.unit();
         let ends = estimate.confidence.ends();
-        Some(Figure {
+        Some(MeasuredFigure {
             value: estimate.value? * scale,
             low: ends.map(|(low, _)| low * scale),
             high: ends.map(|(_, high)| high * scale),
@@ -342,7 +342,7 @@ pub fn of_document(
             tariff,
             bill,
             held: objectives.iter().map(|o| judge_published(&document, store, o)).collect(),
-            latency: Some(Figure { value: *value, low: None, high: None }),
+            latency: Some(MeasuredFigure { value: *value, low: None, high: None }),
             gaps: workload
                 .filter(|w| !w.is_empty())
                 .map(|w| format!("published for {w}"))

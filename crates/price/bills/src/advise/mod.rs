@@ -56,7 +56,7 @@ impl Evidence {
 
 /// A figure and its confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Figure {
+pub struct MeasuredFigure {
     /// Point estimate, in the unit of the figure.
     pub value: f64,
     /// Lower bound of the confidence interval; `None` if there is no interval.
@@ -90,7 +90,7 @@ pub struct Candidate {
     /// Objectives and their results.
     pub held: Vec<ObjectiveFinding>,
     /// Latency by which stores are ranked, in milliseconds; `None` if it is not known.
-    pub latency: Option<Figure>,
+    pub latency: Option<MeasuredFigure>,
     /// Differences between the measurement and the workload: another object size, operations that were not measured,
     /// failures. They are shown next to the recommendation.
     pub gaps: Vec<String>,
@@ -277,7 +277,7 @@ mod tests {
                 tariff,
                 bill,
                 held: vec![ObjectiveFinding { objective: "get.p99 < 1s".into(), finding: Some(finding) }],
-                latency: Some(Figure { value: *ms, low: None, high: None }),
+                latency: Some(MeasuredFigure { value: *ms, low: None, high: None }),
                 gaps: Vec::new(),
                 remarks: Vec::new(),
             }

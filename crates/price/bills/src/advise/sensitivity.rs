@@ -105,7 +105,7 @@ impl Assumption {
 
 /// A change of an assumption, and the recommendation that follows from it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Change {
+pub struct AssumptionChange {
     /// Assumption that is varied.
     pub assumption: Assumption,
     /// Factor closest to 1 that changes the recommendation, accurate to three digits; `None` if no factor up to a
@@ -126,7 +126,7 @@ fn cheapest(totals: &[Option<Usd>], preferred: usize) -> usize {
 }
 
 /// Returns, for each assumption and direction, the smallest change that makes another candidate the cheapest.
-pub fn changes(candidates: &[&Candidate], usage: &Usage) -> Vec<Change> {
+pub fn changes(candidates: &[&Candidate], usage: &Usage) -> Vec<AssumptionChange> {
     let now = cheapest(&totals(candidates, usage), 0);
     let mut out = Vec::new();
     for assumption in Assumption::ALL {
@@ -155,7 +155,7 @@ pub fn changes(candidates: &[&Candidate], usage: &Usage) -> Vec<Change> {
             let to = change.map(at);
             let total_usd =
                 change.and_then(|step| totals(candidates, &assumption.times(usage, factor(step)))[at(step)]);
-            out.push(Change { assumption, factor: change.map(factor), up, to, total_usd });
+            out.push(AssumptionChange { assumption, factor: change.map(factor), up, to, total_usd });
         }
     }
     out

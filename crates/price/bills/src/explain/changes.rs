@@ -85,7 +85,7 @@ pub struct Held {
 
 /// A change of the storage class, and its cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Change {
+pub struct ClassChange {
     /// Class of the data now.
     pub from: Class,
     /// Class after the change.
@@ -115,7 +115,7 @@ pub struct Change {
     pub payback_months: Option<f64>,
 }
 
-impl Change {
+impl ClassChange {
     /// Returns what is saved in a month from the fourth on, if nothing is read; negative if it costs more.
     pub fn saved(&self) -> Usd {
         self.now_usd + self.retrievals_usd - self.later_usd
@@ -179,7 +179,7 @@ impl Region<'_> {
         which: &'static str,
         bytes: u128,
         objects: Option<Objects>,
-    ) -> Option<Change> {
+    ) -> Option<ClassChange> {
         let now = self.storage(held.class, bytes, objects.as_ref(), 4)?;
         let [first, second, third, later] =
             [1, 2, 3, 4].map(|month| self.storage(to, bytes, objects.as_ref(), month));
@@ -221,7 +221,7 @@ impl Region<'_> {
             }
             months
         });
-        Some(Change {
+        Some(ClassChange {
             from: held.class,
             to,
             region: held.region.clone(),
@@ -295,7 +295,7 @@ pub fn held(found: &Explained, now: MonthNow, inventory: Option<&Inventory>) -> 
 }
 
 /// Returns the changes of the storage class of a bill's data, by the amount saved, the largest first.
-pub fn changes(held: &[Held], books: &Books<'_>, date: Date) -> Vec<Change> {
+pub fn changes(held: &[Held], books: &Books<'_>, date: Date) -> Vec<ClassChange> {
     let mut out = Vec::new();
     for held in held.iter().filter(|held| held.bytes > 0) {
         let region = Region { books, name: &held.region, date };

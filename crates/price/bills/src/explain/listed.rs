@@ -19,11 +19,11 @@ fn meter_name(line: &ExplainedLine, price: &Meter) -> String {
 }
 
 /// Month, meter and region, by which lines share tiers.
-pub type Shared = (Option<Date>, String, String);
+pub type MeterScope = (Option<Date>, String, String);
 
 /// Returns the lines with a price and a quantity by what they share.
-pub fn shared(lines: &[ExplainedLine]) -> BTreeMap<Shared, Vec<usize>> {
-    let mut out: BTreeMap<Shared, Vec<usize>> = BTreeMap::new();
+pub fn shared(lines: &[ExplainedLine]) -> BTreeMap<MeterScope, Vec<usize>> {
+    let mut out: BTreeMap<MeterScope, Vec<usize>> = BTreeMap::new();
     for (at, line) in lines.iter().enumerate() {
         if let (Some(price), Some(_)) = (&line.price, line.base) {
             out.entry((line.month, meter_name(line, price), line.region.clone())).or_default().push(at);

@@ -7,7 +7,7 @@
 use jiff::civil::Date;
 
 use super::{Addition, Extra, add_extra};
-use crate::bill::{Bill, Part};
+use crate::bill::{Bill, BillPart};
 use crate::book::Prices;
 use crate::tariff::{Meter, Tariff};
 use crate::usage::Usage;
@@ -20,7 +20,7 @@ const PROVIDER: &str = "aws-s3";
 
 /// Encryption of all objects under one key.
 #[derive(Debug, Clone, Copy)]
-pub struct Keys<'a> {
+pub struct KeyEncryption<'a> {
     /// Price books with the prices of keys.
     pub prices: &'a Prices,
     /// Date of the prices.
@@ -45,7 +45,7 @@ fn calls_of(usage: &Usage) -> u64 {
     calls.saturating_add(usage.calls.get(Call::CopyObject).saturating_mul(2))
 }
 
-impl Addition for Keys<'_> {
+impl Addition for KeyEncryption<'_> {
     fn flag(&self) -> String {
         "--sse-kms".into()
     }
@@ -60,7 +60,7 @@ impl Addition for Keys<'_> {
             let meter = self.prices.line(KEYS, &tariff.region, line, self.date).map_err(|e| e.to_string())?;
             let meter = meter.ok_or_else(|| format!("no price is known for {line} in {}", tariff.region))?;
             let meter = Meter { item: item.into(), ..meter };
-            add_extra(to, Extra { meter, quantity, part: Part::Requests, prefix: "KMS" }, usage)?;
+            add_extra(to, Extra { meter, quantity, part: BillPart::Requests, prefix: "KMS" }, usage)?;
         }
         Ok(())
     }
@@ -84,7 +84,7 @@ mod tests {
             let tariff = prices.tariff(offer, Some("us-east-1"), date).unwrap();
             let mut found = bill(&tariff, &usage).unwrap();
             let before = found.total_usd;
-            Keys { prices: &prices, date }.add(&mut found, &tariff, &usage).unwrap();
+            KeyEncryption { prices: &prices, date }.add(&mut found, &tariff, &usage).unwrap();
             (found.total_usd - before).dollars()
         };
         // A key, and 4 million for the writes, 3 for the reads, 2 for the copies, less 20,000 free calls.

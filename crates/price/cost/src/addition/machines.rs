@@ -7,7 +7,7 @@
 use jiff::civil::Date;
 
 use super::{Addition, Extra, add_extra};
-use crate::bill::{Bill, Part, bill};
+use crate::bill::{Bill, BillPart, bill};
 use crate::book::Prices;
 use crate::egress::Egress;
 use crate::period::MONTH_HOURS;
@@ -139,7 +139,7 @@ impl<'a> Machines<'a> {
             if bytes > 0 {
                 let meter = Meter { item: "transfer".into(), ..self.transfer(from, into)? };
                 let prefix = &*format!("{what} from {from} to {into}");
-                add_extra(to, Extra { meter, quantity: bytes, part: Part::Data, prefix }, usage)?;
+                add_extra(to, Extra { meter, quantity: bytes, part: BillPart::Data, prefix }, usage)?;
             }
         }
         Ok(())
@@ -153,7 +153,7 @@ impl<'a> Machines<'a> {
             return Err(format!("no price is known for egress from {}", self.region));
         };
         let (meter, prefix) = (meter.clone(), &*format!("writes from {}", self.region));
-        add_extra(to, Extra { meter, quantity: usage.uploaded, part: Part::Egress, prefix }, usage)
+        add_extra(to, Extra { meter, quantity: usage.uploaded, part: BillPart::Egress, prefix }, usage)
     }
 
     /// Adds a NAT gateway for a month, and the bytes in both directions.
@@ -166,7 +166,7 @@ impl<'a> Machines<'a> {
             let meter = self.prices.line(NAT, &self.region, line, self.date).map_err(|e| e.to_string())?;
             let meter = meter.ok_or_else(|| format!("no price is known for {line} in {}", self.region))?;
             let meter = Meter { item: item.into(), ..meter };
-            add_extra(to, Extra { meter, quantity, part: Part::Data, prefix }, usage)?;
+            add_extra(to, Extra { meter, quantity, part: BillPart::Data, prefix }, usage)?;
         }
         Ok(())
     }
@@ -209,8 +209,8 @@ mod tests {
         machines.add(&mut found, &tariff, &usage)?;
         let sum: crate::money::Usd = found.lines.iter().map(|line| line.amount_usd).sum();
         assert_eq!(sum, found.total_usd);
-        use crate::bill::Part;
-        let rest = found.total_usd - found.part(Part::Storage) - found.part(Part::Requests);
+        use crate::bill::BillPart;
+        let rest = found.total_usd - found.part(BillPart::Storage) - found.part(BillPart::Requests);
         Ok((rest.dollars(), found.lines.iter().map(|line| line.item.clone()).collect()))
     }
 

@@ -4,7 +4,7 @@ pub mod keys;
 pub mod machines;
 pub mod replication;
 
-use super::bill::{Bill, Part, bill};
+use super::bill::{Bill, BillPart, bill};
 use super::egress::Egress;
 use super::tariff::{Measure, Meter, Rules, Tariff};
 use super::usage::Usage;
@@ -29,7 +29,7 @@ struct Extra<'a> {
     /// Number of bytes, requests or other things.
     quantity: u64,
     /// Part of the bill that it belongs to.
-    part: Part,
+    part: BillPart,
     /// Beginning of the item's name.
     prefix: &'a str,
 }

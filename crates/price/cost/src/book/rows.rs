@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{Price, Prices};
-use crate::bill::Part;
+use crate::bill::BillPart;
 use crate::money::Usd;
 use crate::tariff::{Free, Measure};
 use plimsoll_base::provider::Confidence;
@@ -62,7 +62,7 @@ fn rows(price: &Price, offer: &str, provider: Option<&String>, region: &str, out
             offer: offer.into(),
             provider: provider.cloned(),
             region: region.into(),
-            part: Part::of(meter.measure).name(),
+            part: BillPart::of(meter.measure).name(),
             item: meter.item.clone(),
             calls: calls.clone(),
             unit: meter.unit.clone(),

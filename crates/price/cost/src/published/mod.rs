@@ -56,7 +56,7 @@ pub struct Published {
     pub calculator: Option<Calculator>,
     /// Costs that the document states.
     #[serde(rename = "claim", default)]
-    pub claims: Vec<Claim>,
+    pub claims: Vec<PublishedClaim>,
 }
 
 /// Cost calculation of a document. Its constants are a price book in `published/prices/`.
@@ -93,7 +93,7 @@ pub struct OfferMapping {
 /// A cost that a document states, and the bills from which it can be recomputed.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Claim {
+pub struct PublishedClaim {
     /// Statement of the cost, in words.
     pub says: String,
     /// Dollars, or a ratio, as the document states it.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::record::Record;
+use super::record::CsvRow;
 use crate::names::plain;
 
 /// Storage classes of S3.
@@ -69,7 +69,7 @@ impl Columns {
     }
 
     /// Finds the columns by the names in a header; `None` if it is none.
-    pub fn of_header(record: &Record) -> Option<Columns> {
+    pub fn of_header(record: &CsvRow) -> Option<Columns> {
         let names: Vec<_> =
             (0..record.fields()).map(|at| String::from_utf8_lossy(record.field(at))).collect();
         Columns::of(names.iter().map(|name| &**name), false)
@@ -77,7 +77,7 @@ impl Columns {
 
     /// Finds the columns of an inventory of S3 by the contents of a row: bucket and key come first, the size is a
     /// number, the class has a known name, the time is one. `None` if the row is of something else.
-    pub fn of_contents(record: &Record) -> Option<Columns> {
+    pub fn of_contents(record: &CsvRow) -> Option<Columns> {
         let is_number = |at: &usize| {
             let text = record.field(*at);
             !text.is_empty() && text.iter().all(u8::is_ascii_digit)
@@ -97,21 +97,21 @@ impl Columns {
     }
 
     /// Finds the class in another row, because that of the first ones may be empty. `is_last` ends the search.
-    pub fn complete(&mut self, record: &Record, is_last: bool) {
+    pub fn complete(&mut self, record: &CsvRow, is_last: bool) {
         self.class = self.class.or_else(|| find(record, &CLASSES));
         self.modified = self.modified.or_else(|| (2..record.fields()).find(|at| is_time(record.field(*at))));
         self.is_guessed = !is_last && (self.class.is_none() || self.modified.is_none());
     }
 
     /// Returns the position of the access tier of an object in Intelligent-Tiering, which follows the class.
-    pub fn tier_of(&self, record: &Record) -> Option<usize> {
+    pub fn tier_of(&self, record: &CsvRow) -> Option<usize> {
         let class = self.class.filter(|class| record.field(*class) == b"INTELLIGENT_TIERING")?;
         let is_tier = |at: &usize| TIERS.iter().any(|tier| tier.as_bytes() == record.field(*at));
         (class + 1..record.fields()).find(is_tier)
     }
 }
 
-fn find(record: &Record, words: &[&str]) -> Option<usize> {
+fn find(record: &CsvRow, words: &[&str]) -> Option<usize> {
     (2..record.fields()).find(|at| words.iter().any(|word| word.as_bytes() == record.field(*at)))
 }
 
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn columns_follow_from_a_row() {
         let of = |row: &str| {
-            let (mut reader, mut record) = (csv_core::Reader::new(), Record::new());
+            let (mut reader, mut record) = (csv_core::Reader::new(), CsvRow::new());
             assert!(record.read(&mut reader, &mut row.as_bytes()).unwrap());
             Columns::of_contents(&record)
         };

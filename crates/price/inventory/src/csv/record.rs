@@ -10,17 +10,17 @@ const MAX_ROW: usize = 64 * 1024;
 const MAX_FIELDS: usize = 256;
 
 /// A row.
-pub struct Record {
+pub struct CsvRow {
     text: Vec<u8>,
     ends: Vec<usize>,
     /// Number of bytes and of fields of this row.
     used: (usize, usize),
 }
 
-impl Record {
+impl CsvRow {
     /// Creates the buffers of a row.
-    pub fn new() -> Record {
-        Record { text: vec![0; MAX_ROW], ends: vec![0; MAX_FIELDS], used: (0, 0) }
+    pub fn new() -> CsvRow {
+        CsvRow { text: vec![0; MAX_ROW], ends: vec![0; MAX_FIELDS], used: (0, 0) }
     }
 
     /// Reads the next row. Returns false at the end of the file.

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::Problem;
-use super::stream::{Compression, MAX_BLOCK, Source, Stream};
+use super::stream::{Compression, MAX_BLOCK, OrcFile, Stream};
 
 /// Kind of the stream with the rows that have a value.
 pub const PRESENT: u64 = 0;
@@ -21,7 +21,7 @@ const MAX_FOOTER: usize = 64 << 20;
 
 /// Type of a column, as far as inventories need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnKind {
     /// Short, int or long.
     Integer,
     /// String, varchar or char.
@@ -38,7 +38,7 @@ pub struct Column {
     /// Number of the column in the file.
     pub number: u64,
     /// Type of its values.
-    pub kind: Kind,
+    pub kind: ColumnKind,
 }
 
 /// Encoding of a column in a stripe.
@@ -169,7 +169,7 @@ pub struct Tail {
 
 impl Tail {
     /// Reads the tail.
-    pub fn read(file: File) -> Result<(Tail, Arc<Source>), Problem> {
+    pub fn read(file: File) -> Result<(Tail, Arc<OrcFile>), Problem> {
         let size = file.metadata().map_err(|e| e.to_string())?.len();
         let read = |at: u64, bytes: u64| -> Result<Vec<u8>, Problem> {
             let mut out = vec![0; usize::try_from(bytes).map_err(|e| e.to_string())?];
@@ -203,7 +203,7 @@ impl Tail {
             return Err("its metadata is too large".into());
         }
         let footer_at = script_at.checked_sub(footer).ok_or("it is too short")?;
-        let source = Arc::new(Source { file, compression, block });
+        let source = Arc::new(OrcFile { file, compression, block });
         let footer = Stream::new(&source, footer_at, script_at).whole(MAX_FOOTER)?;
         Ok((Tail::of(&footer)?, source))
     }
@@ -240,10 +240,10 @@ impl Tail {
         let root = self.types.first()?;
         let number = *root.children.get(root.names.iter().position(|known| known == name)?)?;
         let kind = match self.types.get(usize::try_from(number).ok()?)?.kind {
-            2..=4 => Kind::Integer,
-            7 | 16 | 17 => Kind::Text,
-            9 | 18 => Kind::Timestamp,
-            _ => Kind::Other,
+            2..=4 => ColumnKind::Integer,
+            7 | 16 | 17 => ColumnKind::Text,
+            9 | 18 => ColumnKind::Timestamp,
+            _ => ColumnKind::Other,
         };
         Some(Column { number, kind })
     }
@@ -251,7 +251,7 @@ impl Tail {
 
 /// Streams of a stripe.
 pub struct StripeStreams {
-    source: Arc<Source>,
+    source: Arc<OrcFile>,
     /// Kind, column, start and end of each stream.
     streams: Vec<(u64, u64, u64, u64)>,
     encodings: Vec<ColumnEncoding>,
@@ -259,7 +259,7 @@ pub struct StripeStreams {
 
 impl StripeStreams {
     /// Reads the footer of a stripe.
-    pub fn read(source: &Arc<Source>, stripe: &Stripe) -> Result<StripeStreams, Problem> {
+    pub fn read(source: &Arc<OrcFile>, stripe: &Stripe) -> Result<StripeStreams, Problem> {
         let add = |a: u64, b: u64| a.checked_add(b).ok_or_else(|| "a stripe is too large".to_string());
         let footer_at = add(add(stripe.offset, stripe.index)?, stripe.data)?;
         let footer = Stream::new(source, footer_at, add(footer_at, stripe.footer)?).whole(MAX_FOOTER)?;

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use self::integers::Integers;
-use self::metadata::{Column, Encoding, Kind, Stripe, StripeStreams, Tail};
-use self::stream::{Bits, Source};
+use self::metadata::{Column, ColumnKind, Encoding, Stripe, StripeStreams, Tail};
+use self::stream::{Bits, OrcFile};
 use self::strings::Strings;
 use crate::{InventoryError, Listed, Modified, Receive};
 
@@ -47,21 +47,21 @@ const EPOCH: i64 = 1_420_070_400;
 
 impl Columns {
     fn of(tail: &Tail) -> Result<Columns, Problem> {
-        let find = |name: &str, kind: Kind| match tail.column(name) {
+        let find = |name: &str, kind: ColumnKind| match tail.column(name) {
             Some(column) if column.kind == kind => Ok(Some(column)),
             Some(_) => Err(format!("the column {name} has an unexpected type")),
             None => Ok(None),
         };
         let missing = || "the inventory has no columns key and size".to_string();
         Ok(Columns {
-            bucket: find("bucket", Kind::Text)?,
-            key: find("key", Kind::Text)?.ok_or_else(missing)?,
-            size: find("size", Kind::Integer)?.ok_or_else(missing)?,
-            class: find("storage_class", Kind::Text)?,
-            tier: find("intelligent_tiering_access_tier", Kind::Text)?,
+            bucket: find("bucket", ColumnKind::Text)?,
+            key: find("key", ColumnKind::Text)?.ok_or_else(missing)?,
+            size: find("size", ColumnKind::Integer)?.ok_or_else(missing)?,
+            class: find("storage_class", ColumnKind::Text)?,
+            tier: find("intelligent_tiering_access_tier", ColumnKind::Text)?,
             modified: tail
                 .column("last_modified_date")
-                .filter(|column| matches!(column.kind, Kind::Timestamp | Kind::Integer)),
+                .filter(|column| matches!(column.kind, ColumnKind::Timestamp | ColumnKind::Integer)),
         })
     }
 }
@@ -93,7 +93,7 @@ fn next_text(column: Option<&mut Values<Strings>>, into: &mut Vec<u8>) -> Result
 
 /// Times of the last modification in a stripe.
 struct Times {
-    kind: Kind,
+    kind: ColumnKind,
     numbers: Values<Integers>,
 }
 
@@ -105,7 +105,7 @@ impl Times {
         }
         let number = self.numbers.values.next()?;
         Ok(Modified::Ms(match self.kind {
-            Kind::Timestamp => number.saturating_add(EPOCH).saturating_mul(1000),
+            ColumnKind::Timestamp => number.saturating_add(EPOCH).saturating_mul(1000),
             _ => number,
         }))
     }
@@ -123,7 +123,7 @@ impl<E: From<InventoryError>> Rows<'_, '_, E> {
         InventoryError::file(self.file, format!("invalid ORC file: {problem}")).into()
     }
 
-    fn stripe(&mut self, source: &Arc<Source>, stripe: &Stripe, of: &Columns) -> Result<(), E> {
+    fn stripe(&mut self, source: &Arc<OrcFile>, stripe: &Stripe, of: &Columns) -> Result<(), E> {
         let mut reader = Reader::open(source, stripe, of).map_err(|problem| self.fail(problem))?;
         for _ in 0..stripe.rows {
             let (bytes, modified) = reader.next().map_err(|problem| self.fail(problem))?;
@@ -154,7 +154,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn open(source: &Arc<Source>, stripe: &Stripe, of: &Columns) -> Result<Reader, Problem> {
+    fn open(source: &Arc<OrcFile>, stripe: &Stripe, of: &Columns) -> Result<Reader, Problem> {
         let streams = StripeStreams::read(source, stripe)?;
         let open = |column: Option<Column>| column.map(|column| texts(&streams, column)).transpose();
         let times = |column: Column| {

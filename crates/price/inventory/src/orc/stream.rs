@@ -24,7 +24,7 @@ pub enum Compression {
 pub const MAX_BLOCK: u64 = 16 << 20;
 
 /// A file with its compression.
-pub struct Source {
+pub struct OrcFile {
     /// File that is read.
     pub file: File,
     /// Compression of all streams.
@@ -35,7 +35,7 @@ pub struct Source {
 
 /// Part of a file: a stream.
 pub struct Stream {
-    source: Arc<Source>,
+    source: Arc<OrcFile>,
     at: u64,
     end: u64,
     buffer: Vec<u8>,
@@ -44,7 +44,7 @@ pub struct Stream {
 
 impl Stream {
     /// Opens the bytes from `at` to `end`.
-    pub fn new(source: &Arc<Source>, at: u64, end: u64) -> Stream {
+    pub fn new(source: &Arc<OrcFile>, at: u64, end: u64) -> Stream {
         Stream { source: Arc::clone(source), at, end, buffer: Vec::new(), position: 0 }
     }
 

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use plimsoll_server::config::lifecycle::{Lifecycle, Rule};
+use plimsoll_server::config::lifecycle::{Lifecycle, LifecycleRule};
 use plimsoll_server::error::ApiError;
 use plimsoll_server::expiry::{self, Now, VersionFacts};
 
@@ -128,7 +128,7 @@ fn find_due<C: Catalog>(
     let facts =
         |(_, head): &(Vec<u8>, Head)| VersionFacts { is_marker: head.marker, modified_ms: head.modified_ms };
     let versions: Vec<VersionFacts> = group.versions.iter().map(facts).collect();
-    let applies = |rule: &Rule, version: usize| {
+    let applies = |rule: &LifecycleRule, version: usize| {
         let (key, head) = &group.versions[version];
         matches(store, rule, &group.key, key, head)
     };
@@ -143,7 +143,7 @@ fn find_due<C: Catalog>(
 /// Returns true if a rule applies to a version. The tags are read only if the rule has some.
 fn matches<C: Catalog>(
     store: &Store<C>,
-    rule: &Rule,
+    rule: &LifecycleRule,
     key: &str,
     catalog_key: &[u8],
     head: &Head,

@@ -18,7 +18,7 @@ use plimsoll_engine::store::{Body, Connection, Ignore, Request, Store};
 use plimsoll_s3::credentials::{CredentialSource, Credentials};
 use plimsoll_s3::url::StoreUrl;
 use plimsoll_server::accounts::Accounts;
-use plimsoll_server::{Parts, ServerSettings, Shared};
+use plimsoll_server::{Parts, ServerSettings, ServerState};
 
 const KEY: &str = "counts/0000000042";
 
@@ -28,7 +28,7 @@ type Failed = Box<dyn std::error::Error>;
 fn serve(credentials: Credentials) -> Result<String, Failed> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?.to_string();
-    let shared = Shared::new(Parts {
+    let shared = ServerState::new(Parts {
         settings: ServerSettings { threads: 1, ..ServerSettings::default() },
         accounts: Accounts::single(credentials),
         tls: None,

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 
-use super::super::call::{Answer, Call};
+use super::super::call::{Answer, CheckCall};
 use super::super::problem::{Checked, Problem, require};
 use super::super::scene::{Scene, WRITERS, difference, refusal};
 
@@ -95,7 +95,8 @@ pub async fn create_once(scene: &Scene<'_>) -> Checked {
     while scene.begins(round) {
         let key = scene.key(&format!("create-{round}"));
         let contents = contents(round);
-        let call = |content: &String| Call::put(&key, content.clone()).header("if-none-match", "*").once();
+        let call =
+            |content: &String| CheckCall::put(&key, content.clone()).header("if-none-match", "*").once();
         let writes = contents.iter().enumerate().map(|(index, content)| scene.send(index, call(content)));
         let answers = join_all(writes).await;
         let contest = Contest { condition, contents: &contents, answers: &answers };
@@ -113,7 +114,7 @@ pub async fn create_once(scene: &Scene<'_>) -> Checked {
             })?;
             winner = Some(0);
         }
-        let late = scene.send(1, Call::put(&key, "late").header("if-none-match", "*").once()).await;
+        let late = scene.send(1, CheckCall::put(&key, "late").header("if-none-match", "*").once()).await;
         require(!late.is_ok_and(|late| late.is_done()), || {
             format!("a write with {condition} replaced an object that existed")
         })?;
@@ -134,7 +135,7 @@ pub async fn replace_once(scene: &Scene<'_>) -> Checked {
         require(!first.is_empty(), || "the answer to a PUT has no ETag".into())?;
         let contents = contents(round);
         let call =
-            |content: &String| Call::put(&key, content.clone()).header("if-match", first.clone()).once();
+            |content: &String| CheckCall::put(&key, content.clone()).header("if-match", first.clone()).once();
         let writes = contents.iter().enumerate().map(|(index, content)| scene.send(index, call(content)));
         let answers = join_all(writes).await;
         let contest = Contest { condition, contents: &contents, answers: &answers };
@@ -148,14 +149,16 @@ pub async fn replace_once(scene: &Scene<'_>) -> Checked {
                 format!("no write with {condition} and the current ETag succeeded: {}", again.outcome())
             })?;
         }
-        let stale = scene.send(1, Call::put(&key, "stale").header("if-match", first.clone()).once()).await;
+        let stale =
+            scene.send(1, CheckCall::put(&key, "stale").header("if-match", first.clone()).once()).await;
         require(!stale.is_ok_and(|stale| stale.is_done()), || {
             format!("a write with {condition} and an old ETag succeeded")
         })?;
         round += 1;
     }
     let missing = scene.key("replace-missing");
-    let call = Call::put(&missing, "x").header("if-match", "\"0123456789abcdef0123456789abcdef\"").once();
+    let call =
+        CheckCall::put(&missing, "x").header("if-match", "\"0123456789abcdef0123456789abcdef\"").once();
     let answer = scene.send(0, call).await?;
     require(!answer.is_done(), || "a write with If-Match to a missing key created it".into())?;
     passed(round, &format!("exactly one of {WRITERS} concurrent writes succeeded"))
@@ -174,7 +177,7 @@ pub async fn create_once_multipart(scene: &Scene<'_>) -> Checked {
         let mut completions = Vec::new();
         for content in &contents {
             let upload = scene.begin_upload(&key).await?;
-            let part = scene.part(0, &key, &upload, 1, Call::put("", content.clone())).await?;
+            let part = scene.part(0, &key, &upload, 1, CheckCall::put("", content.clone())).await?;
             completions.push(Scene::completion(&key, &upload, &[part]).header("if-none-match", "*"));
         }
         let third = completions[0].clone();
@@ -209,7 +212,7 @@ pub async fn recreate_after_delete(scene: &Scene<'_>) -> Checked {
     for attempt in 0..2 * UPLOAD_ROUNDS {
         scene.client.begin_trace(&scene.root);
         let content = format!("holder {attempt}");
-        let call = Call::put(&key, content.clone()).header("if-none-match", "*").once();
+        let call = CheckCall::put(&key, content.clone()).header("if-none-match", "*").once();
         match scene.send(0, call).await {
             Ok(answer) => {
                 require(answer.is_done(), || {
@@ -238,10 +241,10 @@ pub async fn delete_if_unchanged(scene: &Scene<'_>) -> Checked {
     let old = scene.put(&key, "first").await?.etag().to_string();
     let new = scene.put(&key, "second").await?.etag().to_string();
     let Some(owned) = scene.space.own(&key) else { return Err(Problem::Inconclusive("foreign key".into())) };
-    let stale = scene.send(0, Call::delete(owned).header("if-match", old).once()).await?;
+    let stale = scene.send(0, CheckCall::delete(owned).header("if-match", old).once()).await?;
     require(!stale.is_done(), || "a DELETE with If-Match and an old ETag was acknowledged".into())?;
     scene.reads(1, &key, b"second", "after a DELETE with an old ETag").await?;
-    let current = Call::delete(owned).header("if-match", new).once();
+    let current = CheckCall::delete(owned).header("if-match", new).once();
     let answer = scene.send(0, current).await?;
     require(answer.is_done(), || {
         format!("a DELETE with If-Match and the current ETag was answered {}", answer.outcome())

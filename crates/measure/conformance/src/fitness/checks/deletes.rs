@@ -1,6 +1,6 @@
 //! Deletes of one object or several.
 
-use super::super::call::Call;
+use super::super::call::CheckCall;
 use super::super::problem::{Checked, Problem, require};
 use super::super::scene::Scene;
 
@@ -22,7 +22,7 @@ pub async fn delete_many(scene: &Scene<'_>) -> Checked {
     let Some(owned) = scene.space.own_all(&keys) else {
         return Err(Problem::Inconclusive("foreign key".into()));
     };
-    let answer = scene.expect(0, Call::delete_many(owned)).await?;
+    let answer = scene.expect(0, CheckCall::delete_many(owned)).await?;
     let root = answer.xml().unwrap_or_default();
     if let Some(error) = root.children.iter().find(|child| child.name == "Error") {
         let (key, code) = (error.text_of("Key").unwrap_or(""), error.text_of("Code").unwrap_or(""));
@@ -32,7 +32,7 @@ pub async fn delete_many(scene: &Scene<'_>) -> Checked {
     for key in &keys {
         scene.settle(key, None).await?;
     }
-    let page = scene.page(1, Call::list(&scene.key("many/"))).await?;
+    let page = scene.page(1, CheckCall::list(&scene.key("many/"))).await?;
     require(page.keys() == [kept.as_str()], || {
         format!(
             "after DeleteObjects of {written} keys, {} are listed instead of the one that is left",

@@ -1,6 +1,6 @@
 //! Listings and keys.
 
-use super::super::call::Call;
+use super::super::call::CheckCall;
 use super::super::problem::Problem;
 use super::super::problem::{Checked, require};
 use super::super::scene::{Page, Scene};
@@ -9,7 +9,7 @@ use super::super::scene::{Page, Scene};
 async fn ordered(scene: &Scene<'_>, prefix: &str, names: &[&str]) -> Result<(), Problem> {
     let mut keys: Vec<String> = names.iter().map(|name| scene.key(&format!("{prefix}{name}"))).collect();
     scene.put_all(&keys.iter().rev().cloned().collect::<Vec<_>>()).await?;
-    let page = scene.page(0, Call::list(&scene.key(prefix))).await?;
+    let page = scene.page(0, CheckCall::list(&scene.key(prefix))).await?;
     keys.sort_unstable();
     let name = |key: &str| key.strip_prefix(scene.root.as_str()).unwrap_or(key).to_string();
     let listed = page.keys();
@@ -57,7 +57,7 @@ async fn pages(
     scene: &Scene<'_>,
     keys: &[String],
     most: usize,
-    next: impl Fn(Option<&Page>) -> Call,
+    next: impl Fn(Option<&Page>) -> CheckCall,
 ) -> Result<usize, Problem> {
     let (mut found, mut last, mut count): (Vec<String>, Option<Page>, usize) = (Vec::new(), None, 0);
     loop {
@@ -94,7 +94,7 @@ pub async fn list_pages(scene: &Scene<'_>) -> Checked {
     let keys = folder(scene, "pages").await?;
     let prefix = scene.key("pages/");
     let call = |page: Option<&Page>| {
-        let call = Call::list(&prefix);
+        let call = CheckCall::list(&prefix);
         match page {
             Some(page) => call.query("continuation-token", page.next.clone()),
             None => call,
@@ -123,7 +123,7 @@ async fn whole_pages(scene: &Scene<'_>) -> Result<(), Problem> {
     let (mut found, mut token) = (0, String::new());
     // A store may have smaller pages, but each must have a key.
     for _ in 0..=MANY_KEYS {
-        let mut call = Call::list(&scene.key("whole/"));
+        let mut call = CheckCall::list(&scene.key("whole/"));
         if !token.is_empty() {
             call = call.query("continuation-token", token);
         }
@@ -147,7 +147,7 @@ pub async fn list_v1(scene: &Scene<'_>) -> Checked {
     let keys = folder(scene, "markers").await?;
     let prefix = scene.key("markers/");
     let call = |page: Option<&Page>| {
-        let call = Call::get("").query("prefix", prefix.clone());
+        let call = CheckCall::get("").query("prefix", prefix.clone());
         match page {
             // Without a delimiter, the last key of a page is the marker of the next one.
             Some(page) => call.query("marker", page.keys().last().copied().unwrap_or_default()),
@@ -162,7 +162,7 @@ pub async fn list_v1(scene: &Scene<'_>) -> Checked {
 pub async fn list_start_after(scene: &Scene<'_>) -> Checked {
     let keys = folder(scene, "after").await?;
     for after in [5, 12] {
-        let call = Call::list(&scene.key("after/")).query("start-after", keys[after].clone());
+        let call = CheckCall::list(&scene.key("after/")).query("start-after", keys[after].clone());
         let page = scene.page(0, call).await?;
         require(page.keys() == keys[after + 1..], || {
             format!("{} of 25 keys are listed after number {}", page.entries.len(), after + 1)
@@ -176,7 +176,7 @@ pub async fn list_delimiter(scene: &Scene<'_>) -> Checked {
     let names = ["tree/a", "tree/b/1", "tree/b/2", "tree/b/c/3", "tree/d e/4", "tree/z"];
     scene.put_all(&names.map(|name| scene.key(name))).await?;
     let listing = async |prefix: &str| {
-        let page = scene.page(0, Call::list(&scene.key(prefix)).query("delimiter", "/")).await?;
+        let page = scene.page(0, CheckCall::list(&scene.key(prefix)).query("delimiter", "/")).await?;
         let short = |key: &str| key.strip_prefix(scene.root.as_str()).unwrap_or(key).to_string();
         let keys: Vec<String> = page.keys().into_iter().map(short).collect();
         Ok::<_, Problem>((keys, page.prefixes.iter().map(|prefix| short(prefix)).collect::<Vec<_>>()))
@@ -222,7 +222,7 @@ pub async fn special_keys(scene: &Scene<'_>) -> Checked {
         let key = scene.key(&format!("special/{name}"));
         scene.put(&key, name).await?;
         scene.reads(1, &key, name.as_bytes(), "after its PUT").await?;
-        let page = scene.page(0, Call::list(&key)).await?;
+        let page = scene.page(0, CheckCall::list(&key)).await?;
         require(page.keys() == [key.as_str()], || match page.keys().first() {
             Some(key) => format!("key {name:?} is listed as {:?}", key.replace(&scene.key("special/"), "")),
             None => format!("key {name:?} is not listed"),
@@ -254,7 +254,7 @@ pub async fn long_keys(scene: &Scene<'_>) -> Checked {
     }
     scene.put(&key, "content").await?;
     scene.reads(1, &key, b"content", "after its PUT").await?;
-    let page = scene.page(0, Call::list(&scene.key("long"))).await?;
+    let page = scene.page(0, CheckCall::list(&scene.key("long"))).await?;
     require(page.keys() == [key.as_str()], || format!("{} keys are listed", page.entries.len()))?;
     scene.delete(&key).await?;
     Ok("1,024 bytes".into())

@@ -2,9 +2,9 @@
 
 use futures_util::future::join_all;
 
-use super::super::call::Call;
+use super::super::call::CheckCall;
 use super::super::problem::{Checked, Problem, require};
-use super::super::scene::{Part, Scene};
+use super::super::scene::{Scene, UploadedPart};
 use super::content::{MIN_PART, copy_source, pattern};
 
 /// Uploads parts of a content at the same time, the last one first, and completes the upload.
@@ -17,9 +17,9 @@ async fn upload(scene: &Scene<'_>, key: &str, content: &[u8], sizes: &[usize]) -
         from += size;
     }
     let sent = parts.iter().rev().enumerate().map(|(index, (number, data))| {
-        scene.part(index % 4, key, &id, *number, Call::put("", data.to_vec()))
+        scene.part(index % 4, key, &id, *number, CheckCall::put("", data.to_vec()))
     });
-    let mut parts = join_all(sent).await.into_iter().collect::<Result<Vec<Part>, _>>()?;
+    let mut parts = join_all(sent).await.into_iter().collect::<Result<Vec<UploadedPart>, _>>()?;
     parts.sort_unstable();
     scene.complete(key, &id, &parts).await?;
     scene.reads(1, key, content, "after the completion").await.map(|_| ())
@@ -46,8 +46,8 @@ pub async fn part_numbers(scene: &Scene<'_>) -> Checked {
     let (first, last) = (pattern(MIN_PART), b"the end".to_vec());
     let id = scene.begin_upload(&key).await?;
     let parts = [
-        scene.part(0, &key, &id, 7, Call::put("", first.clone())).await?,
-        scene.part(0, &key, &id, 10_000, Call::put("", last.clone())).await?,
+        scene.part(0, &key, &id, 7, CheckCall::put("", first.clone())).await?,
+        scene.part(0, &key, &id, 10_000, CheckCall::put("", last.clone())).await?,
     ];
     scene.complete(&key, &id, &parts).await?;
     scene.reads(1, &key, &[first, last].concat(), "after the completion").await?;
@@ -63,12 +63,12 @@ pub async fn multipart_visibility(scene: &Scene<'_>) -> Checked {
         }
         let id = scene.begin_upload(&key).await?;
         let content = format!("the new content of {name}");
-        let part = scene.part(0, &key, &id, 1, Call::put("", content.clone())).await?;
-        let page = scene.page(1, Call::list(&key)).await?;
+        let part = scene.part(0, &key, &id, 1, CheckCall::put("", content.clone())).await?;
+        let page = scene.page(1, CheckCall::list(&key)).await?;
         match before {
             Some(old) => scene.reads(1, &key, old.as_bytes(), "before the completion").await.map(|_| ())?,
             None => {
-                let answer = scene.send(1, Call::get(&key)).await?;
+                let answer = scene.send(1, CheckCall::get(&key)).await?;
                 require(answer.status == 404, || {
                     format!("a GET before the completion was answered {}", answer.outcome())
                 })?;
@@ -77,7 +77,7 @@ pub async fn multipart_visibility(scene: &Scene<'_>) -> Checked {
         }
         scene.complete(&key, &id, &[part]).await?;
         scene.reads(2, &key, content.as_bytes(), "after the completion").await?;
-        let page = scene.page(1, Call::list(&key)).await?;
+        let page = scene.page(1, CheckCall::list(&key)).await?;
         require(page.entries.first().is_some_and(|entry| entry.size == Some(content.len() as u64)), || {
             "a listing lacks the object after its completion".into()
         })?;
@@ -94,7 +94,7 @@ pub async fn copy_part(scene: &Scene<'_>) -> Checked {
     let mut parts = Vec::new();
     let ranges = [(0, MIN_PART - 1), (MIN_PART, MIN_PART + 999)];
     for (number, (first, last)) in (1_u64..).zip(ranges) {
-        let call = Call::put(&to, "")
+        let call = CheckCall::put(&to, "")
             .header("x-amz-copy-source", copy_source(scene, &from))
             .header("x-amz-copy-source-range", format!("bytes={first}-{last}"))
             .query("partNumber", number.to_string())

@@ -1,6 +1,6 @@
 //! Reads: ranges, conditions, missing objects, entity tags and times.
 
-use super::super::call::{Answer, Call};
+use super::super::call::{Answer, CheckCall};
 use super::super::problem::{Checked, Problem, require};
 use super::super::scene::{Scene, difference};
 use super::content::{MIN_PART, pattern};
@@ -10,12 +10,12 @@ use plimsoll_s3::checksum::md5;
 /// GET and HEAD of a missing key give 404, a GET with the code `NoSuchKey`.
 pub async fn missing_object(scene: &Scene<'_>) -> Checked {
     let key = scene.key("missing");
-    let get = scene.send(0, Call::get(&key)).await?;
+    let get = scene.send(0, CheckCall::get(&key)).await?;
     require(get.status == 404, || format!("a GET of a missing key was answered {}", get.outcome()))?;
     require(get.code == "NoSuchKey", || {
         format!("a GET of a missing key was answered {}, not 404 NoSuchKey", get.outcome())
     })?;
-    let head = scene.send(0, Call::head(&key)).await?;
+    let head = scene.send(0, CheckCall::head(&key)).await?;
     require(head.status == 404, || format!("a HEAD of a missing key was answered {}", head.outcome()))?;
     Ok("404 NoSuchKey".into())
 }
@@ -42,7 +42,7 @@ async fn each_range(
     while scene.begins(round) {
         let (from, to) = range_of(round);
         let wanted = format!("bytes={from}-{to}");
-        let answer = scene.expect(0, Call::get(&key).header("range", wanted.clone())).await?;
+        let answer = scene.expect(0, CheckCall::get(&key).header("range", wanted.clone())).await?;
         judge(&format!("{from}-{to}"), &content[from..=to], &answer)?;
         round += 1;
     }
@@ -68,7 +68,7 @@ async fn across_parts(scene: &Scene<'_>) -> Result<&'static str, Problem> {
     let Ok(upload) = scene.begin_upload(&key).await else { return Ok("") };
     let mut parts = Vec::new();
     for (number, data) in [(1, &content[..MIN_PART]), (2, &content[MIN_PART..])] {
-        let Ok(part) = scene.part(0, &key, &upload, number, Call::put("", data.to_vec())).await else {
+        let Ok(part) = scene.part(0, &key, &upload, number, CheckCall::put("", data.to_vec())).await else {
             return Ok("");
         };
         parts.push(part);
@@ -83,7 +83,8 @@ async fn across_parts(scene: &Scene<'_>) -> Result<&'static str, Problem> {
         (border - 4096, border + 4095),
         (border + 4990, border + 4999),
     ] {
-        let answer = scene.expect(0, Call::get(&key).header("range", format!("bytes={from}-{to}"))).await?;
+        let answer =
+            scene.expect(0, CheckCall::get(&key).header("range", format!("bytes={from}-{to}"))).await?;
         require(answer.body == content[from..=to], || {
             let found = difference(&answer.body, &content[from..=to]);
             format!("bytes={from}-{to} of an object in two parts of 5 MiB and 5,000 bytes returned {found}")
@@ -114,7 +115,7 @@ pub async fn content_range(scene: &Scene<'_>) -> Checked {
 
 /// Requires the content of a range of an object of ten bytes.
 async fn cut(scene: &Scene<'_>, key: &str, wanted: &str, content: &str) -> Result<(), Problem> {
-    let answer = scene.send(0, Call::get(key).header("range", wanted)).await?;
+    let answer = scene.send(0, CheckCall::get(key).header("range", wanted)).await?;
     require(answer.is_done() && answer.body == content.as_bytes(), || {
         let body =
             if answer.is_done() { difference(&answer.body, content.as_bytes()) } else { "an error".into() };
@@ -139,7 +140,7 @@ pub async fn range_unsatisfiable(scene: &Scene<'_>) -> Checked {
     let key = scene.key("short");
     scene.put(&key, "0123456789").await?;
     for wanted in ["bytes=10-", "bytes=10-20", "bytes=500-600"] {
-        let answer = scene.send(0, Call::get(&key).header("range", wanted)).await?;
+        let answer = scene.send(0, CheckCall::get(&key).header("range", wanted)).await?;
         require(answer.status == 416, || {
             format!("{wanted} of 10 bytes was answered {}, not 416 InvalidRange", answer.outcome())
         })?;
@@ -179,7 +180,7 @@ async fn conditions(scene: &Scene<'_>, name: &'static str, statuses: [u16; 2]) -
     for ((tag, value), status) in
         [("the current", etag.as_str()), ("another", OTHER_ETAG)].into_iter().zip(statuses)
     {
-        let answer = scene.send(0, Call::get(&key).header(name, value)).await?;
+        let answer = scene.send(0, CheckCall::get(&key).header(name, value)).await?;
         require(answer.status == status, || {
             format!("a GET with {name} and {tag} ETag was answered {}, not {status}", answer.outcome())
         })?;
@@ -206,13 +207,13 @@ pub async fn etag_stable(scene: &Scene<'_>) -> Checked {
     for content in ["first content", "other content", "more"] {
         let put = scene.put(&key, content).await?.etag().to_string();
         require(!put.is_empty(), || "the answer to a PUT has no ETag".into())?;
-        let listed = scene.page(0, Call::list(&key)).await?;
+        let listed = scene.page(0, CheckCall::list(&key)).await?;
         let listed = listed.entries.iter().find(|entry| entry.key == key).map(|entry| entry.etag.clone());
         let others = [
-            ("HEAD", scene.expect(1, Call::head(&key)).await?.etag().to_string()),
-            ("GET", scene.expect(2, Call::get(&key)).await?.etag().to_string()),
+            ("HEAD", scene.expect(1, CheckCall::head(&key)).await?.etag().to_string()),
+            ("GET", scene.expect(2, CheckCall::get(&key)).await?.etag().to_string()),
             ("a listing", listed.unwrap_or_default()),
-            ("a second HEAD", scene.expect(3, Call::head(&key)).await?.etag().to_string()),
+            ("a second HEAD", scene.expect(3, CheckCall::head(&key)).await?.etag().to_string()),
         ];
         for (name, tag) in others {
             // Some stores list the tag without its quotes.
@@ -246,9 +247,9 @@ pub async fn last_modified(scene: &Scene<'_>) -> Checked {
     let second = |text: Option<&str>| {
         text.and_then(|text| jiff::fmt::rfc2822::parse(text).ok()).map(|at| at.timestamp().as_second())
     };
-    let head = scene.expect(1, Call::head(&key)).await?;
-    let get = scene.expect(2, Call::get(&key)).await?;
-    let page = scene.page(3, Call::list(&key)).await?;
+    let head = scene.expect(1, CheckCall::head(&key)).await?;
+    let get = scene.expect(2, CheckCall::get(&key)).await?;
+    let page = scene.page(3, CheckCall::list(&key)).await?;
     let listed = page.entries.iter().find(|entry| entry.key == key).map_or("", |entry| &entry.modified);
     let Some(of_head) = second(head.header("last-modified")) else {
         return Err(Problem::violated("a HEAD has no valid Last-Modified"));

@@ -2,9 +2,9 @@
 
 use futures_util::future::join_all;
 
-use super::super::call::Call;
+use super::super::call::CheckCall;
 use super::super::problem::{Checked, Problem, require};
-use super::super::scene::{Part, Scene};
+use super::super::scene::{Scene, UploadedPart};
 use super::content::{MIN_PART, pattern};
 use plimsoll_s3::xml::Element;
 
@@ -14,10 +14,10 @@ pub async fn list_parts(scene: &Scene<'_>) -> Checked {
     let id = scene.begin_upload(&key).await?;
     let mut written = Vec::new();
     for (number, content) in [(1, "one"), (3, "three")] {
-        let (number, etag) = scene.part(0, &key, &id, number, Call::put("", content)).await?;
+        let (number, etag) = scene.part(0, &key, &id, number, CheckCall::put("", content)).await?;
         written.push((number.to_string(), etag, content.len().to_string()));
     }
-    let answer = scene.expect(1, Call::get(&key).query("uploadId", id)).await?;
+    let answer = scene.expect(1, CheckCall::get(&key).query("uploadId", id)).await?;
     let root = answer.xml().unwrap_or_default();
     let text = |part: &Element, name| part.text_of(name).unwrap_or("").to_string();
     let listed: Vec<_> = root
@@ -36,7 +36,7 @@ async fn listed(scene: &Scene<'_>, keys: &[String], prefix: &str) -> Result<(), 
     for key in keys {
         begun.push((key.clone(), scene.begin_upload(key).await?));
     }
-    let answer = scene.expect(1, Call::get("").query("uploads", "").query("prefix", prefix)).await?;
+    let answer = scene.expect(1, CheckCall::get("").query("uploads", "").query("prefix", prefix)).await?;
     let root = answer.xml().unwrap_or_default();
     let listed = root.children.iter().filter(|child| child.name == "Upload");
     let mut listed: Vec<(String, String)> = listed
@@ -75,13 +75,13 @@ pub async fn list_uploads_prefix(scene: &Scene<'_>) -> Checked {
 pub async fn abort(scene: &Scene<'_>) -> Checked {
     let key = scene.key("aborted");
     let id = scene.begin_upload(&key).await?;
-    let part = scene.part(0, &key, &id, 1, Call::put("", "content")).await?;
+    let part = scene.part(0, &key, &id, 1, CheckCall::put("", "content")).await?;
     let Some(owned) = scene.space.own(&key) else { return Err(Problem::Inconclusive("foreign key".into())) };
-    scene.expect(0, Call::delete(owned).query("uploadId", id.clone())).await?;
+    scene.expect(0, CheckCall::delete(owned).query("uploadId", id.clone())).await?;
     // Every error is right, also one that looks temporary.
     let late = scene.send(0, Scene::completion(&key, &id, &[part])).await;
     require(!late.is_ok_and(|late| late.is_done()), || "an aborted upload was completed".into())?;
-    let read = scene.send(1, Call::get(&key)).await?;
+    let read = scene.send(1, CheckCall::get(&key)).await?;
     require(read.status == 404, || format!("a GET after the abort was answered {}", read.outcome()))?;
     Ok("an aborted upload is gone".into())
 }
@@ -100,9 +100,9 @@ pub async fn many_parts(scene: &Scene<'_>) -> Checked {
     for first in (1..=MAX_PARTS).step_by(SENDERS as usize) {
         let numbers = first..(first + SENDERS).min(MAX_PARTS + 1);
         let sent = numbers.map(|number| {
-            scene.part((number - first) as usize, &key, &id, number, Call::put("", data.clone()))
+            scene.part((number - first) as usize, &key, &id, number, CheckCall::put("", data.clone()))
         });
-        parts.extend(join_all(sent).await.into_iter().collect::<Result<Vec<Part>, _>>()?);
+        parts.extend(join_all(sent).await.into_iter().collect::<Result<Vec<UploadedPart>, _>>()?);
         scene.client.begin_trace(&scene.root);
     }
     scene.complete(&key, &id, &parts).await?;
@@ -118,7 +118,7 @@ pub async fn large_part(scene: &Scene<'_>) -> Checked {
     let key = scene.key("large");
     let id = scene.begin_upload(&key).await?;
     let data = bytes::Bytes::from(pattern(MIN_PART));
-    let call = Call::put("", data.clone()).repeated(MAX_PART / MIN_PART as u64);
+    let call = CheckCall::put("", data.clone()).repeated(MAX_PART / MIN_PART as u64);
     let part = scene.part(0, &key, &id, 1, call).await?;
     scene.complete(&key, &id, &[part]).await?;
     large(scene, &key, MAX_PART, &data).await?;
@@ -127,12 +127,12 @@ pub async fn large_part(scene: &Scene<'_>) -> Checked {
 
 /// Checks the size of a large object and a range at its end, and deletes it.
 async fn large(scene: &Scene<'_>, key: &str, bytes: u64, data: &[u8]) -> Result<(), Problem> {
-    let head = scene.expect(0, Call::head(key)).await?;
+    let head = scene.expect(0, CheckCall::head(key)).await?;
     require(head.header("content-length") == Some(&bytes.to_string()), || {
         format!("the object has {} bytes, not {bytes}", head.header("content-length").unwrap_or("no"))
     })?;
     let tail = scene
-        .expect(0, Call::get(key).header("range", format!("bytes={}-{}", bytes - 1000, bytes - 1)))
+        .expect(0, CheckCall::get(key).header("range", format!("bytes={}-{}", bytes - 1000, bytes - 1)))
         .await?;
     require(tail.body == data[data.len() - 1000..], || {
         "the last 1,000 bytes of the object are wrong".into()

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 
-use super::super::call::{Answer, Call};
+use super::super::call::{Answer, CheckCall};
 use super::super::problem::{Checked, Problem, require};
 use super::super::scene::{Scene, difference};
 use super::conditions::passed;
@@ -12,7 +12,7 @@ const READERS: usize = 4;
 
 /// Reads a key on several connections, and requires the content or, with `None`, its absence.
 async fn all_read(scene: &Scene<'_>, key: &str, content: Option<&[u8]>, when: &str) -> Result<(), Problem> {
-    let reads = (1..=READERS).map(|index| scene.send(index, Call::get(key)));
+    let reads = (1..=READERS).map(|index| scene.send(index, CheckCall::get(key)));
     for answer in join_all(reads).await {
         let answer = answer?;
         match content {
@@ -26,7 +26,7 @@ async fn all_read(scene: &Scene<'_>, key: &str, content: Option<&[u8]>, when: &s
             None => require(!answer.is_done(), || format!("a GET {when} was answered {}", answer.outcome()))?,
         }
     }
-    let head = scene.send(1, Call::head(key)).await?;
+    let head = scene.send(1, CheckCall::head(key)).await?;
     let length = head.header("content-length");
     match content {
         Some(content) => {
@@ -88,7 +88,7 @@ pub async fn list_after_write(scene: &Scene<'_>) -> Checked {
         let key = scene.key(&format!("listed-{}", round % 50));
         let content = "x".repeat(1 + round as usize / 50);
         scene.put(&key, content.clone()).await?;
-        let page = scene.page(1 + round as usize % READERS, Call::list(&scene.root)).await?;
+        let page = scene.page(1 + round as usize % READERS, CheckCall::list(&scene.root)).await?;
         let entry = page.entries.iter().find(|entry| entry.key == key);
         let Some(entry) = entry else {
             let count = page.entries.len();
@@ -114,9 +114,9 @@ pub async fn list_after_delete(scene: &Scene<'_>) -> Checked {
     while scene.begins(round) {
         let key = scene.key(&format!("removed-{}", round % 10));
         scene.put(&key, "x").await?;
-        scene.page(1 + round as usize % READERS, Call::list(&scene.root)).await?;
+        scene.page(1 + round as usize % READERS, CheckCall::list(&scene.root)).await?;
         scene.delete(&key).await?;
-        let page = scene.page(1 + round as usize % READERS, Call::list(&scene.root)).await?;
+        let page = scene.page(1 + round as usize % READERS, CheckCall::list(&scene.root)).await?;
         require(!page.keys().contains(&key.as_str()), || {
             "a listing after a DELETE still has the key".into()
         })?;
@@ -171,11 +171,11 @@ async fn overlapping(
     scene.put(&key, version(0)).await?;
     while scene.begins(round) {
         let first = 1 + round * 2;
-        let put = |writer: u64| scene.expect(writer as usize, Call::put(&key, version(first + writer)));
+        let put = |writer: u64| scene.expect(writer as usize, CheckCall::put(&key, version(first + writer)));
         let readers = join_all((2..2 + READERS).map(async |index| {
             let mut answers = Vec::new();
             for _ in 0..3 {
-                answers.push(scene.send(index, Call::get(&key)).await?);
+                answers.push(scene.send(index, CheckCall::get(&key)).await?);
             }
             Ok::<_, Problem>(answers)
         }));
@@ -186,7 +186,7 @@ async fn overlapping(
             reads += 1;
             judge(Overlap { answer, first, etags: &etags })?;
         }
-        let last = scene.send(1, Call::get(&key)).await?;
+        let last = scene.send(1, CheckCall::get(&key)).await?;
         let number = version_of(&last.body)
             .map_err(|found| Problem::violated(format!("a GET after two overwrites returned {found}")))?;
         require(number == first || number == first + 1, || {

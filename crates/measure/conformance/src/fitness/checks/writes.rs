@@ -1,6 +1,6 @@
 //! Writes: empty objects, headers that are kept, checksums, encryption, storage classes, tags and copies.
 
-use super::super::call::{Answer, Call, Framing};
+use super::super::call::{Answer, CheckCall, Framing};
 use super::super::problem::{Checked, Problem, require};
 use super::super::scene::Scene;
 use super::content::{copy_source, pattern};
@@ -11,11 +11,11 @@ pub async fn empty_object(scene: &Scene<'_>) -> Checked {
     let key = scene.key("empty");
     scene.put(&key, "").await?;
     scene.reads(1, &key, b"", "after its PUT").await?;
-    let head = scene.expect(0, Call::head(&key)).await?;
+    let head = scene.expect(0, CheckCall::head(&key)).await?;
     require(head.header("content-length") == Some("0"), || {
         format!("a HEAD gives the length {}", head.header("content-length").unwrap_or("none"))
     })?;
-    let page = scene.page(0, Call::list(&key)).await?;
+    let page = scene.page(0, CheckCall::list(&key)).await?;
     let sizes: Vec<Option<u64>> = page.entries.iter().map(|entry| entry.size).collect();
     require(sizes == [Some(0)], || format!("a listing gives {} objects, not one of 0 bytes", sizes.len()))?;
     Ok("written, read and listed".into())
@@ -25,9 +25,9 @@ pub async fn empty_object(scene: &Scene<'_>) -> Checked {
 async fn kept(scene: &Scene<'_>, name: &str, headers: &[(&'static str, &str)]) -> Result<(), Problem> {
     let key = scene.key(name);
     let call =
-        headers.iter().fold(Call::put(&key, "content"), |call, (name, value)| call.header(name, *value));
+        headers.iter().fold(CheckCall::put(&key, "content"), |call, (name, value)| call.header(name, *value));
     scene.write(call).await?;
-    for call in [Call::head(&key), Call::get(&key)] {
+    for call in [CheckCall::head(&key), CheckCall::get(&key)] {
         let method = call.method;
         let answer = scene.expect(1, call).await?;
         for (name, value) in headers {
@@ -58,31 +58,31 @@ pub async fn content_headers(scene: &Scene<'_>) -> Checked {
 }
 
 /// Function that adds a checksum of some content to a request.
-type Protection = fn(Call, &[u8]) -> Call;
+type Protection = fn(CheckCall, &[u8]) -> CheckCall;
 
 /// Bytes of the objects with checksums.
 const CHECKED_BYTES: usize = 10_000;
 
 /// Requires that a PUT with a right checksum or a framing is accepted, and stores the content.
-async fn accepted(scene: &Scene<'_>, protect: impl Fn(Call, &[u8]) -> Call) -> Result<(), Problem> {
+async fn accepted(scene: &Scene<'_>, protect: impl Fn(CheckCall, &[u8]) -> CheckCall) -> Result<(), Problem> {
     let (key, content) = (scene.key("checked"), pattern(CHECKED_BYTES));
-    scene.write(protect(Call::put(&key, content.clone()), &content)).await?;
+    scene.write(protect(CheckCall::put(&key, content.clone()), &content)).await?;
     scene.reads(1, &key, &content, "after its PUT").await.map(|_| ())
 }
 
-fn with_md5(call: Call, content: &[u8]) -> Call {
+fn with_md5(call: CheckCall, content: &[u8]) -> CheckCall {
     call.header("content-md5", base64(&md5(content)))
 }
 
-fn with_crc32(call: Call, content: &[u8]) -> Call {
+fn with_crc32(call: CheckCall, content: &[u8]) -> CheckCall {
     call.header(Algorithm::Crc32.header(), Algorithm::Crc32.of(content))
 }
 
-fn with_sha256(call: Call, content: &[u8]) -> Call {
+fn with_sha256(call: CheckCall, content: &[u8]) -> CheckCall {
     call.header(Algorithm::Sha256.header(), Algorithm::Sha256.of(content))
 }
 
-fn with_trailer(call: Call, content: &[u8]) -> Call {
+fn with_trailer(call: CheckCall, content: &[u8]) -> CheckCall {
     call.framed(Framing::Trailer(Algorithm::Crc32.of(content)))
 }
 
@@ -130,7 +130,7 @@ pub async fn checksums_verified(scene: &Scene<'_>) -> Checked {
     ];
     for (name, protect) in kinds {
         scene.put(&key, content.clone()).await?;
-        let answer = scene.send(0, protect(Call::put(&key, "something else"), &content)).await?;
+        let answer = scene.send(0, protect(CheckCall::put(&key, "something else"), &content)).await?;
         require(!answer.is_done(), || format!("a PUT with a wrong {name} was accepted"))?;
         scene.reads(1, &key, &content, "after a PUT with a wrong checksum").await?;
     }
@@ -140,7 +140,7 @@ pub async fn checksums_verified(scene: &Scene<'_>) -> Checked {
 /// A PUT may request the store's own encryption.
 pub async fn server_side_encryption(scene: &Scene<'_>) -> Checked {
     let key = scene.key("encrypted");
-    let call = Call::put(&key, "content").header("x-amz-server-side-encryption", "AES256");
+    let call = CheckCall::put(&key, "content").header("x-amz-server-side-encryption", "AES256");
     scene.write(call).await?;
     scene.reads(1, &key, b"content", "after a PUT with encryption").await?;
     Ok("x-amz-server-side-encryption: AES256 is accepted".into())
@@ -149,7 +149,7 @@ pub async fn server_side_encryption(scene: &Scene<'_>) -> Checked {
 /// A PUT may name the standard storage class.
 pub async fn storage_class(scene: &Scene<'_>) -> Checked {
     let key = scene.key("classed");
-    scene.write(Call::put(&key, "content").header("x-amz-storage-class", "STANDARD")).await?;
+    scene.write(CheckCall::put(&key, "content").header("x-amz-storage-class", "STANDARD")).await?;
     scene.reads(1, &key, b"content", "after a PUT with a storage class").await?;
     Ok("STANDARD is accepted".into())
 }
@@ -157,7 +157,7 @@ pub async fn storage_class(scene: &Scene<'_>) -> Checked {
 /// A PUT may name the canned ACL `private`.
 pub async fn canned_acl(scene: &Scene<'_>) -> Checked {
     let key = scene.key("private");
-    scene.write(Call::put(&key, "content").header("x-amz-acl", "private")).await?;
+    scene.write(CheckCall::put(&key, "content").header("x-amz-acl", "private")).await?;
     scene.reads(1, &key, b"content", "after a PUT with an ACL").await?;
     Ok("x-amz-acl: private is accepted".into())
 }
@@ -165,8 +165,8 @@ pub async fn canned_acl(scene: &Scene<'_>) -> Checked {
 /// Tags of a PUT are stored.
 pub async fn tags(scene: &Scene<'_>) -> Checked {
     let key = scene.key("tags");
-    scene.write(Call::put(&key, "content").header("x-amz-tagging", "colour=blue&size=9")).await?;
-    let answer = scene.expect(1, Call::get(&key).query("tagging", "")).await?;
+    scene.write(CheckCall::put(&key, "content").header("x-amz-tagging", "colour=blue&size=9")).await?;
+    let answer = scene.expect(1, CheckCall::get(&key).query("tagging", "")).await?;
     let tags = answer.xml().and_then(|root| root.children.into_iter().find(|child| child.name == "TagSet"));
     let mut tags: Vec<(String, String)> = tags
         .map(|set| set.children)
@@ -185,8 +185,8 @@ pub async fn tags(scene: &Scene<'_>) -> Checked {
 async fn copied(scene: &Scene<'_>) -> Result<Answer, Problem> {
     let (from, to) = (scene.key("source +1"), scene.key("copies/of source"));
     let content = pattern(70_000);
-    scene.write(Call::put(&from, content.clone()).header("x-amz-meta-colour", "blue")).await?;
-    let call = Call::put(&to, "").header("x-amz-copy-source", copy_source(scene, &from));
+    scene.write(CheckCall::put(&from, content.clone()).header("x-amz-meta-colour", "blue")).await?;
+    let call = CheckCall::put(&to, "").header("x-amz-copy-source", copy_source(scene, &from));
     let answer = scene.expect(0, call).await?;
     scene.settle(&to, Some(answer.text_of("ETag").as_str())).await?;
     scene.reads(1, &to, &content, "after a copy").await

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::call::Call;
+use super::call::BlobCall;
 use super::{AzureConnection, invalid_request, page_of, unreadable};
 use crate::store::{Body, Failure, Ignore, Observer, Reply, Request, Timings};
 use plimsoll_base::clock::now_ns;
@@ -28,13 +28,13 @@ impl AzureConnection {
             }
             Request::UploadPart { key, upload_id, number, body } => {
                 let bytes = body.len();
-                let call = Call::block(&url, key, &block_id(upload_id, number), body, observer);
+                let call = BlobCall::block(&url, key, &block_id(upload_id, number), body, observer);
                 self.ask(&call, observer, &mut timings).await?;
                 // Blocks have no entity tag; their numbers identify them.
                 Ok(Reply { bytes, etag: Some(number.to_string()), timings, ..Reply::default() })
             }
             Request::CompleteMultipart { key, upload_id, parts } => {
-                let call = Call::commit(&url, key, upload_id, parts.len() as u32, observer);
+                let call = BlobCall::commit(&url, key, upload_id, parts.len() as u32, observer);
                 let call = call.map_err(invalid_request)?;
                 let (head, _) = self.ask(&call, observer, &mut timings).await?;
                 Ok(Reply { etag: head.text("etag").map(str::to_string), timings, ..Reply::default() })
@@ -44,13 +44,13 @@ impl AzureConnection {
                 Ok(Reply { timings, also, ..Reply::default() })
             }
             Request::ListUploads { prefix, token } => {
-                let call = Call::list(&url, "uncommittedblobs", prefix, token, 1000);
+                let call = BlobCall::list(&url, "uncommittedblobs", prefix, token, 1000);
                 let (_, body) = self.ask(&call, observer, &mut timings).await?;
                 let page = page_of(&body, timings)?.listing;
                 let (mut uploads, mut also) = (Vec::new(), Vec::new());
                 // A blob that has only blocks is listed without content, like an empty one.
                 for blob in page.objects.into_iter().filter(|blob| blob.size == 0) {
-                    let call = Call::uncommitted(&url, &blob.key);
+                    let call = BlobCall::uncommitted(&url, &blob.key);
                     let (_, body) = self.ask(&call, observer, &mut timings).await?;
                     also.push(BilledCall::GetObject);
                     let found = uploads_in(&body).map_err(|e| unreadable(&e, timings))?;
@@ -72,15 +72,15 @@ impl AzureConnection {
         timings: &mut Timings,
     ) -> Result<Vec<BilledCall>, Failure> {
         let url = Arc::clone(&self.url);
-        match self.ask(&Call::head(&url, key), observer, timings).await {
+        match self.ask(&BlobCall::head(&url, key), observer, timings).await {
             Ok(_) => return Ok(vec![BilledCall::HeadObject]),
             Err(failure) if failure.is_code("NoSuchKey") => {}
             Err(failure) => return Err(failure),
         }
         let empty =
-            Call::put(&url, key, Body::Whole(Default::default()), &Ignore).map_err(invalid_request)?;
+            BlobCall::put(&url, key, Body::Whole(Default::default()), &Ignore).map_err(invalid_request)?;
         self.ask(&empty, observer, timings).await?;
-        self.delete(&Call::delete(&url, key), observer, timings).await?;
+        self.delete(&BlobCall::delete(&url, key), observer, timings).await?;
         Ok(vec![BilledCall::HeadObject, BilledCall::PutObject])
     }
 }

@@ -20,7 +20,7 @@ use plimsoll_s3::url::AzureUrl;
 const COPY_SOURCE: &str = "x-ms-copy-source";
 
 /// A call of the REST API.
-pub struct Call {
+pub struct BlobCall {
     method: &'static str,
     /// Encoded path of the URL.
     path: String,
@@ -43,8 +43,8 @@ pub struct Preparer {
     query: String,
 }
 
-impl Call {
-    fn new(url: &AzureUrl, method: &'static str, key: &str) -> Call {
+impl BlobCall {
+    fn new(url: &AzureUrl, method: &'static str, key: &str) -> BlobCall {
         let mut path = String::with_capacity(url.base.len() + url.endpoint.bucket.len() + key.len() + 16);
         for part in [&url.base, "/", &url.endpoint.bucket] {
             path.push_str(part);
@@ -53,7 +53,7 @@ impl Call {
             path.push('/');
             encode_into(&mut path, key.as_bytes(), true);
         }
-        Call {
+        BlobCall {
             method,
             path,
             query: Vec::new(),
@@ -66,14 +66,14 @@ impl Call {
         }
     }
 
-    fn header(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Call {
+    fn header(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> BlobCall {
         let at = self.headers.partition_point(|(known, _)| *known < name);
         self.headers.insert(at, (name, value.into()));
         self
     }
 
     /// Adds a parameter; the caller adds them in the order of their names. An empty value is left out.
-    fn parameter(mut self, name: &'static str, value: impl Into<String>) -> Call {
+    fn parameter(mut self, name: &'static str, value: impl Into<String>) -> BlobCall {
         let value = value.into();
         if !value.is_empty() {
             self.query.push((name, value));
@@ -82,8 +82,8 @@ impl Call {
     }
 
     /// Returns the call that reads a blob or a range of its bytes.
-    pub fn get(url: &AzureUrl, key: &str, range: Option<Range<u64>>) -> Call {
-        let call = Call::new(url, "GET", key);
+    pub fn get(url: &AzureUrl, key: &str, range: Option<Range<u64>>) -> BlobCall {
+        let call = BlobCall::new(url, "GET", key);
         match range {
             Some(range) => call.header("x-ms-range", format!("bytes={}-{}", range.start, range.end - 1)),
             None => call,
@@ -91,39 +91,44 @@ impl Call {
     }
 
     /// Returns the call that reads the properties of a blob.
-    pub fn head(url: &AzureUrl, key: &str) -> Call {
-        Call::new(url, "HEAD", key)
+    pub fn head(url: &AzureUrl, key: &str) -> BlobCall {
+        BlobCall::new(url, "HEAD", key)
     }
 
     /// Returns the call that copies a blob within the container.
-    pub fn copy(url: &AzureUrl, from: &str, key: &str) -> Call {
+    pub fn copy(url: &AzureUrl, from: &str, key: &str) -> BlobCall {
         let scheme = if url.endpoint.tls { "https" } else { "http" };
-        let source = format!("{scheme}://{}{}", url.endpoint.authority, Call::new(url, "PUT", from).path);
-        Call::new(url, "PUT", key).header(COPY_SOURCE, source).in_class(url)
+        let source = format!("{scheme}://{}{}", url.endpoint.authority, BlobCall::new(url, "PUT", from).path);
+        BlobCall::new(url, "PUT", key).header(COPY_SOURCE, source).in_class(url)
     }
 
     /// Returns the call that deletes a blob.
-    pub fn delete(url: &AzureUrl, key: &str) -> Call {
-        Call::new(url, "DELETE", key)
+    pub fn delete(url: &AzureUrl, key: &str) -> BlobCall {
+        BlobCall::new(url, "DELETE", key)
     }
 
     /// Returns the call that deletes a version of a blob.
-    pub fn delete_version(url: &AzureUrl, key: &str, id: &str) -> Call {
-        Call::new(url, "DELETE", key).parameter("versionid", id)
+    pub fn delete_version(url: &AzureUrl, key: &str, id: &str) -> BlobCall {
+        BlobCall::new(url, "DELETE", key).parameter("versionid", id)
     }
 
     /// Returns the call that writes a blob in one request.
     ///
     /// # Errors
     /// If the observer has a header that Azure does not know.
-    pub fn put(url: &AzureUrl, key: &str, body: Body, observer: &dyn Observer) -> Result<Call, &'static str> {
-        let call = Call::new(url, "PUT", key).header("x-ms-blob-type", "BlockBlob").in_class(url);
+    pub fn put(
+        url: &AzureUrl,
+        key: &str,
+        body: Body,
+        observer: &dyn Observer,
+    ) -> Result<BlobCall, &'static str> {
+        let call = BlobCall::new(url, "PUT", key).header("x-ms-blob-type", "BlockBlob").in_class(url);
         call.carrying(body, observer.checksum().or(url.checksum)).with_headers_of(observer)
     }
 
     /// Returns the call that uploads the block `id`.
-    pub fn block(url: &AzureUrl, key: &str, id: &str, body: Body, observer: &dyn Observer) -> Call {
-        let call = Call::new(url, "PUT", key).parameter("blockid", id);
+    pub fn block(url: &AzureUrl, key: &str, id: &str, body: Body, observer: &dyn Observer) -> BlobCall {
+        let call = BlobCall::new(url, "PUT", key).parameter("blockid", id);
         call.parameter("comp", "block").carrying(body, observer.checksum().or(url.checksum))
     }
 
@@ -137,20 +142,22 @@ impl Call {
         upload_id: &str,
         count: u32,
         observer: &dyn Observer,
-    ) -> Result<Call, &'static str> {
+    ) -> Result<BlobCall, &'static str> {
         let body = Body::Whole(Bytes::from(block_list(upload_id, count)));
-        let call = Call::new(url, "PUT", key).parameter("comp", "blocklist").in_class(url);
-        Call { body: Some(body), ..call }.with_headers_of(observer)
+        let call = BlobCall::new(url, "PUT", key).parameter("comp", "blocklist").in_class(url);
+        BlobCall { body: Some(body), ..call }.with_headers_of(observer)
     }
 
     /// Returns the call that lists the blocks of a blob that are not part of it.
-    pub fn uncommitted(url: &AzureUrl, key: &str) -> Call {
-        Call::new(url, "GET", key).parameter("blocklisttype", "uncommitted").parameter("comp", "blocklist")
+    pub fn uncommitted(url: &AzureUrl, key: &str) -> BlobCall {
+        BlobCall::new(url, "GET", key)
+            .parameter("blocklisttype", "uncommitted")
+            .parameter("comp", "blocklist")
     }
 
     /// Returns the call that lists a page of blobs. `include` names what is listed besides blobs; empty for nothing.
-    pub fn list(url: &AzureUrl, include: &str, prefix: &str, marker: &str, most: u32) -> Call {
-        Call::new(url, "GET", "")
+    pub fn list(url: &AzureUrl, include: &str, prefix: &str, marker: &str, most: u32) -> BlobCall {
+        BlobCall::new(url, "GET", "")
             .parameter("comp", "list")
             .parameter("include", include)
             .parameter("marker", marker)
@@ -160,11 +167,11 @@ impl Call {
     }
 
     /// Returns the call that checks (HEAD), creates (PUT) or deletes (DELETE) the container.
-    pub fn container(url: &AzureUrl, method: &'static str) -> Call {
-        Call::new(url, method, "").parameter("restype", "container")
+    pub fn container(url: &AzureUrl, method: &'static str) -> BlobCall {
+        BlobCall::new(url, method, "").parameter("restype", "container")
     }
 
-    fn in_class(self, url: &AzureUrl) -> Call {
+    fn in_class(self, url: &AzureUrl) -> BlobCall {
         match &url.storage_class {
             Some(class) => self.header("x-ms-access-tier", class.clone()),
             None => self,
@@ -172,7 +179,7 @@ impl Call {
     }
 
     /// Adds the conditions and the checksum among the headers of an observer.
-    fn with_headers_of(mut self, observer: &dyn Observer) -> Result<Call, &'static str> {
+    fn with_headers_of(mut self, observer: &dyn Observer) -> Result<BlobCall, &'static str> {
         let crc64_header = Algorithm::Crc64Nvme.header();
         for (name, value) in observer.headers() {
             match *name {
@@ -188,16 +195,16 @@ impl Call {
     }
 
     /// Adds a body with its checksum.
-    fn carrying(mut self, body: Body, checksum: Option<BodyChecksum>) -> Call {
+    fn carrying(mut self, body: Body, checksum: Option<BodyChecksum>) -> BlobCall {
         self = match checksum {
-            Some(BodyChecksum::Md5) => Call { content_md5: BodyChecksum::Md5.of(body.pieces()), ..self },
+            Some(BodyChecksum::Md5) => BlobCall { content_md5: BodyChecksum::Md5.of(body.pieces()), ..self },
             Some(BodyChecksum::Declared(Algorithm::Crc64Nvme)) => {
                 let sum = crc64(body.pieces());
                 self.header("x-ms-content-crc64", sum)
             }
             _ => self,
         };
-        Call { body: Some(body), ..self }
+        BlobCall { body: Some(body), ..self }
     }
 
     /// Returns the length of the body in bytes.
@@ -225,7 +232,12 @@ impl Preparer {
     ///
     /// # Errors
     /// If the key does not give a valid URL, or a header value is invalid.
-    pub fn prepare(&mut self, call: &Call, host: &str, tag: Option<&str>) -> Result<Prepared, &'static str> {
+    pub fn prepare(
+        &mut self,
+        call: &BlobCall,
+        host: &str,
+        tag: Option<&str>,
+    ) -> Result<Prepared, &'static str> {
         self.query.clear();
         for (name, value) in &call.query {
             self.query.push_str(if self.query.is_empty() { "" } else { "&" });
@@ -272,7 +284,7 @@ impl Preparer {
     }
 }
 
-fn sign(signer: &mut Signer, call: &Call, head: &mut HeadWriter) -> Result<(), &'static str> {
+fn sign(signer: &mut Signer, call: &BlobCall, head: &mut HeadWriter) -> Result<(), &'static str> {
     let length = if call.len() > 0 { call.len().to_string() } else { String::new() };
     let query: Vec<(&str, &str)> = call.query.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let headers: Vec<(&str, &str)> = call.headers.iter().map(|(name, value)| (*name, &**value)).collect();

@@ -27,7 +27,7 @@ use plimsoll_s3::url::AzureUrl;
 use plimsoll_s3::xml::XmlError;
 
 pub use authorization::{Authorization, AuthorizationError};
-use call::{Call, Preparer};
+use call::{BlobCall, Preparer};
 
 /// A store on a container of Azure Blob Storage.
 pub struct AzureStore {
@@ -133,7 +133,7 @@ impl AzureConnection {
     /// Sends a call and waits for the head of the response. The first call of an operation starts its clock.
     async fn send(
         &mut self,
-        call: &Call,
+        call: &BlobCall,
         observer: &mut dyn Observer,
         timings: &mut Timings,
     ) -> Result<Answer, Failure> {
@@ -158,7 +158,7 @@ impl AzureConnection {
     /// Sends a call and reads the whole response. Fails unless the status is 2xx.
     async fn ask(
         &mut self,
-        call: &Call,
+        call: &BlobCall,
         observer: &mut dyn Observer,
         timings: &mut Timings,
     ) -> Result<(Head, Vec<u8>), Failure> {
@@ -183,7 +183,7 @@ impl AzureConnection {
     }
 
     /// Reads a blob or a range of its bytes.
-    async fn get(&mut self, call: Call, observer: &mut dyn Observer) -> Result<Reply, Failure> {
+    async fn get(&mut self, call: BlobCall, observer: &mut dyn Observer) -> Result<Reply, Failure> {
         let mut timings = Timings::default();
         let mut answer = self.send(&call, observer, &mut timings).await?;
         let head = std::mem::take(&mut answer.head);
@@ -211,32 +211,32 @@ impl AzureConnection {
         match request {
             Request::Put { key, body } => {
                 let bytes = body.len();
-                let call = Call::put(&url, key, body, observer).map_err(invalid_request)?;
+                let call = BlobCall::put(&url, key, body, observer).map_err(invalid_request)?;
                 let (head, _) = self.ask(&call, observer, &mut timings).await?;
                 let etag = head.text("etag").filter(|_| observer.wants_etag()).map(str::to_string);
                 Ok(Reply { bytes, etag, timings, ..Reply::default() })
             }
-            Request::Get { key, range } => self.get(Call::get(&url, key, range), observer).await,
+            Request::Get { key, range } => self.get(BlobCall::get(&url, key, range), observer).await,
             Request::Copy { from, key } => self.copy(from, key, observer).await,
             Request::Head { key } => {
-                let (head, _) = self.ask(&Call::head(&url, key), observer, &mut timings).await?;
+                let (head, _) = self.ask(&BlobCall::head(&url, key), observer, &mut timings).await?;
                 let size = head.text("content-length").and_then(|text| text.parse().ok());
                 let etag = head.text("etag").map(str::to_string);
                 Ok(Reply { size, etag, timings, ..Reply::default() })
             }
             Request::List { prefix, token, max_keys, .. } => {
-                let call = Call::list(&url, "", prefix, token, max_keys);
+                let call = BlobCall::list(&url, "", prefix, token, max_keys);
                 let (head, body) = self.ask(&call, observer, &mut timings).await?;
                 let listing = Some(page_of(&body, timings)?.listing);
                 Ok(Reply { listing, store_clock_s: store_clock_s(&head), timings, ..Reply::default() })
             }
             Request::Delete { key } => {
-                self.delete(&Call::delete(&url, key.as_str()), observer, &mut timings).await?;
+                self.delete(&BlobCall::delete(&url, key.as_str()), observer, &mut timings).await?;
                 Ok(Reply { timings, ..Reply::default() })
             }
             Request::DeleteMany { keys } => {
                 for key in keys.as_slice() {
-                    self.delete(&Call::delete(&url, key), observer, &mut timings).await?;
+                    self.delete(&BlobCall::delete(&url, key), observer, &mut timings).await?;
                 }
                 Ok(Reply { timings, ..Reply::default() })
             }
@@ -246,11 +246,11 @@ impl AzureConnection {
                     Request::DeleteBucket => "DELETE",
                     _ => "HEAD",
                 };
-                self.ask(&Call::container(&url, method), observer, &mut timings).await?;
+                self.ask(&BlobCall::container(&url, method), observer, &mut timings).await?;
                 Ok(Reply { timings, ..Reply::default() })
             }
             Request::ListVersions { prefix, token } => {
-                let call = Call::list(&url, "versions", prefix, token, 1000);
+                let call = BlobCall::list(&url, "versions", prefix, token, 1000);
                 let (_, body) = self.ask(&call, observer, &mut timings).await?;
                 let page = page_of(&body, timings)?;
                 let next_token = page.listing.next_token;
@@ -258,7 +258,7 @@ impl AzureConnection {
             }
             Request::DeleteVersions { versions } => {
                 for version in versions.as_slice() {
-                    let call = Call::delete_version(&url, &version.key, &version.id);
+                    let call = BlobCall::delete_version(&url, &version.key, &version.id);
                     self.delete(&call, observer, &mut timings).await?;
                 }
                 Ok(Reply { timings, ..Reply::default() })
@@ -271,7 +271,7 @@ impl AzureConnection {
     /// blob say so.
     async fn copy(&mut self, from: &str, key: &str, observer: &mut dyn Observer) -> Result<Reply, Failure> {
         let (mut timings, mut also, mut pause_ns) = (Timings::default(), Vec::new(), MILLISECOND);
-        let (mut head, _) = self.ask(&Call::copy(&self.url, from, key), observer, &mut timings).await?;
+        let (mut head, _) = self.ask(&BlobCall::copy(&self.url, from, key), observer, &mut timings).await?;
         loop {
             match head.text("x-ms-copy-status") {
                 Some("success") | None => break,
@@ -290,7 +290,7 @@ impl AzureConnection {
                 let _ = timer.until(now_ns() + pause_ns).await;
             }
             pause_ns = (2 * pause_ns).min(MAX_PAUSE_NS);
-            (head, _) = self.ask(&Call::head(&self.url, key), observer, &mut timings).await?;
+            (head, _) = self.ask(&BlobCall::head(&self.url, key), observer, &mut timings).await?;
             also.push(BilledCall::HeadObject);
         }
         let etag = head.text("etag").map(str::to_string);
@@ -300,7 +300,7 @@ impl AzureConnection {
     /// Deletes a blob. A missing blob is not an error.
     async fn delete(
         &mut self,
-        call: &Call,
+        call: &BlobCall,
         observer: &mut dyn Observer,
         timings: &mut Timings,
     ) -> Result<(), Failure> {
@@ -321,7 +321,7 @@ fn unreadable(error: &XmlError, timings: Timings) -> Failure {
 }
 
 /// Returns the failure for an error response.
-fn failure_of(call: &Call, head: &Head, body: &[u8], timings: Timings) -> Failure {
+fn failure_of(call: &BlobCall, head: &Head, body: &[u8], timings: Timings) -> Failure {
     let text = |name: &str| head.text(name).unwrap_or("");
     // Responses to HEAD have no body, but this header.
     let error = error_of(head.status(), text("x-ms-error-code"), text("x-ms-request-id"), body);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::store::{Failure, Listed, Listing};
+use crate::store::{Failure, ListedObject, Listing};
 use plimsoll_recorder::ErrorClass;
 use plimsoll_recorder::Timings;
 use plimsoll_s3::checksum::{Algorithm, base64, from_base64};
@@ -78,14 +78,14 @@ impl Item {
 /// A scan can continue after any item, so the next page starts after the last object returned.
 pub fn listing_of(answer: &Value, key: &str, most: usize) -> Listing {
     let listed = |item: &Value| {
-        Some(Listed {
+        Some(ListedObject {
             key: item[key]["S"].as_str()?.to_string(),
             size: item["size"]["N"].as_str().and_then(|n| n.parse().ok()).unwrap_or(0),
             etag: String::new(),
         })
     };
     let items = answer["Items"].as_array();
-    let mut objects: Vec<Listed> =
+    let mut objects: Vec<ListedObject> =
         items.map(|items| items.iter().filter_map(listed).collect()).unwrap_or_default();
     let mut next_token = answer["LastEvaluatedKey"][key]["S"].as_str().map(str::to_string);
     if objects.len() > most {

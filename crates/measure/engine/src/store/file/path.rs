@@ -48,7 +48,7 @@ pub fn of_key(root: &Path, key: &str) -> PathBuf {
 
 /// An object found by [`walk`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundFile {
     /// Key of the object.
     pub key: String,
     /// Path of the object's file.
@@ -61,7 +61,7 @@ pub struct Found {
 ///
 /// # Errors
 /// Fails if a directory cannot be read.
-pub fn walk(root: &Path, prefix: &str, after: &str, most: usize) -> std::io::Result<Vec<Found>> {
+pub fn walk(root: &Path, prefix: &str, after: &str, most: usize) -> std::io::Result<Vec<FoundFile>> {
     let mut out = Vec::new();
     walk_in(root, "", prefix, after, most, &mut out)?;
     Ok(out)
@@ -73,7 +73,7 @@ fn walk_in(
     prefix: &str,
     after: &str,
     most: usize,
-    out: &mut Vec<Found>,
+    out: &mut Vec<FoundFile>,
 ) -> std::io::Result<()> {
     let mut entries = Vec::new();
     for entry in std::fs::read_dir(directory)? {
@@ -102,7 +102,7 @@ fn walk_in(
             walk_in(&entry.path(), &key, prefix, after, most, out)?;
         } else {
             match entry.metadata() {
-                Ok(data) => out.push(Found { key, path: entry.path(), size: data.len() }),
+                Ok(data) => out.push(FoundFile { key, path: entry.path(), size: data.len() }),
                 // The file was deleted after the directory was read.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
                 Err(e) => return Err(e),

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::path::{HIDDEN, of_key, walk};
 use super::{Steps, pieces};
-use crate::store::{Failure, Listed, Listing, Reply, Request};
+use crate::store::{Failure, ListedObject, Listing, Reply, Request};
 use plimsoll_base::clock::now_ns;
 use plimsoll_recorder::ErrorClass;
 use plimsoll_recorder::Timings;
@@ -259,7 +259,8 @@ impl Worker {
         let more = found.len() > max_keys;
         found.truncate(max_keys);
         let next_token = found.last().filter(|_| more).map(|f| f.key.clone());
-        let listed = |f: super::path::Found| Listed { key: f.key, size: f.size, etag: String::new() };
+        let listed =
+            |f: super::path::FoundFile| ListedObject { key: f.key, size: f.size, etag: String::new() };
         let objects = found.into_iter().map(listed).collect();
         Ok(Reply {
             listing: Some(Listing { objects, common_prefixes: Vec::new(), next_token }),

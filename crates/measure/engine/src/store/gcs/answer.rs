@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::store::{Algorithm, BodyChecksum, Failure, Listed, Listing};
+use crate::store::{Algorithm, BodyChecksum, Failure, ListedObject, Listing};
 use plimsoll_recorder::ErrorClass;
 use plimsoll_recorder::Timings;
 
@@ -91,7 +91,7 @@ struct PageSpec {
 /// Fails if the body is not a page of a listing.
 pub fn page_of(body: &[u8], start_after: &str, timings: Timings) -> Result<Listing, Failure> {
     let page: PageSpec = serde_json::from_slice(body).map_err(|_| unreadable(timings))?;
-    let listed = |r: ResourceSpec| Listed {
+    let listed = |r: ResourceSpec| ListedObject {
         key: r.name,
         size: r.size.parse().unwrap_or(0),
         etag: r.generation.unwrap_or_default(),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::GcsConnection;
 use super::answer::{Resource, page_of};
-use super::request::Call;
+use super::request::JsonCall;
 use crate::store::{Algorithm, Body, BodyChecksum, Failure, Ignore, Observer, PartTag, Reply, Request};
 use plimsoll_base::clock::wall_now;
 use plimsoll_base::provider::calls::Call as BilledCall;
@@ -102,14 +102,14 @@ impl GcsConnection {
             let mut joined = Vec::new();
             for (number, group) in (0..).zip(sources.chunks(MAX_SOURCES)) {
                 let name = part_name(key, upload_id, level, number);
-                let call = Call::compose(&self.url, &name, group);
+                let call = JsonCall::compose(&self.url, &name, group);
                 let (_, answer) = self.ask(&call, observer, &mut timings).await?;
                 also.push(BilledCall::CompleteMultipartUpload);
                 joined.push((name, Resource::parse(&answer, timings)?.generation));
             }
             sources = joined;
         }
-        let call = Call::compose(&self.url, key, &sources);
+        let call = JsonCall::compose(&self.url, key, &sources);
         let (_, answer) = self.ask(&call, observer, &mut timings).await?;
         let made = Resource::parse(&answer, timings)?;
         // The object is complete, so deleting its parts does not count towards the operation's time.
@@ -132,7 +132,7 @@ impl GcsConnection {
     ) -> Result<(Vec<String>, usize), Failure> {
         let (mut names, mut pages, mut token) = (Vec::new(), 0, String::new());
         loop {
-            let call = Call::list(&self.url, prefix, "", &token, 1000);
+            let call = JsonCall::list(&self.url, prefix, "", &token, 1000);
             let (_, body) = self.ask(&call, observer, timings).await?;
             let page = page_of(&body, "", *timings)?;
             pages += 1;

@@ -33,7 +33,7 @@ use plimsoll_s3::url::gcs::{GcsUrl, UploadMethod};
 pub use token::{TokenError, tokens};
 
 use answer::{Resource, Rewrite, failure_of, kept_checksum, page_of};
-use request::Call;
+use request::JsonCall;
 
 /// A store on a bucket of Google Cloud Storage.
 pub struct GcsStore {
@@ -132,7 +132,7 @@ fn crc32c(body: &Body) -> String {
 
 impl GcsConnection {
     /// Converts a call to an HTTP request.
-    fn prepare(&self, call: &Call, observer: &dyn Observer) -> Result<Prepared, Failure> {
+    fn prepare(&self, call: &JsonCall, observer: &dyn Observer) -> Result<Prepared, Failure> {
         let token = self.tokens.as_ref().map(Tokens::header);
         call.prepare(&self.url.endpoint.authority, token.as_deref(), observer.tag()).map_err(invalid_request)
     }
@@ -140,7 +140,7 @@ impl GcsConnection {
     /// Sends a call and waits for the head of the response.
     async fn send(
         &mut self,
-        call: &Call,
+        call: &JsonCall,
         prepared: Prepared,
         observer: &dyn Observer,
         timings: &mut Timings,
@@ -159,7 +159,7 @@ impl GcsConnection {
     /// Sends a call and reads the whole response: head and body.
     async fn exchange(
         &mut self,
-        call: &Call,
+        call: &JsonCall,
         observer: &mut dyn Observer,
         timings: &mut Timings,
     ) -> Result<(http::response::Parts, Vec<u8>), Failure> {
@@ -190,7 +190,7 @@ impl GcsConnection {
     /// Sends a call and returns the response; fails unless the status is 2xx.
     async fn ask(
         &mut self,
-        call: &Call,
+        call: &JsonCall,
         observer: &mut dyn Observer,
         timings: &mut Timings,
     ) -> Result<(http::response::Parts, Vec<u8>), Failure> {
@@ -203,7 +203,7 @@ impl GcsConnection {
     }
 
     /// Reads an object or a byte range of it.
-    async fn get(&mut self, call: Call, observer: &mut dyn Observer) -> Result<Reply, Failure> {
+    async fn get(&mut self, call: JsonCall, observer: &mut dyn Observer) -> Result<Reply, Failure> {
         let prepared = self.prepare(&call, observer)?;
         let mut timings = Timings { start_ns: now_ns(), ..Timings::default() };
         observer.started(timings.start_ns);
@@ -231,7 +231,7 @@ impl GcsConnection {
         observer: &mut dyn Observer,
     ) -> Result<Reply, Failure> {
         let sum = crc32c(body);
-        let call = Call::media(&self.url, key, body, &sum);
+        let call = JsonCall::media(&self.url, key, body, &sum);
         let mut timings = Timings::default();
         let (_, answer) = self.ask(&call, observer, &mut timings).await?;
         let made = Resource::parse(&answer, timings)?;
@@ -251,7 +251,7 @@ impl GcsConnection {
     ) -> Result<Reply, Failure> {
         if let Some(found) = made.crc32c.as_deref().filter(|found| *found != sum) {
             let mut ignored = timings;
-            let _ = self.exchange(&Call::delete(&self.url, key), observer, &mut ignored).await;
+            let _ = self.exchange(&JsonCall::delete(&self.url, key), observer, &mut ignored).await;
             let message =
                 format!("the CRC32C of the object is {found}, but that of the content sent is {sum}");
             return Err(Failure::new(ErrorClass::Corrupt, message, timings));
@@ -277,7 +277,7 @@ impl GcsConnection {
     async fn copy(&mut self, from: &str, key: &str, observer: &mut dyn Observer) -> Result<Reply, Failure> {
         let (mut timings, mut also, mut token) = (Timings::default(), Vec::new(), String::new());
         loop {
-            let call = Call::rewrite(&self.url, from, key, &token);
+            let call = JsonCall::rewrite(&self.url, from, key, &token);
             let (_, body) = self.ask(&call, observer, &mut timings).await?;
             match Rewrite::parse(&body, timings)? {
                 Rewrite::Done(etag) => return Ok(Reply { etag, also, timings, ..Reply::default() }),
@@ -294,7 +294,7 @@ impl GcsConnection {
         observer: &mut dyn Observer,
         timings: &mut Timings,
     ) -> Result<(), Failure> {
-        let (head, body) = self.exchange(&Call::delete(&self.url, key), observer, timings).await?;
+        let (head, body) = self.exchange(&JsonCall::delete(&self.url, key), observer, timings).await?;
         let failure = failure_of(&head, &body, *timings);
         if head.status.is_success() || failure.is_code("NoSuchKey") { Ok(()) } else { Err(failure) }
     }
@@ -303,16 +303,16 @@ impl GcsConnection {
         let mut timings = Timings::default();
         match request {
             Request::Put { key, body } => self.put(key, body, observer).await,
-            Request::Get { key, range } => self.get(Call::get(&self.url, key, range), observer).await,
+            Request::Get { key, range } => self.get(JsonCall::get(&self.url, key, range), observer).await,
             Request::Copy { from, key } => self.copy(from, key, observer).await,
             Request::Head { key } => {
-                let call = Call::head(&self.url, key);
+                let call = JsonCall::head(&self.url, key);
                 let (_, body) = self.ask(&call, observer, &mut timings).await?;
                 let found = Resource::parse(&body, timings)?;
                 Ok(Reply { size: Some(found.size), etag: found.generation, timings, ..Reply::default() })
             }
             Request::List { prefix, start_after, token, max_keys } => {
-                let call = Call::list(&self.url, prefix, start_after, token, max_keys);
+                let call = JsonCall::list(&self.url, prefix, start_after, token, max_keys);
                 let (head, body) = self.ask(&call, observer, &mut timings).await?;
                 let listing = Some(page_of(&body, start_after, timings)?);
                 let date = head.headers.get(hyper::header::DATE).and_then(|v| v.to_str().ok());
@@ -336,7 +336,7 @@ impl GcsConnection {
                     Request::DeleteBucket => Method::DELETE,
                     _ => Method::GET,
                 };
-                let call = Call::bucket(&self.url, method).map_err(invalid_request)?;
+                let call = JsonCall::bucket(&self.url, method).map_err(invalid_request)?;
                 self.ask(&call, observer, &mut timings).await?;
                 Ok(Reply { timings, ..Reply::default() })
             }

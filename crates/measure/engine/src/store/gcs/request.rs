@@ -12,7 +12,7 @@ use plimsoll_base::net::encode::{encode_into, encode_query};
 use plimsoll_s3::url::gcs::GcsUrl;
 
 /// A call of the JSON API. It can be sent again if the reused connection was closed.
-pub struct Call {
+pub struct JsonCall {
     method: Method,
     /// Path and query of the URL.
     target: String,
@@ -33,43 +33,43 @@ fn name_into(out: &mut String, key: &str) {
     encode_into(out, key.as_bytes(), false);
 }
 
-impl Call {
-    fn new(method: Method, target: String) -> Call {
+impl JsonCall {
+    fn new(method: Method, target: String) -> JsonCall {
         let idempotent = method != Method::POST;
-        Call { method, target, headers: Vec::new(), body: None, idempotent, of_bucket: false }
+        JsonCall { method, target, headers: Vec::new(), body: None, idempotent, of_bucket: false }
     }
 
-    fn with(mut self, name: HeaderName, value: impl Into<String>) -> Call {
+    fn with(mut self, name: HeaderName, value: impl Into<String>) -> JsonCall {
         self.headers.push((name, value.into()));
         self
     }
 
-    fn json(self, value: &serde_json::Value) -> Call {
+    fn json(self, value: &serde_json::Value) -> JsonCall {
         let body = Some(Body::Whole(Bytes::from(value.to_string())));
-        Call { body, ..self.with(CONTENT_TYPE, "application/json") }
+        JsonCall { body, ..self.with(CONTENT_TYPE, "application/json") }
     }
 
-    fn object(url: &GcsUrl, method: Method, key: &str, query: &str) -> Call {
+    fn object(url: &GcsUrl, method: Method, key: &str, query: &str) -> JsonCall {
         let mut target = format!("/storage/v1/b/{}/o/", url.endpoint.bucket);
         name_into(&mut target, key);
         if !query.is_empty() {
             target.push('?');
             target.push_str(query);
         }
-        Call::new(method, target)
+        JsonCall::new(method, target)
     }
 
-    fn upload(url: &GcsUrl, kind: &str, key: &str) -> Call {
+    fn upload(url: &GcsUrl, kind: &str, key: &str) -> JsonCall {
         let mut target =
             format!("/upload/storage/v1/b/{}/o?uploadType={kind}&{FIELDS}&name=", url.endpoint.bucket);
         name_into(&mut target, key);
         // Uploading the same content again under the same name gives the same object.
-        Call { idempotent: true, ..Call::new(Method::POST, target) }
+        JsonCall { idempotent: true, ..JsonCall::new(Method::POST, target) }
     }
 
     /// Returns the call that reads an object or a byte range of it.
-    pub fn get(url: &GcsUrl, key: &str, range: Option<Range<u64>>) -> Call {
-        let call = Call::object(url, Method::GET, key, "alt=media");
+    pub fn get(url: &GcsUrl, key: &str, range: Option<Range<u64>>) -> JsonCall {
+        let call = JsonCall::object(url, Method::GET, key, "alt=media");
         match range {
             Some(range) => call.with(RANGE, format!("bytes={}-{}", range.start, range.end - 1)),
             None => call,
@@ -82,18 +82,18 @@ impl Call {
     }
 
     /// Returns the call that reads an object resource.
-    pub fn head(url: &GcsUrl, key: &str) -> Call {
-        Call::object(url, Method::GET, key, FIELDS)
+    pub fn head(url: &GcsUrl, key: &str) -> JsonCall {
+        JsonCall::object(url, Method::GET, key, FIELDS)
     }
 
     /// Returns the call that deletes an object.
-    pub fn delete(url: &GcsUrl, key: &str) -> Call {
-        Call::object(url, Method::DELETE, key, "")
+    pub fn delete(url: &GcsUrl, key: &str) -> JsonCall {
+        JsonCall::object(url, Method::DELETE, key, "")
     }
 
     /// Returns the call that lists a page of objects. Google starts at a name, not after it, so the call
     /// requests one extra object.
-    pub fn list(url: &GcsUrl, prefix: &str, start_after: &str, token: &str, max_keys: u32) -> Call {
+    pub fn list(url: &GcsUrl, prefix: &str, start_after: &str, token: &str, max_keys: u32) -> JsonCall {
         let most = max_keys + u32::from(!start_after.is_empty());
         let mut target = format!(
             "/storage/v1/b/{}/o?fields=items(name,size,generation),nextPageToken&maxResults={most}",
@@ -104,34 +104,34 @@ impl Call {
                 target.push_str(&format!("&{name}={}", encode_query(value)));
             }
         }
-        Call { of_bucket: true, ..Call::new(Method::GET, target) }
+        JsonCall { of_bucket: true, ..JsonCall::new(Method::GET, target) }
     }
 
     /// Returns the call that checks (GET), creates (POST) or deletes (DELETE) the bucket.
     ///
     /// # Errors
     /// Fails if the bucket is to be created and no project is known.
-    pub fn bucket(url: &GcsUrl, method: Method) -> Result<Call, String> {
+    pub fn bucket(url: &GcsUrl, method: Method) -> Result<JsonCall, String> {
         let bucket = &url.endpoint.bucket;
         if method != Method::POST {
             let target = format!("/storage/v1/b/{bucket}");
-            return Ok(Call { of_bucket: true, ..Call::new(method, target) });
+            return Ok(JsonCall { of_bucket: true, ..JsonCall::new(method, target) });
         }
         let project = url.project.as_deref().or((!url.sign).then_some("test"));
         let project = project.ok_or(
             "a new bucket needs a project; add project= to the store URL, or set GOOGLE_CLOUD_PROJECT",
         )?;
-        let call = Call::new(Method::POST, format!("/storage/v1/b?project={}", encode_query(project)));
+        let call = JsonCall::new(Method::POST, format!("/storage/v1/b?project={}", encode_query(project)));
         Ok(call.json(&serde_json::json!({ "name": bucket })))
     }
 
     /// Returns the call that uploads an object with its CRC32C in one request.
-    pub fn media(url: &GcsUrl, key: &str, body: &Body, crc32c: &str) -> Call {
+    pub fn media(url: &GcsUrl, key: &str, body: &Body, crc32c: &str) -> JsonCall {
         let hash = format!("crc32c={crc32c}");
         let Some(class) = &url.storage_class else {
-            let call = Call::upload(url, "media", key).with(CONTENT_TYPE, OCTETS);
+            let call = JsonCall::upload(url, "media", key).with(CONTENT_TYPE, OCTETS);
             let call = call.with(HeaderName::from_static("x-goog-hash"), hash);
-            return Call { body: Some(body.clone()), ..call };
+            return JsonCall { body: Some(body.clone()), ..call };
         };
         // The object's properties are sent in a MIME part before its content.
         const BOUNDARY: &str = "plimsoll-boundary";
@@ -140,44 +140,44 @@ impl Call {
             "--{BOUNDARY}\r\nContent-Type: application/json\r\n\r\n{properties}\r\n--{BOUNDARY}\r\nContent-Type: {OCTETS}\r\n\r\n"
         );
         let tail = format!("\r\n--{BOUNDARY}--\r\n");
-        let call = Call::upload(url, "multipart", key)
+        let call = JsonCall::upload(url, "multipart", key)
             .with(CONTENT_TYPE, format!("multipart/related; boundary={BOUNDARY}"));
         let framed = Framed { head: head.into(), content: body.clone(), tail: tail.into() };
-        Call { body: Some(Body::Segmented(std::sync::Arc::new(framed))), ..call }
+        JsonCall { body: Some(Body::Segmented(std::sync::Arc::new(framed))), ..call }
     }
 
     /// Returns the call that starts a resumable upload.
-    pub fn begin_resumable(url: &GcsUrl, key: &str, bytes: u64, crc32c: &str) -> Call {
+    pub fn begin_resumable(url: &GcsUrl, key: &str, bytes: u64, crc32c: &str) -> JsonCall {
         let mut properties = serde_json::json!({ "name": key, "crc32c": crc32c });
         if let Some(class) = &url.storage_class {
             properties["storageClass"] = class.as_str().into();
         }
-        let call = Call::upload(url, "resumable", key).json(&properties);
+        let call = JsonCall::upload(url, "resumable", key).json(&properties);
         let call = call.with(HeaderName::from_static("x-upload-content-length"), bytes.to_string());
         // An unused session expires, so sending the call twice is harmless.
-        Call { idempotent: true, ..call }
+        JsonCall { idempotent: true, ..call }
     }
 
     /// Returns the call that sends the bytes of a resumable upload from offset `from`.
-    pub fn chunk(session: &str, body: Body, from: u64, total: u64) -> Call {
+    pub fn chunk(session: &str, body: Body, from: u64, total: u64) -> JsonCall {
         let end = from + body.len();
         let range = if body.is_empty() {
             format!("bytes */{total}")
         } else {
             format!("bytes {from}-{}/{total}", end - 1)
         };
-        let call = Call::new(Method::PUT, session.to_string()).with(hyper::header::CONTENT_RANGE, range);
+        let call = JsonCall::new(Method::PUT, session.to_string()).with(hyper::header::CONTENT_RANGE, range);
         // After a failure, the client queries which bytes the server has stored instead of sending them again.
-        Call { body: Some(body), idempotent: false, ..call }
+        JsonCall { body: Some(body), idempotent: false, ..call }
     }
 
     /// Returns the call that queries how many bytes of a resumable upload the server has stored.
-    pub fn status(session: &str, total: u64) -> Call {
-        Call { idempotent: true, ..Call::chunk(session, Body::Whole(Bytes::new()), 0, total) }
+    pub fn status(session: &str, total: u64) -> JsonCall {
+        JsonCall { idempotent: true, ..JsonCall::chunk(session, Body::Whole(Bytes::new()), 0, total) }
     }
 
     /// Returns the call that joins objects, given with their generations, into one.
-    pub fn compose(url: &GcsUrl, key: &str, sources: &[(String, Option<String>)]) -> Call {
+    pub fn compose(url: &GcsUrl, key: &str, sources: &[(String, Option<String>)]) -> JsonCall {
         let mut target = format!("/storage/v1/b/{}/o/", url.endpoint.bucket);
         name_into(&mut target, key);
         target.push_str(&format!("/compose?{FIELDS}"));
@@ -190,12 +190,12 @@ impl Call {
             destination["storageClass"] = class.as_str().into();
         }
         let sources: Vec<serde_json::Value> = sources.iter().map(source).collect();
-        let call = Call::new(Method::POST, target);
+        let call = JsonCall::new(Method::POST, target);
         call.json(&serde_json::json!({ "sourceObjects": sources, "destination": destination }))
     }
 
     /// Returns the call that copies an object. `token` continues an unfinished copy; the first call has an empty one.
-    pub fn rewrite(url: &GcsUrl, from: &str, key: &str, token: &str) -> Call {
+    pub fn rewrite(url: &GcsUrl, from: &str, key: &str, token: &str) -> JsonCall {
         let bucket = &url.endpoint.bucket;
         let mut target = format!("/storage/v1/b/{bucket}/o/");
         name_into(&mut target, from);
@@ -209,7 +209,7 @@ impl Call {
             Some(class) => serde_json::json!({ "storageClass": class }),
             None => serde_json::json!({}),
         };
-        Call { idempotent: true, ..Call::new(Method::POST, target).json(&properties) }
+        JsonCall { idempotent: true, ..JsonCall::new(Method::POST, target).json(&properties) }
     }
 
     /// Returns the length of the body in bytes.

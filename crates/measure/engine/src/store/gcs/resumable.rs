@@ -6,7 +6,7 @@ use http::header::{LOCATION, RANGE};
 use http::response::Parts;
 
 use super::answer::{Resource, failure_of};
-use super::request::Call;
+use super::request::JsonCall;
 use super::{GcsConnection, crc32c};
 use crate::store::{Body, Failure, Observer, Reply};
 use plimsoll_base::clock::{MILLISECOND, Timer, now_ns};
@@ -57,7 +57,7 @@ impl GcsConnection {
         let total = body.len();
         let sum = crc32c(&body);
         let mut timings = Timings::default();
-        let begin = Call::begin_resumable(&self.url, key, total, &sum);
+        let begin = JsonCall::begin_resumable(&self.url, key, total, &sum);
         let (head, _) = self.ask(&begin, observer, &mut timings).await?;
         let session = head.headers.get(LOCATION).and_then(|v| v.to_str().ok()).and_then(path_of);
         let Some(session) = session else {
@@ -69,7 +69,7 @@ impl GcsConnection {
         let (mut at, mut resumes) = (0, 0);
         loop {
             let len = next_len(total - at, self.url.chunk);
-            let call = Call::chunk(&session, body.slice(at, at + len), at, total);
+            let call = JsonCall::chunk(&session, body.slice(at, at + len), at, total);
             let sent = self.exchange(&call, observer, &mut timings).await;
             let progress = match sent {
                 Ok((head, answer)) => progress_of(&head, answer, timings),
@@ -80,7 +80,7 @@ impl GcsConnection {
                     resumes += 1;
                     timings.reconnects += 1;
                     self.pause(resumes).await;
-                    match self.exchange(&Call::status(&session, total), observer, &mut timings).await {
+                    match self.exchange(&JsonCall::status(&session, total), observer, &mut timings).await {
                         Ok((head, answer)) => progress_of(&head, answer, timings),
                         // The store has not recovered; the next iteration tries again from the same byte.
                         Err(failure) if failure.is_retryable() && resumes < MAX_RESUMES => {

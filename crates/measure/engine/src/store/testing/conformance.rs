@@ -266,7 +266,7 @@ mod tests {
     use super::*;
     use crate::store::counted::Counted;
     use crate::store::memory::MemoryStore;
-    use crate::store::testing::faulty::{Faults, Faulty};
+    use crate::store::testing::faulty::{FaultShares, Faulty};
     use crate::store::testing::throttled::Throttled;
     use plimsoll_base::provider::calls::Call;
     use std::sync::Arc;
@@ -295,12 +295,12 @@ mod tests {
 
     #[test]
     fn faulty_without_faults_conforms() {
-        block_on(check(&Faulty::new(MemoryStore::default(), Faults::default(), 1), "p/"));
+        block_on(check(&Faulty::new(MemoryStore::default(), FaultShares::default(), 1), "p/"));
     }
 
     #[test]
     fn faulty_fails_the_same_operations_for_the_same_seed() {
-        let faults = Faults { slow_down: 0.2, reset: 0.1, corrupt: 0.0 };
+        let faults = FaultShares { slow_down: 0.2, reset: 0.1, corrupt: 0.0 };
         let results = |seed| {
             block_on(async move {
                 let mut connection = Faulty::new(MemoryStore::default(), faults, seed).connection(0);
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn counted_conforms_and_counts() {
-        let counts = Arc::<crate::store::counted::Counts>::default();
+        let counts = Arc::<crate::store::counted::RequestCounts>::default();
         let store = Counted::new(Arc::new(MemoryStore::default()), Arc::clone(&counts));
         block_on(check(&store, "p/"));
         assert!(counts.requests(Call::PutObject) > 40 && counts.uploaded() > 0 && counts.downloaded() > 0);

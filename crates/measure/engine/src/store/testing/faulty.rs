@@ -12,7 +12,7 @@ use plimsoll_recorder::Timings;
 
 /// Shares of operations that fail, each between 0 and 1. Their sum is at most 1.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Faults {
+pub struct FaultShares {
     /// Share of operations that fail with 503 SlowDown.
     pub slow_down: f64,
     /// Share of operations that fail with a broken connection.
@@ -24,14 +24,14 @@ pub struct Faults {
 /// A store that fails a share of its operations.
 pub struct Faulty<S> {
     inner: S,
-    faults: Faults,
+    faults: FaultShares,
     draws: Stream,
     count: Arc<AtomicU64>,
 }
 
 impl<S: Store> Faulty<S> {
     /// Wraps `inner`. The seed and the order of operations alone determine which operations fail.
-    pub fn new(inner: S, faults: Faults, seed: u64) -> Faulty<S> {
+    pub fn new(inner: S, faults: FaultShares, seed: u64) -> Faulty<S> {
         Faulty { inner, faults, draws: Stream::new(seed, "faulty"), count: Arc::default() }
     }
 }
@@ -52,7 +52,7 @@ impl<S: Store> Store for Faulty<S> {
 
 struct FaultyConnection {
     inner: Box<dyn Connection>,
-    faults: Faults,
+    faults: FaultShares,
     draws: Stream,
     count: Arc<AtomicU64>,
 }
@@ -111,7 +111,7 @@ impl Connection for FaultyConnection {
         observer: &'a mut dyn Observer,
     ) -> Local<'a, Result<Reply, Failure>> {
         let draw = self.draws.unit(self.count.fetch_add(1, Ordering::Relaxed));
-        let Faults { slow_down, reset, corrupt } = self.faults;
+        let FaultShares { slow_down, reset, corrupt } = self.faults;
         let fail = |class, message: &str, observer: &mut dyn Observer| {
             let now = now_ns();
             observer.started(now);

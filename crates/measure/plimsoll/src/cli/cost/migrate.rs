@@ -12,7 +12,7 @@ use plimsoll_cost::migrate::{Migration, Way};
 use plimsoll_cost::request::CostRequest;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::workload::parts;
-use plimsoll_report::decisions::migrate::{Found, document};
+use plimsoll_report::decisions::migrate::{MigrationAnswer, document};
 
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
@@ -154,7 +154,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let premise = request.assume([&from, &to]);
     let more = assumptions(arguments, &request, &migration);
     request.assumptions.extend(more);
-    let found = Found { from: &from, to: &to, moved: &moved, way: migration.way(), kept_s: migration.kept_s };
+    let found = MigrationAnswer {
+        from: &from,
+        to: &to,
+        moved: &moved,
+        way: migration.way(),
+        kept_s: migration.kept_s,
+    };
     let document = document(&found, request.what(), request.notes()).warned(request.warnings());
     arguments.form.print(&document.resting_on(premise), &moved)
 }

@@ -19,7 +19,7 @@ use super::exit::Exit;
 use form::FormArguments;
 use from_run::FromRun;
 use plimsoll_cost::addition::Addition;
-use plimsoll_cost::addition::keys::{self, Keys};
+use plimsoll_cost::addition::keys::{self, KeyEncryption};
 use plimsoll_cost::addition::machines::Machines;
 use plimsoll_cost::addition::replication::Replication;
 use plimsoll_cost::bills::{Bills, NotPriced};
@@ -143,7 +143,7 @@ impl BillArguments {
             out.push(Box::new(Replication { to, in_time: self.replication_time_control, prices, date }));
         }
         if self.sse_kms {
-            out.push(Box::new(Keys { prices, date }));
+            out.push(Box::new(KeyEncryption { prices, date }));
         }
         Ok(out)
     }

@@ -28,7 +28,7 @@ use plimsoll_cost::workload::{MONTH_DAYS, Workload, WorkloadError};
 use plimsoll_judge::run_dir::environment::read_environment;
 use plimsoll_judge::run_dir::json;
 use plimsoll_judge::summary::result::Window;
-use plimsoll_report::decisions::tiering::{Found, document};
+use plimsoll_report::decisions::tiering::{TieringAnswer, document};
 use plimsoll_workload::OperationKind;
 use plimsoll_workload::schedule::Role;
 
@@ -430,7 +430,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let mut assumptions = request.assumptions.clone();
     assumptions.extend([lives, curve]);
     assumptions.push(way_of_moves(&scenario));
-    let found = Found {
+    let found = TieringAnswer {
         hot: &hot.title,
         cold: &cold.title,
         ages: &ages,

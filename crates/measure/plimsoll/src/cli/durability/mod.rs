@@ -12,7 +12,7 @@ use answer::{answer, document};
 
 use super::cost::form::FormArguments;
 use super::exit::Exit;
-use super::record::Record;
+use super::record::RunRecord;
 use super::{out, signals, timeout};
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::units::{counted, parse_duration, parse_size};
@@ -22,7 +22,7 @@ use plimsoll_durability::proof::prove;
 use plimsoll_durability::server::profile;
 use plimsoll_durability::signed::SignedClient;
 use plimsoll_durability::simulated::{Fault, Settings, Simulation};
-use plimsoll_durability::work::Target;
+use plimsoll_durability::work::CheckedStore;
 use plimsoll_durability::{DurabilityError, real};
 use plimsoll_engine::driver::Control;
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
@@ -271,7 +271,7 @@ fn on_machine(arguments: &Arguments, store: &str) -> Result<(Findings, bool, Res
         return Err(Exit::input(format!("--store {store}: use an s3:// URL with credentials")));
     };
     let id = RunId::generate();
-    let target = Target {
+    let target = CheckedStore {
         store: Arc::clone(&opened.store),
         signed: SignedClient::new((**url).clone(), (*source.current()).clone()),
         space: KeySpace::of_run(opened.store.prefix(), &id),
@@ -281,7 +281,7 @@ fn on_machine(arguments: &Arguments, store: &str) -> Result<(Findings, bool, Res
         seed: settings.seed,
     };
     let reached = reach(std::slice::from_ref(&opened), &id, false)?;
-    let record = Record::create(&arguments.out, &id, reached)?;
+    let record = RunRecord::create(&arguments.out, &id, reached)?;
     let control = Arc::clone(record.control());
     let settings = real::Settings {
         command: arguments.cut.clone().unwrap_or_default(),

@@ -8,15 +8,15 @@ use serde::Serialize;
 use super::Arguments;
 use crate::cli::exit::Exit;
 use crate::cli::out::progress;
-use crate::cli::record::Record;
+use crate::cli::record::RunRecord;
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::units::short_names;
 use plimsoll_conformance::fitness::application::{Application, ApplicationError, Level, applications};
 use plimsoll_conformance::fitness::check::Check;
-use plimsoll_conformance::fitness::client::Client;
+use plimsoll_conformance::fitness::client::BucketClient;
 use plimsoll_conformance::fitness::scene::MIN_ROUNDS;
 use plimsoll_conformance::fitness::verdict::{CheckResult, Fitness, Outcome, Verdict, judge};
-use plimsoll_conformance::fitness::{Plan, checks_of, run};
+use plimsoll_conformance::fitness::{CheckScope, checks_of, run};
 use plimsoll_document::{Document, Table};
 use plimsoll_engine::store::ownership::{KeySpace, RunId};
 use plimsoll_s3::url::StoreUrl;
@@ -102,12 +102,12 @@ fn judge_store(
             "{store}: --for does not check directory buckets; use a general purpose one"
         )));
     }
-    let client = Client::new(&opened, &url).map_err(Exit::input)?;
+    let client = BucketClient::new(&opened, &url).map_err(Exit::input)?;
     let id = RunId::generate();
     let space = KeySpace::of_run(opened.store.prefix(), &id);
     let reached = reach(std::slice::from_ref(&opened), &id, arguments.create_bucket)?;
-    let record = Record::create(&arguments.out, &id, reached)?;
-    let plan = Plan {
+    let record = RunRecord::create(&arguments.out, &id, reached)?;
+    let plan = CheckScope {
         client: &client,
         space: &space,
         root: format!("{}probe/", space.root()),

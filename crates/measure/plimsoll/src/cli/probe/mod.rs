@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::cost::form::{FormArguments, Format};
 use super::exit::Exit;
 use super::out::{progress, say};
-use super::record::Record;
+use super::record::RunRecord;
 use super::timeout::TimeoutArgument;
 use plimsoll_base::units::short_names;
 use plimsoll_conformance::probe::policy::policy;
@@ -133,7 +133,7 @@ fn probe_store(arguments: &Arguments, store: &str) -> Result<Probed, Exit> {
     connection(&reached.facts[0], store, &mut findings);
     let mut background = Background::new(store);
     if store.capabilities().writes {
-        let record = Record::create(&arguments.out, &id, reached)?;
+        let record = RunRecord::create(&arguments.out, &id, reached)?;
         let root = format!("{}probe/", space.root());
         let work = writing(&mut background, &opened, &space, &root, &mut findings);
         block_on(record.control().unless_stopped(work))?;

@@ -21,7 +21,7 @@ use plimsoll_engine::store::{Ignore, Request, Store};
 use plimsoll_s3::credentials::{CredentialSource, Credentials};
 use plimsoll_s3::url::{StoreUrl, parse};
 use plimsoll_server::accounts::Accounts;
-use plimsoll_server::{Parts, ServerSettings, Shared};
+use plimsoll_server::{Parts, ServerSettings, ServerState};
 use tokio::sync::watch;
 
 pub const ACCESS: &str = "test-access";
@@ -120,7 +120,7 @@ impl Server {
             timing_log: None,
             observers: Vec::new(),
         };
-        let shared = Shared::new(parts);
+        let shared = ServerState::new(parts);
         let faults = (!inject.is_empty()).then(|| Spec::parse(inject).unwrap());
         let thread = std::thread::spawn(move || serve(listener, &shared, faults, None, DAY, &shutdown));
         Server { address, tls, stop, thread: Some(thread) }

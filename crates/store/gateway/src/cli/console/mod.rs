@@ -14,7 +14,7 @@ use plimsoll_base::clock::now_ns;
 use plimsoll_base::pages::{Handler, Page, PageRequest, StatusCode, serve};
 use plimsoll_base::text;
 use plimsoll_document::live::{self, LivePage, Section};
-use plimsoll_server::Shared;
+use plimsoll_server::ServerState;
 
 use self::account::Attempts;
 use self::answers::Verb;
@@ -28,7 +28,7 @@ struct Console {
     /// Settings of the tiers; `None` for a data directory.
     file: Option<PathBuf>,
     /// The server, which has the accounts.
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     /// Taken while a plan is computed: one at a time, because each visits all objects.
     planning: Mutex<()>,
     /// Taken while a change is executed.
@@ -47,7 +47,7 @@ pub fn start(
     address: &str,
     target: Arc<Target>,
     file: Option<PathBuf>,
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
 ) -> io::Result<SocketAddr> {
     let console = Console {
         target,

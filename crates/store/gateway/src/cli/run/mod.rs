@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError};
 use plimsoll_base::net::tls::server_config;
 use plimsoll_server::accounts::Accounts;
 use plimsoll_server::shutdown::{on_hangup, watch_for_end};
-use plimsoll_server::{Parts, ServerConfig, Shared};
+use plimsoll_server::{Parts, ServerConfig, ServerState};
 use tokio::sync::watch;
 
 use self::phase::{Phase, restart, restart_with};
@@ -74,7 +74,11 @@ fn report(recovery: &Recovery) {
 }
 
 /// Reloads certificates and accounts at SIGHUP, and calls `reload_others`.
-fn reload_on_hangup(arguments: &Arguments, shared: &Arc<Shared>, reload_others: impl Fn() + Send + 'static) {
+fn reload_on_hangup(
+    arguments: &Arguments,
+    shared: &Arc<ServerState>,
+    reload_others: impl Fn() + Send + 'static,
+) {
     let (file, key) = (arguments.tls_cert.clone(), arguments.tls_key.clone());
     let (credentials, shared) = (arguments.credentials.clone(), Arc::clone(shared));
     on_hangup(move || {
@@ -154,7 +158,7 @@ fn begin_session(place: &StoreArguments, store: &Store<AnyCatalog>) -> Result<()
 /// Exit code 2 if the address of the console cannot be used.
 fn listen_for_administrators(
     arguments: &Arguments,
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     store: &Arc<Store<AnyCatalog>>,
     running: &Running,
     work: &background::BackgroundSettings,
@@ -302,7 +306,7 @@ fn serve(arguments: &Arguments, listener: TcpListener) -> Result<Option<Over>, F
     let access_log = access_log(arguments)?;
     let observers = observers(arguments, access_log.as_ref(), &requests);
     let settings = server_settings(arguments, catalog.is_shared(), bodies.write.tiers.len());
-    let shared = Shared::new(Parts { settings, accounts, tls, timing_log: None, observers });
+    let shared = ServerState::new(Parts { settings, accounts, tls, timing_log: None, observers });
     let reads = bodies.reads.clone();
     let store = Store::open(Arc::clone(&catalog), bodies, Arc::clone(&shared.memory));
     let store = Arc::new(store.map_err(|e| place.fail(&e))?);

@@ -10,7 +10,7 @@ use plimsoll_server::handler::{Handler, Incoming, Method, Plain, Refusing, Reque
 use plimsoll_server::response::ServerResponse;
 use plimsoll_server::shutdown::watch_for_end;
 use plimsoll_server::timestamps::ConnectionTimestamps;
-use plimsoll_server::{Parts, Shared};
+use plimsoll_server::{Parts, ServerState};
 use tokio::runtime::Runtime;
 use tokio::sync::{oneshot, watch};
 
@@ -202,7 +202,8 @@ impl Waiting {
     fn start(arguments: &Arguments, listener: TcpListener) -> Result<Waiting, Exit> {
         let Front { accounts, tls, .. } = front(arguments)?;
         let settings = server_settings(arguments, false, 1);
-        let shared = Shared::new(Parts { settings, accounts, tls, timing_log: None, observers: Vec::new() });
+        let shared =
+            ServerState::new(Parts { settings, accounts, tls, timing_log: None, observers: Vec::new() });
         let (stop, stopped) = watch::channel(false);
         let thread = threads::spawn("wait", move || {
             let served = plimsoll_server::run_with(listener, &shared, &Arc::new(Refusing(REFUSED)), &stopped);
@@ -309,7 +310,7 @@ struct Reading(Plain<Store<AnyCatalog>>);
 impl Handler for Reading {
     async fn handle(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<ServerState>,
         stamps: &ConnectionTimestamps,
         request: Request<Incoming>,
     ) -> std::io::Result<ServerResponse> {
@@ -344,7 +345,7 @@ fn serve(
     let access_log = access_log(arguments)?;
     let observers = observers(arguments, access_log.as_ref(), &requests);
     let settings = server_settings(arguments, false, bodies.write.tiers.len());
-    let shared = Shared::new(Parts { settings, accounts, tls, timing_log: None, observers });
+    let shared = ServerState::new(Parts { settings, accounts, tls, timing_log: None, observers });
     let store = Store::open(catalog, bodies, Arc::clone(&shared.memory));
     let store = Arc::new(store.map_err(|e| place.fail(&e))?);
     if let Some(address) = &arguments.metrics_listen {
