@@ -20,16 +20,13 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "clients"))
+from support import free_port  # noqa: E402, F401
+
 PLIMSOLL = os.environ.get("PLIMSOLL", "target/release/plimsoll")
 GATEWAY = os.environ.get("GATEWAY", "target/release/plimsoll-gateway")
 ACCESS, SECRET = "benchkey", "benchsecret1"
 TICK = os.sysconf("SC_CLK_TCK")
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def command(name, data, port):

@@ -9,7 +9,6 @@ versitygw and MinIO are installed with `go install`, moto from PyPI.
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,7 +17,7 @@ import urllib.request
 
 import jsonschema
 
-from support import ACCESS, PLIMSOLL, SECRET, environment
+from support import ACCESS, PLIMSOLL, SECRET, environment, free_port
 
 FORMS = ["get", "put", "mixed", "head", "list", "delete"]
 
@@ -54,12 +53,6 @@ EXPERIMENTS = {
     "ycsb": ["phase.load.objects.count=300", "phase.load.stop_after=300", "phase.run.stop_after=500"],
 }
 SCHEMA = os.path.join(os.path.dirname(PLIMSOLL), "..", "..", "schema", "result.schema.json")
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def wait_for(port, process):

@@ -1,5 +1,7 @@
 """Shared helpers of the black-box tests: a `plimsoll serve` on a free port and its credentials."""
 import os
+import random
+import socket
 import subprocess
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -16,6 +18,21 @@ def environment(**more):
 
 
 GATEWAY = os.environ.get("GATEWAY", os.path.join(os.path.dirname(PLIMSOLL), "plimsoll-gateway"))
+
+
+def free_port():
+    """Returns a port for servers that start later or again. A connection of another process cannot take it meanwhile, because
+    the system gives connections only ports of its range."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        first = int(file.read().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(10_000, first)
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 class Server:

@@ -3,11 +3,10 @@
 import json
 import re
 import signal
-import socket
 import subprocess
 import urllib.request
 
-from support import PLIMSOLL, Server, environment
+from support import PLIMSOLL, Server, environment, free_port
 from test_tiers import client
 
 
@@ -44,9 +43,7 @@ def history(directory):
 
 
 def test_an_outage_is_told_measured_and_survived(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     # The store is absent when the canary starts.
     canary = start(f"s3://canary?endpoint=http://{address}", tmp_path, "--metrics-listen", "127.0.0.1:0")
     metrics = re.search(r"http://\S+", read_until(canary, "metrics on")).group()

@@ -14,7 +14,7 @@ import boto3
 import postgres
 import pytest
 
-from support import ACCESS, GATEWAY, PLIMSOLL, SECRET, Server, environment
+from support import ACCESS, GATEWAY, PLIMSOLL, SECRET, Server, environment, free_port
 
 SERVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "unsafe_server.py")
 
@@ -203,8 +203,7 @@ open(folder + "/pid", "w").write(str(server.pid))
 
 @pytest.mark.parametrize("lost", [0, 3])
 def test_a_real_machine_is_cut_by_the_users_command(lost, tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     (tmp_path / "data").mkdir()
     (tmp_path / "cut.py").write_text(MACHINE)
     server = subprocess.Popen([sys.executable, SERVER, str(tmp_path / "data"), str(port)], start_new_session=True,

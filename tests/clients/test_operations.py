@@ -3,7 +3,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -14,7 +13,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from postgres import Postgres, programs
-from support import GATEWAY, ROOT
+from support import GATEWAY, ROOT, free_port
 from test_postgres import FAKE_TIME
 from test_tiers import wait
 
@@ -33,12 +32,6 @@ def procedures(page):
         parts = re.split(r"^## (.*)$", file.read(), flags=re.M)
     return {heading: re.findall(r"^```sh\n(.*?)^```$", text, flags=re.S | re.M)
             for heading, text in zip(parts[1::2], parts[2::2])}
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class Machine:

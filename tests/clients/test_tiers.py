@@ -13,7 +13,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from support import ACCESS, GATEWAY, SECRET, Server
+from support import ACCESS, GATEWAY, SECRET, Server, free_port
 
 pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY), reason="plimsoll-gateway is not built")
 
@@ -311,7 +311,7 @@ def test_a_tier_on_s3_that_does_not_answer_affects_only_its_own_objects(tmp_path
     monkeypatch.setenv("COLD_ACCESS", ACCESS)
     monkeypatch.setenv("COLD_SECRET", SECRET)
     cold = ("--data", str(tmp_path / "backend"))
-    backend = Server(*cold, command=(GATEWAY, "run"))
+    backend = Server(*cold, command=(GATEWAY, "run"), listen=f"127.0.0.1:{free_port()}")
     client(backend).create_bucket(Bucket="backend")
     path = settings(tmp_path, moves=rule(when="prefix = 'cold/'"))
     text = (tmp_path / "gateway.toml").read_text().replace(

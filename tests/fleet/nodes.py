@@ -1,26 +1,18 @@
 """Engines for the tests of fleets: Slurm's daemons on one host, and Ray nodes in network namespaces."""
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "clients"))
-from support import PLIMSOLL, ROOT  # noqa: E402, F401
+from support import PLIMSOLL, ROOT, free_port  # noqa: E402, F401
 
 NODES = 8
 # Bridge of the namespaces, and the addresses in it.
 BRIDGE, NETWORK = "plfleet", "10.213.9"
 # Name of a namespace that ``ip netns`` accepts.
 SPACE = "plfleet{}"
-
-
-def free_port():
-    """Returns a TCP port that was free a moment ago."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def wait_for(condition, what, seconds=60):
