@@ -93,6 +93,7 @@ pub async fn copy_in(place: &Place, name: &str, path: &Path) -> Result<Option<u6
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         file => file?,
     };
+    // On the same file system, a backup then needs no second copy of the bytes (decision 0072).
     if let Some(to) = place.file(name)
         && link(&file, path, &to)?
     {
@@ -108,19 +109,23 @@ fn link(file: &File, from: &Path, to: &Path) -> std::io::Result<bool> {
     create_directory(parent)?;
     // Listings of the place leave such names out.
     let unfinished = to.with_file_name(format!("{}#1", to.file_name().unwrap_or_default().to_string_lossy()));
+    // Under another name until it is complete: a listed body counts as stored.
     let copy = File::create(&unfinished)?;
     if rustix::fs::ioctl_ficlone(&copy, file).is_ok() {
+        // Before the name: after a power loss, a file without its bytes would count as stored.
         copy.sync_all()?;
         std::fs::rename(&unfinished, to)?;
     } else {
         std::fs::remove_file(&unfinished)?;
         match std::fs::hard_link(from, to) {
+            // Bytes under a name never change, so this is the same body.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             // Another file system, or one without links.
             Err(_) => return Ok(false),
             Ok(()) => {}
         }
     }
+    // The piece that refers to the body must not outlive its name.
     File::open(parent)?.sync_all()?;
     Ok(true)
 }
@@ -131,6 +136,7 @@ fn link(file: &File, from: &Path, to: &Path) -> std::io::Result<bool> {
 /// # Errors
 /// If the place fails, or the file cannot be written.
 pub async fn copy_out(place: &Place, name: &str, root: &Path, path: &Path) -> Result<bool, BackupError> {
+    // Bytes under a name never change, so the file is neither compared nor replaced.
     if path.exists() {
         return Ok(true);
     }
@@ -140,9 +146,11 @@ pub async fn copy_out(place: &Place, name: &str, root: &Path, path: &Path) -> Re
     let unfinished = root.join(format!(".plimsoll-restore-{}", hex(&new_name())));
     let is_there = place.download(name, &unfinished).await;
     if !matches!(is_there, Ok(true)) {
+        // The error of the copy is the one to report.
         let _ = std::fs::remove_file(&unfinished);
         return is_there;
     }
+    // `download` has synced the bytes, so the name never refers to a part of them.
     std::fs::rename(&unfinished, path)?;
     std::fs::File::open(parent)?.sync_all()?;
     Ok(true)

@@ -50,7 +50,7 @@ pub enum BackupError {
     /// The place replaces objects although it was asked to create them.
     #[error("the place of the backup replaces existing objects although it was asked not to (If-None-Match)")]
     Unconditional,
-    /// The log has lost a part that is not in the backup yet.
+    /// The log has lost a part that is not in the backup yet, or does not fit the log in the place.
     #[error("the log does not have everything any more that the backup needs")]
     Gap,
     /// The objects are encrypted, and there are no keys.

@@ -66,6 +66,7 @@ impl Tail {
 
     /// Returns true if a log contains everything up to this tail.
     pub fn is_in(&self, engine: &Engine) -> bool {
+        // Behind the synced end, a power loss may still remove the bytes.
         let is_before = self.position.group <= engine.synced_end().group;
         is_before && Tail::of(engine, self.position).is_some_and(|tail| tail == *self)
     }
@@ -110,7 +111,7 @@ pub struct Header {
     pub least_ms: u64,
     /// Time of the last group up to the end of the piece; 0 if it has none.
     pub until_ms: u64,
-    /// Segments in use when the piece was begun, such as `1-3,7`; `None` if the piece before has the same ones.
+    /// Segments in use when the piece was begun, such as `1-3,7`; `None` in a fence, or if the last list is the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<String>,
     /// Runs in the order of the log.
@@ -167,6 +168,7 @@ impl Known {
         let own = [header.epoch, header.number, header.fence.unwrap_or(0), position.offset, position.group];
         let own = own.into_iter().chain([entry.lease_ms, entry.confirmed]);
         let is_small = own.chain(header.runs.iter().flat_map(of_run)).all(|number| number <= MOST);
+        // The text is kept: the digest covers it as it was written, also with fields of later versions.
         is_small.then(|| Known { header, text: text.to_string() })
     }
 
@@ -199,6 +201,7 @@ impl Known {
         let Some(text) = rest.get(..length) else { return Ok(Err((START + length) as u64)) };
         let known = std::str::from_utf8(text).ok().and_then(Known::parse);
         let known = known.ok_or_else(|| wrong("its header is damaged"))?;
+        // A copy under another name has a right digest, and would be read twice or in place of a lost piece.
         if known.header.name() != name {
             return Err(wrong("it is another piece"));
         }
@@ -213,6 +216,7 @@ impl Known {
         let name = self.header.name();
         let wrong = |problem: &str| BackupError::damaged(&*name, problem);
         let found = Known::decode(&name, object)?.map_err(|_| wrong("it is too short"))?;
+        // The chain was checked with the header of an index or an earlier look; the object may have been replaced.
         if found.text != self.text {
             return Err(wrong("its header is not the one that later pieces refer to"));
         }
@@ -276,6 +280,7 @@ pub fn from_ranges(text: &str) -> Option<Vec<u32>> {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
         let is_next = numbers.last().is_none_or(|number| *number < first);
+        // A few characters can name four billion segments.
         if !is_next || last < first || numbers.len() + (last - first) as usize >= MOST {
             return None;
         }

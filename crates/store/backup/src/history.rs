@@ -14,8 +14,8 @@ use plimsoll_catalog::guard::{self, Guard};
 const IN_FLIGHT: usize = 32;
 /// Bytes of a piece that are read to get its header.
 const HEADER_BYTES: u64 = 16 << 10;
-/// Maximum number of pieces that a writer creates before the first of them is confirmed. A fence with more pieces
-/// behind it was created late, at the place of a piece that was deleted.
+/// Maximum number of entries that a writer creates before the first of them is confirmed; pieces are created one after
+/// the other. A fence with more objects behind it was created late, at the place of one that was deleted.
 pub const MAX_IN_FLIGHT: u64 = 16;
 /// Largest index in bytes.
 const MAX_INDEX: usize = 256 << 20;
@@ -61,6 +61,7 @@ pub async fn read_header(place: &Place, name: &str) -> Result<Option<Known>, Bac
         let Some(bytes) = place.read_start(name, length).await? else { return Ok(None) };
         match Known::decode(name, &bytes)? {
             Ok(known) => return Ok(Some(known)),
+            // The object ends before its header, so a longer read would return the same.
             Err(needed) if (bytes.len() as u64) < length.min(needed) => {
                 return Err(BackupError::damaged(name, "it is too short"));
             }
@@ -87,16 +88,19 @@ impl History {
     /// If the place fails, or the digest of a header differs from the digest in the next piece.
     pub async fn load(place: &Place) -> Result<History, BackupError> {
         let mut all: BTreeMap<(u64, u64), Known> = BTreeMap::new();
+        // Indexes first: each one saves the requests for hundreds of headers.
         let indexes = place.list("index", None).await?;
         let read = |(name, ..): (String, u64, i64)| async move {
             let read = place.read(&name).await;
             let parsed = match read {
                 Ok(Some(object)) => parse_index(&name, &object),
+                // `prune_indexes` may have deleted it since the listing.
                 Ok(None) => Ok(Vec::new()),
                 Err(error) => Err(error),
             };
             match parsed {
-                // The pieces have the same headers.
+                // Pieces behind the last intact index of an epoch are read themselves. Headers before it are missing
+                // then.
                 Err(error @ BackupError::Damaged { .. }) => {
                     plimsoll_catalog::log::warn(&format!("an index of the backup is left out: {error}"));
                     Ok(Vec::new())
@@ -117,12 +121,14 @@ impl History {
             let read = |name: String| async move { read_header(place, &name).await };
             let mut headers = stream::iter(names.map(read)).buffered(IN_FLIGHT);
             while let Some(found) = headers.try_next().await? {
+                // `prune` may have deleted it since the listing.
                 let Some(known) = found else { continue };
                 let key = (known.header.epoch, known.header.number);
                 unindexed.insert(key);
                 all.insert(key, known);
             }
         }
+        // After the headers: a deletion that ran meanwhile has written it before it deleted pieces.
         let first_number = place.first_number().await?;
         let mut history = History { first_number, unindexed, ..History::default() };
         history.order(all);
@@ -159,6 +165,7 @@ impl History {
             let mut headers = stream::iter(names.map(read)).buffered(IN_FLIGHT);
             let mut is_end = true;
             while let Some(found) = headers.try_next().await? {
+                // A piece was deleted, or is another one: `load` looks at all headers again.
                 let Some(known) = found.filter(|known| is_next(&last, known)) else { return Ok(false) };
                 self.pieces.push(known.clone());
                 (last, is_end) = (known, false);
@@ -181,6 +188,7 @@ impl History {
         });
         let mut fenced: Option<u64> = None;
         for ((epoch, number), known) in all {
+            // The pieces behind a late fence are part of the backup, so only the fence is left out.
             let is_late = last.get(&epoch).is_some_and(|last| *last > number + MAX_IN_FLIGHT);
             if fenced == Some(epoch)
                 || known.header.fence.is_some() && is_late && guard::is_made(Guard::Fence)
@@ -196,6 +204,7 @@ impl History {
     fn check_chain(&self) -> Result<(), BackupError> {
         for pair in self.pieces.windows(2) {
             let (before, next) = (&pair[0], &pair[1]);
+            // Behind a deleted piece, there is no header to compare with; `lost_before` looks at such gaps.
             let is_next = before.header.number + 1 == next.header.number;
             if is_next && !follows(before, next) && guard::is_made(Guard::Chain) {
                 let name = next.header.name();
@@ -246,6 +255,7 @@ impl History {
         let pieces = &self.pieces[self.first_of(index)..=index];
         let from = pieces.iter().rposition(|known| known.header.live.is_some())?;
         let named = pieces[from].header.live.as_deref().and_then(from_ranges)?;
+        // The list was made before the piece, which may begin further segments (`step` in ship.rs).
         let begun = pieces[from..].iter().flat_map(|known| &known.header.runs).map(|run| run.segment);
         let all: BTreeSet<u32> = named.into_iter().chain(begun).collect();
         Some(all.into_iter().collect())

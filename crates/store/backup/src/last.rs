@@ -41,6 +41,7 @@ pub fn put(t: &mut dyn Transaction, at_ms: u64) {
 /// The error of the catalog.
 pub async fn forget<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
     let stored = store.transact(64, move |t| {
+        // A command that lets deletions continue must work on a full disk.
         t.use_reserve();
         t.delete(keys::BACKUP.to_vec());
         Ok(Ok(()))
@@ -53,8 +54,10 @@ pub async fn forget<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
 pub fn is_outdated(last_ms: &Result<Option<u64>, CatalogError>, now_ms: u64, retain_ms: u64) -> bool {
     let is_old = match last_ms {
         Ok(last_ms) => last_ms.is_some_and(|at_ms| now_ms > at_ms.saturating_add(retain_ms)),
+        // A backup of unknown age may need the bytes, which cannot be brought back.
         Err(_) => true,
     };
+    // With 0, bytes are deleted at once in any case, so no backup can count on them.
     retain_ms > 0 && is_old
 }
 

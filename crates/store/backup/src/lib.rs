@@ -15,8 +15,9 @@
 //! wrote in that epoch cannot create a piece of this number any more. The header of each piece has the digest of the
 //! header before, so that no piece can be replaced or left out without a trace.
 //!
-//! `journal` is a log of the same place that is written before writes are acknowledged, so that a standby can lead;
-//! `age` encrypts the pieces. Uses `objects`; `maintenance` and `gateway` use it.
+//! `journal` decides in the same place who leads, so that a standby can follow and lead, and may have each group before
+//! it is acknowledged; `age` encrypts all objects but `plimsoll-backup.json`. Uses `objects`; `maintenance` and
+//! `gateway` use it.
 
 pub mod age;
 pub mod bodies;

@@ -48,6 +48,7 @@ pub async fn ship_log<C: Catalog>(
     id: &str,
     directories: Directories,
 ) -> Result<Shipped, BackupError> {
+    // Before the first step, so that an error also ends the following.
     let _following = Following(Arc::clone(engine));
     let shipper = Shipper::begin(place.clone(), Arc::clone(engine), id, directories).await?;
     // Only behind a group with a time, the state of everything before can be restored. Groups that were written since
@@ -92,7 +93,9 @@ async fn ship_state<C: Catalog>(
     let mut log_bytes = ship_all(&mut shipper).await?;
     catalog.commit(time, 64).await?;
     log_bytes += ship_all(&mut shipper).await?;
+    // The next backup to this place then reads one index, not each header.
     shipper.write_index(true).await?;
+    // Read again: only a state that the place gives back counts as a backup (decision 0072).
     find(place, &History::load(place).await?, None).await?;
     let (bodies, body_bytes) = (shipper.copied_bodies, shipper.copied_bytes);
     Ok(Shipped { log_bytes, bodies, body_bytes })

@@ -203,6 +203,7 @@ impl Place {
         };
         let uploaded = uploaded.await;
         if uploaded.is_err() {
+            // Parts of an unfinished upload only cost space, and its own error is the one to report.
             let _ = answer(upload.abort()).await;
         }
         uploaded.map(|_| size)
@@ -279,6 +280,7 @@ impl Place {
             Err(BackupError::Place(Error::NotFound { .. })) => return Ok(None),
             result => result?,
         };
+        // Before the bytes are in memory.
         if result.range.end - result.range.start > MAX_BYTES {
             return Err(BackupError::damaged(name, "it is too large"));
         }

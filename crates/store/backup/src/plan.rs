@@ -34,12 +34,14 @@ pub type Segments = BTreeMap<u32, SegmentPlan>;
 /// # Errors
 /// If the backup has no such state.
 pub fn last_piece(history: &History, at_ms: Option<u64>) -> Result<usize, BackupError> {
+    // Pieces before `first_number` may be deleted, also if their headers are still known.
     let is_state = |index: usize| {
         let header = &history.pieces[index].header;
         header.is_complete
             && header.number >= history.first_number
             && at_ms.is_none_or(|at_ms| (1..=at_ms).contains(&header.least_ms))
     };
+    // From the end, and not up to the first later piece: the clock may have been set back.
     if let Some(found) = (0..history.pieces.len()).rev().find(|index| is_state(*index)) {
         return Ok(found);
     }
@@ -83,6 +85,7 @@ pub fn segments(history: &History, last: usize) -> Result<Segments, BackupError>
             let empty =
                 SegmentPlan { first_group: run.first_group, bytes: 0, next_group: 0, runs: Vec::new() };
             let segment = found.entry(run.segment).or_insert(empty);
+            // A restored file would have a hole here, filled with zeros.
             if run.offset != segment.bytes {
                 let (number, missing) = (run.segment, segment.bytes);
                 let problem = format!("log segment {number} has no bytes from {missing} to {}", run.offset);
@@ -93,6 +96,7 @@ pub fn segments(history: &History, last: usize) -> Result<Segments, BackupError>
             segment.runs.push((piece, index));
         }
     }
+    // Without one of its segments, the state would lack objects, or have deleted ones.
     if let Some(missing) = wanted.iter().find(|segment| !found.contains_key(segment)) {
         return Err(BackupError::damaged(header.name(), format!("log segment {missing} is missing")));
     }
@@ -126,6 +130,7 @@ pub fn needed(history: &History, since_ms: u64) -> Result<Needed, BackupError> {
 
 /// Returns the time of a group in Unix milliseconds; `None` if the group has the time of the group before.
 pub fn time_of(group: &ReadGroup) -> Option<u64> {
+    // Only as the last record is it the time of the group: compaction copies this row like others.
     let is_time = group.group.table.last().is_some_and(|(_, key)| *key == hash(keys::TIME));
     let record = is_time.then(|| group.records().last())??.0?;
     let time = record.head.filter(|_| record.key == keys::TIME && record.intact)?;

@@ -19,11 +19,13 @@ const STAY: u64 = 64;
 pub async fn prune(place: &Place, history: &History, since_ms: u64) -> Result<u64, BackupError> {
     const { assert!(STAY > MAX_IN_FLIGHT, "a fence at the place of a deleted piece could count") };
     let needed = match needed(history, since_ms) {
+        // No state is old enough, or none is complete: then all pieces are needed.
         Err(BackupError::TooOld(_) | BackupError::Incomplete | BackupError::Missing) => return Ok(0),
         needed => needed?,
     };
     let (first, needed) = (history.pieces[needed.first].header.number, needed.pieces);
     // Before the deletions: the states before are given up.
+    // It never goes back, because pieces before it may be deleted already.
     place.set_first_number(first.max(history.first_number)).await?;
     let mut last: BTreeMap<u64, u64> = BTreeMap::new();
     for known in &history.pieces {
@@ -34,6 +36,7 @@ pub async fn prune(place: &Place, history: &History, since_ms: u64) -> Result<u6
         let is_last = last.get(&header.epoch).is_some_and(|last| last - header.number < STAY);
         needed.contains(&index) || header.fence.is_some() || is_last
     };
+    // An index also names pieces that are deleted. Without the listing, they would be deleted at every look.
     let mut names: BTreeSet<String> = BTreeSet::new();
     for epoch in place.epochs(Chain::Log).await? {
         let numbers = place.numbers(Chain::Log, epoch, None).await?;
@@ -70,6 +73,7 @@ async fn prune_indexes(place: &Place, stay: &BTreeSet<(u64, u64)>) -> Result<u64
         };
         // A damaged one may be the only one with a header that somebody repairs.
         let Ok(known) = parse_index(&name, &object) else { continue };
+        // Only as a whole: behind a gap, the first header must be one that names the segments.
         if known.iter().all(|known| !stay.contains(&(known.header.epoch, known.header.number))) {
             place.delete(&name).await?;
             deleted += 1;

@@ -18,7 +18,7 @@ use plimsoll_catalog::any::AnyCatalog;
 use plimsoll_catalog::{Catalog, CatalogError};
 use plimsoll_objects::{Store, keys};
 
-/// Milliseconds for which a body stays that no blob has yet: it is copied before the catalog says that it is complete.
+/// Milliseconds for which a body stays that no blob has: its blob may have become complete after the catalog was read.
 const STAY_MS: u64 = 86_400_000;
 
 /// Place in which the bodies that a window needs are looked up.
@@ -43,6 +43,7 @@ pub async fn prune_all(
     let now_ms = now_ms();
     let since_ms = now_ms.saturating_sub(keep_ms);
     let history = History::load(place).await?;
+    // First the pieces: `prune` gives older states up before their bodies are deleted.
     let pieces = prune::prune(place, &history, since_ms).await?;
     let directories = Directories::of(store.blobs.tiers());
     // A state from before a restore may need bodies that this catalog does not know, and so may one from before the
@@ -81,6 +82,7 @@ async fn logged_bodies(
                 if index < needed.first {
                     before.add(&group);
                 } else {
+                    // A state within the window may have it, also if a later group removes it.
                     used.extend(directories.of_group(&group).iter().filter_map(name));
                 }
             }
@@ -101,6 +103,7 @@ fn used_bodies(
     while let Some((key, row)) = scan.next()?
         && key.starts_with(keys::BLOBS)
     {
+        // Of blobs in all states: an older state may have a discarded one as complete.
         let places = BlobHead::decode(&row.head).into_iter().flat_map(|head| head.locations);
         used.extend(places.filter_map(|place| Some(directories.names(&place)?.0)));
     }

@@ -110,6 +110,8 @@ fn newest_group(
     for (header, bytes) in headers.iter().zip(runs) {
         for group in groups_of(header.segment, header.offset, bytes, salt) {
             time = time_of(&group).unwrap_or(time);
+            // The last such group, because the clock may have been set back. Groups with the time 0 were not followed,
+            // and bodies of their states may be missing (decision 0072).
             if (1..=at_ms).contains(&time) {
                 let (segment, offset, group) = (header.segment, group.end(), group.group.number + 1);
                 (end, last_ms) = (Some(Position { segment, offset, group }), time);
@@ -159,6 +161,7 @@ pub async fn write_log(
         }
     }
     for file in files.values() {
+        // Before the list: a start takes a listed segment without its bytes for damage.
         file.sync()?;
     }
     let Salt(salt) = salt.ok_or(BackupError::Incomplete)?;
@@ -189,6 +192,7 @@ pub async fn later_blobs(place: &Place, history: &History, cut: &Cut) -> Result<
         if header.is_first
             && let Some(found) = runs.first().and_then(|run| salt_of(run))
         {
+            // The groups of another log cannot be read with the salt of the one before.
             salt = found;
         }
         for (run, bytes) in header.runs.iter().zip(&runs) {
@@ -197,6 +201,7 @@ pub async fn later_blobs(place: &Place, history: &History, cut: &Cut) -> Result<
                     continue;
                 }
                 for (record, data, ..) in group.records() {
+                    // A damaged row must not replace the intact one of the state.
                     let Some(record) = record.filter(|record| record.intact) else { continue };
                     let name = record.key.strip_prefix(keys::BLOBS).and_then(|name| name.try_into().ok());
                     if let Some(name) = name {
@@ -237,8 +242,10 @@ pub async fn forward<C: Catalog>(catalog: &C, later: LaterBlobs) -> Result<u64, 
 fn forward_one(t: &mut dyn Transaction, name: &BlobName, value: Value) -> Result<bool, CatalogError> {
     let key = keys::blob(name);
     let is_complete = |head: &BlobHead| head.state == State::Complete;
+    // No object of the state refers to a blob without a row.
     let Some(row) = t.get(&key)? else { return Ok(false) };
     let known = BlobHead::decode(&row.head).filter(is_complete);
+    // Also a discarded row: until the bytes are deleted, they are at its places.
     let found = BlobHead::decode(&value.head).filter(|head| head.state != State::Pending);
     let (Some(known), Some(found)) = (known, found) else { return Ok(false) };
     if known.locations == found.locations {
@@ -248,6 +255,7 @@ fn forward_one(t: &mut dyn Transaction, name: &BlobName, value: Value) -> Result
     let new: Vec<Location> =
         found.locations.iter().filter(|place| !known.locations.contains(place)).cloned().collect();
     new.iter().for_each(|place| t.delete(keys::intent(place)));
+    // A discarded blob is complete again, as it was in the state.
     let head = BlobHead { state: State::Complete, ..found };
     t.put(key, Value { head: head.encode(), ..value });
     Ok(true)

@@ -24,6 +24,7 @@ impl Rows {
                 let head = record.head.and_then(|head| BlobHead::decode(&head));
                 match head.filter(|head| head.state == State::Complete) {
                     Some(head) => self.blobs.insert(record.key, head),
+                    // No object needs the bytes of a blob that is not complete.
                     None => self.blobs.remove(&record.key),
                 };
             } else if let Some(name) = record.key.strip_prefix(keys::TIERS) {

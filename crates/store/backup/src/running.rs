@@ -105,6 +105,7 @@ impl Backup {
 
     pub(super) fn fail(&self, error: &BackupError) {
         let text = error.to_string();
+        // Each attempt fails while the place does not answer, and one line of the log is enough.
         let is_new = self.lock().state.problem.as_ref() != Some(&text);
         self.change(|shared| shared.state.problem = Some(text));
         if is_new {

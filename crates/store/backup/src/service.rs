@@ -32,6 +32,7 @@ const RECORD_MS: u64 = 3_600_000;
 /// Returns the time between two records of the backup, in milliseconds: nothing is deleted while the last one is older
 /// than the time for which garbage is kept.
 fn record_ms(retain_ms: u64) -> u64 {
+    // Half of the time, so that the next record comes before the last one is too old.
     if retain_ms == 0 { RECORD_MS } else { (retain_ms / 2).clamp(1, RECORD_MS) }
 }
 /// Time between two looks for pieces to delete, in milliseconds.
@@ -89,6 +90,7 @@ impl BackupThreads {
         let (stop, stopped) = watch::channel(false);
         let mut threads = Vec::new();
         let mut begun = begun;
+        // Two threads, because a verification reads the whole backup, and pieces must not wait for it.
         for (name, ships) in [("backup", true), ("backup-check", false)] {
             let runtime = threads::runtime()?;
             let (store, backup, settings) = (Arc::clone(store), Arc::clone(&backup), settings.clone());
@@ -99,6 +101,7 @@ impl BackupThreads {
                     if ships {
                         return keep(name, ship(&store, &backup, &settings, begun, &mut stopped)).await;
                     }
+                    // It may stop anywhere: deletions and verifications begin again after the next start.
                     tokio::select! {
                         () = keep(name, care(&store, &backup, &settings)) => {}
                         _ = stopped.wait_for(|stop| *stop) => {}
@@ -107,6 +110,7 @@ impl BackupThreads {
                 })
             })?);
         }
+        // Only this function sets it, once per process.
         let _ = running.set(backup);
         Ok(Some(BackupThreads { stop, threads }))
     }
@@ -147,6 +151,7 @@ async fn ship(
                 }
                 Err(error) => backup.fail(&error),
             }
+            // Each attempt lists the place, so a shorter `every` does not apply.
             pause(settings.every_ms.max(10_000)).await;
         }
     };
@@ -175,7 +180,8 @@ fn leads(store: &Store<AnyCatalog>) -> bool {
     store.catalog.lease().is_some_and(|lease| lease.left_ms() > 0)
 }
 
-/// Ships the log. Ends if another process continues the backup.
+/// Ships the log. Returns if another process has ended the epoch and this one leads, so that the caller begins another
+/// epoch. A process that does not lead waits for ever.
 async fn ship_on(
     store: &Store<AnyCatalog>,
     backup: &Backup,
@@ -204,6 +210,7 @@ async fn ship_on(
                 }
                 if recorded_ns.is_none_or(|at_ns| start_ns - at_ns >= record_ms(store.retain_ms) * 1_000_000)
                 {
+                    // With the time before the step: later writes may not be in the backup.
                     let is_recorded = record(store, backup, shipper, start_ms).await;
                     recorded_ns = is_recorded.then_some(start_ns).or(recorded_ns);
                     if is_recorded {
@@ -220,6 +227,7 @@ async fn ship_on(
             Err(error @ BackupError::Fenced(_)) => {
                 // What this process acknowledges from now on, the other one does not have.
                 store.catalog.stop_writes(&error.to_string());
+                // Nobody ships copies any more, and segments that wait for them would fill the disk.
                 backup.engine.stop_following();
                 backup.change(|shared| shared.is_fenced = true);
                 backup.fail(&error);
@@ -228,6 +236,7 @@ async fn ship_on(
             Err(error) => {
                 backup.fail(&error);
                 if matches!(error, BackupError::Gap) {
+                    // No piece can continue what the log has lost. The states that are in the place stay.
                     shipper.start_over();
                     recorded_ns = None;
                 }
@@ -239,6 +248,7 @@ async fn ship_on(
         let has_failed = backup.lock().state.problem.is_some();
         let left_ms =
             pace.interval_ms(settings.every_ms).saturating_sub((now_ns() - start_ns) / 1_000_000).max(1);
+        // `wait` returns at once if a step is wanted, which would only fail again.
         if has_failed { pause(left_ms).await } else { wait(backup, left_ms).await }
     }
 }
@@ -278,6 +288,7 @@ async fn wait(backup: &Backup, ms: u64) {
 /// Records in the catalog that the backup has everything until a time, and writes an index. Returns false if this has
 /// failed.
 async fn record(store: &Store<AnyCatalog>, backup: &Backup, shipper: &mut Shipper, at_ms: u64) -> bool {
+    // The record does not depend on an index, which only later starts and `prune` need.
     if let Err(error) = shipper.write_index(true).await {
         backup.fail(&error);
     }
@@ -297,6 +308,7 @@ fn advance(backup: &Backup, shipper: &Shipper, step: Step, start_ns: u64) {
         shared.state.log_bytes += step.bytes;
         shared.shipped = shipper.position().group;
         if step.is_up_to_date {
+            // The beginning counts: writes during the step may be missing.
             shared.covered_ns = start_ns;
         }
         if shipper.until_ms() > 0 {
@@ -310,6 +322,7 @@ async fn care(store: &Store<AnyCatalog>, backup: &Backup, settings: &BackupSetti
     pause(FIRST_PRUNE_MS).await;
     let mut verified_ns: Option<u64> = None;
     loop {
+        // As for bytes in tiers: an older catalog or a wrong clock would delete what is needed.
         let may_delete = store.is_leader()
             && store.owns_tiers.load(Ordering::Relaxed)
             && !store.has_wrong_clock.load(Ordering::Relaxed)

@@ -107,14 +107,18 @@ impl Shipper {
         catalog: &str,
         directories: Directories,
     ) -> Result<Shipper, BackupError> {
+        // First, because the place of another catalog must not get a fence.
         place.claim(catalog).await?;
         let writer = hex(&new_name());
         let mut attempts = 0;
         let (history, fence) = loop {
+            // Again at each attempt: the process before may have created the piece in the place of the fence.
             let history = History::load(&place).await?;
             let fence = Known::new(fence(history.pieces.last(), &writer));
             let epoch = fence.header.epoch;
             let name = fence.header.name();
+            // The piece with the next number can be created once. Behind the fence, the process before cannot continue,
+            // so `history` is complete.
             if place.create(&name, fence.encode(&[])).await? || is_own(&place, &fence).await? {
                 if place.numbers(Chain::Log, epoch, Some(fence.header.number)).await?.is_empty() {
                     break (history, fence);
@@ -150,6 +154,7 @@ impl Shipper {
             copied_bodies: 0,
             copied_bytes: 0,
         };
+        // Before anybody followed the log, compaction may have removed segments that its earlier states need.
         shipper.complete_from = shipper.engine.synced_end();
         shipper.follow(&history, fence);
         shipper.engine.follow(shipper.position.group);
@@ -161,18 +166,23 @@ impl Shipper {
         let header = &fence.header;
         (self.epoch, self.number) = (header.fence.unwrap_or(header.epoch + 1), header.number + 1);
         self.previous = fence.digest();
+        // By digest: a log that was restored may have other bytes up to this position.
         if header.tail.is_in(&self.engine) {
             (self.is_first, self.position, self.until_ms) = (false, header.tail.position, header.until_ms);
             self.has_state = header.is_complete;
             if self.has_state {
                 self.engine.set_restorable(self.position.group);
             }
+            // Compaction may have removed a segment whose copies are not shipped. Until they are, states need the list
+            // of the last piece (decision 0049).
             let live = history.pieces.len().checked_sub(1).and_then(|last| history.live(last));
             if let Some(live) = live.filter(|_| header.is_complete && self.has_all_groups()) {
                 self.before = Some(Before { live, until: self.complete_from });
                 self.complete_from = self.position;
             }
         } else {
+            // With a journal, a start does not go on with such a log (`ship` in journal/start.rs). Without one, the log
+            // is shipped from its start.
             self.is_other = !header.tail.sha256.is_empty();
         }
         self.unindexed.push(fence);
@@ -208,6 +218,7 @@ impl Shipper {
     pub fn start_over(&mut self) {
         (self.is_first, self.position, self.until_ms, self.live) = (true, Position::default(), 0, None);
         (self.complete_from, self.before, self.has_state) = (self.engine.synced_end(), None, false);
+        // From now on, all segments stay: the second copy needs each of them.
         self.engine.follow(0);
     }
 
@@ -230,12 +241,15 @@ impl Shipper {
         // Before the end: a segment that is gone by then has its copies before the position.
         let mut live = self.live();
         let end = self.engine.synced_end();
+        // A full disk has let a segment go before its copies were shipped. States up to now may need it.
         if self.engine.released() > self.complete_from.group {
             self.complete_from = end;
         }
         if end.group == self.position.group && !self.is_first {
             return Ok(Step { bytes: 0, is_up_to_date: true });
         }
+        // A header says for all groups of its piece whether their states are complete, so no piece crosses this
+        // position.
         let until = if self.is_complete() { end } else { self.complete_from };
         let mut runs = self.engine.read_log(self.position, until, self.piece_bytes)?;
         // A segment without groups may get none. Its header is shipped with its first group.
@@ -246,12 +260,15 @@ impl Shipper {
         let contents = self.contents(&runs);
         // Later segments begin in later pieces.
         live.retain(|id| *id <= contents.end.segment);
+        // Before the piece: a restored row without its body would be a lost object.
         self.copy_bodies(&contents.bodies).await?;
         let payload = compress(&runs)?;
         let header = self.header(&runs, &contents, &payload, &live)?;
         let known = Known::new(header);
+        // Never replaced: if another process has ended the epoch, its fence is in this place.
         let created = self.place.create(&known.header.name(), known.encode(&payload)).await?;
         let known = if created { known } else { self.earlier_attempt(known).await? };
+        // From here on, the piece that exists counts: one of an earlier attempt may end before this one.
         let header = &known.header;
         self.previous = known.digest();
         (self.number, self.position, self.until_ms) =
@@ -261,10 +278,12 @@ impl Shipper {
             self.live = Some(live);
         }
         let bytes = header.log_bytes();
+        // Not behind incomplete pieces: `Sender::prune` deletes the entries of the journal before this group.
         if self.has_state {
             self.engine.set_restorable(self.position.group);
         }
         self.unindexed.push(known);
+        // Last: from now on, segments may go whose copies are in this piece.
         self.engine.follow(self.position.group);
         Ok(Step { bytes, is_up_to_date: self.position.group >= end.group })
     }
@@ -312,6 +331,7 @@ impl Shipper {
         let follows =
             |pair: &[Run]| pair[0].segment.end.is_some_and(|end| end.group == pair[1].segment.first_group);
         let is_whole = is_next && runs.windows(2).all(follows);
+        // A state behind a gap would lack the writes in it, so complete pieces have none.
         if is_whole || self.is_first || !self.is_complete() { Ok(()) } else { Err(BackupError::Gap) }
     }
 
@@ -324,6 +344,7 @@ impl Shipper {
             for group in run.groups(&self.engine) {
                 next_group = group.group.number + 1;
                 time = time_of(&group).unwrap_or(time);
+                // Not simply that of the first group: the clock may have been set back within the piece.
                 least_ms = if least_ms == 0 { time } else { time.min(least_ms) };
                 found.bodies.extend(self.directories.of_group(&group));
             }
@@ -385,8 +406,10 @@ impl Shipper {
             }
             if let Some(bytes) = bodies::copy_in(&self.place, &name, &path).await? {
                 (self.copied_bodies, self.copied_bytes) = (self.copied_bodies + 1, self.copied_bytes + bytes);
+                // Only after the copy, so that the next step repeats a failed one.
                 self.bodies.insert(name);
             } else if self.is_in_use(location)? {
+                // The step fails: a backup that went on would promise states without this body.
                 let text = format!("{}: the file is missing", path.display());
                 return Err(BackupError::File(std::io::Error::new(std::io::ErrorKind::NotFound, text)));
             }
@@ -396,7 +419,9 @@ impl Shipper {
 
     /// Returns true if the catalog has a blob at a location that the gateway has chosen.
     fn is_in_use(&self, location: &Location) -> Result<bool, BackupError> {
+        // The place of an adopted object does not name the row of its blob.
         let ObjectName::Own(name) = &location.name else { return Ok(false) };
+        // A row in doubt does not prove that the file is needed, and must not stop the backup.
         let row = unless_in_doubt(self.engine.get(&keys::blob(name)))?;
         let head = row.and_then(|row| BlobHead::decode(&row.head));
         Ok(head.is_some_and(|head| head.state == State::Complete && head.locations.contains(location)))
@@ -412,6 +437,7 @@ impl Shipper {
             return Ok(());
         }
         let name = place::index(last.header.epoch, last.header.number);
+        // Before the headers are forgotten: `History::load` reads only pieces behind the last one in an index.
         self.place.put(&name, encode_index(&self.unindexed)?).await?;
         self.unindexed.clear();
         // The first header of the next index says which segments are in use, because earlier ones may be deleted.

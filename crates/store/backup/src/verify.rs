@@ -48,6 +48,8 @@ impl Verified {
             let mut at = run.offset.max(plimsoll_catalog::embedded::segment::HEADER);
             let mut next = None;
             for group in groups_of(run.segment, run.offset, bytes, salt) {
+                // The digest of a piece does not show this: the disk may have damaged the bytes before they were
+                // shipped.
                 if !group.is_intact() || next.is_some_and(|next| next != group.group.number) {
                     break;
                 }
@@ -69,6 +71,7 @@ impl Verified {
 /// # Errors
 /// If the place fails, or there is no backup. Damage is in the result.
 pub async fn verify(place: &Place, since_ms: Option<u64>) -> Result<Verified, BackupError> {
+    // First, so that a missing file of keys is an error, and not damage of each object.
     place.catalog().await?.ok_or(BackupError::Missing)?;
     let mut found = Verified::default();
     let history = History::load(place).await?;
@@ -97,10 +100,12 @@ pub async fn verify(place: &Place, since_ms: Option<u64>) -> Result<Verified, Ba
                 found.problem(&error);
                 continue;
             }
+            // A place that does not answer proves no damage.
             Err(error) => return Err(error),
         };
         found.pieces += 1;
         found.log_bytes += header.log_bytes();
+        // A piece within a segment has no salt, and belongs to the log of the pieces before it.
         salt = salt_of_runs(&header.runs, &runs).or(salt);
         if let Some(salt) = salt {
             found.check_groups(header, &runs, salt, &mut rows);
@@ -120,6 +125,7 @@ async fn check_bodies(place: &Place, rows: &Rows, found: &mut Verified) -> Resul
             let has_tier =
                 stored.range(prefix.clone()..).next().is_some_and(|(name, _)| name.starts_with(&prefix));
             let name = bodies::name(tier, location.path().as_ref());
+            // Bodies of tiers in object stores are not in the backup, and nothing else says which tiers these are.
             if !has_tier {
                 continue;
             }

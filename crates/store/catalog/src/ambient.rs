@@ -40,6 +40,7 @@ pub fn set_shared_ms(shared_ms: u64) {
     if crate::simulated::now().is_some() {
         return;
     }
+    // The difference to the monotonic clock is stored: a step of the wall clock between two readings has no effect.
     SHARED_OFFSET_MS.store(shared_ms.cast_signed() - monotonic_ms(), Ordering::Relaxed);
 }
 
@@ -63,6 +64,7 @@ pub fn steady_ms() -> u64 {
     if let Some(ms) = crate::simulated::steady_ms() {
         return ms;
     }
+    // Boottime, because a lease must also end while the machine sleeps: another process may lead when it wakes up.
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     (time.tv_sec.max(0) as u64) * 1000 + (time.tv_nsec.max(0) as u64) / 1_000_000
 }
@@ -83,6 +85,7 @@ pub async fn in_time<T>(time: Duration, future: impl Future<Output = T>) -> Opti
     if crate::simulated::now().is_some() {
         return Some(future.await);
     }
+    // Outside a runtime, `timeout` would panic: commands and threads wait with `block_on`.
     match tokio::runtime::Handle::try_current() {
         Ok(_) => tokio::time::timeout(time, future).await.ok(),
         Err(_) => Some(future.await),
@@ -93,6 +96,7 @@ pub async fn in_time<T>(time: Duration, future: impl Future<Output = T>) -> Opti
 /// of the pause.
 pub async fn pause(ms: u64) {
     liveness::hang_in_tests().await;
+    // Reported before the wait: a pause that is longer than the limit of a stall must not look like one.
     liveness::rest_until(plimsoll_base::clock::now_ns().saturating_add(ms.saturating_mul(1_000_000)));
     #[allow(clippy::disallowed_methods)]
     tokio::time::sleep(Duration::from_millis(ms)).await;

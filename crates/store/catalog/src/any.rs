@@ -54,17 +54,19 @@ impl AnyCatalog {
         }
     }
 
-    /// Checks that transactions can be executed.
+    /// Checks that transactions can be executed; of a standby, that clients may read its copy.
     ///
     /// # Errors
-    /// Describes why they cannot.
+    /// Describes why not.
     pub fn check(&self) -> Result<(), CatalogError> {
         match self {
             AnyCatalog::Embedded(catalog) => {
+                // The lease first: if another gateway leads, writes may be stopped, too, without a fault of the disk.
                 catalog.lease().map_or(Ok(()), |lease| lease.check())?;
                 catalog.engine().check_writes()
             }
             AnyCatalog::Postgres(catalog) => catalog.ping(),
+            // A copy that clients may not read is not ready: a load balancer would send requests that are all refused.
             AnyCatalog::Standby(catalog) if catalog.is_read => Ok(()),
             AnyCatalog::Standby(_) => Err(CatalogError::Standby),
             AnyCatalog::Memory(_) => Ok(()),
@@ -74,7 +76,7 @@ impl AnyCatalog {
     /// Commits the queued transactions and ends the threads.
     ///
     /// # Errors
-    /// If the disk fails.
+    /// If the disk fails, another process leads, or a standby does not have the last writes.
     pub fn close(&self) -> Result<(), CatalogError> {
         match self {
             AnyCatalog::Embedded(catalog) => catalog.close(),
@@ -82,6 +84,7 @@ impl AnyCatalog {
                 catalog.close();
                 Ok(())
             }
+            // The thread that follows closes the copy of a standby: see `close` in backup/journal/follow.rs.
             AnyCatalog::Standby(_) | AnyCatalog::Memory(_) => Ok(()),
         }
     }
@@ -102,6 +105,7 @@ impl Scan for ReportingScan<'_> {
         /// Rows between two reports.
         const ROWS: u32 = 1024;
         self.rows = self.rows.wrapping_add(1);
+        // Not for each row: a report reads the clock and takes a lock.
         if self.rows.is_multiple_of(ROWS) {
             liveness::at("the next rows of the catalog");
         }
@@ -176,6 +180,7 @@ impl Catalog for AnyCatalog {
 
     fn confirm(&self) -> Result<(), CatalogError> {
         match self {
+            // Rows of a shared catalog are read again for each use, so only the embedded one has something to confirm.
             AnyCatalog::Embedded(catalog) => catalog.confirm(),
             AnyCatalog::Postgres(_) | AnyCatalog::Standby(_) | AnyCatalog::Memory(_) => Ok(()),
         }
@@ -197,12 +202,14 @@ impl Catalog for AnyCatalog {
 
     fn is_full(&self) -> bool {
         match self {
+            // A database reports a full disk in the error of a statement: see `failed` in postgres/connection.rs.
             AnyCatalog::Embedded(catalog) => catalog.engine().is_full(),
             AnyCatalog::Postgres(_) | AnyCatalog::Standby(_) | AnyCatalog::Memory(_) => false,
         }
     }
 
     fn stop_writes(&self, reason: &str) {
+        // Gateways of one database all write to it, so another writer is no reason to stop.
         if let AnyCatalog::Embedded(catalog) = self {
             catalog.engine().stop_for(reason);
         }

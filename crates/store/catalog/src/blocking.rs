@@ -38,7 +38,9 @@ fn block_on_until<T>(deadline_ns: Option<u64>, future: impl Future<Output = T>) 
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return Some(output);
         }
+        // The deadline is compared after the poll, so a result that is ready in time counts.
         match deadline_ns.map(|deadline_ns| deadline_ns.saturating_sub(now_ns())) {
+            // A wake-up since the poll is not lost: `park` then returns at once. It may also return for no reason.
             None => std::thread::park(),
             Some(0) => return None,
             Some(left_ns) => std::thread::park_timeout(Duration::from_nanos(left_ns)),

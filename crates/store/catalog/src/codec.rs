@@ -21,6 +21,7 @@ pub struct Reader<'a>(pub &'a [u8]);
 impl<'a> Reader<'a> {
     /// Returns the next `len` bytes.
     pub fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        // The length may come from damaged bytes. Without the check, a damaged row would end the process.
         let (taken, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(taken)
@@ -34,6 +35,7 @@ impl<'a> Reader<'a> {
     /// Returns the next number.
     pub fn number(&mut self) -> Option<u64> {
         let mut number = 0u64;
+        // Ten digits hold 64 bits. Damaged bytes may continue without an end.
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
             number |= u64::from(byte & 0x7f).checked_shl(shift)?;

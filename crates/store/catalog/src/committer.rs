@@ -135,10 +135,12 @@ impl Queue {
             bytes += job.expected.bytes;
             bytes <= MAX_BYTES
         };
+        // At least one: a transaction that is larger than the limit would never be taken.
         let count = self.jobs.iter().take(most).map(fits).take_while(|fits| *fits).count().max(1);
         let jobs: Vec<Job> = self.jobs.drain(..count.min(self.jobs.len())).collect();
         self.bytes -= jobs.iter().map(|job| job.expected.bytes).sum::<usize>();
         let mut group = Group::default();
+        // One transaction with unknown reads makes its whole group need the lock: see `commit` in postgres/group.rs.
         group.reads.is_complete = jobs.iter().all(|job| job.expected.reads.is_complete);
         for job in jobs {
             group.replies.push(job.reply);
@@ -221,6 +223,7 @@ impl<W: GroupWriter> Committer<W> {
         let shared: Arc<Shared> = Arc::default();
         let start = |writer| {
             let shared = Arc::clone(&shared);
+            // Without an interval of syncs: a database makes each group durable when it commits.
             threads::spawn("commit", move || run(writer, &shared, None))
         };
         let threads = writers.into_iter().map(start).collect::<Result<_, _>>()?;
@@ -232,15 +235,19 @@ impl<W: GroupWriter> Committer<W> {
         let expected = expected.into();
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         let mailbox = MAILBOX.with(Arc::clone);
+        // Before the transaction is queued: `deliver` drops the result of a transaction that has no entry here.
         mailbox.lock().answers.insert(id, Answer::Awaited(None));
         let mut queue = self.shared.lock();
         if queue.closed {
+            // The thread may have ended already, and nobody would answer.
             let error = CatalogError::Ended;
             mailbox.lock().answers.insert(id, Answer::Known(Err(error)));
         } else {
             let had_enough = queue.bytes >= MAX_BYTES;
             queue.bytes += expected.bytes;
             queue.jobs.push(Job { reply: Reply(id, Arc::clone(&mailbox)), work, expected });
+            // Only when the number or the bytes that the thread waits for are reached: after any other wake-up, it
+            // would wait again.
             if queue.jobs.len() == queue.wanted.max(1) || !had_enough && queue.bytes >= MAX_BYTES {
                 self.shared.changed.notify_one();
             }
@@ -250,7 +257,9 @@ impl<W: GroupWriter> Committer<W> {
 
     /// Commits the queued transactions, ends the threads and returns a writer; `None` after the first call.
     pub fn stop(&self) -> Option<W> {
+        // Set under the lock: a thread that has just seen an open queue would otherwise miss the notification.
         self.shared.lock().closed = true;
+        // All, because `concurrent` has several threads on one queue.
         self.shared.changed.notify_all();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         // All of them: a lazy iterator would not wait for the others.
@@ -273,6 +282,7 @@ impl Future for Committed {
         let mailbox = Arc::clone(&self.mailbox);
         let mut state = mailbox.lock();
         let Some(Answer::Known(result)) = state.answers.remove(&self.id) else {
+            // The waker of the last poll counts: another task may poll the future next.
             state.answers.insert(self.id, Answer::Awaited(Some(cx.waker().clone())));
             return Poll::Pending;
         };
@@ -285,6 +295,7 @@ impl Future for Committed {
 impl Drop for Committed {
     fn drop(&mut self) {
         if !self.done {
+            // This task may be the one that was woken for all of its thread: the others would sleep for ever.
             let mut state = self.mailbox.lock();
             state.answers.remove(&self.id);
             wake_others(state);
@@ -295,6 +306,7 @@ impl Drop for Committed {
 /// Wakes all tasks of the thread that have results.
 fn wake_others(mut state: std::sync::MutexGuard<'_, MailboxState>) {
     let asleep = std::mem::take(&mut state.asleep);
+    // Before the wake-ups: one of them may drop a task with its `Committed`, which takes this lock.
     drop(state);
     asleep.into_iter().for_each(Waker::wake);
 }
@@ -302,13 +314,16 @@ fn wake_others(mut state: std::sync::MutexGuard<'_, MailboxState>) {
 /// Takes the next group; `None` if the queue is closed and empty. The group is empty after the time `wait`.
 fn next_group(shared: &Shared, wait: Option<Duration>) -> Option<Group> {
     liveness::hang_thread_in_tests();
+    // A thread without transactions is not stalled.
     liveness::rest();
     let mut queue = shared.lock();
     while queue.len() == 0 {
+        // Looked at only while the queue is empty: what was queued before the end is still committed.
         if queue.closed {
             return None;
         }
         queue = shared.wait(queue, wait);
+        // The time is over. The caller syncs what earlier groups have written.
         if wait.is_some() && queue.len() == 0 && !queue.closed {
             return Some(Group::default());
         }
@@ -340,6 +355,7 @@ fn run<W: GroupWriter>(mut writer: W, shared: &Shared, interval: Option<Duration
             synced_ns = now_ns();
         }
     }
+    // The last groups of an interval. An error stops the engine, and `close` of the catalog returns its reason.
     let _ = writer.sync();
     writer
 }
@@ -352,7 +368,9 @@ pub(super) fn deliver(replies: Vec<Reply>, results: Vec<Result<(), CatalogError>
     let mut threads: Vec<Arc<Mailbox>> = Vec::new();
     for (Reply(id, mailbox), result) in replies.into_iter().zip(results) {
         let mut state = mailbox.lock();
+        // Nobody waits for a future that was dropped. Its transaction is committed nevertheless.
         let Some(answer) = state.answers.get_mut(&id) else { continue };
+        // A task without a waker has not been polled yet, and finds the result when it is.
         if let Answer::Awaited(Some(waker)) = std::mem::replace(answer, Answer::Known(result)) {
             state.asleep.push(waker);
         }
@@ -361,6 +379,7 @@ pub(super) fn deliver(replies: Vec<Reply>, results: Vec<Result<(), CatalogError>
             threads.push(mailbox);
         }
     }
+    // Only after all results are known: the woken task wakes the others once, and would miss those with later results.
     for mailbox in threads {
         let mut state = mailbox.lock();
         let waker = state.asleep.pop();

@@ -29,6 +29,7 @@ static STEP: Mutex<&'static str> = Mutex::new("open requests");
 /// If the thread that ends the process cannot be started.
 pub fn begin() -> std::io::Result<()> {
     let end_ns = now_ns() + LIMIT.as_nanos() as u64;
+    // Only the first signal counts. A second one must not extend the time, or start a second thread.
     if END_NS.compare_exchange(0, end_ns, Ordering::AcqRel, Ordering::Acquire).is_err() {
         return Ok(());
     }
@@ -42,6 +43,7 @@ pub fn begin() -> std::io::Result<()> {
              is unfinished",
             LIMIT.as_secs()
         ));
+        // Without the destructors of other threads, which would wait for what hangs.
         std::process::exit(CODE);
     })?;
     Ok(())
@@ -59,5 +61,6 @@ pub fn left(most: Duration) -> Duration {
         0 => return most,
         end_ns => end_ns.saturating_sub(RESERVE.as_nanos() as u64),
     };
+    // At least a tenth of a second, from the reserve: without any time, a step would be given up at its first wait.
     Duration::from_nanos(end_ns.saturating_sub(now_ns()).max(SECOND / 10)).min(most)
 }

@@ -62,6 +62,7 @@ impl Following {
         let following = Following::default();
         following.change(|shared| {
             shared.state.of = url.into();
+            // Until the first complete look, the lag counts from the start: zero would mean that the copy is complete.
             shared.complete_ms = steady_ms();
         });
         Arc::new(following)
@@ -69,6 +70,7 @@ impl Following {
 
     fn change<T>(&self, change: impl FnOnce(&mut Shared) -> T) -> T {
         let changed = change(&mut self.shared.lock().unwrap_or_else(PoisonError::into_inner));
+        // All: commands wait for a leader, and the end of the process waits for the commands.
         self.changed.notify_all();
         changed
     }
@@ -85,6 +87,7 @@ impl Following {
     /// Returns the number of promotions so far.
     pub fn found(&self, began_ms: u64, leader: Leader, newest_ms: Option<u64>) -> u64 {
         self.change(|shared| {
+            // The begin of the look, not its end: what was written meanwhile may be missing in the copy.
             shared.complete_ms = began_ms;
             (shared.state.leader, shared.state.newest_ms, shared.state.problem) = (leader, newest_ms, None);
             shared.promotions
@@ -106,11 +109,15 @@ impl Following {
         const PATIENCE: Duration = Duration::from_secs(660);
         self.change(|shared| {
             shared.state.is_promoted = true;
+            // In the same step: this process executes itself again to lead, and must first wait for the command.
             shared.waiting += 1;
+            // A number and no flag: each command asks the gateway that leads once (`step` in backup/journal/follow.rs).
             shared.promotions += 1;
         });
+        // If the worker does not pause now, its next pause ends at once: a promotion during a look is not delayed.
         self.promoted.notify_one();
         let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without a problem, `Unknown` is a result: the place has no journal. With one, another look follows.
         let is_open = |shared: &mut Shared| {
             shared.state.leader == Leader::Leads
                 || shared.state.leader == Leader::Unknown && shared.state.problem.is_some()
@@ -149,6 +156,7 @@ impl Following {
 
     /// Records that a command has told the result of a promotion.
     pub fn has_told(&self) {
+        // Saturating: the server calls this also for a command that was refused before it was counted.
         self.change(|shared| shared.waiting = shared.waiting.saturating_sub(1));
     }
 

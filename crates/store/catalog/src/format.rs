@@ -33,9 +33,10 @@ fn check(found: u32) -> Result<(), CatalogError> {
 /// Checks the format of a catalog in a directory, and records it if it is unknown.
 ///
 /// # Errors
-/// If the format is newer, or the file does not contain the number of a format.
+/// If the catalog was moved, the format is newer, or the file does not contain the number of a format.
 pub fn of_directory(root: &Path) -> Result<(), CatalogError> {
     let (path, moved) = (root.join(FILE), root.join(MOVED));
+    // The new place is in use. A start with the old catalog would acknowledge writes that the new one does not have.
     if let Ok(to) = fs::read_to_string(&moved) {
         return Err(CatalogError::Io(format!(
             "this catalog was moved to {}; use the settings with that place. To use this one again, without everything \
@@ -72,8 +73,11 @@ fn write_text(root: &Path, path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = File::create(&new)?;
     file.write_all(format!("{text}\n").as_bytes())?;
+    // Before the rename: after a power loss, a file without its text would refuse each start of this catalog.
     file.sync_all()?;
     fs::rename(&new, path)?;
+    // The name is durable only now. A move ends with its copy in use, and a power loss must not bring back the old
+    // catalog.
     File::open(root)?.sync_all()
 }
 
@@ -91,6 +95,7 @@ pub fn mark_moved(root: &Path, to: &str) -> io::Result<()> {
 /// If the disk fails.
 pub fn unmark_moved(root: &Path) -> io::Result<()> {
     fs::remove_file(root.join(MOVED))?;
+    // Else a power loss could bring the mark back, and the next start would refuse the catalog that is in use.
     File::open(root)?.sync_all()
 }
 
@@ -107,6 +112,7 @@ pub fn of_comment(text: Option<&str>) -> Result<bool, CatalogError> {
     let number =
         text.and_then(|text| text.strip_prefix(COMMENT)).and_then(|number| number.trim().parse().ok());
     match number {
+        // A start that was killed between the creation of the table and its comment has left none.
         None => Ok(true),
         Some(found) => check(found).map(|()| false),
     }

@@ -39,6 +39,8 @@ impl Lease {
     /// Extends the lease: the writer began to send an entry at `sent_ms`, and it is in the journal.
     pub fn extend(&self, sent_ms: u64, lease_ms: u64) {
         if !self.has_ended.load(Ordering::Acquire) {
+            // From the begin of the request: others wait for a lease from when they have seen the entry, which is never
+            // earlier. Counted from the answer, this process would still read while another one leads.
             self.until_ms.fetch_max(sent_ms.saturating_add(lease_ms), Ordering::AcqRel);
         }
         *self.lock() = None;
@@ -46,23 +48,27 @@ impl Lease {
 
     /// Ends the lease for ever.
     pub fn end(&self) {
+        // First: an entry that is confirmed later must not extend the lease again.
         self.has_ended.store(true, Ordering::Release);
         self.until_ms.store(0, Ordering::Release);
     }
 
     /// Ends the lease, because another process leads.
     pub fn lose(&self) {
+        // The lease ends first: until then, this process would return rows that the next one has replaced.
         self.end();
         self.is_over_for(Over::Lost);
     }
 
     /// Lets this process end in order, because a standby asks for the lead.
     pub fn hand_over(&self) {
+        // The lease goes on: the end ships the rest of the log first (`end` in backup/journal/sender.rs).
         self.is_over_for(Over::Asked);
     }
 
     fn is_over_for(&self, reason: Over) {
         let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        // A loss is final. A request that arrives later must not make it look like an end in order (`close`).
         if *over != Some(Over::Lost) {
             *over = Some(reason);
         }
@@ -110,6 +116,7 @@ impl Lease {
         const PAUSE_MS: u64 = 20;
         loop {
             match self.check() {
+                // Nothing extends the lease any more, so the wait would never end.
                 Err(error) if self.has_ended.load(Ordering::Acquire) => return Err(error),
                 // Commands wait for transactions without a runtime.
                 Err(_) if Handle::try_current().is_err() => sleep_until(now_ns() + PAUSE_MS * 1_000_000),

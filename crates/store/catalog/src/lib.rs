@@ -6,7 +6,7 @@
 //! `embedded` keeps them in a directory, `postgres` in a database, `memory` in memory, and `standby` is a copy of
 //! another gateway's; `any` is one of them. The seams below all rooms of the store are here, too: the disk, the clock
 //! (`ambient`), the guards that simulations remove, threads, the log of the process, the progress of its loops
-//! (`liveness`) and its end. Uses `base` and `server`; all other rooms of the store use it.
+//! (`liveness`) and its end. Uses `base`; all other rooms of the store use it.
 
 pub mod ambient;
 pub mod any;
@@ -44,7 +44,7 @@ use crate::disk::ballast::is_full;
 /// A value to be written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Value {
-    /// Summary that scans return, at most 64 KiB.
+    /// Summary that scans return, at most 65,535 bytes.
     pub head: Bytes,
     /// Properties that scans do not need, at most 16 MiB.
     pub properties: Bytes,
@@ -101,13 +101,15 @@ pub enum CatalogError {
     /// The disk has too little free space for writes.
     #[error("the disk has less free space than is reserved (--reserve); delete objects, or add space")]
     DiskFull,
-    /// An earlier write failed in a way that leaves the state of the disk unknown.
+    /// Writes have ended in this process: an earlier one has left the state of the disk unknown, or another process has
+    /// continued the catalog.
     #[error("writes are stopped: {0}")]
     Stopped(String),
-    /// The disk failed.
+    /// The disk failed, or the catalog cannot be used in this way; the text says why.
     #[error("{0}")]
     Io(String),
-    /// The database does not answer. A transaction that failed with this error may be durable nevertheless.
+    /// The database or the journal does not answer, or another process may lead. A transaction that failed with this
+    /// error may be durable nevertheless.
     #[error("the catalog does not answer: {0}")]
     Unavailable(String),
     /// The catalog executes no further transactions in this process.
@@ -123,6 +125,7 @@ pub enum CatalogError {
 
 impl From<std::io::Error> for CatalogError {
     fn from(error: std::io::Error) -> CatalogError {
+        // A full disk has its own error: clients get status 507, and nothing is logged for them (objects/error.rs).
         if is_full(&error) { CatalogError::DiskFull } else { CatalogError::Io(error.to_string()) }
     }
 }
@@ -134,6 +137,7 @@ impl From<std::io::Error> for CatalogError {
 /// Any other error.
 pub fn unless_in_doubt<T>(found: Result<Option<T>, CatalogError>) -> Result<Option<T>, CatalogError> {
     match found {
+        // No other error: while a database does not answer, its rows must not look as if they were missing.
         Err(CatalogError::Damaged { .. }) => Ok(None),
         found => found,
     }
@@ -152,6 +156,7 @@ pub trait Transaction {
     /// # Errors
     /// If the catalog cannot be read.
     fn last_known(&mut self, key: &[u8]) -> Result<Option<Row>, CatalogError> {
+        // Only the log of a directory can lose single records: see embedded/group.rs.
         self.get(key)
     }
 
@@ -241,23 +246,28 @@ impl From<usize> for Expected {
     }
 }
 
-/// An ordered map with atomic transactions, which are durable when they return.
+/// An ordered map with atomic transactions. They are durable when they return or, with an interval of syncs, after the
+/// next sync.
 pub trait Catalog: Send + Sync + 'static {
-    /// Executes a transaction. Transactions are executed one after the other, so each sees the writes of all earlier
-    /// ones. When the future returns `Ok`, the writes and everything that the transaction has read are durable.
+    /// Executes a transaction. The result is as if transactions were executed one after the other, so each sees the
+    /// writes of all earlier ones. When the future returns `Ok`, the writes and everything that the transaction has
+    /// read are durable. With an interval of syncs, they are so after the next sync: a crash of the machine before it
+    /// loses them, and a crash of the process does not.
     fn commit(
         &self,
         work: Work,
         expected: impl Into<Expected>,
     ) -> impl Future<Output = Result<(), CatalogError>>;
 
-    /// Returns the row of a key after the last durable transaction.
+    /// Returns the row of a key after the last transaction that has ended. With an interval of syncs, it may not be
+    /// durable yet.
     ///
     /// # Errors
     /// If the catalog cannot be read.
     fn get(&self, key: &[u8]) -> Result<Option<Row>, CatalogError>;
 
-    /// Does the same as [`Catalog::get`], but never blocks the thread.
+    /// Does the same as [`Catalog::get`]. A catalog in a database does not block the thread; one in a directory reads
+    /// its files.
     fn read(&self, key: Vec<u8>) -> impl Future<Output = Result<Option<Row>, CatalogError>> {
         std::future::ready(self.get(&key))
     }
@@ -267,6 +277,7 @@ pub trait Catalog: Send + Sync + 'static {
     /// # Errors
     /// If the catalog cannot be read.
     fn get_all(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Row>>, CatalogError> {
+        // One key in doubt must not hide the rows of the others.
         keys.iter().map(|key| unless_in_doubt(self.get(key))).collect()
     }
 

@@ -68,6 +68,7 @@ impl LoopState {
 impl Loop {
     fn set(&self, step: &'static str, due_ns: u64) {
         let mut state = self.lock();
+        // Who has read of the stall in the log must also find its end there.
         if state.is_reported {
             event(&format!("the loop \"{}\" continues", self.name));
         }
@@ -106,6 +107,7 @@ fn loops() -> std::sync::MutexGuard<'static, Vec<Arc<Loop>>> {
 pub fn all() -> Vec<LoopState> {
     let now_ns = now_ns();
     let mut found: Vec<LoopState> = loops().iter().map(|one| one.state_at(now_ns)).collect();
+    // Of the threads with one name, the latest comes first and is kept: another one must not hide its stall.
     found.sort_by_key(|state| (state.name, std::cmp::Reverse(state.late_s)));
     // Some loops have several threads.
     found.dedup_by_key(|state| state.name);
@@ -125,6 +127,7 @@ pub fn start() -> std::io::Result<()> {
     threads::spawn("watch", || {
         loop {
             sleep_until(now_ns() + SECOND);
+            // A copy, because a message may block on standard error, and no loop could begin or end under the lock.
             let (all, now_ns) = (loops().clone(), now_ns());
             all.iter().for_each(|one| one.report_at(now_ns));
         }
@@ -156,6 +159,7 @@ fn swap(other: Option<Arc<Loop>>) -> Option<Arc<Loop>> {
 /// Begins a loop that is a thread.
 pub fn enter(name: &'static str) -> Entered {
     let own = register(name);
+    // The loop that the thread has worked for is kept: it continues when this one ends.
     Entered { before: swap(Some(Arc::clone(&own))), own }
 }
 
@@ -181,6 +185,7 @@ impl<F: Future> Future for Kept<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        // At each poll, because a thread works for several futures in turn, also for one within another.
         let before = swap(Some(Arc::clone(&self.own)));
         let polled = self.work.as_mut().poll(cx);
         swap(before);
@@ -190,6 +195,7 @@ impl<F: Future> Future for Kept<F> {
 
 impl<F> Drop for Kept<F> {
     fn drop(&mut self) {
+        // Also for a future that is dropped before its end: a loop that has ended would look stalled for ever.
         unregister(&self.own);
     }
 }
@@ -263,6 +269,7 @@ mod testing {
     pub fn is_hung() -> bool {
         static FILE: OnceLock<Option<String>> = OnceLock::new();
         let Some(file) = FILE.get_or_init(|| std::env::var("PLIMSOLL_TEST_HANG").ok()) else { return false };
+        // Read again at each step: a test names the loop while the gateway runs.
         let Ok(hung) = std::fs::read_to_string(file) else { return false };
         super::CURRENT.with(|current| current.borrow().as_ref().is_some_and(|own| own.name == hung))
     }

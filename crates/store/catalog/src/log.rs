@@ -7,7 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::text::message;
 
-/// Writes a line to standard error unless the same line was written less than a second ago.
+/// Writes a line to standard error unless the last call with the same line was less than a second ago, or there were
+/// more than a hundred different lines in the last second.
 pub fn warn(text: &str) {
     #[cfg(any(test, feature = "simulation"))]
     if crate::simulated::now().is_some() {
@@ -18,6 +19,7 @@ pub fn warn(text: &str) {
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     let last = last.get_or_insert_default();
     last.retain(|_, at| now.saturating_sub(*at) < SECOND);
+    // At most about a hundred lines per second, so that a failing tier with many objects fills neither log nor memory.
     if last.len() > 100 || last.insert(text.to_string(), now).is_some() {
         return;
     }
@@ -36,5 +38,6 @@ pub fn event(text: &str) {
 /// Writes a line to standard error; an error is ignored, because nothing else could report it.
 pub fn note(text: &str) {
     let line = format!("plimsoll-gateway: {text}\n");
+    // One write of the whole line: lines of several threads must not be mixed.
     let _ = io::stderr().lock().write_all(message(&line).as_bytes());
 }

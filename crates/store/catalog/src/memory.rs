@@ -1,4 +1,4 @@
-//! A catalog in memory, for tests and simulations.
+//! A catalog in memory, for tests, simulations, and plans about objects that no gateway has.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -24,6 +24,7 @@ fn row(value: &Value) -> Row {
         body: value.body.len() as u32,
         ..LogPosition::default()
     };
+    // With the whole value, so that a row stays the same when another transaction replaces it.
     Row { head: value.head.clone(), place, loaded: Some(Box::new(value.clone())) }
 }
 
@@ -78,6 +79,7 @@ impl MemoryCatalog {
 
 impl Catalog for MemoryCatalog {
     async fn commit(&self, mut work: Work, _: impl Into<Expected>) -> Result<(), CatalogError> {
+        // Held until the changes are in the map: transactions of several threads must be serial.
         let mut map = self.lock();
         let mut group = Overlay::new(Before { map: &map, is_shared: self.is_shared });
         group.execute(&mut work)?;
@@ -124,6 +126,7 @@ impl Scan for MemoryScan<'_> {
     }
 
     fn next(&mut self) -> Result<Option<(Vec<u8>, Row)>, CatalogError> {
+        // For each row anew: a caller may commit between two rows, and would otherwise wait for itself.
         let map = self.catalog.lock();
         let found = map.range((self.from.clone(), Bound::Unbounded)).next();
         let found = found.map(|(key, value)| (key.clone(), row(value)));

@@ -67,7 +67,9 @@ impl<B: Base> Overlay<B> {
         let left = self.own.len();
         assert_eq!(left, 0, "a transaction begins with {left} changes of an earlier one");
         let result = work(self);
+        // Taken after an error as well: the next transaction of the group must not commit these changes.
         let own = std::mem::take(&mut self.own);
+        // Places of rows are valid in one transaction. Otherwise, the values would stay in memory until the group ends.
         self.read.clear();
         if matches!(result, Ok(true)) {
             self.committed.extend(own);
@@ -82,6 +84,7 @@ impl<B: Base> Overlay<B> {
 
     /// Returns the change of a key in the group.
     fn changed(&self, key: &[u8]) -> Option<&Option<Value>> {
+        // The own change first: it is newer than those of the transactions before it.
         self.own.get(key).or_else(|| self.committed.get(key))
     }
 
@@ -114,6 +117,7 @@ impl<B: Base> Overlay<B> {
             let own = self.own.range::<[u8], _>(range).next();
             let committed = self.committed.range::<[u8], _>(range).next();
             let (key, value) = match (own, committed) {
+                // For the same key, the own change counts: it may remove a value of an earlier transaction.
                 (Some(own), Some(committed)) => {
                     if own.0 <= committed.0 {
                         own
@@ -124,8 +128,10 @@ impl<B: Base> Overlay<B> {
                 (found, None) | (None, found) => found?,
             };
             match value {
+                // `from` begins with the prefix, so no later key has it if this one does not.
                 _ if !key.starts_with(prefix) => return None,
                 Some(value) => return Some((key.clone(), value.clone())),
+                // A removed key has no value, but the ones behind it may.
                 None => from = Bound::Excluded(key),
             }
         }
@@ -151,6 +157,7 @@ impl<B: Base> Transaction for Overlay<B> {
 
     fn first(&mut self, prefix: &[u8], from: &[u8]) -> Result<Option<(Vec<u8>, Row)>, CatalogError> {
         let mut found = self.base.first(prefix, Bound::Included(from))?;
+        // A row that the group has changed is not the stored one. If it still exists, `first_written` finds it.
         while let Some((key, _)) = &found
             && self.changed(key).is_some()
         {

@@ -22,7 +22,8 @@ const MAX_TRANSACTIONS: usize = 1024;
 pub const MANY: usize = 128;
 /// Longest time for which a group waits for more transactions, in nanoseconds.
 const MAX_LINGER_NS: u64 = SECOND / 20;
-/// Nanoseconds for which the end of the process waits for the journal.
+/// Nanoseconds for which the end of the catalog waits for the journal. After a signal, `ending` ends the process
+/// earlier.
 const LAST_WAIT_NS: u64 = 10 * SECOND;
 
 /// Writer of groups that a journal makes durable.
@@ -95,6 +96,8 @@ struct Pace {
 impl Pace {
     /// Returns true if the next group can be sent now.
     fn allows(&self, queued: usize, bytes: usize, in_flight: u64, now_ns: u64) -> bool {
+        // The journal sends no further entry either (`has_room` in backup/journal/entry.rs): while a group waits here,
+        // more transactions join it.
         if in_flight >= MAX_IN_FLIGHT || queued == 0 {
             return false;
         }
@@ -104,7 +107,9 @@ impl Pace {
 
     /// Learns from a group that was confirmed while others have queued up.
     fn confirmed(&mut self, transactions: usize, queued: usize, sent_ns: u64, now_ns: u64) {
+        // At most `MANY`: this number of transactions is sent without a wait.
         self.expected = (transactions + queued).min(MANY);
+        // At most half of a request, and with a limit: after one slow request, the next group must not wait long.
         self.until_ns = now_ns + ((now_ns - sent_ns) / 2).min(MAX_LINGER_NS);
     }
 }
@@ -168,6 +173,7 @@ impl<W: JournaledWriter, J: Journal<W::Group>> Pipeline<W, J> {
                 Step::Stop => break,
             }
         }
+        // The groups are in the log without a sync. An error stops the engine, and `close` of the catalog reports it.
         let _ = self.writer.sync();
         self.writer
     }
@@ -177,16 +183,20 @@ impl<W: JournaledWriter, J: Journal<W::Group>> Pipeline<W, J> {
         let mut queue = shared.lock();
         loop {
             let front = self.flights.front().map(|flight| flight.number);
+            // First: a group that is durable is a success for its clients, also if the journal has ended meanwhile.
             if front.is_some_and(|number| number <= queue.durable) {
                 return Step::Apply(queue.len());
             }
+            // Only when nothing waits: everything that was queued before the end gets a result.
             if queue.closed && queue.len() == 0 && front.is_none() {
                 return Step::Stop;
             }
+            // Only if somebody waits for a result. Otherwise, this thread would be busy until the end of the process.
             if let Some(error) = queue.ended.clone().filter(|_| queue.len() > 0 || front.is_some()) {
                 return Step::Ended(error);
             }
             let (now, in_flight) = (now_ns(), self.sent - queue.durable);
+            // No further transactions come, so a wait for them would only lengthen the end of the process.
             let is_last = queue.closed && queue.len() > 0 && in_flight < MAX_IN_FLIGHT;
             if is_last || self.pace.allows(queue.len(), queue.bytes, in_flight, now) {
                 return Step::Send(queue.take(MAX_TRANSACTIONS));
@@ -194,6 +204,7 @@ impl<W: JournaledWriter, J: Journal<W::Group>> Pipeline<W, J> {
             if queue.closed && now >= *self.give_up_ns.get_or_insert(now + LAST_WAIT_NS) {
                 return Step::Ended(CatalogError::Unavailable("the journal does not answer".into()));
             }
+            // Not while groups wait: a journal that does not confirm them is a stall.
             if queue.len() == 0 && front.is_none() {
                 liveness::rest();
             }
@@ -229,6 +240,7 @@ impl<W: JournaledWriter, J: Journal<W::Group>> Pipeline<W, J> {
             self.journal.send(group);
             self.sent += 1;
         }
+        // A group without changes is not sent. It waits for those before it, whose rows its transactions may have read.
         self.flights.push_back(Flight { number: self.sent, group, replies, results, sent_ns: now_ns() });
     }
 
@@ -238,6 +250,7 @@ impl<W: JournaledWriter, J: Journal<W::Group>> Pipeline<W, J> {
         let mut results = flight.results;
         match flight.group {
             Some(group) => {
+                // Before the results: a client that has its answer must find what it has written.
                 self.writer.apply(group);
                 self.pace.confirmed(results.len(), queued, flight.sent_ns, now_ns());
             }
@@ -253,12 +266,14 @@ impl<W: JournaledWriter, J: Journal<W::Group>> Pipeline<W, J> {
 
     /// Fails everything that waits.
     fn end(&mut self, shared: &Shared, error: &CatalogError) {
+        // The log has groups that the journal may not have. A later group would rely on their rows.
         self.writer.stop(error);
         for flight in self.flights.drain(..) {
             let count = flight.results.len();
             deliver(flight.replies, vec![Err(error.clone()); count]);
         }
         let mut queue = shared.lock();
+        // The reason of the journal stays, if there is one: it says more than the time that is over.
         queue.ended.get_or_insert_with(|| error.clone());
         while queue.len() > 0 {
             let group = queue.take(MAX_TRANSACTIONS);

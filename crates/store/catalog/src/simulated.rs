@@ -86,6 +86,7 @@ impl Drop for Replaced {
     fn drop(&mut self) {
         NOW_MS.set(None);
         NUMBERS.set(None);
+        // The next test of this thread needs all checks.
         guard::remove(None);
     }
 }

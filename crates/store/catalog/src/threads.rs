@@ -38,6 +38,7 @@ pub fn spawn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<JoinHandle<T>> {
     Builder::new().name(name.into()).spawn(move || {
+        // With a name, because `_` would drop the guard before the work begins.
         let _guard = AbortOnPanic;
         work()
     })

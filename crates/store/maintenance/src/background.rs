@@ -87,6 +87,7 @@ impl Background {
                     () = keep("claims", lead(&store, &settings, &mut epoch, &mut keeper)), if !settings.is_idle => {}
                     _ = stopped.wait_for(|stop| *stop) => {}
                 }
+                // The tiers may have an older position than the catalog, so this last announcement may be left out.
                 let _ = in_time(ending::left(LAST_WAIT), keeper.end(&store)).await;
             });
         })?;
@@ -95,8 +96,10 @@ impl Background {
 
     /// Ends the work after its current step, and the session.
     pub fn stop(self) {
+        // Neither error matters: the thread has ended, or its panic has ended the process (catalog/threads.rs).
         let _ = self.stop.send(true);
         let _ = self.thread.join();
+        // The session ends last: until then, no other gateway gives up the unfinished blobs of this process.
         self.leadership.stop();
     }
 }
@@ -121,14 +124,17 @@ async fn lead<C: Catalog>(
                         keep("moves", move_bodies(store, settings)),
                         keep("scrub", scrubbing::keep_verified(store, settings.scrub)),
                     ) } => {}
+                    // Ends when a tier has bytes that the catalog may not know. The work then waits for another claim.
                     () = keeper.renew(store) => {}
                 }
             }
         };
         let has_ended = tokio::select! {
             () = work => false,
+            // A later epoch of this process ends the work, too: another process may have led in between.
             ended = epoch.wait_for(|now| *now != leads) => ended.is_err(),
         };
+        // Otherwise, the metrics of this process would show the last visit of a former leader for ever.
         settings.survey.set(None);
         if has_ended {
             return;
@@ -141,6 +147,7 @@ async fn save_reads<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings)
     /// Milliseconds between two writes.
     const SAVE_MS: u64 = 600_000;
     loop {
+        // The end of the process writes the file, too (gateway/cli/run/mod.rs), so only a crash loses counts.
         pause(SAVE_MS).await;
         if let (Some(reads), Some(path)) = (&store.reads, &settings.reads_file)
             && let Err(error) = reads.save(path)
@@ -157,11 +164,13 @@ async fn keep_up<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings) {
     let day_ms = settings.day_ms;
     // Lifecycle rules are applied ten times a day at least every hour.
     let every_ms = (day_ms / 10).clamp(1000, 3_600_000);
+    // Due at once: a process that is restarted often would otherwise never apply the rules.
     let mut since_ms = every_ms;
     loop {
         match clock::read(store) {
             Ok(clock) if clock.is_right => {
                 let is_due = since_ms >= every_ms;
+                // Whatever the outcome: rules that cannot be applied are not tried again every second.
                 since_ms = if is_due { 0 } else { since_ms };
                 keep_up_at(store, clock.now_ms, is_due.then_some(day_ms)).await;
             }
@@ -191,6 +200,7 @@ async fn keep_up_at<C: Catalog>(store: &Store<C>, now_ms: u64, day_ms: Option<u6
             });
         }
     } else {
+        // Before the deletions: the bytes of versions that are let go can be due at once, in the same round.
         if let Err(error) = retention::let_go_due_at(store, now_ms).await {
             plimsoll_catalog::log::warn(&format!(
                 "versions that have left their buckets are kept for longer: {error}"
@@ -200,6 +210,7 @@ async fn keep_up_at<C: Catalog>(store: &Store<C>, now_ms: u64, day_ms: Option<u6
             plimsoll_catalog::log::warn(&format!("discarded blobs were not deleted: {error}"));
         }
     }
+    // Rules are applied also while deletions wait for a backup: versions that expire are kept with their bytes.
     let Some(day_ms) = day_ms else { return };
     match lifecycle::apply(store, day_ms, now_ms).await {
         Ok(0) => {}
@@ -216,16 +227,18 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings
     const PAUSES: u64 = 10;
     /// Half of the pause after the first batch that has failed, in milliseconds.
     const RETRY_MS: u64 = 500;
-    /// Number of times that this pause is doubled.
+    /// Maximum number of times that `RETRY_MS` is doubled.
     const MAX_DOUBLINGS: u32 = 7;
     /// Milliseconds between two visits that only serve metrics.
     const SURVEY_MS: u64 = 60_000;
+    // The moves of earlier leaders cannot end in this epoch. Their destinations are given up before the first own move.
     if let Err(error) = mover::give_up_unfinished(store).await {
         plimsoll_catalog::log::warn(&format!("unfinished moves were not given up: {error}"));
     }
     // Without rules, only existing pack files need work.
     let needs_nothing = settings.rules.is_empty() && store.classes.is_empty();
     let is_alone = !store.catalog.is_shared() && !settings.always_visits;
+    // A catalog that cannot be read may have pack files, so the loop begins then, too.
     if needs_nothing && is_alone && all_pack_files(store).is_ok_and(|pack_files| pack_files.is_empty()) {
         return;
     }
@@ -234,11 +247,13 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings
     let mut budget = Budget::load(store).unwrap_or_default();
     let (mut visited_ns, mut is_useful, mut failures) = (0, false, 0u32);
     loop {
+        // With a clock that is ahead, objects would look old enough to move.
         if !clock::read(store).is_ok_and(|clock| clock.is_right) {
             pause(pause_ms).await;
             continue;
         }
         let start_ns = now_ns();
+        // After an error, `ended` makes the loop pause, and the next visit begins at the start.
         let batch = pass.next(store, &settings.rules).unwrap_or_else(|error| {
             plimsoll_catalog::log::warn(&format!("no bodies were moved: {error}"));
             Batch { ended: true, ..Batch::default() }
@@ -261,6 +276,7 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings
         // Bodies that cannot be moved stay candidates, so a visit without a move is followed by a pause, too.
         let least_ms = if is_useful { 0 } else { pause_ms };
         settings.survey.set(Some(pass.take_survey()));
+        // A visit reads the rows of all objects, so visits take at most a tenth of the time (decision 0024).
         pause(least_ms.max(visited_ns * PAUSES / 1_000_000)).await;
         (visited_ns, is_useful) = (0, false);
     }
@@ -282,8 +298,10 @@ async fn within_budget<C: Catalog>(
     let mut covers = |plan: Result<Plan, CatalogError>| {
         plan.is_ok_and(|plan| budget.take(&rules.budget, day, &plan.cost(&rules.tariffs)))
     };
+    // A job whose cost cannot be computed is dropped like one that is too expensive. The next visit finds it again.
     batch.moves.retain(|planned| covers(plan::of_move(store, planned, &terms)));
     batch.packs.retain(|job| covers(plan::of_pack(store, job, &terms)));
+    // Recorded before the work begins: after a crash, the next leader would otherwise spend the same budget again.
     if let Err(error) = budget.store(store).await {
         plimsoll_catalog::log::warn(&format!("no bodies were moved: {error}"));
         return Batch { ended: batch.ended, ..Batch::default() };
@@ -322,9 +340,11 @@ pub async fn execute<C: Catalog>(store: &Store<C>, batch: Batch) -> Done {
     const MEMORY_KIB: u32 = 128 * 1024;
     let memory = Semaphore::new(MEMORY_KIB as usize);
     let moves = stream::iter(batch.moves).map(|planned: Move| async {
+        // A writer holds at most two parts (bodies/writer.rs). The limit admits few large moves, or many small ones.
         let held = planned.size.min(2 * store.blobs.part_bytes(planned.to)) / 1024 + 1;
         // The semaphore is never closed.
         let _held = memory.acquire_many(u32::try_from(held).unwrap_or(MEMORY_KIB).min(MEMORY_KIB)).await;
+        // Takes the plan by value. `async move` would take the semaphore, too, which all moves share.
         let planned = planned;
         let moved = mover::execute(store, &planned).await;
         if let Err(error) = &moved {

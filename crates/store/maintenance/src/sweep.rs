@@ -50,8 +50,10 @@ pub fn remove_known(
     catalog: &impl Catalog,
     objects: &mut BTreeMap<u16, Objects>,
 ) -> Result<(), CatalogError> {
+    // A malformed row may name an object that is in use, so the sweep ends before it deletes anything.
     let malformed = || CatalogError::Io("the catalog has a malformed row; nothing was deleted".into());
     let mut known = |place: &Location| {
+        // The list has only names of the gateway, and thus no adopted objects.
         if let ObjectName::Own(name) = &place.name
             && let Some(objects) = objects.get_mut(&place.tier)
         {
@@ -85,6 +87,7 @@ pub fn remove_known(
 pub async fn existing(tier: &dyn ObjectStore, objects: Objects) -> Result<Objects, object_store::Error> {
     let mut found = Objects::new();
     for (name, size) in objects {
+        // The number of the tier is not part of the path.
         match tier.head(&Location::new(0, name).path()).await {
             Ok(_) => {
                 found.insert(name, size);

@@ -157,6 +157,7 @@ impl Open {
     async fn next(&mut self) -> Result<Option<Bytes>, BlobError> {
         /// Time that a response may stand still.
         const STALL: Duration = Duration::from_secs(2);
+        // The response cannot continue elsewhere, so it waits for a slow tier.
         if !self.has_other {
             return self.reader.next().await;
         }
@@ -201,6 +202,7 @@ impl<C: Catalog> BodySource<C> {
     /// `SlowDown` if readers would use too much memory.
     pub fn reserve(&mut self) -> Result<(), ApiError> {
         let size = |part: &Part| if let Part::Blob(_, size, _) = part { *size } else { 0 };
+        // Only one blob is open at a time, so the checksums of the largest one count.
         let largest = self.parts.iter().map(size).max().unwrap_or(0);
         let is_remote = self.blobs.have_remote_tiers();
         self.reserved = Some(self.blobs.memory.reader::<Part>(self.parts.len(), largest, is_remote)?);
@@ -227,6 +229,7 @@ impl<C: Catalog> BodySource<C> {
             match self.watch(&location, patience, opened).await {
                 Ok(reader) => {
                     let began = range.start;
+                    // Places that were only slow count, too.
                     let has_other =
                         head.locations.iter().any(|place| *place != location && !failed.contains(place));
                     return Ok(Open { name, size, began, left: range, reader, location, failed, has_other });
@@ -234,6 +237,7 @@ impl<C: Catalog> BodySource<C> {
                 Err(problem) => {
                     let is_silence = problem.is_silence();
                     error = Some(worse(error, self.report(&location, problem)));
+                    // A place that was only slow may have the bytes. `choose` returns it when no other one is left.
                     if is_silence {
                         slow.push(location);
                     } else {
@@ -253,12 +257,14 @@ impl<C: Catalog> BodySource<C> {
         slow: &mut Vec<Location>,
     ) -> Option<(Location, Option<Duration>)> {
         let open = || head.locations.iter().filter(|place| !failed.contains(place));
+        // With a single place, giving up on a slow answer would only repeat the request.
         if open().count() == 1 {
             return open().next().map(|place| (place.clone(), None));
         }
         let health = |place: &Location| self.blobs.tiers().get(place.tier).map(|tier| &tier.health);
         let untried = || open().filter(|place| !slow.contains(place));
         let rests = |place: &Location| health(place).is_some_and(|health| health.rests());
+        // If all tiers rest, one of them is asked nevertheless: a read must not fail without a request.
         let best = untried().find(|place| !rests(place)).or_else(|| untried().next());
         match best {
             Some(place) => Some((place.clone(), health(place).map(|health| health.patience()))),
@@ -286,6 +292,7 @@ impl<C: Catalog> BodySource<C> {
             match &result {
                 Ok(_) => tier.health.succeed(Duration::from_nanos(now_ns() - started_ns)),
                 Err(error) if error.is_unavailable() => tier.health.fail(),
+                // Damaged or missing bytes are an answer, so they say nothing against the tier.
                 Err(_) => {}
             }
         }
@@ -300,6 +307,7 @@ impl<C: Catalog> BodySource<C> {
         let (mut failed, mut slow) = (Vec::new(), Vec::new());
         let mut error = None;
         loop {
+            // Read again after each failure, because the pack file may have moved meanwhile.
             let (head, size) = find_pack_file(&*self.catalog, &slice.pack_file).await?;
             let Some((location, patience)) = self.choose(&head, &failed, &mut slow) else {
                 return Err(error.map_or_else(|| unknown(&slice.pack_file), BodyError::from));
@@ -321,6 +329,8 @@ impl<C: Catalog> BodySource<C> {
 
     /// Reads a body in the catalog again. Compaction may have moved it.
     async fn read_again(&self, stored: &Stored) -> Result<Bytes, BodyError> {
+        // A change of tags writes the row again, with the same head and body. Another head means another body, or
+        // another place of it.
         let row = self.catalog.read(stored.key.clone()).await?.filter(|row| row.head == stored.row.head);
         let row = row.ok_or(CatalogError::Changed)?;
         Ok(self.catalog.value(&stored.key, &row)?.body)
@@ -359,6 +369,7 @@ impl<C: Catalog> BodySource<C> {
                         // delivered some may have ended a long response, and is asked for the rest.
                         let is_unavailable = error.is_unavailable();
                         let error = self.report(&open.location, error);
+                        // `watch` has only seen that the tier answers. A later failure counts against the tier, too.
                         let tier = self.blobs.tiers().get(open.location.tier);
                         if let Some(tier) = tier.filter(|_| is_unavailable) {
                             tier.health.fail();
@@ -380,6 +391,8 @@ impl<C: Catalog> BodySource<C> {
                     let body = self.read_again(&stored).await?;
                     let (bytes, rest) = first_bytes(&body, range).ok_or(CatalogError::Changed)?;
                     if !rest.is_empty() {
+                        // The rest is read again later: the bodies of slow clients would fill the memory
+                        // (docs/decisions/0034).
                         self.parts.push_front(Part::Stored(stored, rest));
                     }
                     return Ok(Some(bytes));

@@ -111,6 +111,7 @@ impl Bucket {
         if self.deleted.load(Ordering::Acquire) {
             return Ok(Err(no_bucket()));
         }
+        // Only this process changes the buckets of a directory, so the flag shows each deletion.
         if !t.is_shared() {
             return Ok(Ok(()));
         }
@@ -179,6 +180,7 @@ fn next_number(t: &mut dyn Transaction) -> Result<u32, CatalogError> {
     while let Some((key, _)) = t.first(keys::OBJECTS, &keys::objects(next, ""))? {
         next = keys::bucket_number(&key).unwrap_or(next) + 1;
     }
+    // A bucket without objects shows its number only in its document.
     let mut from = keys::BUCKETS.to_vec();
     while let Some((key, row)) = t.first(keys::BUCKETS, &from)? {
         let document = unless_in_doubt(t.value(&row).map(Some))?;
@@ -195,6 +197,7 @@ impl<C: Catalog> Store<C> {
         let known = self.known_bucket(name).transpose();
         if !self.catalog.is_shared() {
             let known = known.map_err(for_client)?;
+            // After the look into memory: a read counts only if the lease has not ended since (docs/decisions/0050).
             self.catalog.confirm().map_err(for_client)?;
             // The record of a bucket may be lost, or the client of its creation has not waited for its end.
             let found = match known {
@@ -224,6 +227,7 @@ impl<C: Catalog> Store<C> {
         let key = keys::bucket(name);
         let Some(row) = self.catalog.read(key.clone()).await? else { return Ok(None) };
         let encoded = self.catalog.properties(&key, &row)?;
+        // Each request looks its bucket up. The document is decoded only after a change.
         if let Some(known) = known.filter(|known| known.encoded == encoded) {
             return Ok(Some(Arc::clone(known)));
         }
@@ -241,6 +245,7 @@ impl<C: Catalog> Store<C> {
             return Ok(Buckets::load(&*self.catalog, self.retain_ms > 0)?.all());
         }
         let all = self.buckets.read().unwrap_or_else(std::sync::PoisonError::into_inner).all();
+        // As in `find_bucket`, after the look into memory.
         self.catalog.confirm()?;
         Ok(all)
     }
@@ -268,6 +273,7 @@ impl<C: Catalog> Store<C> {
                 let value = encode(&Document::new(number, region.clone(), owner.clone(), acl));
                 let encoded = value.properties.clone();
                 t.put(key.clone(), value);
+                // In the transaction that uses the number, so that no other bucket gets it.
                 let next = (number + 1).to_be_bytes().to_vec();
                 t.put(keys::NEXT_BUCKET.to_vec(), plimsoll_catalog::embedded::head_only(next));
                 Ok(Ok(encoded))
@@ -299,8 +305,10 @@ impl<C: Catalog> Store<C> {
             if t.get(&key)?.is_some() {
                 return Ok(Err(ApiError::new(ErrorCode::OperationAborted)));
             }
+            // If the record of the bucket is lost, a new one with its name would hide its objects.
             t.check_absent(&key)?;
             let number = next_number(t)?;
+            // The number in the document is that of another catalog, or of a bucket that was deleted.
             document.number = number;
             let value = encode(&document);
             let encoded = value.properties.clone();
@@ -317,6 +325,7 @@ impl<C: Catalog> Store<C> {
 
     pub(super) async fn remove_bucket(&self, name: &str) -> Result<(), ApiError> {
         let bucket = self.find_bucket(name).await?;
+        // Nothing removes the parts of an upload whose bucket is gone.
         for (upload, key) in self.upload_ids(&bucket)? {
             // Another request may have ended the upload.
             let _ = self.end_upload(&bucket, &key, upload).await;
@@ -328,6 +337,7 @@ impl<C: Catalog> Store<C> {
                 if let Err(error) = of_transaction.check(t)? {
                     return Ok(Err(error));
                 }
+                // In the transaction: an object that is written at the same time must prevent the deletion.
                 let prefix = keys::objects(of_transaction.number, "");
                 if t.first(&prefix, &prefix)?.is_some() {
                     return Ok(Err(ApiError::new(ErrorCode::BucketNotEmpty)));
@@ -394,6 +404,7 @@ impl<C: Catalog> Store<C> {
                 Ok(Ok(encoded))
             })
             .await?;
+        // The new copy shares the flag: requests that hold the old one must see a deletion.
         let changed = Bucket::new(name, encoded, Arc::clone(&bucket.deleted), self.retain_ms > 0)
             .map_err(for_client)?;
         self.remember(name, Some(Arc::new(changed)));

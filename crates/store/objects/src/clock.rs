@@ -17,6 +17,7 @@ pub fn read<C: Catalog>(store: &Store<C>) -> Result<Reading, CatalogError> {
     let before_ms = now_ms();
     let shared_ms = store.catalog.clock_ms()?;
     let after_ms = now_ms();
+    // For `shared_now_ms`, whose callers do not ask the database.
     shared_ms.into_iter().for_each(set_shared_ms);
     let reading = match shared_ms {
         Some(shared_ms) => Reading::new(before_ms, shared_ms, after_ms),

@@ -45,6 +45,7 @@ fn delete_current(
         }
         return Ok(Ok(Deleted::default()));
     }
+    // The marker must be newer than the version that it hides, also if the clock was set back.
     let generation = target.next_generation(t, current, wall_now().as_nanosecond() as u64)?;
     let null = target.make_room(t, &replaced, removal)?;
     let marker = Head {
@@ -77,6 +78,7 @@ pub fn delete_version(
     }
     let with_version = target.bucket.is_versioned().then(|| version.to_string());
     let Some((key, row, head)) = found else {
+        // The record of the version may be lost. A deletion in the log ends the doubt about its key.
         let lost = parse_version_id(version).map(|generation| target.version_key(generation));
         if let Some(key) = lost.filter(|key| t.check_absent(key).is_err()) {
             t.delete(key);
@@ -98,11 +100,13 @@ fn remove(
 ) -> Result<(), CatalogError> {
     let number = target.bucket.number;
     target.take_out(t, leaving)?;
+    // The id must not come again for another version, also if the clock is set back.
     target.forget_generation(t, leaving.head.generation)?;
     t.delete(key.to_vec());
     if leaving.is_current {
         let prefix = keys::noncurrent(number, &target.key);
         if let Some((newest, row)) = t.first(&prefix, &prefix)? {
+            // `first` does not check for lost records, so `get` asks whether the row is certain.
             let value = match t.get(&newest) {
                 Err(CatalogError::Damaged { .. }) => in_doubt(&head_of(&row)?),
                 found => found.and_then(|_| value_of_version(t, &row))?,
@@ -123,6 +127,7 @@ pub fn remove_generation(
 ) -> Result<bool, CatalogError> {
     let Some(row) = unless_in_doubt(t.get(key))? else { return Ok(false) };
     let head = head_of(&row)?;
+    // The rules have looked at the object before this transaction. A client may have changed it since.
     if head.generation != generation || target.bucket.check(t)?.is_err() {
         return Ok(false);
     }
@@ -139,6 +144,7 @@ pub fn expire_generation(
     generation: u64,
 ) -> Result<bool, CatalogError> {
     let current = unless_in_doubt(target.current(t))?;
+    // As in `remove_generation`. Behind a delete marker, the object is hidden already.
     let is_same = current.is_some_and(|(_, head)| head.generation == generation && !head.marker);
     if !is_same || target.bucket.check(t)?.is_err() {
         return Ok(false);
@@ -154,6 +160,7 @@ impl<C: Catalog> Store<C> {
         conditions: DeleteConditions,
     ) -> Result<Deleted, ApiError> {
         self.transact(self.expected(256, &target, version.is_none()), move |t| {
+            // Clients free space on a full disk with deletes.
             t.use_reserve();
             if let Err(error) = target.bucket.check(t)? {
                 return Ok(Err(error));

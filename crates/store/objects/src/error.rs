@@ -16,12 +16,13 @@ pub enum TransactionError {
 }
 
 impl TransactionError {
-    /// Returns true if the transaction has certainly no effect. After a failure of its disk, a catalog cannot know
-    /// whether the transaction is durable.
+    /// Returns true if the transaction has no effect, or if the next transaction sees its effect. After a failure of
+    /// its disk, a catalog in a directory cannot know before its next start whether the transaction is durable.
     pub fn is_undone(&self) -> bool {
         use CatalogError::{Changed, Damaged, DiskFull, Ended, Io, Standby, Stopped, Unavailable};
         match self {
             TransactionError::Refused(_) => true,
+            // The outcome of `Unavailable` is unknown now, but the next transaction sees it.
             TransactionError::Catalog(DiskFull | Unavailable(_) | Changed | Standby | Ended) => true,
             TransactionError::Catalog(Damaged { .. } | Stopped(_) | Io(_)) => false,
         }
@@ -39,6 +40,7 @@ impl From<TransactionError> for ApiError {
 
 /// Converts a catalog error to an S3 error, and reports damage and failures on standard error.
 pub fn report(error: &CatalogError) -> ApiError {
+    // These are states that all requests meet, and each line would repeat the one before.
     if !matches!(error, CatalogError::DiskFull | CatalogError::Standby | CatalogError::Ended) {
         plimsoll_catalog::log::warn(&error.to_string());
     }

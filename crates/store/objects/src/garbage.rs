@@ -1,4 +1,5 @@
-//! Blobs that no object refers to any more: they stay on a list until open reads have ended.
+//! Blobs that no object refers to any more: they stay on a list until open reads have ended, and for the time for which
+//! garbage is kept.
 
 use bytes::Bytes;
 
@@ -24,12 +25,14 @@ pub fn discard_blob(t: &mut dyn Transaction, name: &keys::BlobName, at_ms: u64) 
     let Some(row) = unless_in_doubt(t.get(&key))? else { return Ok(()) };
     let head = intact(BlobHead::decode(&row.head))?;
     for location in &head.locations {
+        // The request that wrote a pending blob may still arrive, so its bytes are deleted twice (`SecondDelete`).
         let is_unfinished = head.state == State::Pending;
         let reason = if is_unfinished { Reason::Unfinished } else { Reason::Discarded };
         let garbage = Garbage { blob: *name, reason, switched: head.switched, window_ms: 0 };
         t.put(keys::garbage(at_ms, location), head_only(garbage.encode()));
     }
     let properties = t.value(&row)?.properties;
+    // The places stay in the row until the bytes are deleted. `forget` in deletion.rs removes one after the other.
     let head = BlobHead { state: State::Discarded, ..head };
     t.put(key, Value { head: head.encode(), properties, body: Bytes::new() });
     Ok(())

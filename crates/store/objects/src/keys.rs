@@ -69,6 +69,7 @@ pub fn bucket(name: &str) -> Vec<u8> {
 fn escape(out: &mut Vec<u8>, key: &str) {
     for byte in key.bytes() {
         out.push(byte);
+        // Else a key with these bytes could look like the end of a shorter key.
         if byte == 0 {
             out.push(255);
         }
@@ -103,6 +104,7 @@ fn object(bucket: u32, key: &str) -> Vec<u8> {
 /// Returns the key of the current version of an object.
 pub fn current(bucket: u32, key: &str) -> Vec<u8> {
     let mut out = object(bucket, key);
+    // 0 sorts before 1, so the current version comes before the others.
     out.push(0);
     out
 }
@@ -121,7 +123,8 @@ pub fn version(bucket: u32, key: &str, generation: u64) -> Vec<u8> {
     out
 }
 
-/// Returns the key of an object and true for its current version; `None` if `catalog_key` is not that of an object.
+/// Returns the key of an object and true for its current version; `None` if `catalog_key`, which must begin with
+/// [`OBJECTS`], is malformed.
 pub fn parse_object(catalog_key: &[u8]) -> Option<(String, bool)> {
     let (key, rest) = parse_escaped(catalog_key.get(5..)?)?;
     Some((key, rest == [0]))
@@ -173,6 +176,7 @@ pub fn parts(id: &UploadId) -> Vec<u8> {
 
 /// Returns the key of a part.
 pub fn part(id: &UploadId, number: u32) -> Vec<u8> {
+    // The protocol allows at most 10,000 parts (`number_of_part` in server/ops/multipart.rs), so the number fits.
     [b"p", id.as_slice(), &(number as u16).to_be_bytes()].concat()
 }
 
@@ -214,6 +218,7 @@ pub fn retained_since(catalog_key: &[u8]) -> Option<u64> {
 /// Returns the time in Unix milliseconds at which a version has left its bucket, the number of that bucket, and the
 /// object's key.
 pub fn parse_retained(catalog_key: &[u8]) -> Option<(u64, u32, String)> {
+    // Behind the time is the key of a noncurrent version, also for one that was current.
     let version = catalog_key.get(9..)?;
     Some((retained_since(catalog_key)?, bucket_number(version)?, parse_object(version)?.0))
 }

@@ -1,8 +1,12 @@
 //! Leases of the processes that use a catalog, and the one process that works in the background.
 //!
 //! Each process has a session with a number that is never reused, and renews it. A session that was not renewed in time
-//! has ended: what it began and did not finish is given up. The leader is a session; each new leader begins an epoch.
-//! Transactions of the background work check the epoch, so a former leader that wakes up late changes nothing.
+//! has ended: what it began and did not finish is given up. The leader is a session. The number of the epoch increases
+//! when another session leads, and when a leader steps down ([`follow`]).
+//!
+//! Transactions of moves, packing, deletions and announcements check the epoch, so those of a former leader that wakes
+//! up late change nothing. Expiry by lifecycle rules does not: it compares the generation of each version. Unfinished
+//! writes are given up by transactions that find their session ended.
 
 use std::ops::Bound;
 
@@ -14,7 +18,7 @@ use plimsoll_catalog::embedded::head_only;
 use plimsoll_catalog::intact;
 use plimsoll_catalog::{Catalog, CatalogError, Row, Transaction};
 
-/// Milliseconds after the last renewal at which a session has ended. Clocks of gateways may differ by less than this.
+/// Milliseconds after the last renewal at which a session has ended, by the clock that all gateways share.
 pub const SESSION_MS: u64 = 15_000;
 
 /// Time between two renewals in milliseconds.
@@ -30,7 +34,7 @@ pub struct Leader {
     last: Session,
     /// Session of the leader.
     pub session: Session,
-    /// Number of leaders so far.
+    /// Number of the epoch, which increases when another session leads, and when a leader steps down.
     pub epoch: u64,
 }
 
@@ -52,6 +56,7 @@ impl Leader {
 /// # Errors
 /// If the catalog cannot be read.
 pub fn leader(t: &mut dyn Transaction) -> Result<Leader, CatalogError> {
+    // Lost records must not end all work in the background. Only directories have them, and one process uses each.
     let row = t.last_known(keys::LEASES)?;
     Ok(row.map(|row| intact(Leader::decode(&row.head))).transpose()?.unwrap_or_default())
 }
@@ -83,12 +88,15 @@ pub fn is_alive(t: &mut dyn Transaction, session: Session, now_ms: u64) -> Resul
 /// If the catalog cannot be read.
 pub fn begin(t: &mut dyn Transaction, now_ms: u64) -> Result<Session, CatalogError> {
     let before = leader(t)?;
+    // A number that was used before would make the pending blobs of an ended process look like those of this one.
     let session = before.last + 1;
+    // The lock of the directory proves that the processes of these sessions have ended (docs/decisions/0026).
     if !t.is_shared() {
         for ended in all(t)? {
             t.delete(keys::lease(ended));
         }
     }
+    // The former leader stays in the row. `keep` takes over when its session has ended.
     put_leader(t, Leader { last: session, ..before });
     renew(t, session, now_ms);
     Ok(session)
@@ -108,6 +116,7 @@ pub struct Renewed {
 /// # Errors
 /// If the catalog cannot be read.
 pub fn keep(t: &mut dyn Transaction, session: Session, now_ms: u64) -> Result<Renewed, CatalogError> {
+    // This also renews a session that has ended. Its blobs that were given up stay so: `NewBlob::record` fails.
     renew(t, session, now_ms);
     let mut leads = leader(t)?;
     let mut has_ended_sessions = false;
@@ -115,8 +124,10 @@ pub fn keep(t: &mut dyn Transaction, session: Session, now_ms: u64) -> Result<Re
         if is_alive(t, leads.session, now_ms)? {
             return Ok(Renewed { epoch: None, has_ended_sessions });
         }
+        // From here on, the transactions of the former leader fail (`Store::transact_in`).
         leads = Leader { session, epoch: leads.epoch + 1, ..leads };
         put_leader(t, leads);
+        // The former leader may have removed ended sessions, and stopped before their blobs were given up.
         has_ended_sessions = true;
     }
     for other in all(t)? {
@@ -134,8 +145,10 @@ pub fn keep(t: &mut dyn Transaction, session: Session, now_ms: u64) -> Result<Re
 /// # Errors
 /// If the catalog cannot be read.
 pub fn follow(t: &mut dyn Transaction, session: Session, now_ms: u64) -> Result<Renewed, CatalogError> {
+    // The session continues, so the unfinished writes of this process are not given up.
     renew(t, session, now_ms);
     let leads = leader(t)?;
+    // The epoch changes although nobody leads yet: moves that have begun must not end by a clock in doubt.
     if leads.session == session {
         put_leader(t, Leader { session: 0, epoch: leads.epoch + 1, ..leads });
     }
@@ -149,6 +162,7 @@ pub fn follow(t: &mut dyn Transaction, session: Session, now_ms: u64) -> Result<
 pub fn end(t: &mut dyn Transaction, session: Session) -> Result<(), CatalogError> {
     let leads = leader(t)?;
     if leads.session == session {
+        // The epoch stays: `Background::stop` ends the work of this process before its session.
         put_leader(t, Leader { session: 0, ..leads });
     }
     t.delete(keys::lease(session));
@@ -161,6 +175,7 @@ pub fn end(t: &mut dyn Transaction, session: Session) -> Result<(), CatalogError
 /// If the catalog cannot be read.
 pub fn all(t: &mut dyn Transaction) -> Result<Vec<Session>, CatalogError> {
     let mut found = Vec::new();
+    // Behind the row of the leader, whose key is the prefix of the others.
     let mut from = keys::lease(0);
     while let Some((key, _)) = t.first(keys::LEASES, &from)? {
         found.extend(keys::parse_lease(&key));
@@ -176,7 +191,7 @@ pub struct Status {
     pub sessions: Vec<Session>,
     /// Session of the leader; `None` if it has ended.
     pub leader: Option<Session>,
-    /// Number of leaders so far.
+    /// Number of the epoch, which increases when another session leads, and when a leader steps down.
     pub epoch: u64,
 }
 
@@ -195,6 +210,7 @@ pub fn status(catalog: &impl Catalog, now_ms: u64) -> Result<Status, CatalogErro
     {
         sessions.extend(lasts(&row, now_ms).then_some(session));
     }
+    // The row of a leader that was killed stays until another one takes over.
     let leader = sessions.contains(&leads.session).then_some(leads.session);
     Ok(Status { sessions, leader, epoch: leads.epoch })
 }

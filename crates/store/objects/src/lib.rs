@@ -89,19 +89,19 @@ pub struct Store<C> {
     buckets: RwLock<Buckets>,
     /// Number of the session of this process; 0 before it begins.
     session: AtomicU64,
-    /// Epoch in which this process works in the background.
+    /// Last epoch in which this process has worked in the background; 0 before the first one.
     epoch: AtomicU64,
     /// True while this process works in the background.
     leads: AtomicBool,
     /// Milliseconds by which the clock of this machine is ahead of the clock that all gateways share.
     pub clock_ahead_ms: AtomicI64,
-    /// True if the clocks differ too much.
+    /// True if the clock of this machine is in doubt.
     pub has_wrong_clock: AtomicBool,
     /// Witnesses of the time, if the catalog has no clock.
     pub witnesses: Witnesses,
-    /// False if a tier belongs to another catalog, or has seen a later state of this one.
+    /// False if a tier has lost its record, or has that of another catalog, of a later state of this one, or of a copy.
     pub owns_tiers: AtomicBool,
-    /// Number of transactions that this process has committed.
+    /// Number of transactions that the catalog has executed for this store, also of those that were refused.
     pub transactions: AtomicU64,
 }
 
@@ -135,6 +135,7 @@ impl<C: Catalog> Store<C> {
             clock_ahead_ms,
             has_wrong_clock,
             witnesses: Witnesses::default(),
+            // No tier has contradicted yet. The work in the background waits for `Keeper::claim` in any case.
             owns_tiers: AtomicBool::new(true),
             transactions: AtomicU64::new(0),
         })
@@ -150,16 +151,19 @@ impl<C: Catalog> Store<C> {
     /// # Errors
     /// Returns the error of the catalog.
     pub async fn begin_session(&self) -> Result<Session, ApiError> {
+        // Before the session begins: its end must not depend on the clock of this machine, which may be wrong.
         if let Some(shared_ms) = self.catalog.clock_ms().map_err(|error| unavailable(&error))? {
             set_shared_ms(shared_ms);
         }
         let now_ms = shared_now_ms();
         let session = self.transact(64, move |t| Ok(Ok(lease::begin(t, now_ms)?))).await?;
+        // Only now: a blob with a session that the catalog does not have would be given up (`discard_unfinished`).
         self.session.store(session, Ordering::Release);
         Ok(session)
     }
 
-    /// Returns the epoch in which this process works in the background. Work captures it at its start.
+    /// Returns the last epoch in which this process has worked in the background; 0 before the first one. Moves and
+    /// packing capture it at their start, and deletions read it for each transaction.
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
@@ -167,6 +171,7 @@ impl<C: Catalog> Store<C> {
     /// Begins to work in the background in an epoch; `None` ends this work.
     pub fn lead(&self, epoch: Option<u64>) {
         if let Some(epoch) = epoch {
+            // The epoch comes first: who sees that this process leads must not see an earlier epoch.
             self.epoch.store(epoch, Ordering::Release);
         }
         self.leads.store(epoch.is_some(), Ordering::Release);
@@ -191,10 +196,13 @@ impl<C: Catalog> Store<C> {
     /// Returns what a transaction on an object needs that writes about `bytes` bytes. `is_complete` is true if it reads
     /// nothing else, unless the object has more versions.
     fn expected(&self, bytes: usize, target: &ObjectAddress, is_complete: bool) -> Expected {
+        // A catalog in a directory looks rows up in its own index, and has no use for known reads.
         if !self.catalog.is_shared() {
             return bytes.into();
         }
         let bucket = &target.bucket;
+        // The rows that `Bucket::check`, `current` and `next_generation` read. Without a key that a transaction reads,
+        // a database executes the group twice (docs/decisions/0052).
         let mut keys = vec![keys::bucket(&bucket.name), keys::current(bucket.number, &target.key)];
         if bucket.is_versioned() {
             keys.push(keys::DELETED_GENERATION.to_vec());
@@ -213,6 +221,7 @@ impl<C: Catalog> Store<C> {
         mut operation: impl FnMut(&mut dyn Transaction) -> Outcome<T> + Send + 'static,
     ) -> Result<T, ApiError> {
         self.transact(expected, move |t| {
+            // In the transaction itself: after an earlier look, another process could begin an epoch before the commit.
             if guard::is_made(Guard::Epoch) && lease::leader(t)?.epoch != epoch {
                 let text = "Another gateway has taken over the work in the background.";
                 return Ok(Err(ApiError::with(ErrorCode::OperationAborted, text)));
@@ -247,7 +256,9 @@ impl<C: Catalog> Store<C> {
         let of_transaction = Arc::clone(&result);
         let work = Box::new(move |transaction: &mut dyn Transaction| {
             let outcome = operation(transaction)?;
+            // A refused operation must leave nothing behind, also no changes that it has made before its error.
             let commits = outcome.is_ok();
+            // A catalog may execute the work several times (`Work`). Only the outcome of the last execution counts.
             *of_transaction.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
             Ok(commits)
         });
@@ -255,6 +266,7 @@ impl<C: Catalog> Store<C> {
         let committed = self.catalog.commit(work, expected).await;
         liveness::at("its next step");
         committed.map_err(TransactionError::Catalog)?;
+        // After the commit: an announcement must not count changes that the catalog does not have yet.
         self.transactions.fetch_add(1, Ordering::Relaxed);
         let outcome = result.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The catalog has committed, so the operation has left its outcome.

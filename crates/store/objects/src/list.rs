@@ -89,6 +89,7 @@ impl EntryCursor for InOrder<'_> {
             // The marker may be the current version, which comes before all others.
             Some(generation) => Bound::Excluded(keys::version(self.bucket, key, generation)),
             None => {
+                // The id `null` does not show the place of the version in the order.
                 self.skip_to_null = Some(key.to_string());
                 Bound::Included(keys::current(self.bucket, key))
             }
@@ -109,6 +110,7 @@ impl<C: Catalog> Store<C> {
             from: None,
             at_end: false,
             skip_to_null: None,
+            // Without classes, a page needs no look-ups of places (docs/decisions/0043).
             bodies: (!self.class_names.is_empty()).then(ListedBodies::new),
         };
         let mut page = page(&mut entries, query)?;

@@ -77,6 +77,7 @@ pub fn store(
     live: Live,
     at_ms: u64,
 ) -> Result<(), CatalogError> {
+    // While the pack file is open, the rows that will refer to it may not be written yet.
     if live.live + live.retained > 0 || live.open {
         t.put(keys::pack_file(pack_file), head_only(live.encode()));
         return Ok(());
@@ -103,6 +104,7 @@ pub fn retain(t: &mut dyn Transaction, slice: &Slice) -> Result<(), CatalogError
     live.live = live.live.saturating_sub(1);
     live.live_bytes = live.live_bytes.saturating_sub(slice.size);
     live.retained += 1;
+    // The count of kept bodies is not zero, so the time has no effect.
     store(t, &slice.pack_file, live, shared_now_ms())
 }
 
@@ -115,6 +117,7 @@ pub fn revive(t: &mut dyn Transaction, slice: &Slice) -> Result<(), CatalogError
     live.retained = live.retained.saturating_sub(1);
     live.live += 1;
     live.live_bytes += slice.size;
+    // The count of live bodies is not zero, so the time has no effect.
     store(t, &slice.pack_file, live, shared_now_ms())
 }
 

@@ -36,6 +36,7 @@ fn no_upload() -> ApiError {
 /// Returns the bytes of an upload id; `None` if it is malformed.
 fn parse_id(text: &str) -> Option<UploadId> {
     let mut id = [0; 16];
+    // Without the second check, the slices below could cut a character, and panic.
     if text.len() != 32 || !text.is_ascii() {
         return None;
     }
@@ -52,6 +53,7 @@ fn encode_upload(upload: &UploadInfo) -> Value {
     let checksum =
         upload.checksum.map(|(algorithm, full)| (algorithm, if full { "full" } else { "" }.into()));
     put_checksum(&mut head, checksum.as_ref());
+    // It may be missing, so it comes last.
     if let Some(class) = &upload.object.storage_class {
         put_bytes(&mut head, class.as_bytes());
     }
@@ -164,6 +166,7 @@ fn join(
     for wanted in &completion.parts {
         let row = t.get(&keys::part(id, wanted.number))?;
         let part = row.as_ref().and_then(|row| StoredPart::decode(&row.head));
+        // The part may have been replaced since the request has compared it with the list of the client.
         let (Some(row), Some(part)) = (row, part.filter(|part| part.info == *wanted)) else {
             return Ok(Err(ApiError::new(ErrorCode::InvalidPart)));
         };
@@ -183,6 +186,7 @@ fn completed(
     pieces: Vec<Piece>,
     at: Timestamp,
 ) -> (Head, Properties) {
+    // Without blobs, the row has the whole body, and a list of pieces is of no use.
     let is_inline = pieces.iter().all(|piece| matches!(piece, Piece::Inline(_)));
     let properties = Properties {
         headers: upload.object.headers,
@@ -262,6 +266,7 @@ impl<C: Catalog> Store<C> {
     ) -> Result<PartInfo, ApiError> {
         let id = parse_id(upload_id).ok_or_else(no_upload)?;
         let describe = |blob: BlobName, _: u64, _: &Digests, _: Timestamp| self.describe_piece(&target, blob);
+        // Without classes, all uploads have the same places. The transaction below looks the upload up in any case.
         let placement = match self.class_names.is_empty() {
             true => self.placement(None)?,
             false => {
@@ -287,6 +292,7 @@ impl<C: Catalog> Store<C> {
             let upload_key = keys::upload(target.bucket.number, &target.key, &id);
             let new_blob = stored.blob;
             self.try_transact(value.body.len() + 256, move |t| {
+                // The upload may have ended while the body was received. Nothing would ever remove the part.
                 if t.get(&upload_key)?.is_none() {
                     return Ok(Err(no_upload()));
                 }
@@ -296,6 +302,7 @@ impl<C: Catalog> Store<C> {
                     return Ok(Err(ApiError::new(ErrorCode::InternalError)));
                 }
                 let key = keys::part(&id, number);
+                // A part in doubt is replaced and releases nothing, as in `remove_upload`.
                 if let Some(row) = unless_in_doubt(t.get(&key))? {
                     intact(StoredPart::decode(&row.head))?.discard(t)?;
                 }
@@ -313,6 +320,7 @@ impl<C: Catalog> Store<C> {
     }
 
     pub(super) fn all_parts(&self, bucket: &Bucket, name: UploadName<'_>) -> Result<Vec<PartInfo>, ApiError> {
+        // Keys of parts have only the id. This check keeps the uploads of other buckets and keys apart.
         self.find_upload(bucket, name)?;
         let id = parse_id(name.id).ok_or_else(no_upload)?;
         let prefix = keys::parts(&id);
@@ -336,7 +344,9 @@ impl<C: Catalog> Store<C> {
     ) -> Result<ObjectInfo, ApiError> {
         let id = parse_id(upload_id).ok_or_else(no_upload)?;
         let with_version = target.bucket.is_versioned();
+        // One time for the manifest and the row, as in `store_blob`.
         let at = wall_now();
+        // Before the transaction: when the object exists, its manifest must be complete in the tiers.
         let manifest = self.store_manifest(&target, &id, &completion, at).await?;
         let name = manifest.as_ref().map(|manifest| manifest.name);
         let completed = self.try_transact(4096, move |t| {
@@ -349,6 +359,7 @@ impl<C: Catalog> Store<C> {
             };
             match &manifest {
                 Some(manifest) if joined.has_blobs() => {
+                    // As a piece of the object, the manifest moves and is deleted with it (docs/decisions/0040).
                     joined.pieces.push(Piece::Blob(manifest.name, 0));
                     if !manifest.record(t)? {
                         return Ok(Err(ApiError::new(ErrorCode::InternalError)));
@@ -364,6 +375,7 @@ impl<C: Catalog> Store<C> {
                 Ok(head) => head,
                 Err(error) => return Ok(Err(error)),
             };
+            // The blobs of the listed parts are pieces of the object now.
             remove_upload(t, upload_key, &id, |part| completion.parts.contains(part))?;
             Ok(Ok((head, properties)))
         });
@@ -386,6 +398,7 @@ impl<C: Catalog> Store<C> {
     ) -> Result<Option<NewBlob>, ApiError> {
         let (id, planned) = (*id, completion.clone());
         let upload_key = keys::upload(target.bucket.number, &target.key, &id);
+        // A transaction, because the parts must be those of one moment.
         let found = self.transact(0, move |t| {
             let Some(row) = t.get(&upload_key)? else { return Ok(Err(no_upload())) };
             let upload = intact(decode_upload(&t.value(&row)?))?;
@@ -418,7 +431,9 @@ impl<C: Catalog> Store<C> {
     pub async fn end_upload(&self, bucket: &Arc<Bucket>, key: &str, id: UploadId) -> Result<(), ApiError> {
         let upload_key = keys::upload(bucket.number, key, &id);
         self.transact(0, move |t| {
+            // On a full disk, the end of an upload frees space.
             t.use_reserve();
+            // An upload in doubt can be ended, too. Its parts in doubt release nothing.
             if t.last_known(&upload_key)?.is_none() {
                 return Ok(Err(no_upload()));
             }

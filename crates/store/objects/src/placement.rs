@@ -37,6 +37,7 @@ impl Placement {
 
     /// Returns the tiers to write to now: those that answer, and the fallback in place of the others.
     pub fn usable(&self, tiers: &Tiers) -> Vec<u16> {
+        // Without a fallback, a tier that does not answer fails the write: fewer copies must not be acknowledged.
         let Some(fallback) = self.fallback else { return self.tiers.clone() };
         let rests = |number: &u16| tiers.get(*number).is_some_and(|tier| tier.writes.rests());
         self.without(&self.tiers.iter().copied().filter(rests).collect(), fallback)
@@ -54,6 +55,7 @@ impl Placement {
     /// Returns the tiers to write to after one of them has not taken a blob; `None` if no other one replaces it.
     pub fn after_failure(&self, failed: u16) -> Option<Vec<u16>> {
         let used = self.without(&BTreeSet::from([failed]), self.fallback?);
+        // If the fallback itself has failed, nothing replaces it.
         (used != self.tiers).then_some(used)
     }
 }
@@ -75,11 +77,14 @@ impl<C: Catalog> Store<C> {
         let named = self.class_names.iter().find(|(_, name)| ***name == *class);
         match named {
             Some((tier, _)) if self.write.tiers.contains(tier) => {
+                // A class selects a place, and does not lower the durability that the settings choose
+                // (docs/decisions/0043).
                 let others = self.write.tiers.iter().filter(|other| *other != tier);
                 let tiers = std::iter::once(tier).chain(others).copied().collect();
                 Ok(Placement { tiers, inline: 0, ..self.write })
             }
             Some((tier, _)) => Ok(Placement { tiers: vec![*tier], inline: 0, fallback: None }),
+            // Clients may name the default class of S3 although no tier has it (docs/decisions/0043).
             None if class == STANDARD => Ok(self.write.clone()),
             None => {
                 let known: Vec<&str> = self.class_names.values().map(|name| &**name).collect();
@@ -137,6 +142,7 @@ impl<C: Catalog> Store<C> {
         }
         let names: BTreeSet<BlobName> = found.iter().map(|(_, blob)| *blob).collect();
         let rows: Vec<Vec<u8>> = names.iter().map(|name| keys::blob(name).to_vec()).collect();
+        // One query for all blobs of the page: a database would be slow with one for each (docs/decisions/0043).
         let rows = self.catalog.get_all(&rows).map_err(for_client)?;
         let class = |row: &Option<Row>| {
             let head = row.as_ref().and_then(|row| BlobHead::decode(&row.head))?;

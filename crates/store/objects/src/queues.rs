@@ -29,6 +29,7 @@ pub struct Queues {
 pub fn queues(catalog: &impl Catalog, now_ms: u64, retain_ms: u64) -> Result<Queues, CatalogError> {
     let mut queues = Queues::default();
     let mut scan = catalog.scan();
+    // Keys begin with the time, so the first entry is the oldest one.
     scan.seek(Bound::Included(keys::GARBAGE))?;
     if let Some((at_ms, _)) = scan
         .next()?

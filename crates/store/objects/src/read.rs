@@ -87,6 +87,7 @@ fn parts(
         Body::Pieces => {}
     }
     let mut parts = VecDeque::new();
+    // The row has all inline pieces one after the other, without the blobs between them.
     let (mut at, mut inline_at) = (0, 0);
     for piece in pieces {
         let (from, to) = (range.start.max(at), range.end.min(at + piece.size()));
@@ -125,6 +126,7 @@ impl<C: Catalog> Store<C> {
         let mut source = self.stream(head, inline, pieces);
         let mut body = BytesMut::new();
         while let Some(bytes) = source.next().await? {
+            // A body that is one piece needs no copy.
             if body.is_empty() && bytes.len() as u64 == size {
                 return Ok(bytes);
             }
@@ -157,6 +159,7 @@ impl<C: Catalog> Store<C> {
         if head.marker {
             return Err(hidden(&head, version.is_some()));
         }
+        // A larger body is read only when it is wanted: HEAD requests need none.
         let (properties, inline) = if row.place.body <= READ_AHEAD {
             let value = self.catalog.value(&catalog_key, &row).map_err(for_client)?;
             (value.properties, Some(value.body))
@@ -206,6 +209,7 @@ impl<C: Catalog> Store<C> {
         version: &str,
     ) -> Result<Option<(Vec<u8>, Row, Head)>, ApiError> {
         let number = bucket.number;
+        // The current row is read first: a write meanwhile makes it another version, which the next read finds.
         if let Some(found) = self.lookup(keys::current(number, key)).await?
             && found.2.version() == version
         {
@@ -237,10 +241,12 @@ impl<C: Catalog> Store<C> {
     fn moved(&self, object: &Found, range: &Range<u64>) -> Result<Option<BodySource<C>>, ApiError> {
         let Found { bucket, catalog_key, row: old } = object;
         let row = self.catalog.get(catalog_key).map_err(for_client)?.ok_or_else(no_key)?;
+        // Compaction changes no head. With the same head, the error is about the body itself.
         if row.head == old.head {
             return Ok(None);
         }
         let (before, head) = (head_of(old).map_err(for_client)?, head_of(&row).map_err(for_client)?);
+        // A bucket without versions may give a generation again after a deletion, so the digest is compared, too.
         if (head.generation, head.md5) != (before.generation, before.md5) {
             return Err(for_client(CatalogError::Changed));
         }
@@ -279,11 +285,13 @@ impl<C: Catalog> Store<C> {
         let parts = parts(&object.body, object.info.size, object.pieces, &inline, &range);
         let bucket = Some(Arc::clone(&object.found.bucket));
         let mut source = BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone(), bucket);
+        // Before a tier is asked, and while the answer can still be status 503.
         source.reserve()?;
         // The first bytes are read before the response begins, so that a missing or damaged blob gives an error.
         let first = match source.next().await {
             Ok(first) => first,
             Err(error) => {
+                // Packing writes the row of an object again. The bytes that the old row names may be gone.
                 let moved = self.moved(&object.found, &range)?;
                 source = moved.ok_or_else(|| unreadable(&error))?;
                 source.reserve()?;
@@ -295,6 +303,7 @@ impl<C: Catalog> Store<C> {
                 Ok(None) => None,
                 Ok(Some(bytes)) => Some((Ok(bytes), source)),
                 Err(error) => {
+                    // The status was sent, so the error can only end the connection (`ResponseBody::of_stream`).
                     plimsoll_catalog::log::warn(&error.to_string());
                     Some((Err(error.into()), source))
                 }

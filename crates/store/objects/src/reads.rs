@@ -30,6 +30,7 @@ struct Rate {
 
 impl Rate {
     fn at(self, now_s: u32) -> f32 {
+        // A clock that was set back must not raise a rate.
         let passed = f64::from(now_s.saturating_sub(self.at_s));
         self.per_day * (-passed / FORGET_S).exp() as f32
     }
@@ -57,10 +58,12 @@ impl Reads {
     pub fn count(&self, catalog_key: &[u8], now_s: u32) {
         let hash = hash(catalog_key);
         let mut shard = self.shard(hash);
+        // Without a limit, reads of many objects would fill the memory.
         if shard.len() >= MAX_OBJECTS / SHARDS && !shard.contains_key(&hash) {
             shrink(&mut shard, now_s);
         }
         let rate = shard.entry(hash).or_insert(Rate { per_day: 0.0, at_s: now_s });
+        // With this weight of a read, a steady rate converges to its number of reads per day.
         let per_day = rate.at(now_s) + (DAY_S / FORGET_S) as f32;
         *rate = Rate { per_day, at_s: now_s };
     }
@@ -86,6 +89,7 @@ impl Reads {
         }
         let crc = crc32c(&bytes);
         bytes.extend_from_slice(&crc.to_le_bytes());
+        // Without a sync: after a power loss, `load` takes a broken file for none.
         let new = path.with_extension("new");
         std::fs::write(&new, bytes)?;
         std::fs::rename(new, path)
@@ -105,6 +109,7 @@ impl Reads {
             let Ok(hash) = <[u8; 8]>::try_from(h).map(u64::from_le_bytes) else { continue };
             let per_day = f32::from_le_bytes([*r0, *r1, *r2, *r3]);
             let at_s = u32::from_le_bytes([*a0, *a1, *a2, *a3]);
+            // A rate that is infinite would never fall, and its object would never be forgotten.
             if per_day.is_finite() && per_day >= 0.0 {
                 reads.shard(hash).insert(hash, Rate { per_day, at_s });
             }

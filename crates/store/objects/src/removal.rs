@@ -6,7 +6,7 @@ use plimsoll_catalog::Row;
 /// Reason why a version has left its bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removal {
-    /// A client has replaced it in a bucket without versions.
+    /// A client has replaced it in a bucket without versions, or by another version `null`.
     Replaced,
     /// A client has deleted it.
     Deleted,

@@ -26,6 +26,7 @@ pub struct Retained {
 impl Retained {
     /// Encodes the head.
     pub fn encode(&self) -> Bytes {
+        // The position is stored, so the order of `ALL` must not change.
         let removal = Removal::ALL.iter().position(|removal| *removal == self.removal).unwrap_or(0) as u8;
         let mut out = vec![removal, u8::from(self.was_current)];
         out.extend_from_slice(&self.head.encode());
@@ -48,14 +49,17 @@ impl ObjectAddress {
     /// If the catalog cannot be read.
     pub fn take_out(&self, t: &mut dyn Transaction, leaving: &Leaving<'_>) -> Result<(), CatalogError> {
         let Leaving { head, row, removal, is_current } = *leaving;
+        // A delete marker has no bytes, so there is nothing to bring back.
         if head.marker || !self.bucket.keeps_removed || t.is_full() {
             return discard_row(t, head, row, after_reads());
         }
         let retained = Retained { removal, was_current: is_current, head: head.clone() };
         let value = Value { head: retained.encode(), ..value_of_version(t, row)? };
+        // Else the pack file could be deleted while the version is kept.
         if let Body::Slice(slice) = &head.body {
             live::retain(t, slice)?;
         }
+        // By the shared clock: a wrong clock of this machine must not shorten the time (docs/decisions/0039).
         t.put(keys::retained(shared_now_ms(), self.bucket.number, &self.key, head.generation), value);
         Ok(())
     }
@@ -69,6 +73,7 @@ pub fn let_go(t: &mut dyn Transaction, key: &[u8], at_ms: u64) -> Result<(), Cat
     let Some(row) = t.get(key)? else { return Ok(()) };
     let retained = plimsoll_catalog::intact(Retained::decode(&row.head))?;
     match &retained.head.body {
+        // Kept bodies are counted apart from live ones, so `discard_row` would lower the wrong count.
         Body::Slice(slice) => live::let_go(t, slice, at_ms)?,
         _ => discard_row(t, &retained.head, &row, at_ms)?,
     }

@@ -59,7 +59,8 @@ pub struct Head {
     pub null: bool,
     /// Place of the body.
     pub body: Body,
-    /// Generation: greater than that of every earlier version of the key.
+    /// Generation, by which the versions of the key are ordered: greater than those of all versions that existed when
+    /// this one was written as the current one.
     pub generation: u64,
     /// Size in bytes.
     pub size: u64,
@@ -74,11 +75,13 @@ pub struct Head {
 }
 
 fn algorithm_number(algorithm: Algorithm) -> u8 {
+    // The position is stored, so the order of `ALL` must not change.
     1 + Algorithm::ALL.iter().position(|a| *a == algorithm).unwrap_or(0) as u8
 }
 
 /// Splits the checksum of an object into its bytes and its type.
 pub fn checksum_bytes(checksum: &StoredChecksum) -> (Algorithm, Vec<u8>, bool) {
+    // The number of parts behind the dash of a composite checksum is in the head already.
     let value = checksum.value.split('-').next().unwrap_or("");
     (checksum.algorithm, from_base64(value).unwrap_or_default(), checksum.full_object)
 }
@@ -203,6 +206,7 @@ impl Head {
             let value = if *full_object { value } else { format!("{value}-{}", self.parts) };
             StoredChecksum { algorithm: *algorithm, value, full_object: *full_object }
         });
+        // The texts have only ASCII characters, so the conversion does not fail.
         let header =
             |text: String| HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
         ObjectInfo {
@@ -292,6 +296,7 @@ impl Properties {
             put_piece(&mut out, piece);
         }
         put_bytes(&mut out, self.upload_id.as_deref().unwrap_or("").as_bytes());
+        // The position is stored, as that of an algorithm.
         out.push(CannedAcl::ALL.iter().position(|acl| *acl == self.acl).unwrap_or(0) as u8);
         out.into()
     }

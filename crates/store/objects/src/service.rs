@@ -94,6 +94,7 @@ impl<C: Catalog> ObjectService for Store<C> {
         new: NewObject,
         body: &mut BodyReader<'_>,
     ) -> Result<ObjectInfo, ApiError> {
+        // So that the costs of tiers can be attributed to buckets (bodies/tier/origin.rs).
         attributed(&bucket.0.name, self.put_object(bucket.target(key), new, body)).await
     }
 

@@ -31,8 +31,8 @@ pub struct Returning {
     pub generation: u64,
 }
 
-/// Returns the versions that were current at a time in Unix milliseconds and are not in the bucket any more, of keys
-/// that start with `prefix`.
+/// Returns the versions that existed at a time in Unix milliseconds, and were current when they left the bucket after
+/// it, of keys that start with `prefix`: of each key the newest.
 ///
 /// # Errors
 /// If the catalog cannot be read.
@@ -46,6 +46,7 @@ pub fn returning<C: Catalog>(
     visit_kept(store, bucket.number, prefix, at_ms, &mut |retained, one| {
         let modified_ms = retained.head.modified_ms;
         let was_there = retained.was_current && u64::try_from(modified_ms).is_ok_and(|ms| ms <= at_ms);
+        // A key may have had several of these versions. The newest one was its object at that time.
         if was_there && found.get(&one.key).is_none_or(|other| other.generation < one.generation) {
             found.insert(one.key.clone(), one);
         }
@@ -75,6 +76,7 @@ pub fn visit_kept<C: Catalog>(
         if number != bucket || !key.starts_with(prefix) {
             continue;
         }
+        // A damaged row must not keep the others from coming back.
         let Some(retained) = Retained::decode(&row.head) else { continue };
         let (removal, size, generation) = (retained.removal, retained.head.size, retained.head.generation);
         visit(retained, Returning { catalog_key, key, size, removal, generation });
@@ -95,15 +97,19 @@ pub async fn bring_back<C: Catalog>(
     let target = ObjectAddress { bucket: Arc::clone(bucket), key: one.key };
     store
         .transact(one.size as usize + 512, move |t| {
+            // While this row exists, the bytes are not garbage: `let_go` removes the row in the transaction that
+            // discards them.
             let Some(row) = t.get(&one.catalog_key)? else { return Ok(Ok(false)) };
             let retained = plimsoll_catalog::intact(Retained::decode(&row.head))?;
             let value: Value = t.value(&row)?;
             let now = wall_now();
             let (generation, modified_ms) = (now.as_nanosecond() as u64, now.as_millisecond());
+            // With its old time, a lifecycle rule could remove the object again at once.
             let head = Head { generation, modified_ms, ..retained.head };
             if let Body::Slice(slice) = &head.body {
                 live::revive(t, slice)?;
             }
+            // If the row stayed, the end of its time would discard the bytes of the object.
             t.delete(one.catalog_key.clone());
             let written = write_object(t, &target, head, value, &WriteConditions::default())?;
             Ok(written.map(|_| true))

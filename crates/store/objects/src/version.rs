@@ -38,6 +38,7 @@ impl ObjectAddress {
     pub fn current(&self, t: &mut dyn Transaction) -> Result<Option<(Row, Head)>, CatalogError> {
         let key = keys::current(self.bucket.number, &self.key);
         let Some(row) = t.get(&key)? else {
+            // Without a row, too: a lost record may have written an object that a condition must not overlook.
             t.check_absent(&key)?;
             return Ok(None);
         };
@@ -50,6 +51,7 @@ impl ObjectAddress {
     pub fn replaced(&self, t: &mut dyn Transaction, is_conditional: bool) -> Result<Replaced, CatalogError> {
         match self.current(t) {
             Err(CatalogError::Damaged { .. }) if !is_conditional => {
+                // The last known version takes its place among the others. `make_room` releases nothing of it.
                 let row = t.last_known(&keys::current(self.bucket.number, &self.key))?;
                 let current = row.map(|row| head_of(&row).map(|head| (row, head))).transpose()?;
                 Ok(Replaced { current, is_in_doubt: true })
@@ -88,6 +90,7 @@ impl ObjectAddress {
             let value = value_of_version(t, row)?;
             t.put(key, value);
         } else if t.last_known(&key)?.is_none() {
+            // Only if there is none: a version that was stored here before has its bytes, and this one has none.
             t.put(key, in_doubt(head));
         }
         Ok(())
@@ -96,6 +99,7 @@ impl ObjectAddress {
     /// Removes the version `null` if it is not the current one.
     fn remove_null(&self, t: &mut dyn Transaction) -> Result<(), CatalogError> {
         let Some((key, row, head)) = self.null_version(t)? else { return Ok(()) };
+        // A row in doubt releases nothing: a lost record may have released it before (docs/decisions/0035).
         if unless_in_doubt(t.get(&key))?.is_some() {
             let leaving = Leaving { head: &head, row: &row, removal: Removal::Replaced, is_current: false };
             self.take_out(t, &leaving)?;
@@ -114,6 +118,7 @@ impl ObjectAddress {
         proposed: u64,
     ) -> Result<u64, CatalogError> {
         let next = current.map_or(proposed, |(_, head)| proposed.max(head.generation + 1));
+        // Without version ids, the order of the versions that exist is enough.
         if !self.bucket.is_versioned() {
             return Ok(next);
         }
@@ -122,6 +127,7 @@ impl ObjectAddress {
 
     /// Records that a version with this generation was deleted.
     pub fn forget_generation(&self, t: &mut dyn Transaction, generation: u64) -> Result<(), CatalogError> {
+        // One row for all keys: a row for each deleted key would stay for ever.
         if self.bucket.is_versioned() && generation > deleted_generation(t)? {
             t.put(keys::DELETED_GENERATION.to_vec(), head_only(generation.to_be_bytes().to_vec()));
         }
@@ -139,6 +145,7 @@ impl ObjectAddress {
         let versioning = self.bucket.info.versioning;
         let Replaced { current, is_in_doubt } = replaced;
         let effect = of_write(versioning, current.as_ref().map(|(_, head)| head.null));
+        // A key has at most one version `null`.
         if effect.removes_null {
             self.remove_null(t)?;
         }
@@ -160,6 +167,7 @@ pub fn head_of(row: &Row) -> Result<Head, CatalogError> {
 }
 
 fn deleted_generation(t: &mut dyn Transaction) -> Result<u64, CatalogError> {
+    // A lost record must not refuse all writes to buckets with versions.
     let row = t.last_known(keys::DELETED_GENERATION)?;
     Ok(row.and_then(|row| row.head[..].try_into().ok()).map_or(0, u64::from_be_bytes))
 }
@@ -208,6 +216,7 @@ pub fn find_version(
     target: &ObjectAddress,
     version: &str,
 ) -> Result<Option<(Vec<u8>, Row, Head)>, CatalogError> {
+    // Other versions come first: doubt about the current one must not affect them.
     if let Some(found) = find_noncurrent(t, target, version)? {
         return Ok(Some(found));
     }
@@ -228,6 +237,7 @@ fn find_noncurrent(
     let key = target.version_key(generation);
     let Some(row) = t.get(&key)? else { return Ok(None) };
     let head = head_of(&row)?;
+    // The version `null` has a generation, too, which is not its id.
     Ok((!head.null).then_some((key, row, head)))
 }
 

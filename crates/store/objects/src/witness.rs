@@ -55,9 +55,11 @@ impl Witnesses {
     /// Compares the clock of this machine with what is known.
     pub fn read(&self, now_ms: u64, steady_ms: u64) -> Reading {
         let own_ms = now_ms.cast_signed() - steady_ms.cast_signed();
+        // The first reading is the reference until a tier answers. 0 means that there is none yet.
         let known = self.offset_ms.compare_exchange(0, own_ms.max(1), Ordering::Relaxed, Ordering::Relaxed);
         let ahead_ms = own_ms - known.err().unwrap_or(own_ms);
         let most_ms = MAX_MS + self.precision_ms.load(Ordering::Relaxed);
+        // The reference begins with the process, so only the last use of the catalog shows an earlier jump back.
         let is_right = ahead_ms.unsigned_abs() <= most_ms
             && now_ms + MAX_MS >= self.not_before_ms.load(Ordering::Relaxed)
             && steady_ms >= self.on_trial_until_ms.load(Ordering::Relaxed);
@@ -69,16 +71,19 @@ impl Witnesses {
         self.is_accepted.store(true, Ordering::Relaxed);
     }
 
-    /// Records that the catalog was used at a time, before this process uses it. After a long time, or a time in the
-    /// future, the clock is on trial until a tier confirms it. Returns true if it is.
+    /// Records that the catalog was used at a time, before this process uses it. After a long time, the clock is on
+    /// trial until a tier confirms it, for a day at most. With a time in the future, it is wrong until a tier confirms
+    /// it, or until that time. Returns true in both cases.
     pub fn used_at(&self, used_ms: u64, now_ms: u64, steady_ms: u64) -> bool {
         if self.is_accepted.load(Ordering::Relaxed) {
             return false;
         }
         self.not_before_ms.store(used_ms, Ordering::Relaxed);
+        // 0 is an unknown time, as in a new catalog.
         let is_on_trial = used_ms > 0 && now_ms > used_ms + GAP_MS;
         if is_on_trial {
             let until_ms = steady_ms + TRIAL_MS;
+            // A claim is repeated until all tiers answer. The trial must not begin again each time.
             let none =
                 self.on_trial_until_ms.compare_exchange(0, until_ms, Ordering::Relaxed, Ordering::Relaxed);
             return none.map_or_else(|until_ms| steady_ms < until_ms, |_| true);
@@ -89,7 +94,9 @@ impl Witnesses {
     /// Records the time of a tier, `tier_ms`, at which this machine had a steady time. The request has taken
     /// `duration_ms`.
     pub fn confirm(&self, tier_ms: u64, steady_ms: u64, duration_ms: u64) {
+        // At least 1, because 0 means that nothing is known.
         self.offset_ms.store((tier_ms.cast_signed() - steady_ms.cast_signed()).max(1), Ordering::Relaxed);
+        // The tier may have taken its time at any moment of the request.
         self.precision_ms.store(PRECISION_MS + duration_ms, Ordering::Relaxed);
         self.on_trial_until_ms.store(0, Ordering::Relaxed);
         // A wrong clock may have used the catalog.

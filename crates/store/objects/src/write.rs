@@ -64,6 +64,7 @@ impl NewBlob {
 
     /// Records in a transaction that the blob is complete. Returns false if it was given up meanwhile.
     pub fn record(&self, t: &mut dyn Transaction) -> Result<bool, CatalogError> {
+        // The session may have ended meanwhile. Another process has then given the blob up, and its bytes may be gone.
         let is_ours = writer_of(t, &self.name)?.is_some();
         if is_ours {
             t.put(keys::blob(&self.name), self.value.clone());
@@ -75,6 +76,7 @@ impl NewBlob {
 impl StoredBody {
     /// Creates the body that a reader has read to its end into the catalog.
     fn inline(inline: Bytes, body: &mut BodyReader<'_>) -> Result<StoredBody, ApiError> {
+        // The digests are verified before anything is written.
         let (size, digests) = (inline.len() as u64, body.finish()?);
         Ok(StoredBody { inline, blob: None, size, digests, at: wall_now() })
     }
@@ -160,6 +162,7 @@ fn with_existing<T>(head: Option<&Head>, f: impl FnOnce(Option<Existing<'_>>) ->
 
 /// Returns the number of the session that writes a blob; `None` if the blob is not pending.
 pub fn writer_of(t: &mut dyn Transaction, name: &keys::BlobName) -> Result<Option<u64>, CatalogError> {
+    // A blob in doubt is not pending: a lost record may have made it part of an object.
     let row = unless_in_doubt(t.get(&keys::blob(name)))?;
     let head = row.and_then(|row| BlobHead::decode(&row.head));
     Ok(head.filter(|head| head.state == State::Pending).map(|head| head.version))
@@ -174,11 +177,13 @@ pub fn write_object(
     value: Value,
     conditions: &WriteConditions,
 ) -> Result<Result<Head, ApiError>, CatalogError> {
+    // The bucket may have been deleted since the request began. Nobody could find an object in it.
     if let Err(error) = target.bucket.check(t)? {
         return Ok(Err(error));
     }
     let replaced = target.replaced(t, *conditions != WriteConditions::default())?;
     let current = replaced.current.as_ref();
+    // In the transaction: of two writes with `If-None-Match: *`, only one may find nothing.
     let checked = with_existing(current.map(|(_, head)| head), |existing| conditions.check(existing));
     if let Err(error) = checked {
         return Ok(Err(error));
@@ -202,6 +207,7 @@ impl<C: Catalog> Store<C> {
             let inline = body.collect(&self.memory).await?;
             return StoredBody::inline(inline, body);
         }
+        // The length may be unknown. A body that ends within the limit stays in the catalog nevertheless.
         let mut first = BytesMut::new();
         while first.len() as u64 <= placement.inline {
             match body.next().await? {
@@ -210,6 +216,7 @@ impl<C: Catalog> Store<C> {
             }
         }
         let (name, locations) = self.begin_blob(&placement.usable(self.blobs.tiers())).await?;
+        // Without a fallback, no other tier could take a body that was kept.
         let keeps = placement.fallback.is_some();
         let failed = match self.store_blob(name, &locations, first.freeze(), body, describe, keeps).await {
             Ok((size, crcs, digests, at)) => {
@@ -218,6 +225,8 @@ impl<C: Catalog> Store<C> {
             }
             Err(failed) => failed,
         };
+        // The request that has failed may still arrive at its tier. The second attempt has another name, and these
+        // bytes are deleted twice (`SecondDelete`).
         self.abandon(&name).await;
         match (failed.body, failed.tier.and_then(|tier| placement.after_failure(tier))) {
             (Some(kept), Some(tiers)) => self.store_kept(&tiers, kept, describe).await,
@@ -232,6 +241,7 @@ impl<C: Catalog> Store<C> {
         kept: KeptBody,
         describe: Describe<'_>,
     ) -> Result<StoredBody, ApiError> {
+        // `_memory` stays reserved until the end of this function.
         let KeptBody { pieces, _memory, digests, at } = kept;
         let (name, locations) = self.begin_blob(tiers).await?;
         let written = async {
@@ -260,8 +270,10 @@ impl<C: Catalog> Store<C> {
         let mut names = std::iter::once(name).chain(std::iter::repeat_with(new_name));
         let locate = |(tier, name)| Location::new(tier, name);
         let locations: Vec<_> = tiers.iter().copied().zip(&mut names).map(locate).collect();
+        // The session protects the blob: others give it up only when this session has ended (docs/decisions/0026).
         let pending = BlobHead::pending(self.session(), locations.clone());
         let intent = head_only(pending.encode());
+        // It reads nothing, so a database needs no exclusive lock of the catalog for it (docs/decisions/0052).
         let reads = KnownReads { keys: Vec::new(), is_complete: true };
         self.transact(Expected { bytes: 64, reads }, move |t| {
             t.put(keys::blob(&name), intent.clone());
@@ -298,15 +310,19 @@ impl<C: Catalog> Store<C> {
         keeps: bool,
     ) -> Result<(u64, Vec<u32>, Digests, Timestamp), FailedWrite> {
         let mut writer = self.blobs.create(locations).map_err(|e| blob_error(&e))?;
+        // Before the body is read: uploads beyond the limit get status 503, and do not use up the memory.
         let memory = self.memory.reserve(writer.memory())?;
         let mut kept = keeps.then(Vec::new);
         let mut next: Result<_, ApiError> = Ok(Some(first));
         loop {
             match next {
                 Ok(Some(piece)) => {
+                    // A body of several requests is not kept: without this limit, all of it would be in memory.
                     kept = kept.filter(|_| writer.is_one_request(piece.len()));
                     kept.iter_mut().for_each(|pieces: &mut Vec<Bytes>| pieces.push(piece.clone()));
                     if let Err(error) = writer.write(piece).await {
+                        // The deletion of the blob does not find the parts of an unfinished upload, which a remote tier
+                        // keeps and bills.
                         writer.abort().await;
                         return Err(blob_error(&error).into());
                     }
@@ -319,6 +335,7 @@ impl<C: Catalog> Store<C> {
             }
             next = body.next().await;
         }
+        // Verified before the blob is complete, because its trailer has the digests, and `recover` relies on them.
         let digests = match body.finish() {
             Ok(digests) => digests,
             Err(error) => {
@@ -326,8 +343,10 @@ impl<C: Catalog> Store<C> {
                 return Err(error.into());
             }
         };
+        // Row and trailer get the same time, from which the generation comes. `recover` orders versions by it.
         let at = wall_now();
         let object = describe(name, writer.size(), &digests, at);
+        // A body that cannot go to another tier waits for as long as the client of its tier does.
         let patience = kept.as_ref().map(|_| WRITE_PATIENCE);
         match writer.finish_within(patience, Some(&object)).await {
             Ok((size, crcs)) => Ok((size, crcs, digests, at)),
@@ -357,7 +376,9 @@ impl<C: Catalog> Store<C> {
         // No state of the catalog has ever referred to these bytes, so they need not be kept.
         let at_ms = shared_now_ms().saturating_sub(self.retain_ms);
         let discarded = self.transact(0, move |t| {
+            // On a full disk, too: without the entries for the deletion, the bytes would stay until the session ends.
             t.use_reserve();
+            // A transaction with an unknown outcome may have made the blob part of an object. Then it is not pending.
             if writer_of(t, &name)?.is_some() {
                 discard_blob(t, &name, at_ms)?;
             }
@@ -410,10 +431,12 @@ impl<C: Catalog> Store<C> {
         let value = Value { head: Bytes::new(), properties: encoded, body: stored.inline };
         let mut expected = self.expected(value.body.len() + 512, &target, true);
         let blob = stored.blob;
+        // `NewBlob::record` reads this row, too.
         expected.reads.keys.extend(blob.as_ref().map(|blob| keys::blob(&blob.name)));
         let with_version = target.bucket.is_versioned();
         let head = self
             .try_transact(expected, move |t| {
+                // In the transaction that writes the object: its row must never refer to a blob that is not complete.
                 if let Some(blob) = &blob
                     && !blob.record(t)?
                 {
@@ -440,6 +463,7 @@ impl<C: Catalog> Store<C> {
                 Ok(found) => found,
                 Err(error) => return Ok(Err(error)),
             };
+            // A damaged value is an error here: if it was written again, it would look intact.
             let mut value = t.value(&row)?;
             let mut properties = intact(Properties::decode(&value.properties))?;
             match change.clone() {

@@ -95,6 +95,8 @@ impl FileKey {
     /// If it is not a header of age, none of the keys belongs to it, or it has changed.
     pub fn read(keys: &Keys, bytes: &[u8]) -> Result<Option<(FileKey, usize)>, AgeError> {
         let version = format!("{VERSION}\n");
+        // An object that is not encrypted fails at its first bytes. Of a short part, only the start of the line can be
+        // compared.
         if !bytes.starts_with(&version.as_bytes()[..version.len().min(bytes.len())]) {
             return Err(AgeError::NotEncrypted);
         }
@@ -103,12 +105,15 @@ impl FileKey {
         };
         let text = std::str::from_utf8(&bytes[..length]).map_err(|_| AgeError::Changed)?;
         let (stanzas, tag) = text.rsplit_once("\n--- ").ok_or(AgeError::Changed)?;
+        // The HMAC covers the header with these dashes, but without its own text.
         let signed = [stanzas, "\n---"].concat();
         let tag = STANDARD_NO_PAD.decode(tag.trim_end_matches('\n')).map_err(|_| AgeError::Changed)?;
         let shares = shares(stanzas).ok_or(AgeError::Changed)?;
+        // With each key: after a change of keys, older objects are still encrypted for the older one.
         let each = shares.iter().flat_map(|stanza| keys.identities().iter().map(move |key| (key, stanza)));
         let mut found = each.filter_map(|(key, stanza)| FileKey::unwrap(key, &stanza.share, &stanza.wrapped));
         let key = found.next().ok_or(AgeError::OtherKey)?;
+        // Only now, because the key of the HMAC is derived from the key of the file.
         hmac::verify(&key.mac_key()?, signed.as_bytes(), &tag).map_err(|_| AgeError::Changed)?;
         Ok(Some((key, length)))
     }

@@ -91,6 +91,7 @@ impl Keys {
     /// # Errors
     /// A message for the user, without any content of the file.
     pub fn load(path: &Path) -> Result<Keys, String> {
+        // Who can read this file can decrypt each object of the backup.
         only_for_owner(path)?;
         if std::fs::metadata(path).map_err(|e| e.to_string())?.len() > MAX_BYTES {
             return Err("it is too large for a file of keys".into());
@@ -116,6 +117,7 @@ impl Keys {
                 }
                 _ => "not a key that `age-keygen` writes (AGE-SECRET-KEY-1…)",
             };
+            // The message does not contain the line, which may be a secret key with a typing error.
             keys.push(decode(line).ok_or_else(|| format!("line {number}: {problem}"))?);
         }
         if keys.is_empty() { Err("it has no key; `age-keygen` writes one".into()) } else { Ok(Keys(keys)) }

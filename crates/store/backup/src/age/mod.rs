@@ -5,7 +5,7 @@
 //! ```text
 //! header     random key of the file, encrypted with a key that its recipient derives, and an HMAC of the header
 //! nonce      16 random bytes
-//! chunks     64 KiB each, the last one shorter, with ChaCha20-Poly1305; their nonces number them and mark the last one
+//! chunks     64 KiB each, the last one mostly less, with ChaCha20-Poly1305; nonces number them and mark the last one
 //! ```
 
 mod header;

@@ -30,6 +30,7 @@ impl Chunks {
         nonce[3..11].copy_from_slice(&self.number.to_be_bytes());
         nonce[11] = u8::from(is_last);
         self.number += 1;
+        // Each file has its own key, and no number is used twice.
         Nonce::assume_unique_for_key(nonce)
     }
 
@@ -44,6 +45,7 @@ impl Chunks {
     fn open(&mut self, sealed: &[u8], is_last: bool, out: &mut Vec<u8>) -> Result<(), AgeError> {
         let (nonce, start) = (self.nonce(is_last), out.len());
         out.extend_from_slice(sealed);
+        // This fails for a file that is cut off behind a chunk, which was not sealed as the last one.
         let opened = self.key.open_in_place(nonce, Aad::empty(), &mut out[start..]);
         let length = opened.map_err(|_| AgeError::Changed)?.len();
         out.truncate(start + length);
@@ -79,7 +81,7 @@ impl Sealer {
     /// Encrypts further bytes into `out`.
     ///
     /// # Errors
-    /// If the file is too long.
+    /// Never, for chunks of this length.
     pub fn add(&mut self, mut plain: &[u8], out: &mut Vec<u8>) -> Result<(), AgeError> {
         // A full chunk waits until it is known whether it is the last one.
         while self.rest.len() + plain.len() > CHUNK {
@@ -100,7 +102,7 @@ impl Sealer {
     /// Encrypts the last chunk into `out`.
     ///
     /// # Errors
-    /// If the file is too long.
+    /// Never, for chunks of this length.
     pub fn end(&mut self, out: &mut Vec<u8>) -> Result<(), AgeError> {
         self.chunks.seal(&self.rest, true, out)
     }

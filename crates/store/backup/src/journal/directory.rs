@@ -111,6 +111,7 @@ impl Directory<'_> {
         if let Some(log) = open.filter(|log| is_own || log.recovery.damage.is_empty()) {
             let mut replica = Replica::new(log);
             match source.catch_up(&mut replica, own, LastBytes::Compared).await {
+                // The log here is not a part of the one in the place, and does not count any more.
                 Err(BackupError::Gap) => {}
                 caught_up => return caught_up.map(|()| replica),
             }
@@ -130,7 +131,9 @@ impl Directory<'_> {
         let cut = find(self.place, &source.history, None).await?;
         write_log(self.place, &source.history, &cut, &*disk).await?;
         let mut replica = Replica::new(open_log(disk, self.limits)?);
+        // The bytes are those of the place, so nothing is compared, and no process here has written them.
         source.catch_up(&mut replica, &[], LastBytes::Trusted).await?;
+        // Durable before it gets its name: a start takes the log that it finds there.
         replica.close()?;
         // A log without an index is read again, but an index must not be that of another log.
         let aside = self.root.join(format!("replaced-{}", now_ms()));
@@ -150,6 +153,7 @@ impl Directory<'_> {
                 aside.display()
             ));
         }
+        // The log first, so that an index is never there without its log.
         for name in [DIRECTORY, INDEX_DIRECTORY] {
             let new = unfinished.join(name);
             if new.exists() {
@@ -157,6 +161,7 @@ impl Directory<'_> {
             }
         }
         remove(&unfinished)?;
+        // A group that is synced later is durable only if the name of its directory is.
         std::fs::File::open(self.root)?.sync_all()?;
         Ok(())
     }
@@ -221,6 +226,7 @@ impl Source {
     pub async fn refresh(&mut self) -> Result<(), BackupError> {
         self.history.refresh(&self.place).await?;
         let now = find_end(&self.place, &mut self.headers).await?;
+        // Behind the fence of this process, nothing counts; only deleted entries are left out.
         self.end = if self.is_final { std::mem::take(&mut self.end).with_entries_of(now) } else { now };
         Ok(())
     }
@@ -246,10 +252,12 @@ impl Source {
                 Local::Other => return Err(BackupError::Gap),
                 Local::Older => {}
             }
+            // Entries are read once, because a standby looks several times during a lease.
             let new = self.end.clone().behind(self.read_epoch, self.read_number);
             let appended = append(replica, &self.place, &self.history, &new, last_bytes).await;
             match appended {
                 Ok(()) => {
+                    // Before the comparison: `Tail::is_in` counts only what is synced.
                     replica.sync()?;
                     last_bytes = LastBytes::Trusted;
                     let last = self.end.numbers.last().copied();
@@ -262,6 +270,7 @@ impl Source {
                 Err(BackupError::Gap | BackupError::Damaged { .. }) if attempt < ATTEMPTS => {
                     replica.sync()?;
                     pause(RETRY_MS).await;
+                    // The groups of the deleted entries are in newer pieces.
                     self.history = History::load(&self.place).await?;
                 }
                 Err(error) => return Err(error),
@@ -284,19 +293,20 @@ fn remove(directory: &Path) -> std::io::Result<()> {
 /// Part of the durable log that a directory has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Local {
-    /// All of what is durable.
+    /// All of what is durable in the place.
     Newest,
     /// A part of it, or something else.
     Older,
-    /// All of it, and groups that were never acknowledged, whose writer was not the last one: since then, others may
-    /// have read that they do not exist.
+    /// All of it, and groups that only this log has, whose writer was not the last one: since then, others may have
+    /// read that they do not exist. Without groups in the journal, they may have been acknowledged.
     Other,
 }
 
-/// Compares a log, which ends at `end`, with the end of what is durable. `own` are the ids of the processes that have
-/// written the log.
+/// Compares a log, which ends at `end`, with the end of what is durable in the place. `own` are the ids of the
+/// processes that have written the log.
 pub fn compare(engine: &Engine, end: Position, tail: &Tail, before: &JournalEnd, own: &[String]) -> Local {
     let is_own = before.is_by(own);
+    // Without any entry, this directory may have acknowledged the groups behind the tail before it had a journal.
     match tail.is_in(engine) {
         false => Local::Older,
         true if is_own || end.group == tail.position.group || before.writer.is_none() => Local::Newest,
@@ -304,13 +314,14 @@ pub fn compare(engine: &Engine, end: Position, tail: &Tail, before: &JournalEnd,
     }
 }
 
-/// Returns the end of what is durable; `None` if nothing is.
+/// Returns the end of what is durable in the place; `None` if nothing is.
 pub fn newest_tail(history: &History, before: &JournalEnd) -> Option<Tail> {
     // A log that is shipped again from its start has no state until it is complete.
     let complete = history.pieces.iter().rev().find(|known| known.header.is_complete);
     let shipped = complete.map(|known| known.header.tail.clone());
     let sent = before.last.as_ref().map(|known| known.header.tail.clone());
     let known = shipped.into_iter().chain(sent).filter(|tail| !tail.sha256.is_empty());
+    // Either may be ahead: entries with groups are before the pieces, and entries without groups repeat an old end.
     known.max_by_key(|tail| tail.position.group)
 }
 
@@ -371,6 +382,7 @@ pub async fn append(
     let pieces = pieces.map_ok(|(index, bytes)| (history.pieces[index].header.runs.clone(), bytes));
     append_runs(replica, pieces).await?;
     append_runs(replica, before.runs(place)).await?;
+    // Without this comparison, the end of the copy could have other groups than the place.
     let is_unknown = has_groups && last_bytes == LastBytes::Compared && !replica.is_compared();
     if is_unknown { Err(BackupError::Gap) } else { Ok(()) }
 }

@@ -51,6 +51,7 @@ struct EpochEnd {
 /// was created, and never acknowledged.
 fn last_consecutive(numbers: &[u64]) -> Option<u64> {
     let most = *numbers.last()?;
+    // An earlier gap is one of deleted entries: no writer goes on further behind a missing one.
     let near = numbers.partition_point(|number| number + MAX_IN_FLIGHT < most);
     let gap = numbers[near..].windows(2).find(|pair| pair[0] + 1 != pair[1]);
     Some(gap.map_or(most, |pair| pair[0]))
@@ -77,6 +78,7 @@ async fn of_epoch(
 ) -> Result<Option<EpochEnd>, BackupError> {
     let numbers = place.numbers(Chain::Journal, epoch, None).await?;
     let Some(most) = numbers.last().copied() else { return Ok(None) };
+    // Far enough back for the last entry that counts, and for a fence with entries behind it.
     let near = numbers.iter().copied().filter(|number| number + 2 * MAX_IN_FLIGHT >= most);
     let read = |number| {
         let header = before.0.get(&(epoch, number)).cloned();
@@ -84,6 +86,7 @@ async fn of_epoch(
             let name = Chain::Journal.name(epoch, number);
             match header {
                 Some(header) => Ok(header),
+                // It was deleted since the listing, or is lost; `find_end` in directory.rs looks again.
                 None => read_header(place, &name).await?.ok_or_else(|| missing(epoch, number)),
             }
         }
@@ -96,6 +99,7 @@ async fn of_epoch(
     if let Some(fence) = headers.iter().find(is_fence) {
         let before = fence.header.number.checked_sub(1);
         let numbers = before.map_or_else(Vec::new, |last| consecutive_until(&numbers, last));
+        // If the entry before the fence is deleted, the backup has the groups of this epoch.
         let numbers = if numbers.last().copied() == before { numbers } else { Vec::new() };
         let last = headers.iter().find(|known| Some(known.header.number) == numbers.last().copied());
         let writer = last.map(|known| known.header.writer.clone());
@@ -104,6 +108,7 @@ async fn of_epoch(
     let last = last_consecutive(&numbers).unwrap_or(most);
     let confirmed =
         headers.iter().filter_map(|known| known.header.entry.as_ref()).map(|entry| entry.confirmed);
+    // Its writer has confirmed the missing entry, so clients may rely on it: it is lost.
     if confirmed.max().is_some_and(|confirmed| confirmed > last) && guard::is_made(Guard::Order) {
         return Err(missing(epoch, last + 1));
     }
@@ -129,6 +134,7 @@ impl JournalEnd {
     pub async fn find_again(place: &Place, known: &mut Headers) -> Result<JournalEnd, BackupError> {
         let mut end: Option<JournalEnd> = None;
         let mut read_now = Headers::default();
+        // From the newest one: earlier epochs matter only if the later ones have nothing but fences.
         for epoch in place.epochs(Chain::Journal).await?.into_iter().rev() {
             let Some(found) = of_epoch(place, epoch, known, &mut read_now).await? else { continue };
             let header = &found.last.header;
@@ -169,6 +175,7 @@ impl JournalEnd {
         if now.groups_epoch == self.groups_epoch {
             self.numbers.retain(|number| now.numbers.contains(number));
         } else {
+            // Another epoch has entries, or these were deleted. In both cases, the backup has their groups.
             self.numbers.clear();
         }
         self
@@ -188,6 +195,7 @@ impl JournalEnd {
             let runs = known.payload(&object)?;
             Ok((known, runs))
         };
+        // The first entry has nothing to be compared with: the one before it is deleted, or in another epoch.
         let mut previous: Option<String> = None;
         let entries = stream::iter(self.numbers.iter().copied().map(read)).buffered(READ_IN_FLIGHT);
         entries.map(move |entry: Result<(Known, Vec<Bytes>), BackupError>| {

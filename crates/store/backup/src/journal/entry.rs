@@ -44,6 +44,7 @@ impl Contents {
     pub fn new(engine: &Engine, group: &WrittenGroup) -> Result<Contents, BackupError> {
         let segment = group.end.segment;
         let (mut offset, mut bytes) = (group.offset, group.bytes.clone());
+        // A copy creates its segment from these bytes (`Replica::append`).
         if offset == HEADER {
             let header = SegmentHeader { salt: engine.salt, id: segment, first_group: group.number };
             bytes = [header.encode(), bytes.to_vec()].concat().into();
@@ -126,6 +127,7 @@ impl EntryWriter {
             Some(contents) => (vec![contents.run], contents.bytes, contents.tail),
             None => (Vec::new(), Bytes::new(), self.tail.clone()),
         };
+        // Empty entries repeat it: `newest_tail` looks only at the last entry.
         self.tail = tail.clone();
         let has_group = !runs.is_empty();
         let known = Known::new(Header {
@@ -141,8 +143,10 @@ impl EntryWriter {
             entry: Some(EntryHeader { lease_ms: self.lease_ms, confirmed: self.confirmed, is_last }),
             ..Header::default()
         });
+        // Before this entry exists: the next one, which refers to it, need not wait.
         self.last = known.clone();
         let object = known.encode(&bytes);
+        // The lease counts from here, before the first attempt: nobody can have seen the entry earlier.
         (Flight { known, sent_ms: steady_ms(), has_group }, object)
     }
 
@@ -160,6 +164,7 @@ impl EntryWriter {
         match read_header(place, &name).await? {
             Some(found) if found.text == known.text => Ok(true),
             Some(_) if guard::is_made(Guard::Fence) => Err(BackupError::Fenced(known.header.epoch + 1)),
+            // It was deleted between the two requests, as a late fence is. The next attempt creates the entry.
             found => Ok(found.is_some()),
         }
     }
@@ -168,6 +173,7 @@ impl EntryWriter {
     pub fn landed(&mut self, flight: Flight, lease: &Lease) -> Vec<Flight> {
         self.landed.insert(flight.known.header.number, flight);
         let mut found = Vec::new();
+        // In their order: groups rely on those before, so none is acknowledged behind a missing entry.
         while let Some(entry) = self.landed.first_entry()
             && (*entry.key() == self.confirmed + 1 || !guard::is_made(Guard::Order))
         {
@@ -213,6 +219,7 @@ pub async fn create(
 ) -> Result<Flight, BackupError> {
     let lease_ms = flight.known.header.entry.as_ref().map_or(0, |entry| entry.lease_ms);
     let (mut pause_ms, mut attempts) = (50, 0);
+    // Without end: the entry may exist, so nobody can say that its group has failed. The lease may end meanwhile.
     loop {
         let patience_ms = patience_ms(lease_ms, object.len() as u64, attempts);
         attempts += 1;

@@ -52,7 +52,7 @@ pub struct FollowSettings {
     pub limits: CatalogLimits,
     /// Milliseconds of the lease.
     pub lease_ms: u64,
-    /// True if this gateway has just led, and another one was promoted: it leaves it the time of the lease.
+    /// True if this gateway has just led, or could not begin to: it leaves others the time of the lease.
     pub yields: bool,
 }
 
@@ -77,6 +77,7 @@ impl Follower {
         let candidate = Candidate { writer: hex(&new_name()), ended: writers.ended(), lease_ms };
         let own = writers.ids();
         let source = Source::load(place.clone(), None).await?;
+        // An empty place has no log to copy, and a new one here would be another catalog.
         let replica = match newest_tail(&source.history, &source.end) {
             Some(_) => Some(directory.bring_up_to_date(open, None, &own).await?),
             None => None,
@@ -110,6 +111,7 @@ impl Follower {
     /// [`BackupError::Gap`] if the copy must be opened again, because it has something else than the place; or if the
     /// place or the disk fails.
     pub async fn step(&mut self) -> Result<bool, BackupError> {
+        // Before the place is read, because an entry may appear during the reading.
         let began_ms = steady_ms();
         self.copy().await?;
         let end = self.source.end.clone();
@@ -151,6 +153,7 @@ impl Follower {
     /// Ends the epoch of the gateway that led, so that the next process in this directory does not wait for the end of
     /// its lease once more, and others wait for this one. Returns false if another gateway was faster.
     async fn take_lead(&self) -> Result<bool, BackupError> {
+        // Before the fence exists, so that the next process here finds its writer in the file.
         Writers::load(&self.root).add(&self.candidate.writer, &self.root)?;
         let taken = end_epoch(&self.place, &self.candidate, self.source.end.clone()).await?;
         Ok(taken.is_some())
@@ -158,6 +161,7 @@ impl Follower {
 
     fn look(&mut self, end: JournalEnd, began_ms: u64) -> Leader {
         if end.last.is_none() {
+            // Without a journal, nothing says whether a gateway acknowledges writes: this one must not lead.
             return Leader::Unknown;
         }
         let watch = self.watch.get_or_insert_with(|| Watch::new(end.clone(), &self.candidate));
@@ -187,11 +191,13 @@ impl Follower {
         let last_bytes = if self.writer == writer { LastBytes::Trusted } else { LastBytes::Compared };
         let (writer, before) = (writer.to_string(), replica.end());
         self.source.catch_up(replica, &self.own, last_bytes).await?;
+        // Only now: after an error, the next copy must compare again.
         self.writer = writer;
         if replica.end() != before {
             replica.merge()?;
         }
         let history = &self.source.history;
+        // Only with a new header whose groups the copy has: before, the copy may need other segments.
         let last = history.pieces.len().checked_sub(1).filter(|last| last + 1 > pieces);
         if let Some(last) = last
             && history.pieces[last].header.tail.position.group <= replica.end().group

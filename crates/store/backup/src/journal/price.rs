@@ -30,6 +30,7 @@ pub struct JournalCost {
 
 /// Returns the largest number of entries per second.
 fn entries_per_s(writes_per_s: u64, lease_ms: u64) -> f64 {
+    // An idle writer creates an entry each third of its lease (`Sender::run`).
     let idle = 3000.0 / lease_ms as f64;
     let one_by_one = 1000.0 / LEAST_REQUEST_MS as f64;
     let grouped = one_by_one.max(writes_per_s as f64 / MANY as f64);

@@ -20,6 +20,7 @@ struct Request {
 /// If the place fails.
 pub async fn ask(place: &Place, epoch: u64) -> Result<(), BackupError> {
     let text = serde_json::to_string(&Request { epoch }).unwrap_or_default() + "\n";
+    // It is never deleted: a later epoch has another number, and does not obey it.
     place.put(NAME, text.into()).await
 }
 
@@ -29,5 +30,6 @@ pub async fn ask(place: &Place, epoch: u64) -> Result<(), BackupError> {
 /// If the place fails.
 pub async fn epoch(place: &Place) -> Result<Option<u64>, BackupError> {
     let text = place.read_start(NAME, 4096).await?;
+    // An object that is no request must not end a gateway that leads.
     Ok(text.and_then(|text| serde_json::from_slice::<Request>(&text).ok()).map(|request| request.epoch))
 }

@@ -24,8 +24,8 @@ use plimsoll_catalog::liveness;
 use plimsoll_catalog::pipeline::{Confirmation, Journal};
 use plimsoll_catalog::threads;
 
-/// Time between two deletions of entries that the backup has, and between two looks for a request of a standby, in
-/// milliseconds.
+/// Least time between two deletions of entries that the backup has, and between two looks for a request of a standby,
+/// in milliseconds. An idle writer looks only when it creates an entry.
 const PRUNE_MS: u64 = 2000;
 /// Time for which the end of the process waits for the place.
 const LAST_WAIT: Duration = Duration::from_secs(2);
@@ -44,7 +44,7 @@ struct Sender {
     lease: Arc<Lease>,
     /// Receiver of what is durable; `None` if entries have no groups.
     confirmation: Option<Confirmation>,
-    /// Writer of the backup, if nothing ships the log while the process runs.
+    /// Writer of the backup, unless the threads of the backup have it.
     shipper: BegunShipper,
 }
 
@@ -59,7 +59,9 @@ impl Sender {
         let result = loop {
             liveness::hang_in_tests().await;
             liveness::at("an entry of the journal");
+            // After a third of the lease: the rest is enough for a lost request and another attempt.
             let beat_ms = self.lease.left_ms().saturating_sub(self.writer.lease_ms() * 2 / 3);
+            // Confirmations come first: clients wait for them, and they make room for further entries.
             tokio::select! {
                 biased;
                 Some(landed) = flights.next(), if !flights.is_empty() => match landed {
@@ -119,14 +121,18 @@ impl Sender {
             }
             Ok::<_, BackupError>(())
         };
+        // Too late is no error: if one of these entries is missing, the last one does not count, and others wait.
         in_time(ending::left(LAST_WAIT), rest).await.unwrap_or(Ok(()))?;
+        // Before the last entry, because with it another process may lead at once.
         self.lease.end();
         let last = async { self.begin(None, true).await.map(|_| ()) };
+        // Without the last entry, the next process waits for the end of the lease.
         in_time(ending::left(LAST_WAIT), last).await.unwrap_or(Ok(()))
     }
 
     /// Ships what is left, and keeps the lease meanwhile.
     async fn ship_rest(&mut self, flights: &mut Flights) -> Result<(), BackupError> {
+        // In a gateway, `end_work` (gateway/cli/run/mod.rs) has put it back when the threads of the backup had ended.
         let shipper = self.shipper.lock().unwrap_or_else(PoisonError::into_inner).take();
         let shipped = async {
             let Some(mut shipper) = shipper else { return Ok(()) };
@@ -144,6 +150,7 @@ impl Sender {
             }
         };
         let problem = match result {
+            // The result alone proves nothing: without a writer of the backup, no step was made.
             Some(Ok(())) if self.engine.shipped() >= self.engine.synced_end().group => return Ok(()),
             Some(Ok(())) => "nothing ships it".to_string(),
             Some(Err(error)) => error.to_string(),
@@ -159,6 +166,7 @@ impl Sender {
     }
 
     fn fail(&self, error: &BackupError) {
+        // The end of the catalog reports this. No other gateway has taken the lead.
         if self.lease.incomplete().is_some() {
             return;
         }
@@ -179,7 +187,10 @@ impl Sender {
     fn look_for_request(&self) {
         let (place, epoch, lease) =
             (self.writer.place().clone(), self.writer.epoch(), Arc::clone(&self.lease));
+        // Not awaited: a slow answer must not delay entries and the lease.
         tokio::spawn(async move {
+            // A failed look is repeated. The request for an earlier epoch stays in the place, and was for another
+            // process.
             if request::epoch(&place).await.is_ok_and(|asked| asked == Some(epoch)) {
                 plimsoll_catalog::log::event("a standby was promoted, and asks this gateway to end");
                 lease.hand_over();
@@ -187,8 +198,9 @@ impl Sender {
         });
     }
 
-    /// Deletes entries that the backup has. Those that cannot be deleted stay until the next start.
+    /// Deletes entries that the backup has. Those that cannot be deleted stay at least until the next start.
     fn prune(&mut self) {
+        // Not `shipped`: while a log is shipped from its start, older pieces need these entries for the newest state.
         let numbers = self.writer.covered(self.engine.restorable());
         if numbers.is_empty() {
             return;
@@ -229,6 +241,7 @@ impl Drop for Handle {
         self.contents = None;
         let _ = self.closed.send(true);
         if let Some(thread) = self.thread.take() {
+            // The end of the process must not cut off the last entry.
             let _ = thread.join();
         }
     }
@@ -294,6 +307,7 @@ impl Journal<WrittenGroup> for TierJournal {
             (Ok(contents), Some(sender)) => sender.send(contents).is_ok(),
             _ => false,
         };
+        // Later groups rely on this one, so none of them may be confirmed.
         if !sent {
             self.confirmation.end(CatalogError::Stopped("the journal has ended".into()));
         }

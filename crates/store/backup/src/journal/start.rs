@@ -70,6 +70,7 @@ fn identify(writer: &mut Writer) -> Result<Identity, CatalogError> {
     }
     let new = Identity { id: new_name(), position: 0, at_ms: 0 };
     let work: Work = Box::new(move |t: &mut dyn Transaction| {
+        // The record may be lost, and not missing. With a second identity, all tiers would belong to another catalog.
         t.check_absent(plimsoll_objects::keys::IDENTITY)?;
         owner::put(t, new);
         Ok(true)
@@ -113,6 +114,7 @@ impl Directory<'_> {
         let mut attempt = 0;
         loop {
             attempt += 1;
+            // `take_over` has prepared the directory before the fence, so little is left to read under its lease.
             let replica = self.bring_up_to_date(open.take(), Some(&leadership.before), own).await?;
             let (engine, mut writer, recovery) = replica.into_writer()?;
             let id = hex(&identify(&mut writer)?.id);
@@ -121,6 +123,7 @@ impl Directory<'_> {
             if now.last.as_ref() != Some(&leadership.fence) {
                 return Err(BackupError::Led);
             }
+            // Everything is shipped before the first entry, so nobody needs the entries of earlier epochs.
             match ship(self.place, &mut writer, &id).await {
                 Ok(shipper) => return Ok(Leader { id, engine, writer, recovery, shipper }),
                 // The process before has shipped more meanwhile; its backup has ended now.
@@ -141,16 +144,20 @@ pub fn open(
     settings: CatalogSettings,
     journal: &JournalSettings,
 ) -> Result<Started, BackupError> {
+    // First: the processes in WRITERS have ended only if no other one holds the directory.
     let lock = lock_of(root)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let place = &journal.place;
         let directory = Directory { root, limits: settings.limits, place };
         let mut open = directory.open()?;
+        // Before anything is created: a fence would end the epoch of another catalog.
         check_owner(place, open.as_ref()).await?;
         let mut writers = Writers::load(root);
         let (writer, own) = (hex(&new_name()), writers.ids());
         let candidate = Candidate { writer, ended: writers.ended(), lease_ms: journal.lease_ms };
+        // Before the fence: a later start here must know the writer. Else it waits for the lease, and sets aside the
+        // groups that only this log has.
         writers.add(&candidate.writer, root)?;
         // A restore may take longer than the lease.
         let leadership = take_over(place, &candidate, async |before| {
@@ -161,16 +168,19 @@ pub fn open(
         let leadership = leadership.await?;
         let Leader { id, engine, mut writer, recovery, shipper } =
             directory.begin(open.take(), &leadership, &own).await?;
+        // Before the first entry: a program that ignores journals would restore an older state.
         place.require_journal(&id).await?;
         let lease = Arc::new(Lease::default());
         // The end of the last group: the segment behind it has no bytes that anybody ships.
         let tail = Tail::of(&engine, shipper.position()).ok_or(BackupError::Gap)?;
         let entries = first_entry(EntryWriter::new(place.clone(), &leadership, tail), &lease).await?;
+        // Before the first write, so that failed starts never displace this process (`Writers::forget`).
         writers.lead(root)?;
         let (of_journal, of_lease) = (Arc::clone(&engine), Arc::clone(&lease));
         let mut keeper: Option<Box<dyn LeaseKeeper>> = None;
         let shipper = Arc::new(Mutex::new(Some(shipper)));
         let committer = if journal.has_groups {
+            // From now on, the synced end is that of the groups with entries: pieces must not have others.
             writer.set_journaled();
             Committer::with_journal(writer, |confirmation| {
                 TierJournal::start(of_journal, entries, of_lease, confirmation)
@@ -201,11 +211,12 @@ pub fn leave(root: &Path, settings: CatalogSettings, journal: &JournalSettings) 
         let end = JournalEnd::find(&journal.place).await?;
         journal.place.delete_numbers(Chain::Journal, end.groups_epoch, end.numbers.iter().copied()).await
     })?;
+    // Last: until then, a start without the place is refused, because it could lack writes.
     std::fs::remove_file(root.join(WRITERS))?;
     Ok(())
 }
 
-/// Returns true if the groups of the catalog in a directory were durable in a journal: the directory may be older.
+/// Returns true if processes with a journal have used a directory: others may have newer groups than it.
 pub fn has_journal(root: &Path) -> bool {
     root.join(WRITERS).exists()
 }
@@ -218,9 +229,11 @@ pub async fn ship(place: &Place, writer: &mut Writer, id: &str) -> Result<Shippe
     let engine = Arc::clone(&writer.engine);
     let mut shipper = Shipper::begin(place.clone(), engine, id, Directories::default()).await?;
     if shipper.is_other {
+        // Shipped from its start, this log would replace what only the place has.
         return Err(BackupError::Gap);
     }
     while !shipper.step().await?.is_up_to_date {}
+    // What the log had before its backup has no complete state; only a further group makes one.
     if !shipper.has_state {
         let at_ms = now_ms();
         let work: Work = Box::new(move |t: &mut dyn Transaction| {
@@ -246,6 +259,7 @@ async fn first_entry(mut entries: EntryWriter, lease: &Lease) -> Result<EntryWri
         }
         attempt += 1;
     }
+    // The lease begins only now: another process could have ended the epoch before this entry.
     entries.landed(flight, lease);
     Ok(entries)
 }
@@ -254,6 +268,7 @@ async fn first_entry(mut entries: EntryWriter, lease: &Lease) -> Result<EntryWri
 async fn delete_old(place: &Place, before: &JournalEnd) {
     let deleted =
         place.delete_numbers(Chain::Journal, before.groups_epoch, before.numbers.iter().copied()).await;
+    // They only cost space, so the start goes on.
     if let Err(error) = deleted {
         note(&format!("entries of the journal that nothing needs were not deleted: {error}"));
     }

@@ -37,6 +37,7 @@ pub struct Leadership {
 /// Milliseconds for which a process waits that has just seen the last entry of another one: clocks may run differently
 /// by one percent.
 fn wait_ms(lease_ms: u64) -> u64 {
+    // 2 ms more, because the clock and the quotient are rounded down.
     lease_ms + lease_ms / 100 + 2
 }
 
@@ -74,6 +75,7 @@ impl Watch {
     /// Begins with an end of the journal that was read just now.
     pub fn new(end: JournalEnd, candidate: &Candidate) -> Watch {
         let lease_ms = lease_of(end.last.as_ref(), candidate);
+        // From now on, and not from the time in the entry: the clocks of machines show different times.
         Watch { end, lease_ms, until_ms: steady_ms() + wait_ms(lease_ms) }
     }
 
@@ -90,6 +92,7 @@ impl Watch {
     /// Compares with an end of the journal whose reading began at `began_ms`.
     pub fn look(&self, now: JournalEnd, began_ms: u64, candidate: &Candidate) -> Look {
         let is_same = (now.epoch, now.number) == (self.end.epoch, self.end.number);
+        // The beginning of the reading counts: the writer may have gone on while it lasted.
         let is_over = began_ms >= self.until_ms || !guard::is_made(Guard::Lease);
         if lease_of(now.last.as_ref(), candidate) == 0 || is_same && is_over {
             Look::Free(Box::new(now))
@@ -141,6 +144,7 @@ pub async fn take_over(
     mut prepare: impl AsyncFnMut(&JournalEnd) -> Result<(), BackupError>,
 ) -> Result<Leadership, BackupError> {
     for _ in 0..ATTEMPTS {
+        // Again after each failed attempt: the process that was faster has a lease of its own.
         let before = wait(place, candidate).await?;
         prepare(&before).await?;
         if let Some(leadership) = end_epoch(place, candidate, before).await? {
@@ -160,12 +164,14 @@ pub async fn end_epoch(
     before: JournalEnd,
 ) -> Result<Option<Leadership>, BackupError> {
     let lease_ms = candidate.lease_ms;
+    // The fence has a lease, too: other processes wait for this one as soon as they see it.
     let header = Header {
         entry: Some(EntryHeader { lease_ms, ..EntryHeader::default() }),
         ..fence(before.last.as_ref(), &candidate.writer)
     };
     let fence = Known::new(header);
     let name = fence.header.name();
+    // The entry with this number can be created once. From now on, the writer before confirms none behind it.
     if !place.create(&name, fence.encode(&[])).await? && !is_own(place, &fence).await? {
         return Ok(None);
     }
@@ -183,6 +189,7 @@ async fn is_valid(place: &Place, fence: &Header) -> Result<bool, BackupError> {
         return Ok(true);
     }
     let behind = place.numbers(Chain::Journal, fence.epoch, Some(fence.number)).await?;
+    // A later epoch shows that this one ended before.
     let later = place.epochs(Chain::Journal).await?.into_iter().any(|epoch| epoch > fence.epoch);
     Ok(!later && behind.iter().all(|number| *number <= fence.number + MAX_IN_FLIGHT))
 }

@@ -33,6 +33,7 @@ impl Writers {
 
     /// Reads the file of a directory.
     pub fn load(root: &Path) -> Writers {
+        // Without this number, no process counts as ended, and a start waits for the lease.
         let machine_start = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let place = match std::fs::metadata(root) {
             Ok(found) if !machine_start.trim().is_empty() => {
@@ -41,6 +42,8 @@ impl Writers {
             _ => String::new(),
         };
         let text = std::fs::read_to_string(root.join(WRITERS)).unwrap_or_default();
+        // From a damaged file, no process is known. The start waits for the lease, and sets aside the groups that only
+        // this log has.
         let known = serde_json::from_str(&text).unwrap_or_default();
         Writers { known, place }
     }
@@ -79,6 +82,7 @@ impl Writers {
 
     /// Forgets the oldest processes of each kind.
     fn forget(&mut self) {
+        // Separately, so that many failed starts do not displace the process that has written the log.
         for has_led in [true, false] {
             let mut left = self.known.iter().filter(|known| known.has_led == has_led).count();
             self.known.retain(|known| {
@@ -97,8 +101,10 @@ impl Writers {
         self.forget();
         let (path, new) = (root.join(WRITERS), root.join("WRITERS.new"));
         let text = serde_json::to_string(&self.known).unwrap_or_default() + "\n";
+        // Renamed, so that a process that is killed here leaves the old file whole.
         let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path));
         // On a full disk, an older file does: the next start may then wait for the end of the lease.
+        // Without its process in the file, it also sets aside the groups that only this log has.
         if path.exists() { Ok(()) } else { written }
     }
 }

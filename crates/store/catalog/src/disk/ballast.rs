@@ -40,6 +40,7 @@ impl Ballast {
     /// If the write fails, or the disk is full and there is no ballast.
     pub fn or_give_up<T>(&self, write: impl Fn() -> io::Result<T>) -> io::Result<T> {
         loop {
+            // This ends: each turn makes the file shorter or removes it, or has nothing to give up.
             match write() {
                 Err(error) if is_full(&error) && self.give_up().is_some() => {}
                 result => return result,
@@ -49,9 +50,11 @@ impl Ballast {
 
     /// Makes the file shorter, or removes it if that fails.
     fn give_up(&self) -> Option<()> {
+        // First, also if the rest fails: the maintenance then allocates the space again when there is some.
         self.is_complete.store(false, Ordering::Release);
         let length = self.path.metadata().ok()?.len();
         let file = OpenOptions::new().write(true).open(&self.path).ok()?;
+        // An empty file has nothing to give up: then the error of the write counts.
         let shorter = file.set_len(length.checked_sub(1)? / STEP * STEP);
         shorter.or_else(|_| std::fs::remove_file(&self.path)).ok()
     }
@@ -64,13 +67,16 @@ impl Ballast {
     pub fn hold(&self, reserve: u64, free: u64) -> io::Result<()> {
         let bytes = (reserve / 2).min(MAX_BYTES);
         let length = self.path.metadata().map_or(0, |file| file.len());
+        // The ballast must not take what the reserve needs: writes would fail because of it.
         if length < bytes && free < reserve.saturating_add(bytes - length) {
             return Ok(());
         }
         // After an error, the next attempt follows when a part is given up, or at the next start.
         self.is_complete.store(true, Ordering::Release);
         if length < bytes {
+            // Not truncated: a part that is still held stays, and no other process can take its space.
             let file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?;
+            // Allocated, and not only made longer: a file with holes has no space to give up.
             match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
                 Err(Errno::OPNOTSUPP) => std::fs::remove_file(&self.path)?,
                 allocated => allocated?,

@@ -118,7 +118,9 @@ pub fn replace(disk: &dyn Disk, directory: &str, name: &str, bytes: &[u8]) -> io
     let temporary = format!("{name}.new");
     let file = disk.create(directory, &temporary)?;
     file.write_at(0, bytes)?;
+    // Before the rename: after a power loss, the name could refer to a file without its bytes.
     file.sync()?;
     disk.rename(directory, &temporary, name)?;
+    // The caller may now delete what only the old content names. A power loss must not bring that content back.
     disk.sync_directory(directory)
 }

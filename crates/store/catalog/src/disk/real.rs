@@ -29,6 +29,7 @@ struct RealFile {
 /// If the directory does not exist.
 pub fn free_bytes(directory: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(directory)?;
+    // Without the blocks that only root may use.
     Ok(stat.f_bavail * stat.f_frsize)
 }
 
@@ -40,12 +41,15 @@ pub fn create_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
+    // Else the creation would fail with `AlreadyExists`, which hides the reason.
     if path.exists() {
         return Err(io::ErrorKind::NotADirectory.into());
     }
+    // The parent of a relative path with one component is empty, and cannot be opened.
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     create_directory(parent)?;
     std::fs::create_dir(path)?;
+    // A power loss could otherwise remove the directory with the synced files in it.
     File::open(parent)?.sync_all()
 }
 
@@ -83,6 +87,7 @@ impl DiskFile for RealFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        // fdatasync writes the length as well, if a read needs it. Times of the file are not needed.
         self.file.sync_data()
     }
 
@@ -100,6 +105,7 @@ impl Disk for RealDisk {
         let path = self.root.join(directory);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true);
+        // On a full disk, the directory may have no space for a further entry.
         let create = || create_directory(&path).and_then(|()| options.open(path.join(name)));
         Ok(self.file(self.ballast.or_give_up(create)?))
     }
@@ -115,6 +121,7 @@ impl Disk for RealDisk {
 
     fn remove(&self, directory: &str, name: &str) -> io::Result<()> {
         match std::fs::remove_file(self.path(directory, name)) {
+            // An attempt that was cut off may have removed it, and the next one must succeed.
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             result => result,
         }
@@ -122,6 +129,7 @@ impl Disk for RealDisk {
 
     fn list(&self, directory: &str) -> io::Result<Vec<String>> {
         let entries = match std::fs::read_dir(self.root.join(directory)) {
+            // In a new catalog, the first file creates its directory.
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
         };
@@ -138,6 +146,7 @@ impl Disk for RealDisk {
 
     fn random(&self) -> io::Result<u64> {
         let mut bytes = [0; 8];
+        // Secret: with a known salt, clients could write bytes that look like a group of the log (decision 0022).
         File::open("/dev/urandom")?.read_exact(&mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
     }
@@ -149,6 +158,7 @@ impl Disk for RealDisk {
 /// If the file cannot be read.
 pub fn read_some(file: &mut File, length: usize) -> io::Result<Bytes> {
     let mut bytes = Vec::with_capacity(length);
+    // The last part of a file is shorter, which is no error.
     Read::read_to_end(&mut Read::take(file, length as u64), &mut bytes)?;
     Ok(bytes.into())
 }

@@ -17,6 +17,7 @@ pub struct Bloom {
 impl Bloom {
     /// Creates an empty filter for a number of keys.
     pub fn new(keys: usize) -> Bloom {
+        // At least one block, because `from_bytes` refuses a filter without blocks.
         let blocks = (keys * BITS_PER_KEY).div_ceil(64 * WORDS).max(1);
         Bloom { words: vec![0; blocks * WORDS] }
     }
@@ -44,6 +45,7 @@ impl Bloom {
     fn bits(hash: u64) -> impl Iterator<Item = usize> {
         // The upper half selects the block, so the bits come from the lower half.
         let (start, step) = (hash as u32, (hash >> 16) as u32 | 1);
+        // The step is odd, so the bits of a hash are different.
         (0..PROBES).map(move |i| (start.wrapping_add(step.wrapping_mul(i)) % 512) as usize)
     }
 

@@ -44,6 +44,7 @@ impl<'a> IndexBuilder<'a> {
     /// If the entries in memory are written to a table, and the disk fails.
     pub fn insert(&mut self, key: Vec<u8>, slot: Slot) -> Result<(), CatalogError> {
         self.active.insert(std::iter::once((key, slot)));
+        // The entries of a whole log need not fit in memory.
         if self.active.len() >= self.engine.limits.memtable_entries { self.write() } else { Ok(()) }
     }
 
@@ -54,6 +55,7 @@ impl<'a> IndexBuilder<'a> {
     pub fn write(&mut self) -> Result<(), CatalogError> {
         let memtable = Arc::new(std::mem::take(&mut self.active));
         if memtable.len() > 0 {
+            // The oldest table needs no removals. The log is synced before a manifest names the table.
             let table = self.engine.write_memtable(&memtable, self.tables.is_empty())?;
             self.tables.insert(0, Arc::new(table));
             self.has_written = true;

@@ -131,6 +131,7 @@ pub fn lock(root: &Path) -> Result<DirectoryLock, CatalogError> {
 pub fn lock_of(root: &Path) -> Result<DirectoryLock, CatalogError> {
     let name = root.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let unfinished = root.with_file_name(format!("{name}.unfinished"));
+    // The copy gets this name when it is complete. A catalog that is created here meanwhile would prevent that.
     if !root.exists() && unfinished.exists() && lock(&unfinished).is_err() {
         return Err(CatalogError::Io(format!(
             "{}: a copy of a catalog is being written for this place; wait for its end",
@@ -139,6 +140,7 @@ pub fn lock_of(root: &Path) -> Result<DirectoryLock, CatalogError> {
     }
     RealDisk::new(root)?;
     let lock = lock(root)?;
+    // Under the lock, because this records the format of a new catalog.
     format::of_directory(root)?;
     Ok(lock)
 }
@@ -156,6 +158,7 @@ impl Scan for LeasedScan<'_> {
 
     fn next(&mut self) -> Result<Option<(Vec<u8>, Row)>, CatalogError> {
         let next = self.scan.next()?;
+        // After the read: see `EmbeddedCatalog::checked`.
         self.lease.check()?;
         Ok(next)
     }
@@ -172,6 +175,7 @@ impl EmbeddedCatalog {
         let ballast = Arc::clone(disk.ballast());
         let (engine, writer, recovery) = open(Arc::new(disk), settings.limits)?;
         if settings.is_followed {
+            // Before the first group, which then has a time. Nothing counts as shipped until a shipper begins.
             engine.follow(0);
         }
         // Without a follower, the next group must not seem to have the time of the last one. Damage may hide that time.
@@ -244,6 +248,7 @@ impl EmbeddedCatalog {
         drop(self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.stop.set();
         for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // Never an error: a panic in one of these threads has ended the process (threads.rs).
             let _ = thread.join();
         }
         if let Some(reason) = self.engine.stop_reason() {
@@ -279,6 +284,8 @@ fn flush(engine: &Arc<Engine>, stop: &Stop) {
     while !stop.wait(PAUSE) {
         liveness::hang_thread_in_tests();
         liveness::at("the disk of the index");
+        // After an error, the memtable stays in memory, and the next look writes it. `Engine::wait_for_flush` says when
+        // commits fail meanwhile.
         if let Err(error) = engine.flush() {
             crate::log::warn(&format!("the index was not written: {error}"));
         }
@@ -329,6 +336,7 @@ fn maintain(engine: &Arc<Engine>, committer: &Committer<Writer>, stop: &Stop, ra
                 transaction.end_segment();
                 Ok(true)
             });
+            // An error is ignored, because the next look finds the same segment again.
             let _ = crate::blocking::block_on(committer.commit(work, 0));
             continue;
         }
@@ -356,6 +364,7 @@ fn compact(
     loop {
         let start_ns = now_ns();
         let step = compaction.step(engine).inspect_err(|error| {
+            // Without this, each look would choose the same segment again, and read it in vain.
             if matches!(error, CatalogError::Damaged { .. }) {
                 compaction.give_up(engine);
             }
@@ -369,6 +378,7 @@ fn compact(
                 compaction.verify(engine, &keys)?;
                 let least = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
                 liveness::at_most("the pause of a slow compaction", least);
+                // A later compaction continues: the copies are ordinary records, and the rest is still in use.
                 if stop.wait(least.saturating_sub(Duration::from_nanos(now_ns() - start_ns))) {
                     return Ok(());
                 }
@@ -379,6 +389,7 @@ fn compact(
 
 impl GroupWriter for Writer {
     fn prepare(&mut self, _: KnownReads) -> Result<(), CatalogError> {
+        // While the index is written slowly, commits wait here, so that the memory for memtables is bounded.
         self.engine.wait_for_flush()
     }
 
@@ -394,6 +405,7 @@ impl GroupWriter for Writer {
 impl Catalog for EmbeddedCatalog {
     async fn commit(&self, work: Work, expected: impl Into<Expected>) -> Result<(), CatalogError> {
         self.committer.commit(work, expected).await?;
+        // The process may have lost the lead while the group was written. See `Lease::confirm`.
         match &self.lease {
             Some(lease) if self.confirms => lease.confirm().await,
             _ => Ok(()),
@@ -403,6 +415,7 @@ impl Catalog for EmbeddedCatalog {
     fn durable_after_ms(&self) -> u64 {
         match self.durability {
             Durability::Sync => 0,
+            // The milliseconds of the interval are rounded down.
             Durability::Interval(interval) => interval.as_millis() as u64 + 1,
         }
     }
@@ -416,6 +429,7 @@ impl Catalog for EmbeddedCatalog {
     }
 
     fn is_kept(&self, mark: u64) -> Result<bool, CatalogError> {
+        // Without a keeper, the journal has each group before its answer, or no other process can lead.
         if !self.confirms {
             return Ok(true);
         }
@@ -452,6 +466,7 @@ impl JournaledWriter for Writer {
     type Group = WrittenGroup;
 
     fn write(&mut self, works: Vec<Work>) -> (Vec<Result<(), CatalogError>>, Option<WrittenGroup>) {
+        // Not synced: the entry in the journal makes the group durable.
         self.write_group(works, false)
     }
 
@@ -460,6 +475,7 @@ impl JournaledWriter for Writer {
     }
 
     fn stop(&mut self, error: &CatalogError) {
+        // Only the reason: the errors that quote it later have a text of their own.
         let reason = match error {
             CatalogError::Unavailable(reason) => reason.clone(),
             error => error.to_string(),

@@ -46,6 +46,7 @@ impl ChangedKeys {
     /// Ends the recording.
     pub fn end(&self) {
         self.is_recorded.store(false, Ordering::Release);
+        // A group that is being applied may still add keys. They only cost a later copy superfluous reads.
         self.lock().clear();
     }
 }

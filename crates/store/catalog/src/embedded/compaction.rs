@@ -34,16 +34,19 @@ impl Batch {
     /// segment may contain a removed key.
     pub fn work(self, keep_removals: bool) -> Work {
         Box::new(move |transaction| {
+            // Copies free space in the end, so a full disk must not refuse them.
             transaction.use_reserve();
             for (change, place) in &self.records {
                 let row = transaction.get(&change.key)?;
                 match (&change.value, place) {
                     (Some(value), Some(place)) => {
+                        // A client may have replaced or removed the record since `step` has read it.
                         if row.is_some_and(|row| row.place == *place) {
                             transaction.put(change.key.clone(), value.clone());
                         }
                     }
                     _ => {
+                        // Without a copy, a rebuilt index would return the key from an older segment.
                         if row.is_none() && keep_removals {
                             transaction.delete(change.key.clone());
                         }
@@ -122,6 +125,7 @@ impl Engine {
         // A segment that the replay of the log would need, or that has unreadable records, stays. So does the last one,
         // which receives the copies.
         let mut unmovable = self.unmovable.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // A segment that waits for the backup has no row in use. Chosen again, it would be removed twice.
         unmovable.extend(self.waiting_segments());
         let candidates = segments.iter().filter(|segment| {
             segment.id < applied && segment.garbage() >= share && !unmovable.contains(&segment.id)
@@ -131,6 +135,7 @@ impl Engine {
             (1.0 - used) * f64::from(applied - segment.id) / (1.0 + used)
         };
         let best = candidates.max_by(|a, b| benefit(a).total_cmp(&benefit(b)))?;
+        // Before the oldest segment, there is no record that a removal must hide.
         let keep_removals = segments.iter().any(|segment| segment.id < best.id);
         let segment = Arc::clone(best);
         Some(Compaction { segment, offset: 0, keep_removals, is_copied: false, is_unverified: false })
@@ -165,6 +170,7 @@ impl Compaction {
         let mut reader = GroupReader::new(&self.segment, self.offset)?;
         while bytes < BATCH_BYTES {
             let Some(group) = reader.next_group()? else {
+                // Records in use may follow the damage, so the segment must stay.
                 if reader.offset < reader.length {
                     return Err(self.segment.damaged(reader.offset, "the header of a group is damaged"));
                 }

@@ -52,6 +52,7 @@ pub fn or_damage<T>(loaded: Result<T, CatalogError>) -> Result<(Option<T>, Optio
         Err(CatalogError::Damaged { file, offset, problem }) => {
             Ok((None, Some(format!("{file} at offset {offset}: {problem}"))))
         }
+        // A start that took an error of the disk for damage would replace an intact index.
         Err(error) => Err(error),
     }
 }

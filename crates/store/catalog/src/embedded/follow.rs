@@ -114,6 +114,7 @@ impl Engine {
     /// Begins or continues to follow the log: groups before `shipped` are not needed any more. From now on, groups have
     /// the time, and a segment stays until the follower has the copies of its records.
     pub fn follow(&self, shipped: u64) {
+        // The number first: with an older one, segments could go that this follower needs.
         self.followed.shipped.store(shipped, Ordering::Release);
         self.followed.is_followed.store(true, Ordering::Release);
     }
@@ -126,6 +127,7 @@ impl Engine {
     /// Ends the following of the log of a copy, whose next group has the time of the original.
     pub fn stop_following_copy(&self) {
         self.stop_following();
+        // The group contains the time of the original itself. A stamp behind it would replace that time.
         self.followed.stamped_ms.store(0, Ordering::Relaxed);
     }
 
@@ -181,6 +183,7 @@ impl Engine {
     /// # Errors
     /// If the disk fails.
     pub fn end_compaction(&self, compaction: Compaction) -> Result<(), CatalogError> {
+        // Everything that is written, because the last copies may be in the last group.
         let written = self.followed.written.load(Ordering::Acquire);
         if self.has_shipped(written) {
             return compaction.remove_segment(self);
@@ -201,6 +204,7 @@ impl Engine {
                 found.map(|index| copied.remove(index).0)
             };
             let Some(compaction) = next else { return Ok(()) };
+            // If this fails, a later compaction finds nothing in use, and tries again.
             compaction.remove_segment(self)?;
         }
     }
@@ -277,6 +281,7 @@ impl Engine {
         let Some(open) = self.segment(segment.id) else {
             return Err(CatalogError::Io(format!("{DIRECTORY}/{} is missing", file_name(segment.id))));
         };
+        // At least the header, which `Run::groups` skips.
         let mut length = (end - offset).min(most.max(HEADER));
         loop {
             let mut bytes = vec![0; length as usize];

@@ -55,6 +55,7 @@ impl<'a> GroupTransaction<'a> {
 
     fn written(&self, change: usize) -> Option<Row> {
         let value = self.changes[change].value.as_ref()?;
+        // No segment has this number: see `MAX_ID`.
         let place = LogPosition { segment: PENDING, offset: change as u32, ..LogPosition::default() };
         Some(Row { head: value.head.clone(), place, loaded: None })
     }
@@ -67,6 +68,7 @@ impl<'a> GroupTransaction<'a> {
     /// Returns the row of a key before the group. A key whose record is damaged can be written again, so damage is no
     /// error here.
     fn before(&self, key: &[u8]) -> Result<Slot, CatalogError> {
+        // A group in flight is newer than the index.
         match self.pending.get(key) {
             Some(slot) => Ok(slot.clone()),
             None => self.engine.read_index(|view| view.get(key, hash(key))),
@@ -113,6 +115,7 @@ impl<'a> GroupTransaction<'a> {
     /// Drops the changes of a transaction that is not committed.
     pub fn roll_back(&mut self) {
         self.changes.truncate(self.committed);
+        // The rows before the group stay known, because they do not depend on a dropped change.
         for known in self.known.values_mut() {
             if known.change.is_some_and(|change| change >= self.committed) {
                 known.change = None;
@@ -131,6 +134,7 @@ impl Transaction for GroupTransaction<'_> {
     fn get(&mut self, key: &[u8]) -> Result<Option<Row>, CatalogError> {
         let row = self.last_known(key)?;
         match &row {
+            // A change of this group or of one in flight is newer than all damage.
             _ if self.is_changed(key) => {}
             Some(row) => self.engine.check_damage(hash(key), Some(row))?,
             // Whether there is no row because of damage is a matter of `check_absent`.
@@ -166,6 +170,7 @@ impl Transaction for GroupTransaction<'_> {
                 match merge.next()? {
                     Some((key, _)) if !key.starts_with(prefix) => return Ok(None),
                     Some((key, Some(row))) => {
+                        // The newest change of the other keys is in the group or in flight: see below.
                         if !self.is_changed(&key) {
                             return Ok(Some((Vec::from(key), row)));
                         }
@@ -177,6 +182,7 @@ impl Transaction for GroupTransaction<'_> {
         })?;
         let written = self.known.range(from.to_vec()..).take_while(|(key, _)| key.starts_with(prefix));
         let written = written.filter_map(|(key, known)| Some((key.clone(), self.written(known.change?)?)));
+        // A change of this group hides one in flight.
         let is_own = |key: &[u8]| self.known.get(key).is_some_and(|known| known.change.is_some());
         let pending = self.pending.range(prefix, from).filter(|(key, _)| !is_own(key));
         let pending = pending.filter_map(|(key, slot)| Some((key.clone(), slot.clone()?)));

@@ -18,6 +18,7 @@ impl Engine {
     pub(super) fn is_memtable_full(&self, log_bytes: u64) -> bool {
         let entries = self.view().active.len();
         let limits = &self.limits;
+        // An empty memtable would only add an empty table.
         entries >= limits.memtable_entries || (entries > 0 && log_bytes >= limits.log_bytes_per_table)
     }
 
@@ -43,7 +44,9 @@ impl Engine {
     pub fn wait_for_flush(&self) -> Result<(), CatalogError> {
         /// Maximum number of memtables that wait to be written.
         const MAX_FROZEN: usize = 3;
+        // After a stop, nothing waits: `write_group` refuses the transactions with the reason.
         while self.view().frozen.len() >= MAX_FROZEN && self.stop_reason().is_none() {
+            // The client gets the reason instead of waiting. The flushing thread tries again.
             if let Some(error) = self.flush_error.lock().unwrap_or_else(PoisonError::into_inner).clone() {
                 return Err(error);
             }
@@ -72,6 +75,7 @@ impl Engine {
     fn sync_log(&self, last: u32, from: u32) -> Result<(), CatalogError> {
         for segment in self.segments().iter().filter(|s| (from..=last).contains(&s.id)) {
             if let Err(reason) = segment.sync() {
+                // As after a failed sync of the writer: a second one may succeed without the lost bytes.
                 self.stop(&reason);
                 return Err(CatalogError::Stopped(reason));
             }
@@ -86,6 +90,7 @@ impl Engine {
     pub fn flush_step(&self) -> Result<bool, CatalogError> {
         let _work = self.index_work.lock().unwrap_or_else(PoisonError::into_inner);
         let view = self.view();
+        // The oldest first: the manifest says that everything before `applied` is in tables.
         let Some(frozen) = view.frozen.last().cloned() else { return Ok(false) };
         let id = self.take_table_id();
         // Before the table: a table must not refer to records that a power loss may remove.
@@ -299,7 +304,9 @@ impl Engine {
         // Before the removal of the file: a listed segment whose file is missing is taken for lost, and a file that is
         // not listed for a leftover.
         self.change_list(|list| list.segments.retain(|listed| listed.id != id))?;
+        // Also in the copy of the list: if the list is damaged later, a start would take the removed segment for lost.
         self.checkpoint(None)?;
+        // Readers that have opened the file go on with it. Others find the new places of the records.
         let removed = self.segments.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         assert!(removed.is_some(), "log segment {id} is removed twice");
         self.disk.remove(super::segment::DIRECTORY, &super::segment::file_name(id))?;

@@ -60,6 +60,7 @@ impl Manifest {
     /// # Errors
     /// If it is damaged or of another version, or the disk fails.
     pub fn load(disk: &dyn Disk) -> Result<Option<Manifest>, CatalogError> {
+        // The version is read first, because other versions may have other fields.
         let Some(manifest) = document::load::<serde_json::Value>(disk, DIRECTORY, NAME)? else {
             return Ok(None);
         };
@@ -68,6 +69,7 @@ impl Manifest {
             let text = format!(
                 "the data directory has format {format}, and this version reads format {FORMAT}; use another version"
             );
+            // Not damage: a start would replace the index of another version by a new one.
             return Err(CatalogError::Io(text));
         }
         serde_json::from_value(manifest).map(Some).map_err(|e| CatalogError::Damaged {

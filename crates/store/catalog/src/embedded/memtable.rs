@@ -17,6 +17,7 @@ pub struct Memtable {
 impl Memtable {
     /// Adds entries, which replace those of the same keys.
     pub fn insert(&self, entries: impl Iterator<Item = (Vec<u8>, Slot)>) {
+        // Under one lock: a reader that sees one row of a group also finds the others.
         let mut map = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         for (key, slot) in entries {
             map.insert(key.into_boxed_slice(), slot);
@@ -36,6 +37,7 @@ impl Memtable {
     /// Returns up to `most` entries in key order.
     pub fn range(&self, from: Bound<&[u8]>, most: usize) -> Vec<(Bytes, Slot)> {
         let map = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        // Only a part at a time, because the committing thread waits for this lock.
         let range = map.range::<[u8], _>((from, Bound::Unbounded)).take(most);
         range.map(|(key, slot)| (Bytes::copy_from_slice(key), slot.clone())).collect()
     }

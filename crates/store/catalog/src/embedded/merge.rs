@@ -26,6 +26,7 @@ impl Source {
                 if batch.len() == 0
                     && let Some(last) = &*last
                 {
+                    // Looked up by key, because the memtable may have changed since the last part.
                     *batch = memtable.range(Bound::Excluded(last), BATCH).into_iter();
                 }
                 let next = batch.next();
@@ -74,6 +75,7 @@ impl Merge {
         let mut smallest: Option<usize> = None;
         for (index, (_, next)) in self.sources.iter().enumerate() {
             let Some((key, _)) = next else { continue };
+            // With equal keys, the first source wins, because it is the newest.
             let is_smaller = smallest.is_none_or(|at| match &self.sources[at].1 {
                 Some((other, _)) => key < other,
                 None => true,
@@ -85,6 +87,7 @@ impl Merge {
         let Some(winner) = smallest else { return Ok(None) };
         let (source, next) = &mut self.sources[winner];
         let found = next.take();
+        // If this fails, `found` is lost. Whoever goes on creates a new merge behind the last key that was returned.
         *next = source.next()?;
         if let Some((key, _)) = &found {
             for (source, next) in &mut self.sources[winner + 1..] {

@@ -76,7 +76,9 @@ pub struct CatalogLimits {
 impl Default for CatalogLimits {
     fn default() -> CatalogLimits {
         CatalogLimits {
+            // The index stores offsets with 32 bits, and a segment exceeds this length by at most one group.
             segment_bytes: 256 << 20,
+            // The size of the ballast assumes tables of about 10 MB, which this limit gives: see disk/ballast.rs.
             memtable_entries: 64 * 1024,
             log_bytes_per_table: 256 << 20,
             fan_in: 4,
@@ -110,6 +112,7 @@ impl View {
     }
 
     fn get(&self, key: &[u8], hash: u64) -> Result<Slot, CatalogError> {
+        // From the newest to the oldest. A removal ends the search, too, because older entries have the removed row.
         if let Some(slot) = self.active.get(key) {
             return Ok(slot);
         }
@@ -225,6 +228,7 @@ impl Engine {
         let usage = |s: &Arc<Segment>| SegmentUse {
             id: s.id,
             bytes: s.bytes.load(Ordering::Relaxed),
+            // After a crash, a replay subtracts some records a second time, so the estimate may be below zero.
             live: s.live.load(Ordering::Relaxed).max(0) as u64,
         };
         self.segments().iter().map(usage).collect()
@@ -237,6 +241,7 @@ impl Engine {
 
     /// Stops all writes for ever.
     pub fn stop_for(&self, reason: &str) {
+        // Before the flag: whoever finds the flag must also find the reason, without which writes would go on.
         *self.stopped.write().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_string());
         self.is_stopped.store(true, Ordering::Release);
     }
@@ -276,6 +281,7 @@ impl Engine {
                 (row.place.segment, u64::from(row.place.offset)) < (damage.segment, damage.offset)
             })
         };
+        // Without a row, only a removal behind the damage makes it certain that the key does not exist.
         let is_removed = row.is_none() && damaged.removed.contains(&hash);
         let unknown = damaged.unknown.iter().filter(|_| !is_removed).find(is_newer);
         damaged.known.get(&hash).or(unknown).map_or(Ok(()), |damage| Err(damage.error()))
@@ -302,8 +308,10 @@ impl Engine {
             damaged.removed.clear();
             damaged.indexed.clear();
         }
+        // Compaction has left these segments because of rows in doubt, which are certain now. Damage is found again.
         self.unmovable.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let open: BTreeSet<u32> = self.segments().iter().map(|segment| segment.id).collect();
+        // Otherwise each start would report the segments without a file as lost again.
         self.change_list(|list| list.segments.retain(|listed| open.contains(&listed.id)))?;
         self.checkpoint(None)
     }
@@ -318,6 +326,7 @@ impl Engine {
         let has_unknown = !damaged.unknown.is_empty();
         for (hash, is_written) in keys {
             damaged.known.remove(&hash);
+            // Damage with unknown keys also puts keys without a row in doubt. This removal ends the doubt.
             if has_unknown && !is_written {
                 damaged.removed.insert(hash);
             }
@@ -340,6 +349,7 @@ impl Engine {
     /// # Errors
     /// If they are damaged or cannot be read.
     pub fn read(&self, key: &[u8], row: &Row, with_body: bool) -> Result<Value, CatalogError> {
+        // A row of a scan was not checked, and the lost record may have replaced it.
         self.check_known_damage(key)?;
         let mut place = row.place;
         loop {
@@ -424,6 +434,7 @@ impl EngineScan<'_> {
         if !is_damaged || !self.engine.repair_index()? {
             return Err(error);
         }
+        // A new view, because the old one still has the damaged table.
         self.view = self.engine.view();
         self.merge = Some(Merge::new(&self.view.memtables(), &self.view.tables, &self.next)?);
         Ok(())

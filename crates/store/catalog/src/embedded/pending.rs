@@ -22,6 +22,7 @@ impl PendingRows {
 
     /// Adds a row of a group.
     pub fn add(&mut self, group: u64, key: Vec<u8>, slot: Slot) {
+        // The row of an earlier group is replaced. When that group is applied, `remove` leaves this one.
         self.0.insert(key, (group, slot));
     }
 

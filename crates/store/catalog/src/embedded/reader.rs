@@ -76,6 +76,7 @@ impl<'a> GroupReader<'a> {
             return Ok(None);
         }
         let salt = self.segment.salt;
+        // Only the fixed part at first: its lengths may be damaged, and must fit the file before memory is allocated.
         let mut head = vec![0; GROUP_HEADER];
         self.segment.file.read_at(offset, &mut head)?;
         let Some(length) = announced_header_len(salt, &head) else { return Ok(None) };
@@ -119,12 +120,14 @@ impl<'a> GroupReader<'a> {
             self.segment.file.read_at(at, &mut window)?;
             for index in 0..window.len().saturating_sub(3) {
                 let candidate = at + index as u64;
+                // A body may contain the magic number by chance, so only an intact group counts.
                 if may_begin_group(self.segment.salt, &window[index..]) && self.group_at(candidate)?.is_some()
                 {
                     self.offset = candidate;
                     return Ok(true);
                 }
             }
+            // The windows overlap by three bytes, because a magic number may lie across their border.
             at += window.len().saturating_sub(3).max(1) as u64;
         }
         Ok(false)

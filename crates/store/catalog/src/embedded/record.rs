@@ -105,6 +105,7 @@ impl Change {
         };
         out.extend_from_slice(&salt.magic(RECORD_MAGIC).to_le_bytes());
         out.extend_from_slice(&[if self.value.is_none() { TOMBSTONE } else { 0 }, 0]);
+        // `Writer::admit` has refused longer keys.
         out.extend_from_slice(&(self.key.len() as u16).to_le_bytes());
         for number in [
             value.head.len() as u32,
@@ -196,6 +197,7 @@ pub fn may_begin_group(salt: Salt, bytes: &[u8]) -> bool {
 /// Returns the length of a group header with its table, as its first bytes say; `None` if no group begins here.
 pub fn announced_header_len(salt: Salt, bytes: &[u8]) -> Option<usize> {
     let count = u32_at(bytes, 4);
+    // The bytes are not verified yet. A damaged count must not make a reader allocate more than a header can have.
     (may_begin_group(salt, bytes) && count <= MAX_RECORDS)
         .then(|| GROUP_HEADER + TABLE_ENTRY * count as usize)
 }
@@ -249,6 +251,7 @@ impl Record {
             body_crc: u32_at(bytes, 24),
         };
         let end = skip + properties as usize;
+        // Checked apart from the header: a damaged body must not hide the key, so that only its reads fail.
         let intact =
             crc32c(&bytes[skip..end]) == place.properties_crc && crc32c(&bytes[end..]) == place.body_crc;
         let key = bytes[RECORD_HEADER..RECORD_HEADER + key_len].to_vec();

@@ -66,13 +66,16 @@ impl OpenLog {
         let OpenLog { engine, end, newest, is_partly_written, recovery } = self;
         let mut writer = Writer::new(Arc::clone(&engine), end, newest, recovery.replayed_bytes)?;
         if is_partly_written {
+            // No manifest names the tables of the replay yet. Otherwise a start after a crash would build them again.
             writer.freeze();
             engine.flush()?;
             let (applied, end) = (engine.applied(), writer.end());
             assert_eq!(applied, end, "the tables do not contain the whole log after a replay");
         } else {
+            // The manifest gets the new segment, and loses the end of a clean stop: groups may follow behind it now.
             engine.checkpoint(None)?;
         }
+        // After the manifest: the one before may name tables that are not in use any more.
         remove_leftovers(&engine);
         Ok((engine, writer, recovery))
     }
@@ -110,8 +113,10 @@ pub fn open_log(disk: Arc<dyn Disk>, limits: CatalogLimits) -> Result<OpenLog, C
         changes: ChangedKeys::default(),
         counters: Counters::default(),
     });
+    // The replay begins behind the tables, and may not find this damage again.
     damage.extend(list.damage.iter().cloned());
     let mark = synced::load(&*engine.disk)?;
+    // A power loss may have removed the mark, which is never synced. The end of a clean stop is durable.
     let synced = manifest.clean_end.unwrap_or_default().max(mark);
     // An old copy of the manifest may say that the catalog was closed, but a later start has changed the list.
     let is_end = manifest.clean_end == Some(synced) && manifest.list.version == list.version;
@@ -119,12 +124,14 @@ pub fn open_log(disk: Arc<dyn Disk>, limits: CatalogLimits) -> Result<OpenLog, C
     let builder = IndexBuilder::new(&engine, tables);
     let mut replay = Replay::new(&engine, builder, purpose, &damage);
     if is_rebuild {
+        // The replay reads the whole log, and counts every record.
         engine.segments().iter().for_each(|segment| segment.live.store(0, Ordering::Relaxed));
     }
     replay.run(&list, manifest.applied)?;
     recovery.replayed_bytes = replay.read_bytes;
     recovery.dropped_bytes = replay.dropped_bytes;
     let Replayed { builder, end, damage, removed } = replay.finish();
+    // A new index is written even if memory holds all of it. Otherwise each start after a crash would build it again.
     let is_partly_written = builder.has_written() || (is_rebuild && !list.segments.is_empty());
     let (tables, active) = builder.finish();
     engine.lock_manifest().tables = tables.iter().map(|table| table.id).collect();
@@ -181,6 +188,7 @@ impl StoredIndex {
         let next_table = names.iter().filter_map(|name| table::id_of(name)).max().map_or(0, |id| id + 1);
         let empty = |index: u64| Manifest { index, next_table, ..Manifest::default() };
         let Some(manifest) = stored else {
+            // Without a log, the catalog is new, and no index is missing.
             if problem.is_some() || !disk.list(DIRECTORY)?.is_empty() {
                 recovery.rebuilt = Some(problem.unwrap_or_else(|| "there is no manifest".into()));
             }
@@ -193,6 +201,7 @@ impl StoredIndex {
             None => Manifest { next_table: next_table.max(manifest.next_table), ..manifest },
             Some(problem) => {
                 recovery.rebuilt = Some(problem);
+                // The list of segments and the end of the log do not depend on the tables.
                 let Manifest { clean_end, list, index, .. } = manifest;
                 Manifest { clean_end, list, ..empty(index) }
             }
@@ -224,6 +233,7 @@ fn load_list(
     };
     let mut unlisted = Vec::new();
     for id in ids {
+        // A smaller number that is not listed is a leftover of compaction or of a failed start.
         if list.segments.last().is_none_or(|last| id > last.id) {
             let file = disk.open(DIRECTORY, &file_name(id))?;
             unlisted.push((id, SegmentHeader::read(&*file)?.filter(|header| header.id == id), file));
@@ -233,6 +243,7 @@ fn load_list(
     let found = unlisted.iter().find_map(|(_, header, _)| header.map(|header| header.salt));
     let Some(salt) = known.or(found) else {
         for (id, _, file) in &unlisted {
+            // A first start that has failed may leave a file without groups.
             if file.len()? > HEADER {
                 // A new catalog beside these files would answer that no object exists.
                 return Err(Damage::of_segment(*id, 0, NO_HEADER, AffectedKeys::Unknown).error());
@@ -327,6 +338,7 @@ fn open_segments(
         match found {
             Some(found) if found == header => {}
             Some(_) => {
+                // Not opened: the replay could cut off bytes that belong to the other segment.
                 lost(0, FOREIGN);
                 continue;
             }

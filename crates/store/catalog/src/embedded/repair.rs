@@ -52,9 +52,11 @@ impl Engine {
         let work = self.index_work.lock().unwrap_or_else(PoisonError::into_inner);
         let damaged: Vec<u64> =
             self.view().tables.iter().filter(|table| table.is_damaged()).map(|table| table.id).collect();
+        // Another thread may have repaired the index while this one waited.
         if damaged.is_empty() {
             return Ok(true);
         }
+        // Damage of the log stays. Without this mark, each read of the table would go through the whole log in vain.
         if self.is_beyond_repair.load(Ordering::Acquire) {
             return Ok(false);
         }
@@ -94,6 +96,7 @@ impl Engine {
         let read_bytes = replay.read_bytes;
         let Replayed { mut builder, mut damage, .. } = replay.finish();
         damage.retain(|damage| !known.contains(damage));
+        // All of it, because the memtables of the view have only what is behind `until`.
         builder.write()?;
         let (tables, _) = builder.finish();
         if !damage.is_empty() {
@@ -109,6 +112,7 @@ impl Engine {
             frozen: view.frozen.clone(),
             tables: tables.clone(),
         });
+        // After the manifest: the one before needs these files.
         self.remove_tables(old.into_iter());
         Ok(Rebuilt { read_bytes, damage })
     }

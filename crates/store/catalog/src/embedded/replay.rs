@@ -178,7 +178,9 @@ impl<'a> Replay<'a> {
     /// Records the loss of the groups of a segment whose file is missing.
     fn missing(&mut self, listed: &ListedSegment, from: u64) {
         let had_groups = match (listed.end, self.purpose) {
+            // A segment without groups has lost nothing.
             (Some(end), _) => Some(end.group) != self.expected,
+            // A clean stop knows its end exactly, so an empty last segment has lost nothing.
             (None, Purpose::Start { synced, is_end: true }) if synced.segment == listed.id => {
                 synced.offset > from
             }
@@ -189,6 +191,7 @@ impl<'a> Replay<'a> {
         if had_groups {
             self.lose(listed.id, from, MISSING);
         }
+        // The next segment continues behind the lost groups. They are not missing there a second time.
         self.expected = listed.end.map(|end| end.group).or(self.expected);
         self.end.segment = listed.id;
         self.end.offset = from;
@@ -198,11 +201,14 @@ impl<'a> Replay<'a> {
     fn limits(&self, listed: &ListedSegment, file: u64) -> (u64, u64) {
         let end = listed.end.map_or(file, |end| end.bytes.min(file));
         match self.purpose {
+            // The tables contain only groups that were synced.
             Purpose::Repair { until } if until.segment == listed.id => (end.min(until.offset), u64::MAX),
             Purpose::Repair { .. } => (end, u64::MAX),
+            // A segment is synced before the next one is listed.
             _ if listed.end.is_some() => (end, u64::MAX),
             Purpose::Start { synced, .. } if synced.segment == listed.id => (end, synced.offset),
             Purpose::Start { synced, .. } if synced.segment > listed.id => (end, u64::MAX),
+            // Nothing else is known: the header was synced before the segment was listed.
             Purpose::Start { .. } => (end, HEADER),
         }
     }
@@ -231,8 +237,10 @@ impl<'a> Replay<'a> {
                 let synced = match synced {
                     Some(synced) => synced,
                     None if known_synced == u64::MAX => known_synced,
+                    // A later group may prove that this one was synced. Only damage makes this search necessary.
                     None => *synced.insert(known_synced.max(synced_by_groups(segment, at)?)),
                 };
+                // Nothing proves that the group was synced, so the log ends before it.
                 if at >= synced {
                     break at;
                 }
@@ -280,11 +288,13 @@ impl<'a> Replay<'a> {
                 let is_headless = segment.had_damaged_header && at == from && at < length;
                 let is_cut = length < at || length < HEADER;
                 let is_short = at < if synced == u64::MAX { length } else { synced };
+                // After a clean stop, `synced` is the exact end, and `is_short` is enough.
                 let is_lost = is_short || (is_headless || is_cut) && !is_end;
                 if is_lost {
                     self.lose(segment.id, at, "the end of the log is missing or damaged");
                 } else if at < length {
                     self.dropped_bytes += length - at;
+                    // Compaction reads up to the end of the file, and would take the rest for damage.
                     segment.file.truncate(at)?;
                     segment.sync().map_err(CatalogError::Io)?;
                 }
@@ -327,6 +337,7 @@ impl<'a> Replay<'a> {
             self.expected = self.expected.map(|expected| expected + 1);
         } else {
             self.lose(segment.id, from, "the header of a group is damaged");
+            // Nobody knows how many groups were in these bytes.
             self.expected = None;
         }
         Ok(())
@@ -363,6 +374,7 @@ impl<'a> Replay<'a> {
 
     fn apply_record(&mut self, segment: &Arc<Segment>, record: &Record) -> Result<(), CatalogError> {
         let key_hash = hash(&record.key);
+        // An intact record is newer than the lost one of the same key, and ends the doubt.
         if record.intact {
             self.damaged.remove(&(AffectedKeys::Hash(key_hash), 0, 0));
         }
@@ -372,7 +384,9 @@ impl<'a> Replay<'a> {
         // The row of a damaged body is intact, so the object is known and its reads fail.
         let slot: Slot =
             record.head.as_ref().map(|head| Row { head: head.clone(), place: record.place, loaded: None });
+        // A repair reads records that are counted already.
         if matches!(self.purpose, Purpose::Start { .. }) {
+            // Without the old row, only the estimate of the bytes in use is wrong.
             let old = self.builder.get(&record.key, key_hash).ok().flatten();
             if let Some(old) = old
                 && let Some(segment) = self.engine.segment(old.place.segment)

@@ -111,6 +111,7 @@ impl Replica {
         let first = found.first().map_or(end.group, |group| group.group.number);
         let mut next = first..;
         let is_next = found.iter().all(|group| next.next() == Some(group.group.number) && group.is_intact());
+        // Checked before the write: damaged groups of the place must not get into the copy.
         if !is_whole || !is_next {
             return Err(ReplicaError::Damaged(end.group));
         }
@@ -118,6 +119,7 @@ impl Replica {
             // The copy has other groups, and ends at the same offset.
             return Err(ReplicaError::Differs { segment: part.segment, offset: part.offset });
         }
+        // Not synced here: until `sync`, the place has these bytes.
         segment.file.write_at(at, &new).map_err(CatalogError::from)?;
         let length = at + new.len() as u64;
         segment.bytes.store(length, Ordering::Relaxed);
@@ -127,6 +129,7 @@ impl Replica {
             Position { segment: segment.id, offset: length, group: end.group + found.len() as u64 };
         self.log_bytes_since_table += new.len() as u64;
         self.log.recovery.replayed_bytes += new.len() as u64;
+        // A copy has no thread that writes tables.
         if self.log.engine.is_memtable_full(self.log_bytes_since_table) {
             self.log_bytes_since_table = 0;
             self.log.engine.freeze(self.log.end);
@@ -185,8 +188,10 @@ impl Replica {
             return Err(ReplicaError::Gap(end.group));
         }
         if let Some(before) = &self.segment {
+            // A replay drops an incomplete group only from the last segment: see `Writer::roll`.
             before.sync().map_err(CatalogError::Stopped)?;
         }
+        // The number is that of the log, because the checksums of groups contain it.
         let segment = create_segment_at(&self.log.engine, &end, part.segment)?;
         self.log.end = Position { segment: segment.id, offset: HEADER, group: end.group };
         self.segment = Some(segment);
@@ -198,6 +203,7 @@ impl Replica {
         let engine = &self.log.engine;
         let mut last = BTreeMap::new();
         for (record, ..) in group.records() {
+            // `append` has verified all records.
             let Some(record) = record else { continue };
             let row = record.head.map(|head| Row { head, place: record.place, loaded: None });
             last.insert(record.key, row);
@@ -225,6 +231,7 @@ impl Replica {
     /// If the disk fails.
     pub fn remove_unused(&self, live: &[u32]) -> Result<(), CatalogError> {
         let engine = &self.log.engine;
+        // A start needs the segments from `applied` on, and `live` may be older than the newest segments of the copy.
         let (applied, newest) = (engine.applied().segment, live.last().copied().unwrap_or(0));
         // The oldest first: a removed key must not come back.
         for segment in engine.segments().iter().filter(|segment| segment.id < applied.min(newest)) {
@@ -250,6 +257,7 @@ impl Replica {
     /// If the disk fails.
     pub fn sync(&self) -> Result<(), CatalogError> {
         self.segment.as_ref().map_or(Ok(()), |segment| segment.sync()).map_err(CatalogError::Stopped)?;
+        // After the sync: `Tail::is_in` counts only synced groups.
         self.log.engine.set_synced(self.log.end);
         Ok(())
     }
@@ -278,6 +286,7 @@ impl Replica {
     /// # Errors
     /// If the disk fails.
     pub fn into_writer(self) -> Result<(Arc<Engine>, Writer, Recovery), CatalogError> {
+        // The next segment may exist only after this: see `Writer::roll`.
         self.sync()?;
         self.log.into_writer()
     }

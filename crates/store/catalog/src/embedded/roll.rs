@@ -13,6 +13,7 @@ use crate::CatalogError;
 /// If the disk fails, or the log has no further number.
 pub fn create_segment(engine: &Engine, end: &Position, newest: u32) -> Result<Arc<Segment>, CatalogError> {
     let listed = engine.lock_manifest().list.segments.last().map_or(0, |listed| listed.id);
+    // Also greater than the numbers of files that no list names: the creation would empty them.
     let last = listed.max(end.segment).max(newest);
     if last >= MAX_ID {
         return Err(CatalogError::Io(format!("the log has no number after segment {last}")));

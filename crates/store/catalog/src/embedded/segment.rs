@@ -20,6 +20,7 @@ pub fn file_name(id: u32) -> String {
 /// Returns the number of the segment with this file name; `None` for other files.
 pub fn id_of(name: &str) -> Option<u32> {
     let id = name.strip_suffix(".log")?.parse().ok()?;
+    // `1.log` must not be taken for `00000001.log`.
     (file_name(id) == name && id <= MAX_ID).then_some(id)
 }
 
@@ -60,6 +61,7 @@ impl SegmentHeader {
     /// If the file system fails.
     pub fn read(file: &dyn DiskFile) -> std::io::Result<Option<SegmentHeader>> {
         let mut bytes = [0; HEADER as usize];
+        // A header that is cut off is damage, which a start survives. The error of a read would end the start.
         if file.len()? < HEADER {
             return Ok(None);
         }
@@ -133,6 +135,7 @@ impl Segment {
     /// Returns the share of the segment that is no longer in use, from 0 to 1.
     pub fn garbage(&self) -> f64 {
         let bytes = self.bytes.load(Ordering::Relaxed);
+        // A start without writes leaves a segment without groups, which compaction may remove.
         if bytes <= HEADER {
             return 1.0;
         }
@@ -148,12 +151,14 @@ impl Segment {
         let properties = place.properties as usize;
         let mut bytes = vec![0; properties + body];
         let offset = u64::from(place.offset) + u64::from(place.skip);
+        // A file that was cut is damaged. Another error of the disk says nothing about the bytes.
         self.file.read_at(offset, &mut bytes).map_err(|e| match e.kind() {
             std::io::ErrorKind::UnexpectedEof => self.damaged(offset, "the file is too short"),
             _ => CatalogError::from(e),
         })?;
         let mut properties_bytes = Bytes::from(bytes);
         let body = properties_bytes.split_off(properties);
+        // Before anybody gets the bytes: a client would take them for its object.
         if crc32c(&properties_bytes) != place.properties_crc {
             return Err(self.damaged(offset, "the properties of an object are wrong"));
         }

@@ -31,6 +31,7 @@ fn remove_abandoned(root: &Path) -> io::Result<()> {
         let name = entry.file_name().to_string_lossy().into_owned();
         let process = name.strip_prefix(PREFIX).and_then(|numbers| numbers.split_once('.'));
         let process = process.and_then(|(process, _)| Pid::from_raw(process.parse().ok()?));
+        // Only a process that does not exist: another error may mean that another user has started it.
         if process.is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH)) {
             fs::remove_dir_all(entry.path())?;
         }
@@ -64,9 +65,11 @@ impl Snapshot {
             snapshot.clear()?;
             let before = state(root)?;
             match snapshot.link(root) {
+                // The gateway has removed or renamed the file since the directory was read.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 linked => linked?,
             }
+            // Unchanged lists show that no file in use was replaced or removed between the links.
             if state(root)? == before {
                 return Ok(snapshot);
             }
@@ -90,6 +93,7 @@ impl Snapshot {
         format::of_directory(root).map_err(io::Error::other)?;
         fs::create_dir_all(&self.0)?;
         match fs::copy(root.join(format::FILE), self.0.join(format::FILE)) {
+            // A catalog on a full disk may have no record of its format: see format.rs.
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
@@ -119,6 +123,7 @@ impl Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
+        // A later snapshot removes the rest after the end of this process.
         let _ = self.clear();
     }
 }

@@ -41,6 +41,8 @@ pub fn load(disk: &dyn Disk) -> std::io::Result<Position> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Position::default()),
         bytes => bytes?,
     };
+    // Damaged slots are no error: a power loss may leave anything in a file that is never synced. Positions only grow,
+    // so the greatest intact one is the newest.
     Ok(bytes.chunks_exact(SLOT).filter_map(decode).max().unwrap_or_default())
 }
 
@@ -56,6 +58,7 @@ impl SyncedMark {
     /// # Errors
     /// If the file cannot be created.
     pub fn create(disk: &dyn Disk, position: &Position) -> std::io::Result<SyncedMark> {
+        // The name is not synced either: without the file, the log alone says how long it is.
         let file = disk.create(DIRECTORY, NAME)?;
         let mut mark = SyncedMark { file, next: 0 };
         mark.set(position)?;

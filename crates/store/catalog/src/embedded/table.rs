@@ -94,6 +94,7 @@ impl<'a> Cursor<'a> {
 
 /// Appends an entry to a block.
 fn encode(out: &mut Vec<u8>, key: &[u8], slot: &Slot) {
+    // `Writer::admit` refuses keys and heads whose lengths need more than 16 bits.
     out.extend_from_slice(&(key.len() as u16).to_le_bytes());
     out.push(u8::from(slot.is_some()));
     if let Some(row) = slot {
@@ -321,6 +322,7 @@ impl Table {
             problem: problem.into(),
         };
         let file = match disk.open(DIRECTORY, &file_name(id)) {
+            // Without the file, the index is built again. Any other error of the disk ends the start.
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 return Err(damaged(0, "the file is missing"));
             }
@@ -382,6 +384,7 @@ impl Table {
         let (_, offset, length) = self.blocks[block];
         let mut bytes = vec![0; length as usize];
         match self.file.read_at(offset, &mut bytes) {
+            // A file that was cut is damaged, and the index is built again. Other errors say nothing about the bytes.
             Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Err(self.damaged(block)),
             read => read?,
         }
@@ -408,6 +411,7 @@ impl Table {
     }
 
     fn damaged(&self, block: usize) -> CatalogError {
+        // `Engine::repair_index` builds the index again only if a table has this mark.
         self.is_damaged.store(true, Ordering::Release);
         CatalogError::Damaged {
             file: format!("{DIRECTORY}/{}", file_name(self.id)),
@@ -421,6 +425,7 @@ impl Table {
     /// # Errors
     /// If the block is damaged or cannot be read.
     pub fn get(&self, key: &[u8], hash: u64) -> Result<Option<Slot>, CatalogError> {
+        // A table has no block if it comes from an empty memtable, or only from removals.
         if self.blocks.is_empty() || !self.bloom.may_contain(hash) {
             return Ok(None);
         }

@@ -79,6 +79,7 @@ impl Writer {
         // After the list of segments: until then, the old mark may be the only proof that the log was longer.
         let mark = SyncedMark::create(&*engine.disk, &end)?;
         engine.set_written(&end);
+        // The replay has synced everything before this position, and the header of the segment is durable.
         engine.set_synced(end);
         Ok(Writer {
             engine,
@@ -126,6 +127,7 @@ impl Writer {
         sync: bool,
     ) -> (Vec<Result<(), CatalogError>>, Option<WrittenGroup>) {
         let count = works.len();
+        // After a failed sync, a later one may succeed without the lost bytes. So nothing is written until a restart.
         if let Some(reason) = self.engine.stop_reason() {
             return (vec![Err(CatalogError::Stopped(reason)); count], None);
         }
@@ -146,6 +148,8 @@ impl Writer {
         let written = match written {
             Ok(written) => written,
             Err(error) => {
+                // The time is not in the log either, so the next group must write it again. All transactions fail,
+                // because each may have read the changes of earlier ones.
                 engine.set_stamped_ms(stamped_ms);
                 return (vec![Err(error); count], None);
             }
@@ -172,6 +176,7 @@ impl Writer {
         let mut results = Vec::with_capacity(works.len());
         for mut work in works {
             let ends_segment = group.ends_segment;
+            // A transaction that helps to free space must not give the reserve to the next one.
             group.uses_reserve = false;
             let mut result = work(group);
             if matches!(result, Ok(true)) {
@@ -181,6 +186,7 @@ impl Writer {
                 Ok(true) => group.committed = group.changes.len(),
                 _ => {
                     group.roll_back();
+                    // A dropped transaction has no effect, so it does not end the segment either.
                     group.ends_segment = ends_segment;
                 }
             }
@@ -195,6 +201,7 @@ impl Writer {
     /// not affect the others of its group.
     fn admit(&mut self, group: &GroupTransaction<'_>) -> Result<(), CatalogError> {
         let changes = &group.changes[group.committed..];
+        // A record has 16 bits for the length of its key, and the index has 16 bits for that of a head.
         let too_long = |change: &&Change| {
             let value = change.value.as_ref();
             change.key.len() > usize::from(u16::MAX)
@@ -220,6 +227,7 @@ impl Writer {
         if now.saturating_sub(self.space_checked_ns) >= self.engine.limits.space_check_ns {
             self.space_checked_ns = now;
             self.has_space = self.engine.disk.free_bytes()? >= self.engine.limits.reserve_bytes;
+            // The background keeps less while the disk is full: see `Engine::is_full`.
             self.engine.is_full.store(!self.has_space, Ordering::Relaxed);
         }
         if self.has_space { Ok(()) } else { Err(CatalogError::DiskFull) }
@@ -232,10 +240,12 @@ impl Writer {
         known: BTreeMap<Vec<u8>, Known>,
         sync: bool,
     ) -> Result<WrittenGroup, CatalogError> {
+        // Behind an end that may be listed, a start would ignore the group: see `roll`.
         if self.must_roll || self.end.offset >= self.engine.limits.segment_bytes {
             self.roll()?;
         }
         let base = self.end.offset;
+        // A replay takes a gap for damage. A group at an earlier offset would overwrite acknowledged ones.
         let length = self.segment.bytes.load(Ordering::Relaxed);
         assert_eq!(length, base, "log segment {} does not end where the next group begins", self.segment.id);
         // A replay takes damage before this offset for damage, and behind it for a write that was cut off.
@@ -254,6 +264,7 @@ impl Writer {
             if let Err(second) = self.segment.file.truncate(base) {
                 self.engine.stop(&format!("a write failed ({error}), and so did its removal ({second})"));
             }
+            // The disk is probably full. Until the next look at it, transactions that need space fail without a write.
             self.has_space = false;
             self.space_checked_ns = now_ns();
             return Err(error.into());
@@ -278,6 +289,7 @@ impl Writer {
             let (durable, end) = (self.durable, self.end.offset);
             assert_eq!(durable, end, "group {} would be acknowledged before its sync", group.number);
         }
+        // The journal confirms the group later. Until then, only later groups may see its rows.
         if self.is_journaled {
             for (key, change) in known.iter().filter_map(|(key, known)| Some((key, known.change?))) {
                 let head = changes[change].value.as_ref().map(|value| value.head.clone());
@@ -298,6 +310,7 @@ impl Writer {
             return Ok(());
         }
         let start = now_ns();
+        // The mark follows the sync: a mark ahead of the log would make a group that was cut off look lost.
         let synced = self.segment.sync().and_then(|()| {
             self.mark.set(&self.end).map_err(|e| format!("the disk failed during a sync: {e}"))
         });
@@ -307,6 +320,7 @@ impl Writer {
             return Err(CatalogError::Stopped(reason));
         }
         self.durable = self.end.offset;
+        // With a journal, a synced group may be unconfirmed, and the backup must not get it yet: see `apply`.
         if !self.is_journaled {
             self.engine.set_synced(self.end);
         }
@@ -327,6 +341,7 @@ impl Writer {
         self.end = Position { segment: self.segment.id, offset: HEADER, group: self.end.group };
         (self.first_group, self.durable) = (self.end.group, HEADER);
         self.must_roll = false;
+        // If no group is in flight, the index ends where the log ends, as `close` requires.
         if self.applied.group == self.end.group {
             self.applied = self.end;
         }
@@ -344,6 +359,7 @@ impl Writer {
         let mut entries = Vec::with_capacity(known.len());
         let mut changes: Vec<Option<Change>> = changes.into_iter().map(Some).collect();
         for (key, known) in known {
+            // Only the last change of a key is in use. Earlier ones of the group count as garbage of their segment.
             let Some(change) = known.change.and_then(|index| Some((index, changes[index].take()?))) else {
                 continue;
             };
@@ -367,13 +383,16 @@ impl Writer {
         }
         let changed = engine.changes.of_group(&entries);
         engine.view().active.insert(entries.into_iter());
+        // After the insertion: whoever takes a key from the list then reads its new row.
         engine.changes.record(changed);
         for (id, bytes) in live {
             if let Some(segment) = engine.segment(id) {
                 segment.live.fetch_add(bytes, Ordering::Relaxed);
             }
         }
+        // Behind the last group, the log may already continue in a new segment.
         self.applied = if group_end.group == self.end.group { self.end } else { group_end };
+        // Confirmed groups may be shipped, also before this disk has synced them.
         if self.is_journaled {
             self.engine.set_synced(self.applied);
         }

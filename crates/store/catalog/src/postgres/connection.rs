@@ -57,17 +57,21 @@ impl Database {
             config.password(password);
         }
         if let Some(password) = config.get_password() {
+            // The log redacts what is registered, also in errors of the driver.
             register_secret(&String::from_utf8_lossy(password));
         }
         config
             .application_name("plimsoll-gateway")
+            // For each address of the name. `CONNECT` limits all of them together.
             .connect_timeout(Duration::from_secs(5))
+            // A machine that is gone closes no connection. The kernel does so before `ANSWER` is over.
             .tcp_user_timeout(Duration::from_secs(15))
             .keepalives_idle(Duration::from_secs(15));
         Ok(Database { config })
     }
 
-    /// Returns true if the connection is encrypted: unless the URL has `sslmode=disable`, or all hosts are local.
+    /// Returns true if the connection is encrypted: unless the URL has `sslmode=disable`, or all hosts are local and
+    /// the URL does not require it.
     fn uses_tls(&self) -> bool {
         let is_local = |host: &Host| match host {
             Host::Tcp(name) => matches!(name.as_str(), "localhost" | "127.0.0.1" | "::1"),
@@ -75,6 +79,7 @@ impl Database {
         };
         match self.config.get_ssl_mode() {
             SslMode::Disable => false,
+            // The default of URLs. Nobody has asked for a password that crosses a network unencrypted.
             SslMode::Prefer => !self.config.get_hosts().iter().all(is_local),
             _ => true,
         }
@@ -94,12 +99,14 @@ impl Database {
             tokio::spawn(connection);
             return Ok(client);
         }
+        // With `prefer`, a server or an attacker that refuses TLS would get an unencrypted connection.
         config.ssl_mode(SslMode::Require);
         let mut tls = (*client_config(None).map_err(|error| error.to_string())?).clone();
         // HTTP is not spoken here.
         tls.alpn_protocols.clear();
         let connected = config.connect(MakeRustlsConnect::new(tls)).await;
         let (client, connection) = connected.map_err(|error| describe(&error))?;
+        // The error of a connection is not lost: each request over it then fails.
         tokio::spawn(connection);
         Ok(client)
     }
@@ -118,6 +125,7 @@ pub fn failed(error: &Error) -> CatalogError {
         Some(&SqlState::UNDEFINED_TABLE) => {
             CatalogError::Unavailable("the database has no catalog any more; was it moved?".into())
         }
+        // Other errors may end by themselves, so clients get status 503 and try again.
         _ => CatalogError::Unavailable(describe(error)),
     }
 }
@@ -157,6 +165,7 @@ impl Session {
     async fn open(database: &Database) -> Result<Session, String> {
         let client = database.connect().await?;
         let prepared = async {
+            // Not left to the account: with `synchronous_commit = off`, a crash would lose acknowledged writes.
             client.batch_execute(schema::SETTINGS).await?;
             Ok::<_, Error>(Session {
                 get: client.prepare(schema::GET).await?,
@@ -194,6 +203,7 @@ impl Link {
 
     /// Creates another link to the same database.
     pub fn another(&self) -> Link {
+        // Shared: after a failure of one link, the requests of the others fail soon as well.
         let failed_ns = Arc::clone(&self.failed_ns);
         Link { failed_ns, ..Link::new(self.database.clone(), self.runtime.clone()) }
     }
@@ -216,6 +226,7 @@ impl Link {
         const ATTEMPTS: usize = 30;
         for _ in 0..ATTEMPTS {
             let asked = self.once(async |client| {
+                // While the lock is held, the older connection may still commit, and the answer would be worth nothing.
                 let is_alone: bool = client.query_one(try_lock, &[]).await?.try_get(0)?;
                 if is_alone { client.query_one(question, &[]).await?.try_get(0).map(Some) } else { Ok(None) }
             });
@@ -233,6 +244,7 @@ impl Link {
     /// If the database does not answer.
     pub fn plain(&self) -> Result<Client, CatalogError> {
         let database = self.database.clone();
+        // In the runtime of the link, which serves the connection: this thread may have none.
         let connected = block_on(self.runtime.spawn(async move { database.connect().await }));
         let client = connected.map_err(|e| CatalogError::Unavailable(e.to_string()))?;
         client.map_err(CatalogError::Unavailable)
@@ -253,6 +265,7 @@ impl Link {
     pub async fn connect(&self) -> Result<Arc<Session>, CatalogError> {
         /// Time after a failure in which no connection is tried, so that requests fail soon.
         const PAUSE_NS: u64 = 200_000_000;
+        // Held until the connection is open: the other threads wait for it, and open none of their own.
         let mut current = self.session.lock().await;
         if let Some(session) = current.as_ref().filter(|session| !session.client.is_closed()) {
             return Ok(Arc::clone(session));
@@ -263,6 +276,7 @@ impl Link {
             return Err(CatalogError::Unavailable("the last attempt to connect has failed".into()));
         }
         let database = self.database.clone();
+        // As in `plain`, because the connection needs a runtime.
         let opened = self.runtime.spawn(async move { Session::open(&database).await }).await;
         let opened = opened.map_err(|e| e.to_string()).and_then(|opened| opened);
         self.failed_ns.store(if opened.is_ok() { 0 } else { now_ns() }, Ordering::Release);
@@ -278,6 +292,7 @@ impl Link {
     pub fn read<T>(&self, statements: impl AsyncFn(&Session) -> Result<T, Error>) -> Result<T, CatalogError> {
         liveness::at_most("the answer of the database", CONNECT + ANSWER);
         let session = self.session()?;
+        // No second attempt without an answer in time: the next one would wait as long.
         let result = match self.answer(&session, statements(&session))? {
             Err(error) if error.is_closed() || session.client.is_closed() => {
                 let session = self.session()?;
@@ -327,6 +342,7 @@ impl Link {
     /// Lets the next use open another connection.
     async fn forget(&self, session: &Arc<Session>) {
         let mut current = self.session.lock().await;
+        // Another thread may have opened the next connection already, which is intact.
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, session)) {
             *current = None;
         }

@@ -51,8 +51,8 @@ pub struct Filling {
 }
 
 impl Filling {
-    /// Begins a copy. Returns a message for the user instead if the database has a catalog, or another process writes a
-    /// copy.
+    /// Begins a copy. Returns a message for the user instead if the database has a catalog, or one that was moved, or
+    /// if another process writes a copy.
     ///
     /// # Errors
     /// If the database does not answer.
@@ -63,6 +63,7 @@ impl Filling {
         let begun = block_on(async {
             client.batch_execute(schema::SETTINGS).await?;
             client.batch_execute("SET statement_timeout = 0").await?;
+            // First: `CREATE` drops the table of an earlier attempt, which must not be one that is being written.
             if !client.query_one(LOCK, &[]).await?.try_get::<_, bool>(0)? {
                 return Ok(Err("another process writes a copy into the database".to_string()));
             }
@@ -99,6 +100,7 @@ impl Filling {
         let (heads, properties) = (part(|value| &value.head), part(|value| &value.properties));
         let bodies = part(|value| &value.body);
         let written = block_on(async {
+            // After an error, this transaction stays open. The copy is given up then, and its end rolls back.
             self.client.batch_execute("BEGIN").await?;
             self.client.execute(&self.put, &[&keys, &heads, &properties, &bodies]).await?;
             if !removed.is_empty() {
@@ -116,6 +118,7 @@ impl Filling {
     pub fn complete(&self) -> Result<(), Incomplete> {
         self.is_left.set(true);
         let Err(error) = block_on(self.client.batch_execute(&schema::complete())) else { return Ok(()) };
+        // With a code, the database itself has refused, and has rolled the transaction back.
         let is_answer = error.code().is_some();
         let error = failed(&error);
         if is_answer {
@@ -133,8 +136,10 @@ impl Filling {
 impl Drop for Filling {
     fn drop(&mut self) {
         if !self.is_left.get() {
+            // First the end of a transaction that a failed statement has left open: the removal would fail in it.
             let remove =
                 "ROLLBACK; SET lock_timeout = '2s'; DROP TABLE IF EXISTS plimsoll_catalog_unfinished";
+            // If this fails, the next attempt removes the table (`CREATE`).
             let _ = block_on(self.client.batch_execute(remove));
         }
         if let Some(runtime) = self.runtime.take() {

@@ -42,9 +42,11 @@ impl Groups {
         let (session, known) = self.begin(keys)?;
         let before = Before { link: &self.link, session: Arc::clone(&session), known, error: None };
         let mut group = Overlay::new(before);
+        // Each for itself: a transaction that fails drops its own changes, and the others of the group are committed.
         let results: Vec<_> = works.iter_mut().map(|work| group.execute(work)).collect();
         let (changes, before) = group.finish();
         if before.error.is_some() || self.read_only || changes.is_empty() {
+            // Also without changes: the database holds the lock until its transaction ends, and others wait for it.
             let ended = self.link.answer(&session, session.client.batch_execute("ROLLBACK"))?;
             let error = before.error.or(ended.err().map(|error| failed(&error)));
             return error.map_or(Ok(results), Err);
@@ -52,6 +54,7 @@ impl Groups {
         match self.link.answer(&session, write(&session, &changes))? {
             Ok(()) => Ok(results),
             Err(error) => {
+                // If the database has executed COMMIT, this changes nothing. Otherwise it frees the lock.
                 let _ = self.link.answer(&session, session.client.batch_execute("ROLLBACK"));
                 Err(failed(&error))
             }
@@ -74,6 +77,7 @@ impl Groups {
                     return Ok(begun);
                 }
                 Err(error) => {
+                    // From the first failure, also of an earlier group: others must not wait as long again.
                     let down_ns = *self.down_ns.get_or_insert_with(now_ns);
                     if now_ns() - down_ns > PATIENCE_NS {
                         return Err(error);
@@ -95,6 +99,7 @@ fn begin(link: &Link, session: &Arc<Session>, keys: &[Vec<u8>]) -> Result<Known,
         begun.and(known)
     };
     link.answer(session, begun)?.map_err(|error| {
+        // The lock may be held, although the reads have failed.
         let _ = link.answer(session, session.client.batch_execute("ROLLBACK"));
         failed(&error)
     })
@@ -130,6 +135,7 @@ impl Base for Before<'_> {
             return Ok(known.clone());
         }
         let row = self.execute(async |session| rows::get(session, key).await)?;
+        // The lock keeps the row as it is until the end of the group.
         self.known.insert(key.to_vec(), row.clone());
         Ok(row)
     }
@@ -145,6 +151,7 @@ impl Base for Before<'_> {
     fn first(&mut self, prefix: &[u8], from: Bound<&[u8]>) -> Result<Option<(Vec<u8>, Row)>, CatalogError> {
         let from = match from {
             Bound::Included(from) => from.to_vec(),
+            // The next possible key in the order of byte strings: `PAGE` reads from a key on.
             Bound::Excluded(from) => [from, &[0]].concat(),
             Bound::Unbounded => Vec::new(),
         };
@@ -170,6 +177,7 @@ async fn write(session: &Session, changes: &Changes) -> Result<(), Error> {
     // Polled in this order, the statements are sent in this order.
     let commit = session.client.batch_execute("COMMIT");
     let (put, deleted, committed) = join3(put, rows::remove(session, &removed), commit).await;
+    // The statements before COMMIT first: the COMMIT of a failed transaction is a ROLLBACK without an error.
     put?;
     deleted?;
     committed
@@ -178,6 +186,7 @@ async fn write(session: &Session, changes: &Changes) -> Result<(), Error> {
 impl GroupWriter for Groups {
     fn prepare(&mut self, reads: KnownReads) -> Result<(), CatalogError> {
         self.reads = reads;
+        // Each key once: `rows::known` would take the second one for the key of a missing row.
         self.reads.keys.sort_unstable();
         self.reads.keys.dedup();
         Ok(())
@@ -186,6 +195,7 @@ impl GroupWriter for Groups {
     fn commit(&mut self, mut works: Vec<Work>, _: bool) -> Vec<Result<(), CatalogError>> {
         let KnownReads { keys, is_complete } = std::mem::take(&mut self.reads);
         if is_complete
+            // An optimistic group writes what it changes. Under the lock, the changes are dropped.
             && !self.read_only
             && let Ok(session) = self.link.session()
         {
@@ -196,6 +206,7 @@ impl GroupWriter for Groups {
                     return results;
                 }
                 Ok(None) => {}
+                // Not again under the lock: the group may be durable, and would take effect twice.
                 Err(error) => return vec![Err(error); works.len()],
             }
         }
@@ -204,6 +215,7 @@ impl GroupWriter for Groups {
     }
 
     fn sync(&mut self) -> Result<(), CatalogError> {
+        // Each COMMIT is durable: `SETTINGS` in postgres/schema.rs.
         Ok(())
     }
 }

@@ -59,6 +59,7 @@ impl PostgresCatalog {
         let runtime = runtime.worker_threads(1).thread_name("postgres").enable_all().build()?;
         let first = Link::new(database.clone(), runtime.handle().clone());
         prepare(&first, access)?;
+        // Connections of their own: a statement of a reader must not become a part of the transaction of a group.
         let readers = (0..READERS).map(|_| first.another()).collect();
         let reader = Reader::start(first.another(), runtime.handle());
         let writers = (0..WRITERS).map(|_| Groups::new(first.another(), access == Access::ReadOnly));
@@ -80,10 +81,11 @@ impl PostgresCatalog {
         /// Time for which the page that asks has to be answered.
         const PING: std::time::Duration = std::time::Duration::from_secs(5);
         let silent = || CatalogError::Unavailable(format!("no answer in {} s", PING.as_secs()));
+        // No row has the empty key, so the answer has no bytes.
         block_on_for(PING, self.reader.read(Vec::new())).ok_or_else(silent)?.map(|_| ())
     }
 
-    /// Commits the queued transactions and ends the thread.
+    /// Commits the queued transactions and ends the threads.
     pub fn close(&self) {
         self.committer.stop();
     }
@@ -101,6 +103,8 @@ pub fn is_missing(error: &CatalogError) -> bool {
 fn prepare(link: &Link, access: Access) -> Result<(), CatalogError> {
     let exists: bool = link.once(async |client| client.query_one(schema::EXISTS, &[]).await?.try_get(0))?;
     if !exists {
+        // Before the creation of a table: with old settings, an empty catalog would begin in the place of the one that
+        // was moved. `create` checks this and the next one again, under its lock.
         let moved: Option<String> =
             link.once(async |client| client.query_one(schema::MOVED, &[]).await?.try_get(0))?;
         if let Some(text) = moved {
@@ -121,6 +125,7 @@ fn prepare(link: &Link, access: Access) -> Result<(), CatalogError> {
     }
     match access {
         Access::Create => {
+            // Each write pays for the trigger of a move that was killed.
             trigger::remove_abandoned(link)?;
             link.once(async |client| client.batch_execute(&schema::create()).await)?;
         }
@@ -131,6 +136,7 @@ fn prepare(link: &Link, access: Access) -> Result<(), CatalogError> {
     }
     let comment: Option<String> =
         link.once(async |client| client.query_one(schema::COMMENT, &[]).await?.try_get(0))?;
+    // Checked before it is recorded: an older program must not replace the number of a newer format.
     if format::of_comment(comment.as_deref())? && access == Access::Create {
         link.once(async |client| client.batch_execute(&schema::record_format()).await)?;
     }
@@ -178,6 +184,7 @@ impl Catalog for PostgresCatalog {
             return Ok((**value).clone());
         }
         let value = self.link().read(async |session| rows::value(session, key, row).await)?;
+        // Never the value of another version: its bytes would be sent with the head of this one.
         value.ok_or(CatalogError::Changed)
     }
 
@@ -215,6 +222,7 @@ impl Scan for Pages<'_> {
     fn seek(&mut self, from: Bound<&[u8]>) -> Result<(), CatalogError> {
         self.from = Some(match from {
             Bound::Included(key) => key.to_vec(),
+            // The next possible key in the order of byte strings: `PAGE` reads from a key on.
             Bound::Excluded(key) => [key, &[0]].concat(),
             Bound::Unbounded => Vec::new(),
         });
@@ -229,10 +237,12 @@ impl Scan for Pages<'_> {
         {
             let limit = self.limit;
             let page = self.catalog.link().read(async |session| rows::page(session, &from, limit).await)?;
+            // A page with fewer rows is the last one. A further request would find nothing.
             if page.len() as i64 == limit {
                 self.from = page.last().map(|(key, _)| [key.as_slice(), &[0]].concat());
             }
             self.page = page.into();
+            // A short listing reads few rows, and a long scan needs few requests.
             self.limit = (limit * 4).min(LAST_PAGE);
         }
         Ok(self.page.pop_front())

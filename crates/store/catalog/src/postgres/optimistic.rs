@@ -67,7 +67,9 @@ pub async fn commit(
     let mut group = Overlay::new(Snapshot { known: &known, has_missed: &has_missed });
     let results: Vec<_> = works.iter_mut().map(|work| group.execute(work)).collect();
     let (changes, _) = group.finish();
+    // Other groups read these rows without locks of the rows, so they change only while nobody shares the lock.
     let writes_stable = changes.keys().any(|key| is_stable(key));
+    // The whole group: later transactions may have seen changes of the one that has missed something.
     if has_missed.get() || writes_stable {
         return Ok(None);
     }
@@ -78,6 +80,7 @@ pub async fn commit(
     match write(session, &known, &changes).await {
         Ok(()) => Ok(Some(results)),
         Err(error) => {
+            // The next group uses the same connection, and must not continue a transaction that has failed.
             let _ = session.client.batch_execute("ROLLBACK").await;
             if is_conflict(&error) { Ok(None) } else { Err(failed(&error)) }
         }
@@ -92,6 +95,8 @@ fn is_stable(key: &[u8]) -> bool {
 
 /// Returns true if other transactions have changed rows, or wait for each other.
 fn is_conflict(error: &Error) -> bool {
+    // Only the checks of versions divide, and only new rows can violate the primary key. After a deadlock, the database
+    // has rolled this group back, and the lock of the catalog excludes another one.
     let conflicts = [SqlState::DIVISION_BY_ZERO, SqlState::UNIQUE_VIOLATION, SqlState::T_R_DEADLOCK_DETECTED];
     error.code().is_some_and(|code| conflicts.contains(code))
 }
@@ -132,6 +137,7 @@ async fn write(session: &Session, known: &Known, changes: &Changes) -> Result<()
         match change {
             None => removed.push(&key[..]),
             Some(value) if known.get(key).is_some_and(Option::is_none) => new.add(key, value),
+            // Also a key that no transaction has read: its row is replaced whatever it is.
             Some(value) => other.add(key, value),
         }
     }
@@ -141,6 +147,7 @@ async fn write(session: &Session, known: &Known, changes: &Changes) -> Result<()
     let mut statements: Vec<Statement<'_>> = vec![Box::pin(client.batch_execute(begin))];
     let checks =
         [(&stable, &session.check_stable), (&written, &session.check_written), (&read, &session.check_read)];
+    // Before the writes: the rows that a failed group has written would stay in the table until it is vacuumed.
     for (rows, statement) in checks {
         if !rows.keys.is_empty() {
             statements.push(Box::pin(async move {
@@ -158,5 +165,6 @@ async fn write(session: &Session, known: &Known, changes: &Changes) -> Result<()
     statements.push(Box::pin(rows::remove(session, &removed)));
     statements.push(Box::pin(client.batch_execute("COMMIT")));
     // Polled in this order, the statements are sent in this order.
+    // The first error is the cause: later statements only say that the transaction has failed, and COMMIT has no error.
     join_all(statements).await.into_iter().collect()
 }

@@ -52,9 +52,11 @@ async fn serve(link: Arc<Link>, mut wanted: mpsc::UnboundedReceiver<Wanted>) {
     let mut statements = FuturesUnordered::new();
     loop {
         tokio::select! {
+            // Answers first, because their requests wait longer than new ones.
             biased;
             Some(()) = statements.next(), if !statements.is_empty() => {}
             first = wanted.recv(), if statements.len() < MAX_STATEMENTS => {
+                // The catalog was dropped, and nobody waits for the statements that are left.
                 let Some(first) = first else { return };
                 let mut group = vec![first];
                 while group.len() < MAX_KEYS && let Ok(next) = wanted.try_recv() {

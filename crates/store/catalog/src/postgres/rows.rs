@@ -37,6 +37,7 @@ pub fn row(row: &TableRow) -> Result<(Vec<u8>, Row), Error> {
     let head = bytes(row, 1)?;
     let place = place(row.try_get(5)?, row.try_get(3)?, row.try_get(4)?);
     let body: Option<&[u8]> = row.try_get(6)?;
+    // `GET` leaves out a large body. Such a row is not loaded at all, and `VALUE` reads all of its parts together.
     let loaded = match body {
         Some(body) => {
             let (properties, body) = (bytes(row, 2)?, Bytes::copy_from_slice(body));

@@ -28,8 +28,10 @@ pub fn store_externally(table: &str) -> String {
     )
 }
 
-/// Creates the table unless it exists. Fails if the catalog was moved.
+/// Creates the table unless it exists. Fails if the catalog was moved, or if a copy is not complete.
 pub fn create() -> String {
+    // Looked at again under the lock: since `prepare` has looked, a move may have given the table its other name, and
+    // an empty catalog would begin.
     format!(
         "BEGIN; SELECT pg_advisory_xact_lock({CREATE_LOCK}); SET LOCAL client_min_messages = warning; \
          SET LOCAL lock_timeout = '10s'; \
@@ -46,6 +48,7 @@ pub fn create() -> String {
 
 /// Makes an unfinished copy the catalog.
 pub fn complete() -> String {
+    // Under the lock of `create`: a start must not create an empty table in the place of the copy.
     format!(
         "BEGIN; SELECT pg_advisory_xact_lock({CREATE_LOCK}); \
          ALTER TABLE plimsoll_catalog_unfinished RENAME TO plimsoll_catalog; {}; COMMIT",
@@ -55,7 +58,9 @@ pub fn complete() -> String {
 
 /// Gives the table of a catalog that was moved another name, at the end of a transaction. `text` says where it is.
 pub fn rename_moved(text: &str) -> String {
+    // The place is a path or a name of the settings, and may contain a quote.
     let text = text.replace('\'', "''");
+    // Under the lock of `create`, which sees either the catalog or the one that was moved.
     format!(
         "SELECT pg_advisory_xact_lock({CREATE_LOCK}); \
          ALTER TABLE plimsoll_catalog RENAME TO plimsoll_catalog_moved; \

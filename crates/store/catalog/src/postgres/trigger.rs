@@ -40,6 +40,7 @@ pub fn try_lock() -> String {
 pub fn remove_abandoned(link: &Link) -> Result<(), CatalogError> {
     link.once(async |client| {
         let has_trigger: bool = client.query_one(HAS_TRIGGER, &[]).await?.try_get(0)?;
+        // Whoever moves the catalog holds the lock. Without its trigger, the copy would miss what changes.
         if has_trigger && client.query_one(&try_lock(), &[]).await?.try_get(0)? {
             // Others use the table: a later start tries again.
             let _ = client.batch_execute(&format!("SET lock_timeout = '2s'; {CLEAN}")).await;

@@ -57,6 +57,7 @@ async fn details(tier: &Tier, meta: &ObjectMeta, parts: u32) -> object_store::Re
     if let Some(bucket) = &tier.details {
         return bucket.details(meta.location.as_ref(), meta.size, parts).await;
     }
+    // `ObjectStore::head` returns no attributes.
     let options = GetOptions { head: true, ..GetOptions::default() };
     let attributes = tier.store.get_opts(&meta.location, options).await?.attributes;
     Ok(Details { headers: headers(&attributes), ..Details::default() })
@@ -100,11 +101,13 @@ fn write(t: &mut dyn Transaction, bucket: &Bucket, found: Vec<Found>) -> Result<
     let mut adopted = Adopted::default();
     for Found { key, blob, location, size, value } in found {
         let catalog_key = keys::current(bucket.number, &key);
+        // With a database, a client may have written the key since the listing.
         if t.get(&catalog_key)?.is_some() {
             adopted.existing += 1;
             continue;
         }
         let head = BlobHead::complete(vec![location]);
+        // Without checksums, because nobody has read the body. Its first move records them.
         t.put(keys::blob(&blob), Value { head: head.encode(), ..Value::default() });
         t.put(catalog_key, value);
         adopted.objects += 1;
@@ -121,6 +124,7 @@ fn wanted<'a>(
     // The backend's client compares whole parts of a path, so the rest of the prefix is compared here.
     let directory = prefix.rsplit_once('/').and_then(|(directory, _)| Path::parse(directory).ok());
     backend.list(directory.as_ref()).filter(move |meta| {
+        // A tier may already have blobs and records of the gateway. Adopted, they would be deleted with their objects.
         let is_wanted = |meta: &ObjectMeta| {
             let path = meta.location.as_ref();
             path.starts_with(prefix)
@@ -128,12 +132,14 @@ fn wanted<'a>(
                 && path != record::NAME
                 && path != buckets::NAME
         };
+        // Errors stay in the listing: the caller distinguishes odd keys from a tier that fails.
         std::future::ready(meta.as_ref().map_or(true, is_wanted))
     })
 }
 
 /// Returns true if an error concerns one key only.
 async fn is_of_key(tier: &Tier, error: &object_store::Error) -> bool {
+    // An object may be deleted after the listing. Other errors count as those of the key if the tier itself works.
     matches!(error, object_store::Error::NotFound { .. }) || check::problem(tier).await.is_none()
 }
 
@@ -181,6 +187,7 @@ pub async fn adopt<C: Catalog>(
     bucket: &Arc<Bucket>,
     adoption: &Adoption,
 ) -> Result<Adopted, AdoptionError> {
+    // The owners are read before the tier is listed, so an adopted object that is deleted meanwhile is among them.
     let (tier, owners) = (find_tier(store, adoption.tier)?, owners(store, adoption.tier)?);
     let mut adopted = Adopted::default();
     let described = wanted(&*tier.store, &adoption.prefix).map(|meta| {
@@ -217,6 +224,7 @@ pub async fn adopt<C: Catalog>(
             }
         }
         let all = found.len();
+        // An object belongs to one blob. With two, the deletion of one would take the bytes of the other.
         found.retain(|one| !owners.contains_key(one.key.as_str()));
         adopted.existing += (all - found.len()) as u64;
         let bucket = Arc::clone(bucket);

@@ -45,7 +45,9 @@ impl AdoptionError {
     /// Returns true if the error may concern one key only: the catalog works, no tier is known to be down or full.
     fn concerns_one_key(&self) -> bool {
         match self {
+            // Most errors do not say what they concern, so the caller also looks whether the tier works.
             AdoptionError::Store(_) => true,
+            // `check::problem` does not show that a tier is full: it lists objects, or writes an empty file.
             AdoptionError::Blob(error) => !error.is_full(),
             AdoptionError::Body(BodyError::Blob { error, .. }) => !error.is_unavailable(),
             AdoptionError::Body(BodyError::Unknown(_)) => true,
@@ -67,6 +69,7 @@ fn owners<C: Catalog>(store: &Store<C>, tier: u16) -> Result<BTreeMap<Arc<str>, 
         let (Some(head), Ok(blob)) = (BlobHead::decode(&row.head), BlobName::try_from(blob)) else {
             continue;
         };
+        // In every state: the object of a discarded blob exists until its deletion, and would be adopted again.
         for place in head.locations.into_iter().filter(|place| place.tier == tier) {
             if let ObjectName::Adopted(key) = place.name {
                 found.insert(key, blob);
@@ -118,10 +121,12 @@ pub fn attributes(headers: &[(HeaderName, HeaderValue)]) -> Attributes {
 pub fn parse_etag(text: &str) -> Option<([u8; 16], u32)> {
     let text = text.trim_start_matches("W/").trim_matches('"');
     let (digits, parts) = match text.split_once('-') {
+        // 0 would mean an object that was not uploaded in parts (`Head::parts`).
         Some((digits, parts)) => (digits, parts.parse().ok().filter(|parts| *parts > 0)?),
         None => (text, 0),
     };
     let mut bytes = [0; 16];
+    // A slice of two bytes below must not end within a character.
     if digits.len() != 32 || !digits.is_ascii() {
         return None;
     }

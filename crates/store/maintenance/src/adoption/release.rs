@@ -96,6 +96,7 @@ fn relation<C: Catalog>(
     let is_its_body = head.body == Body::Blob(*owner);
     Ok(match blob.state {
         State::Complete if is_its_body && blob.locations.first() == Some(place) => Relation::Body,
+        // A version that has left its bucket and is kept needs its bytes, too: its blob stays complete.
         State::Complete if !is_its_body => Relation::Needed,
         _ => Relation::Leftover(*owner),
     })
@@ -119,6 +120,7 @@ fn doomed<C: Catalog>(store: &Store<C>) -> Result<Doomed, CatalogError> {
     while let Some((key, _)) = scan.next()?
         && key.starts_with(keys::GARBAGE)
     {
+        // A release writes under the keys of objects, which only the places of adopted objects have.
         if let Some((_, place)) = keys::parse_garbage(&key).filter(|(_, place)| place.is_adopted()) {
             found.entry(place).or_default().push(key);
         }
@@ -135,6 +137,7 @@ async fn forget_leftover<C: Catalog>(
 ) -> Result<(), AdoptionError> {
     let place = place.clone();
     let forgotten = store.transact(256, move |t| {
+        // The result does not matter, because `relation` has found that the blob is not read from here.
         forget(t, &place, &blob)?;
         entries.iter().for_each(|entry| t.delete(entry.clone()));
         Ok(Ok(()))
@@ -149,6 +152,7 @@ async fn has_bytes<C: Catalog>(
     mut body: BodySource<C>,
 ) -> Result<bool, AdoptionError> {
     let found = backend.get(&place.path()).await?.into_stream();
+    // Below, an empty piece would look like the end of the object.
     let mut found = found.try_filter(|bytes| std::future::ready(!bytes.is_empty()));
     let mut left = Bytes::new();
     while let Some(mut expected) = body.next().await? {
@@ -178,6 +182,7 @@ struct Work<'a> {
 /// was not, or if two of them need too much memory.
 fn part_sizes(properties: &Properties) -> Vec<usize> {
     let sizes: Vec<u64> = properties.parts.iter().map(|part| part.size).collect();
+    // Two parts are in memory (`write_object`), and must fit into the semaphore.
     let is_large = sizes.iter().any(|size| *size == 0 || *size > u64::from(MEMORY_MIB) * MIB / 2);
     let sizes = sizes.into_iter().map(|size| size as usize);
     if is_large { Vec::new() } else { sizes.collect() }
@@ -207,14 +212,17 @@ async fn write_object<C: Catalog>(
 ) -> Result<u64, AdoptionError> {
     let appearance = work.appearance(properties);
     let largest = appearance.parts.iter().max().map_or(0, |part| 2 * *part as u64).div_ceil(MIB);
+    // The semaphore is never closed.
     let _memory = work.memory.acquire_many(MEMORY_MIB.min(largest as u32)).await;
     let places = [place];
     let mut writer = store.blobs.create_with(&places, &appearance)?;
     if let Err(error) = copy(&mut body, &mut writer).await {
+        // Parts of an upload that nobody ends would stay in the tier without an object.
         writer.abort().await;
         return Err(error);
     }
     let (size, crcs) = writer.finish(None).await?;
+    // After a release, the gateway and its checksums may be removed, so damage must be found now.
     let mut reader = store.blobs.open(&places[0], size, crcs.into(), 0..size).await?;
     while reader.next().await?.is_some() {}
     Ok(size)
@@ -255,8 +263,10 @@ async fn release_one<C: Catalog>(
     match backend.head(&place.path()).await {
         Err(object_store::Error::NotFound { .. }) => {}
         Err(error) => return Err(error.into()),
+        // The gateway itself would delete these bytes, so they are replaced without `overwrite`.
         Ok(_) if leftover.is_some() => {}
         Ok(meta) => {
+            // An equal entity tag saves a transfer. Stores whose tags are no digests need the comparison of all bytes.
             let is_same_tag = meta.e_tag.is_some_and(|tag| tag.trim_matches('"') == head.etag());
             let is_same =
                 meta.size == head.size && (is_same_tag || has_bytes(backend, &place, stream()).await?);
@@ -267,9 +277,11 @@ async fn release_one<C: Catalog>(
             }
         }
     }
+    // Behind all checks and before the first change, so that a dry run counts what a release would do.
     if release.dry_run {
         return Ok(Some(Outcome::Written(head.size)));
     }
+    // Before the write: after a crash in between, an entry that still exists would delete the released object.
     if let Some(blob) = leftover {
         forget_leftover(store, &place, blob, known.doomed.get(&place).cloned().unwrap_or_default()).await?;
     }
@@ -296,6 +308,7 @@ pub async fn release<C: Catalog>(
     loop {
         let mut page = Vec::new();
         {
+            // The scan ends before the requests to the tiers, because it keeps old files of the index.
             let mut scan = store.catalog.scan();
             scan.seek(from.as_ref().map(Vec::as_slice))?;
             while let Some((key, row)) = scan.next()?
@@ -319,6 +332,7 @@ pub async fn release<C: Catalog>(
             let name = keys::parse_object(&key).map_or_else(String::new, |(name, _)| name);
             async move {
                 match release_one(store, work, key, row).await {
+                    // One key that fails does not end the release. A tier that fails does: the rest would fail, too.
                     Err(error) if error.concerns_one_key() && check::problem(tier).await.is_none() => {
                         Ok(Some(Outcome::Failed(name, error.to_string())))
                     }

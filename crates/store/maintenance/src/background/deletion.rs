@@ -55,6 +55,7 @@ fn kept_ms<C: Catalog>(store: &Store<C>, location: &Location, is_full: bool) -> 
 /// Reads the next entries whose bytes are not kept any longer.
 fn due<C: Catalog>(store: &Store<C>, from: Bound<&[u8]>, now_ms: u64) -> Result<Vec<Entry>, CatalogError> {
     let is_full = store.catalog.is_full();
+    // On a full disk, only directories lose their garbage at once. So the scan goes on behind entries that are kept.
     let least_ms = if is_full { 0 } else { retention_ms(store) };
     let mut scan = store.catalog.scan();
     scan.seek(from)?;
@@ -64,31 +65,40 @@ fn due<C: Catalog>(store: &Store<C>, from: Bound<&[u8]>, now_ms: u64) -> Result<
         && found.len() < PAGE
     {
         match (keys::parse_garbage(&key), Garbage::decode(&row.head)) {
+            // Keys begin with the time, so all later entries are kept, too.
             (Some((at_ms, _)), _) if at_ms.saturating_add(least_ms) > now_ms => break,
+            // The window of a rollback also counts on a full disk, and after `retain.deleted` was made shorter.
             (Some((at_ms, location)), Some(garbage)) if garbage.window_ms <= now_ms => {
                 let kept_ms = kept_ms(store, &location, is_full);
                 if at_ms.saturating_add(kept_ms) <= now_ms {
                     found.push(Entry { key, location, garbage, kept_ms });
                 }
             }
+            // A malformed entry stays, because the place or the blob is unknown. So does a source within its window.
             _ => {}
         }
     }
     Ok(found)
 }
 
-/// Removes a location from the row of its blob. Returns false if the blob is read from there, so that the bytes stay.
+/// Removes a location from the row of its blob. Returns false if the blob is read from there, or its row is malformed,
+/// so that the bytes stay.
 pub fn forget(t: &mut dyn Transaction, location: &Location, blob: &BlobName) -> Result<bool, CatalogError> {
     let key = keys::blob(blob);
+    // A row in doubt is an error here, and not a missing row: an object may use the blob.
     let Some(row) = t.get(&key)? else { return Ok(true) };
+    // A malformed row may have the place as its first one.
     let Some(head) = BlobHead::decode(&row.head) else { return Ok(false) };
+    // Reads use the first place. A move that came back has made this place the first one again.
     if head.state == State::Complete && head.locations.first() == Some(location) {
         return Ok(false);
     }
     let left: Vec<_> = head.locations.iter().filter(|other| *other != location).cloned().collect();
     let (name, is_read) = (text(blob), head.state == State::Complete);
     let keeps_first = left.first() == head.locations.first();
+    // A failed assertion ends the process (catalog/threads.rs), so that the transaction is not written.
     assert!(!is_read || keeps_first, "the deletion would remove the bytes from which blob {name} is read");
+    // A head without places could not be decoded.
     if left.is_empty() {
         t.delete(key);
     } else if left != head.locations {
@@ -110,6 +120,7 @@ fn is_current(t: &mut dyn Transaction, location: &Location, garbage: &Garbage) -
 
 /// Returns true if the bytes of a blob at a place may be deleted, and removes the place from the row of the blob.
 fn is_free(t: &mut dyn Transaction, location: &Location, garbage: &Garbage) -> Result<bool, CatalogError> {
+    // In this order, because an outdated entry must not remove its place from the row.
     Ok(is_current(t, location, garbage)? && forget(t, location, &garbage.blob)?)
 }
 
@@ -138,7 +149,9 @@ pub async fn delete_due_at<C: Catalog>(store: &Store<C>, now_ms: u64) -> Result<
             }
             return Ok(());
         };
+        // Entries that stay, such as those of a tier that fails, are not read again: the round would not end.
         from = Bound::Excluded(last.key.clone());
+        // Tiers are asked outside the transaction, which cannot wait. It checks that the blob has not moved meanwhile.
         let page = with_copies(store, page, now_ms, &mut failed_tiers).await?;
         let free = take_free(store, page, now_ms).await?;
         count += delete(store, free, now_ms, &mut failed_tiers).await?;
@@ -154,6 +167,7 @@ fn copy_in_use<C: Catalog>(
     location: &Location,
     garbage: &Garbage,
 ) -> Result<Option<Location>, CatalogError> {
+    // A row in doubt needs no copy, because `take_free` leaves its entry as it is.
     let row = unless_in_doubt(store.catalog.get(&keys::blob(&garbage.blob)))?;
     let head = row.and_then(|row| BlobHead::decode(&row.head)).filter(|head| head.state == State::Complete);
     Ok(head.and_then(|head| head.locations.into_iter().next()).filter(|copy| copy != location))
@@ -165,10 +179,12 @@ fn copy_in_use<C: Catalog>(
 /// Returns the error of the catalog.
 async fn postpone<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Result<(), ApiError> {
     let Entry { key, location, garbage, kept_ms } = entry;
+    // `due` adds the time for which the place is kept, so the key has the new time without it.
     let later = keys::garbage((now_ms + POSTPONE_MS).saturating_sub(kept_ms), &location);
     store
         .transact_in(store.epoch(), 0, move |t| {
             t.use_reserve();
+            // A rollback may have removed the entry meanwhile. The source is in use then, and must not get a new one.
             if unless_in_doubt(t.get(&key))?.is_some() {
                 t.delete(key.clone());
                 t.put(later.clone(), head_only(garbage.encode()));
@@ -191,6 +207,7 @@ async fn with_copies<C: Catalog>(
     let name = |tier: u16| store.blobs.tiers().get(tier).map_or("?", |tier| &tier.name);
     let (mut found, mut copies) = (Vec::new(), Vec::new());
     for entry in page {
+        // Requests to a tier that does not answer last until a timeout, so a round leaves it out after an error.
         if failed_tiers.contains(&entry.location.tier) {
             continue;
         }
@@ -215,6 +232,7 @@ async fn with_copies<C: Catalog>(
                 plimsoll_catalog::log::warn(&format!(
                     "blob {blob} does not exist in tier {missing}; its source in tier {place} stays"
                 ));
+                // Otherwise, the copy would be looked for, and the warning repeated, every second.
                 postpone(store, entry, now_ms).await?;
             }
             Err(error) => {
@@ -248,6 +266,7 @@ async fn take_free<C: Catalog>(
     let taken = store.transact_in(store.epoch(), 0, move |t| {
         t.use_reserve();
         let mut free = Vec::new();
+        // A catalog may execute a transaction several times, so it keeps its input.
         for entry in entries.clone() {
             // The entry is gone if a rollback has cancelled it.
             let is_entry_free = match t.get(&entry.key) {
@@ -258,6 +277,7 @@ async fn take_free<C: Catalog>(
             match is_entry_free {
                 // A lost record may have made the bytes those of an object. The entry stays.
                 Err(CatalogError::Damaged { .. }) => {}
+                // The bytes stay without this entry. The switch that gives their place up makes another one.
                 Ok(false) => t.delete(entry.key),
                 Ok(true) => free.push(entry),
                 Err(error) => return Err(error),
@@ -290,15 +310,18 @@ async fn delete<C: Catalog>(
             plimsoll_catalog::log::warn(&format!("tier {tier}: blobs were not deleted: {error}"));
             failed_tiers.insert(number);
         }
+        // After an error, too: other places of the tier may have lost their bytes.
         let done = store.transact_in(store.epoch(), 0, move |t| {
             t.use_reserve();
             for Entry { key, location, garbage, kept_ms } in entries.clone() {
+                // The entry is the only record of bytes that may still exist.
                 if !deleted.contains(&location) {
                     continue;
                 }
                 t.delete(key);
                 // A write with an unknown outcome may arrive after the first deletion.
                 if garbage.reason == Reason::Unfinished && guard::is_made(Guard::SecondDelete) {
+                    // With the reason `Unfinished`, the second deletion would be followed by a third.
                     let again = Garbage { reason: Reason::Discarded, ..garbage };
                     let again_ms = (now_ms + REPEAT_MS).saturating_sub(kept_ms);
                     t.put(keys::garbage(again_ms, &location), head_only(again.encode()));
@@ -318,6 +341,7 @@ async fn delete<C: Catalog>(
 pub async fn discard_unfinished<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
     let mut unfinished = Vec::new();
     {
+        // The scan ends before the transactions, because it keeps old files of the index.
         let mut scan = store.catalog.scan();
         scan.seek(Bound::Included(keys::BLOBS)).map_err(|e| unavailable(&e))?;
         while let Some((key, row)) = scan.next().map_err(|e| unavailable(&e))? {
@@ -327,8 +351,10 @@ pub async fn discard_unfinished<C: Catalog>(store: &Store<C>) -> Result<(), ApiE
         }
     }
     for name in unfinished {
+        // Without an epoch: the session of the writer is compared, so a former leader does no harm.
         let discarded = store.transact(0, move |t| {
             t.use_reserve();
+            // The writer may have completed or given up the blob since the scan.
             if let Some(session) = writer_of(t, &name)?
                 && !is_alive(t, session, shared_now_ms())?
             {

@@ -44,6 +44,7 @@ impl Leadership {
                 let _ = leads.send(None);
                 let session = store.session();
                 let ended = store.transact(64, move |t| Ok(Ok(lease::end(t, session)?)));
+                // A catalog that does not answer must not delay the end of the process. The session then ends by age.
                 if let Some(Err(error)) = in_time(ending::left(LAST_WAIT), ended).await {
                     plimsoll_catalog::log::warn(&format!(
                         "other gateways wait until this session is too old: {error}"
@@ -63,6 +64,7 @@ impl Leadership {
 
 /// Renews the session until this process ends.
 async fn keep<C: Catalog>(store: &Store<C>, leads: &watch::Sender<Option<u64>>, may_lead: bool) {
+    // With a catalog in a directory, a start goes on if its session cannot be begun (gateway/cli/run/mod.rs).
     while store.session() == 0 {
         if let Err(error) = store.begin_session().await {
             plimsoll_catalog::log::warn(&format!("the session was not begun: {error}"));
@@ -75,8 +77,10 @@ async fn keep<C: Catalog>(store: &Store<C>, leads: &watch::Sender<Option<u64>>, 
         let (asked_ns, mut has_failed) = (now_ns(), false);
         match renew(store, session, may_lead).await {
             Ok(renewed) => {
+                // The time before the renewal: the session counts from a clock that was read later.
                 renewed_ns = asked_ns;
                 cleanup_due |= renewed.has_ended_sessions;
+                // Before the loops learn of the epoch, because their transactions take it from the store.
                 store.lead(renewed.epoch);
                 let has_changed =
                     leads.send_if_modified(|known| std::mem::replace(known, renewed.epoch) != renewed.epoch);
@@ -89,12 +93,14 @@ async fn keep<C: Catalog>(store: &Store<C>, leads: &watch::Sender<Option<u64>>, 
                 plimsoll_catalog::log::warn(&format!("the session was not renewed: {error}"));
             }
         }
+        // For other gateways, the session has ended by now, and one of them may lead.
         if Duration::from_nanos(now_ns() - renewed_ns) >= Duration::from_millis(SESSION_MS) {
             store.lead(None);
             if leads.send_if_modified(|known| known.take().is_some()) {
                 log_change(session, None);
             }
         }
+        // Repeated until it succeeds: renewals report an ended session once, because they remove its row.
         if cleanup_due {
             match deletion::discard_unfinished(store).await {
                 Ok(()) => cleanup_due = false,

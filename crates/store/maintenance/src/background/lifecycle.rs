@@ -62,6 +62,7 @@ async fn expire<C: Catalog>(
         let mut examined = 0;
         let mut at_end = true;
         {
+            // The scan ends before the removals, because it keeps old files of the index.
             let mut scan = store.catalog.scan();
             scan.seek(from.as_ref().map(Vec::as_slice)).map_err(for_client)?;
             let mut group: Option<Versions> = None;
@@ -70,11 +71,13 @@ async fn expire<C: Catalog>(
                     break;
                 }
                 let Some((key, _)) = keys::parse_object(&catalog_key) else { continue };
+                // A malformed row does not end the expiry of all others. `scrub` reports it.
                 let Some(head) = Head::decode(&row.head) else { continue };
                 if group.as_ref().is_none_or(|group| group.key != key) {
                     if let Some(group) = group.take() {
                         find_due(store, &group, rules, now, &mut due)?;
                     }
+                    // A batch ends between two keys, because the rules count the newer versions of a key.
                     if examined >= BATCH {
                         from = Bound::Included(catalog_key);
                         at_end = false;
@@ -105,6 +108,7 @@ async fn remove<C: Catalog>(store: &Store<C>, bucket: &Arc<Bucket>, due: Due) ->
     let target = ObjectAddress { bucket: Arc::clone(bucket), key: due.key };
     let (key, generation, expires) = (due.catalog_key, due.generation, due.expires);
     store
+        // Not in an epoch: a version that was replaced since the scan has another generation, and stays.
         .transact(0, move |t| {
             t.use_reserve();
             let done = if expires {
@@ -153,6 +157,7 @@ fn matches<C: Catalog>(
         && let Some(row) = store.catalog.get(catalog_key).map_err(for_client)?
     {
         let bytes = store.catalog.properties(catalog_key, &row).map_err(for_client)?;
+        // Without its tags, no rule that names tags matches, so the version stays.
         properties = Properties::decode(&bytes).unwrap_or_default();
     }
     Ok(rule.filter.matches(key, head.size, &properties.tags))

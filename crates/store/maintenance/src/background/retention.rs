@@ -24,6 +24,7 @@ fn due<C: Catalog>(
     let mut scan = store.catalog.scan();
     scan.seek(from)?;
     let mut found = Vec::new();
+    // Keys begin with the time, so the first version that is kept ends the scan. A malformed key does not end it.
     while let Some((key, _)) = scan.next()?
         && key.starts_with(keys::RETAINED)
         && found.len() < BATCH
@@ -42,8 +43,10 @@ fn due<C: Catalog>(
 pub async fn let_go_due_at<C: Catalog>(store: &Store<C>, now_ms: u64) -> Result<(), ApiError> {
     let since_ms = now_ms.saturating_sub(retention_ms(store));
     if !store.catalog.is_full() {
+        // The bytes are garbage from then on, too, so that they are not kept for `retain.deleted` a second time.
         return let_go_until(store, since_ms, since_ms).await.map(|_| ());
     }
+    // A version may have left its bucket a moment ago, so its bytes wait for reads that are open.
     let count = let_go_until(store, u64::MAX, after_reads()).await?;
     if count > 0 {
         plimsoll_catalog::log::warn(&format!(
@@ -68,6 +71,7 @@ pub async fn let_go_until<C: Catalog>(
     loop {
         let page = due(store, from.as_ref().map(Vec::as_slice), until_ms).map_err(|e| unavailable(&e))?;
         let Some(last) = page.last() else { break };
+        // Versions that are in doubt stay. They must not be read again, because the loop would not end.
         from = Bound::Excluded(last.clone());
         count += page.len();
         store
@@ -75,6 +79,7 @@ pub async fn let_go_until<C: Catalog>(
                 t.use_reserve();
                 for key in &page {
                     // A version that is in doubt stays.
+                    // A version that `undelete` has brought back since the scan has no row, and `let_go` does nothing.
                     unless_in_doubt(let_go(t, key, at_ms).map(Some))?;
                 }
                 Ok(Ok(()))

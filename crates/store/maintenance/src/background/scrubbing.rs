@@ -20,6 +20,7 @@ pub async fn keep_verified<C: Catalog>(store: &Store<C>, rule: Option<ScrubRule>
     const PAUSE_MS: u64 = 60_000;
     let Some(rule) = rule else { return liveness::idle(std::future::pending()).await };
     loop {
+        // The start is recorded, and the next verification counts from it, so a wrong clock must not set it.
         let is_right = clock::read(store).is_ok_and(|clock| clock.is_right);
         let pause_ms = match progress::load(&*store.catalog) {
             Ok(progress) if is_right => match rule.due_in_ms(&progress, shared_now_ms()) {
@@ -64,6 +65,7 @@ fn count(counts: &mut Counts, verified: Verified) {
                     counts.copies += 1;
                     note(&format!("a copy of a readable object is damaged: {name}: {}", object.problem));
                 }
+                // `ObjectScrub::next` returns an error of the catalog as its own, so `Catalog` does not occur here.
                 Problem::Unverified(_) | Problem::Catalog(_) => {
                     counts.unverified += 1;
                     warn(&format!("not verified: {name}: {}", object.problem));
@@ -81,15 +83,18 @@ async fn verify<C: Catalog>(store: &Store<C>, rule: ScrubRule, before: Progress)
     let began = || Current { began_ms: shared_now_ms(), ..Current::default() };
     let mut current = progress.current.take().unwrap_or_else(began);
     let after = Some(current.after.clone()).filter(|after| !after.is_empty());
+    // Damaged settings of buckets are left to the command `scrub`: the counts have no place for them.
     let (mut objects, _) = ObjectScrub::new(store, after).map_err(|e| unavailable(&e))?;
     let mut pace = Pace::new(Some(rule.bytes_per_s));
     let mut saved_ns = now_ns();
     while let Some(verified) = objects.next(store).await.map_err(|e| unavailable(&e))? {
+        // Key and counts change together, without a wait in between, so that a saved state counts each object once.
         current.after.clone_from(&verified.catalog_key);
         let bytes = verified.bytes;
         liveness::at("the next object");
         count(&mut current.counts, verified);
         pace.wait(bytes).await;
+        // After a crash or a change of the leader, the objects since the last write are verified again.
         if now_ns() - saved_ns >= SAVE_NS {
             saved_ns = now_ns();
             save(store, Progress { current: Some(current.clone()), ..progress.clone() }).await?;
@@ -105,6 +110,7 @@ async fn verify<C: Catalog>(store: &Store<C>, rule: ScrubRule, before: Progress)
 }
 
 async fn save<C: Catalog>(store: &Store<C>, progress: Progress) -> Result<(), ApiError> {
+    // In the epoch: a former leader must not replace the progress of the next one.
     let stored = store.transact_in(store.epoch(), 512, move |t| {
         progress::store(t, &progress);
         Ok(Ok(()))

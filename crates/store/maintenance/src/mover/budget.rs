@@ -49,6 +49,7 @@ impl Budget {
             usd: self.spent.usd + cost.usd,
         };
         let is_allowed = allow(limits, &spent);
+        // Work that does not fit is not counted, so that smaller work still fits into the day.
         if is_allowed {
             self.spent = spent;
         }
@@ -57,6 +58,7 @@ impl Budget {
 
     fn encode(&self) -> Bytes {
         let mut out = Vec::new();
+        // 64 bits are enough for 18 million dollars. A larger sum is stored as the largest number, not as a small one.
         let pico = u64::try_from(self.spent.usd.pico()).unwrap_or(u64::MAX);
         for number in [self.day, self.spent.bytes, self.spent.requests, pico] {
             put_number(&mut out, number);
@@ -77,6 +79,7 @@ impl Budget {
     /// If the catalog cannot be read.
     pub fn load<C: Catalog>(store: &Store<C>) -> Result<Budget, MoveError> {
         let row = store.catalog.get(keys::BUDGET)?;
+        // A malformed row counts as nothing spent; the next `store` replaces it.
         Ok(row.and_then(|row| Budget::decode(&row.head)).unwrap_or_default())
     }
 

@@ -40,6 +40,7 @@ pub fn parse_time_ms(text: &str) -> Result<u64, String> {
     /// Maximum number of days: a hundred years.
     const MAX_DAYS: f64 = 36_525.0;
     if let Some(days) = text.strip_suffix('d').and_then(|days| days.trim().parse::<f64>().ok()) {
+        // The range does not contain NaN, which `parse` accepts.
         let is_allowed = (0.0..=MAX_DAYS).contains(&days);
         return if is_allowed { Ok((days * DAY_MS) as u64) } else { Err(format!("'{text}' is not a time")) };
     }
@@ -60,6 +61,7 @@ pub fn show_time_ms(ms: u64) -> String {
 
 /// Parses a number of reads per day.
 fn parse_rate(text: &str) -> Result<f64, String> {
+    // `total_cmp` puts NaN above each number, so the condition would be the same for all objects.
     let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate >= 0.0);
     rate.ok_or_else(|| format!("'{text}' is not a number, such as 0.1"))
 }
@@ -176,7 +178,8 @@ impl Condition {
     }
 }
 
-/// Splits a condition into words, operators and quoted texts, which keep their opening quote.
+/// Splits a condition into words, operators and quoted texts. A text begins with a double quote, also if it was written
+/// in single quotes, and has no closing quote.
 ///
 /// # Errors
 /// A message if a quoted text does not end.
@@ -188,6 +191,7 @@ pub fn words(text: &str) -> Result<Vec<String>, String> {
             '(' | ')' => 1,
             '"' | '\'' => {
                 let end = rest[1..].find(first).ok_or_else(|| format!("{rest}: the quote does not end"))?;
+                // Both kinds of quotes become a double quote, which tells `Parser::text` that this is not a plain word.
                 words.push(format!("\"{}", &rest[1..=end]));
                 rest = rest[end + 2..].trim_start();
                 continue;
@@ -243,6 +247,7 @@ impl Parser<'_> {
         /// Maximum depth of parentheses and negations.
         const MAX_DEPTH: u32 = 20;
         self.depth += 1;
+        // The parser is recursive: without a limit, many parentheses in a setting would overflow the stack.
         if self.depth > MAX_DEPTH {
             return Err("the condition is nested too deeply".into());
         }
@@ -317,6 +322,7 @@ impl Parser<'_> {
             other => return Err(format!("{other} is no comparison of {property}; use = or !=")),
         };
         let value = self.next("a text")?;
+        // A plain word is refused: in `prefix = and size > 1`, the forgotten value would be `and`.
         let Some(value) = value.strip_prefix('"') else {
             return Err(format!("{property}: write the text {value} in quotes"));
         };

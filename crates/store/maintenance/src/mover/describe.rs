@@ -16,6 +16,7 @@ use plimsoll_objects::row::{Body, Head, Piece, Properties};
 fn kind(body: &Body, size: u64) -> Kind {
     match body {
         Body::Blob(_) => Kind::Object,
+        // An empty part stays in the catalog (`Store::store_body`), so an empty blob is the list of the pieces.
         _ if size == 0 => Kind::Manifest,
         _ => Kind::Piece,
     }
@@ -69,12 +70,14 @@ pub fn describe(
     let Some(object) = &planned.object else {
         return Ok(Some(Description::of_pack_file(catalog, planned.blob)));
     };
+    // `recover` trusts trailers, so a row that is in doubt or damaged must not get into one.
     let Some(row) = unless_in_doubt(t.get(&object.catalog_key))? else { return Ok(None) };
     let Some(value) = unless_in_doubt(t.value(&row).map(Some))? else { return Ok(None) };
     let (Some(head), Some(properties)) = (Head::decode(&value.head), Properties::decode(&value.properties))
     else {
         return Ok(None);
     };
+    // Another version may have taken the key since the visit. Its description does not belong to this blob.
     if !has(&head.body, &properties, &planned.blob) {
         return Ok(None);
     }

@@ -21,6 +21,7 @@ pub fn count_kept<C: Catalog>(store: &Store<C>) -> Result<BTreeMap<Where, Stock>
     while let Some((key, row)) = scan.next()?
         && key.starts_with(keys::RETAINED)
     {
+        // An error would end the visit of all objects, so rows that are malformed or have no known place are left out.
         let Some(Retained { head, .. }) = Retained::decode(&row.head) else { continue };
         let place = match store.read_place(&key, &row, &head.body)? {
             ReadPlace::Catalog => None,

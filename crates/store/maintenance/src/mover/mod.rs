@@ -4,7 +4,8 @@
 //! destination, and their checksums are those in the catalog. VERIFIED: the destination was read back. SWITCHED: one
 //! transaction, which needs the intent and an unchanged row, makes the destination the first place of the blob, and
 //! puts the source on the list of bytes to delete, at the end of the rollback window. REAPED: the source is deleted.
-//! Repeating a step changes nothing. The objects' own rows never change, so neither do their entity tags and times.
+//! Bytes that the destination has already need no intent and no copy. Repeating a step changes nothing. A move changes
+//! no row of an object, and packing only the place of the body in it, so entity tags and times stay.
 
 mod blob_move;
 pub mod budget;

@@ -75,6 +75,7 @@ pub async fn pack<C: Catalog>(store: &Store<C>, job: &PackJob) -> Result<Packed,
     let location = Location::new(job.tier, name);
     let epoch = store.epoch();
     let intent = head_only(BlobHead::pending(store.session(), vec![location.clone()]).encode());
+    // Durable before the first byte: after a crash, the row shows that the bytes belong to a session that has ended.
     store
         .transact_in(epoch, 64, move |t| {
             t.put(keys::blob(&name), intent.clone());
@@ -85,6 +86,7 @@ pub async fn pack<C: Catalog>(store: &Store<C>, job: &PackJob) -> Result<Packed,
     let written = match write(store, job, &name, &location).await {
         Ok(Some(written)) => written,
         nothing => {
+            // This session goes on, and `discard_unfinished` gives up only the blobs of sessions that have ended.
             store.abandon(&name).await;
             return nothing.map(|_| Packed::default());
         }
@@ -94,6 +96,7 @@ pub async fn pack<C: Catalog>(store: &Store<C>, job: &PackJob) -> Result<Packed,
         // Rows may refer to the pack file already, so it is closed and not given up.
         let closed = store.transact_in(epoch, 64, move |t| Ok(Ok(close(t, &name)?))).await;
         match closed {
+            // `abandon` leaves a pack file alone that is recorded as complete.
             Ok(()) => store.abandon(&name).await,
             Err(error) => {
                 plimsoll_catalog::log::warn(&format!("a pack file stays open until the next start: {error}"));
@@ -128,6 +131,7 @@ async fn write<C: Catalog>(
     };
     let (size, crcs) = writer.finish(Some(&Description::of_pack_file(store.catalog_id, *name))).await?;
     let crcs: Arc<[u32]> = crcs.into();
+    // Before any row refers to the pack file: afterwards, it has the only copies of bodies that were in the catalog.
     verify_blob(store, location, size, &crcs).await?;
     Ok(Some(Written { size, crcs, slices }))
 }
@@ -143,8 +147,10 @@ async fn write_bodies<C: Catalog>(
     let (mut slices, mut flushed) = (Vec::with_capacity(job.candidates.len()), 0);
     let mut sources = Sources::new(&job.candidates);
     for (index, candidate) in job.candidates.iter().enumerate() {
+        // A body that has changed or is damaged does not keep the others from being packed.
         let Some((head, properties, body)) = read(store, candidate, &mut sources).await? else { continue };
         let (bucket, key) = (&*candidate.bucket, &*candidate.key);
+        // The head still has the old place of the body. `recover` replaces it by the place in this pack file.
         let header = Header { bucket, key, head: &head.encode(), properties: &properties.encode() };
         let start = flushed + buffer.len() as u64;
         let (offset, crc) = header.put(&mut buffer, &body);
@@ -172,10 +178,12 @@ async fn read<C: Catalog>(
         Err(error) => Err(error),
     };
     let value = match value {
+        // Other objects of the job are intact, so one damaged or replaced row does not end the job.
         Err(CatalogError::Damaged { .. } | CatalogError::Changed) => return Ok(None),
         value => value?,
     };
     let Some((head, properties)) = unchanged(candidate, &value) else { return Ok(None) };
+    // Neighbours share a request. If it fails or this body is damaged, `collect` tries each place of the pack file.
     if let Body::Slice(slice) = &head.body
         && let Some(body) = sources.read(store, slice).await
     {
@@ -192,8 +200,10 @@ async fn read<C: Catalog>(
         }
         Err(BodyError::Unknown(_)) => return Ok(None),
         Err(BodyError::Catalog(error)) => return Err(error.into()),
+        // A tier that does not answer may do so at the next visit, which finds the same objects.
         Err(BodyError::Blob { error, .. }) => return Err(error.into()),
     };
+    // The size of a slice is not stored: `Head::decode` takes it from the head, so the two must be equal.
     Ok((body.len() as u64 == head.size).then_some((head, properties, body)))
 }
 
@@ -201,6 +211,8 @@ async fn read<C: Catalog>(
 fn unchanged(candidate: &Candidate, value: &Value) -> Option<(Head, Properties)> {
     let head = Head::decode(&value.head)?;
     let properties = Properties::decode(&value.properties)?;
+    // Each write of a client changes the generation, and each packing changes the body. New tags change neither, and
+    // the switch keeps the properties that the row then has.
     let is_same = head.generation == candidate.generation && head.body == candidate.body;
     is_same.then_some((head, properties))
 }
@@ -219,8 +231,11 @@ async fn switch<C: Catalog>(
     let value = Value { head: head.encode(), properties: properties.into(), body: Bytes::new() };
     let bytes = written.slices.iter().map(|(_, slice)| slice.size).sum();
     let records = written.slices.len() as u64;
+    // Open until the last chunk. Else the pack file would be garbage after the first transaction, which counts nothing,
+    // or when the objects that are switched first are deleted before the others.
     let empty = Live { open: true, size: written.size, records, live: 0, live_bytes: 0, bytes, retained: 0 };
     let recorded = store.transact_in(epoch, 4096, move |t| {
+        // In one transaction: a complete blob without counts would never be discarded.
         let is_ours = NewBlob { name, value: value.clone() }.record(t)?;
         if is_ours {
             live::store(t, &name, empty, after_reads())?;
@@ -233,12 +248,14 @@ async fn switch<C: Catalog>(
     let retain_ms = store.retain_ms;
     let mut packed = Packed::default();
     let last = written.slices.len().saturating_sub(1) / ROWS;
+    // One transaction for up to 100,000 rows would delay the writes of clients (decision 0024).
     for (number, chunk) in written.slices.chunks(ROWS).enumerate() {
         let rows: Vec<_> =
             chunk.iter().map(|(index, slice)| (job.candidates[*index].clone(), *slice)).collect();
         let is_last = number == last;
         let switched = store.transact_in(epoch, ROWS * 300, move |t| {
             let switched = switch_rows(t, &name, &rows, retain_ms)?;
+            // With the last rows: a crash before a separate transaction would leave the file open (`close_unfinished`).
             if is_last {
                 close(t, &name)?;
             }
@@ -264,15 +281,20 @@ fn switch_rows(
     for (candidate, slice) in rows {
         let Some(row) = unless_in_doubt(t.get(&candidate.catalog_key))? else { continue };
         let value = match t.value(&row) {
+            // The new row needs the properties, so an object without them keeps its body where it is.
             Err(CatalogError::Damaged { .. }) => continue,
             value => value?,
         };
+        // A client may have replaced the object since its body was read. Its new body wins.
         let Some((head, _)) = unchanged(candidate, &value) else { continue };
         match &head.body {
             Body::Blob(name) => {
+                // Packing has no rollback, but `keep_source` applies. The deletion adds `retain_ms`, so only the rest
+                // is added here. Open reads of the blob need it for some seconds in any case.
                 let kept_ms = candidate.keep_source_ms.saturating_sub(retain_ms);
                 discard_blob(t, name, after_reads().max(shared_now_ms() + kept_ms))?;
             }
+            // A slice leaves its old pack file in the same transaction, so that both counts agree with the rows.
             _ => discard_row(t, &head, &row, after_reads())?,
         }
         let head = Head { body: Body::Slice(*slice), ..head };
@@ -281,6 +303,7 @@ fn switch_rows(
         packed.objects += 1;
         packed.bytes += slice.size;
     }
+    // Counted together with the rows: with a lower count, the pack file would be deleted while objects use it.
     live.live += packed.objects;
     live.live_bytes += packed.bytes;
     live::store(t, pack_file, live, after_reads())?;
@@ -291,16 +314,18 @@ fn switch_rows(
 fn close(t: &mut dyn Transaction, pack_file: &BlobName) -> Result<(), CatalogError> {
     match live::load(t, pack_file)? {
         Some(live) if live.open => live::store(t, pack_file, Live { open: false, ..live }, after_reads()),
+        // It was closed before, or never recorded. Counts in doubt are left alone, and the pack file stays.
         _ => Ok(()),
     }
 }
 
-/// Closes the pack files that an earlier process left open.
+/// Closes the pack files that earlier processes, or earlier work of this one, left open.
 ///
 /// # Errors
 /// If the catalog fails.
 pub async fn close_unfinished<C: Catalog>(store: &Store<C>) -> Result<(), MoveError> {
     let epoch = store.epoch();
+    // An open pack file is never garbage: without this, its bytes would stay after its last object is gone.
     let open = super::scan::all_pack_files(store)?.into_iter().filter(|(_, live)| live.open);
     for (name, _) in open.collect::<Vec<_>>() {
         let closed = store.transact_in(epoch, 64, move |t| Ok(Ok(close(t, &name)?)));

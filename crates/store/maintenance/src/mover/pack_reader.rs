@@ -19,12 +19,14 @@ const MOST: u64 = 4 << 20;
 
 /// Returns the ranges to read from each pack file for these bodies, which are in the order of their offsets in each.
 pub fn ranges<'a>(bodies: impl Iterator<Item = &'a Body>) -> BTreeMap<BlobName, Vec<Range<u64>>> {
+    // Plans call this function, too, so they count the requests that packing sends.
     let mut found: BTreeMap<BlobName, Vec<Range<u64>>> = BTreeMap::new();
     for body in bodies {
         let Body::Slice(slice) = body else { continue };
         let end = slice.offset + slice.size;
         let ranges = found.entry(slice.pack_file).or_default();
         match ranges.last_mut() {
+            // Only a body behind the range extends it, because `Sources::read` goes forward and never back.
             Some(last) if (last.end..=last.end + GAP).contains(&slice.offset) && end - last.start <= MOST => {
                 last.end = end;
             }
@@ -63,11 +65,14 @@ impl Sources {
             {
                 let (start, size) = (usize::try_from(start).ok()?, usize::try_from(slice.size).ok()?);
                 if start + size <= read.bytes.len() {
+                    // `read_pack_file` verifies nothing. The caller reads a damaged body again, from any place.
                     return Some(read.bytes.slice(start..start + size)).filter(|body| slice.is_intact(body));
                 }
             }
+            // Removed before its read, so that a range that fails is not requested again for each of its bodies.
             let range = self.left.get_mut(&slice.pack_file)?.pop_front()?;
             let bytes = store.read_pack_file(&slice.pack_file, range.clone()).await?;
+            // One range of each pack file is enough, because candidates have the order of keys, as the bodies in it do.
             self.current.insert(slice.pack_file, Read { at: range.start, bytes });
         }
     }

@@ -22,9 +22,9 @@ use plimsoll_objects::keys;
 use plimsoll_objects::live::Live;
 use plimsoll_objects::row::Body;
 
-/// Maximum number of moves in a batch.
+/// Number of moves with which a batch ends. The blobs of its last object may exceed it.
 const MAX_MOVES: usize = 1000;
-/// Maximum number of pack files in a batch.
+/// Number of pack files with which a batch ends. The last batch of a visit may have more.
 const MAX_PACKS: usize = 2;
 
 /// Work that was found.
@@ -55,7 +55,7 @@ pub struct Pass {
 }
 
 impl Rules {
-    /// Returns true if there is never anything to do except in existing pack files.
+    /// Returns true if these rules require nothing except in existing pack files. Buckets may have rules of their own.
     pub fn is_empty(&self) -> bool {
         self.moves.is_empty() && self.packing.tier.is_none()
     }
@@ -85,7 +85,7 @@ impl Pass {
         self.objects
     }
 
-    /// Returns the blobs visited, at all their places, by tier.
+    /// Returns the blobs visited and all closed pack files, at all their places, by tier.
     pub fn stock(&self) -> &BTreeMap<u16, Stock> {
         &self.survey.blobs
     }
@@ -124,13 +124,16 @@ impl Pass {
                 self.pack_files = load_pack_files(store, &rules.packing, &mut self.survey.blobs)?;
                 self.jobs.clear();
                 self.objects = 0;
+                // Read again for each visit, because clients change the lifecycle rules of their buckets.
                 let of_buckets = bucket_rules(store, rules.day_ms)?;
+                // The settings come first: of several rules for an object, the first one wins (docs/tiers.md).
                 self.moves = rules.moves.iter().cloned().chain(of_buckets).collect();
                 Bound::Included(keys::OBJECTS.to_vec())
             }
         };
         let ended = visit_rows(store, from.as_ref().map(Vec::as_slice), &mut |visited| {
             self.visit(store, rules, &visited, &mut batch)?;
+            // The next batch begins behind this object, so all its blobs belong to this batch, even above the limit.
             if batch.moves.len() < MAX_MOVES && batch.packs.len() < MAX_PACKS {
                 return Ok(true);
             }
@@ -138,6 +141,7 @@ impl Pass {
             Ok(false)
         })?;
         if ended {
+            // Kept versions have rows of their own, which `visit_rows` does not visit.
             self.survey.kept = count_kept(store)?;
             self.end(&mut batch);
         }
@@ -162,10 +166,12 @@ impl Pass {
                 }
             }
             Body::Slice(slice) => {
+                // A pack file that was open, or did not exist, at the start of the visit is left to the next one.
                 let Some(pack_file) = self.pack_files.get_mut(&slice.pack_file) else { return Ok(()) };
                 pack_file.seen += slice.size;
                 self.survey.add(visited.bucket, Some(pack_file.place.tier), slice.size);
                 let rule = first(&moves, store, pack_file.place.tier, visited);
+                // The pack file would move as a whole, so its own age and size decide whether the rule allows it.
                 let rule = rule.filter(|(index, rule)| {
                     let PackFile { place, live, allows, .. } = &mut *pack_file;
                     *allows.entry(*index).or_insert_with(|| rule.allows(place, live.size))
@@ -175,6 +181,7 @@ impl Pass {
                 }
                 let (tier, rewrite) = (pack_file.place.tier, pack_file.rewrite);
                 match rule {
+                    // A rewrite copies the body in any case, so the body goes to the tier of its rule at once.
                     Some((_, rule)) if rewrite || self.split.contains(&slice.pack_file) => {
                         self.add(rule.to, 0, visited, true, packing, batch);
                     }
@@ -200,13 +207,16 @@ impl Pass {
             let Some(head) = complete_blob(store, &blob)? else { continue };
             count_blob(&mut self.survey.blobs, &head, size, visited.trailer(size));
             let Some(place) = head.locations.first() else { continue };
+            // An object counts once, at the place of its first bytes, as in `Store::read_place`.
             if index == 0 {
                 self.survey.add(visited.bucket, Some(place.tier), visited.head.size);
             }
             let rule = first(&moves, store, place.tier, visited).map(|(_, rule)| rule);
             let rule = rule.filter(|rule| rule.allows(place, size));
+            // A slice is the body of an object, so a piece of a body stays a blob, however small it is.
             let is_whole = matches!(visited.head.body, Body::Blob(_)) && packing.tier.is_some();
             if is_whole && visited.head.size <= packing.max_body {
+                // Without a rule, a blob does not leave its tier only to be packed.
                 let packs = packing.tier == Some(place.tier) && packing.selects(visited);
                 let tier = rule.map(|rule| rule.to).or(packing.tier.filter(|_| packs));
                 let is_due = rule.is_some() || visited.age_ms >= packing.max_wait_ms;
@@ -262,13 +272,16 @@ impl Pass {
     fn end(&mut self, batch: &mut Batch) {
         batch.ended = true;
         let due = std::mem::take(&mut self.jobs).into_values();
+        // The others wait for more bodies, at most until one of theirs has the age `max_wait`.
         batch.packs.extend(due.filter(|job| job.is_due && !job.candidates.is_empty()));
         self.split.clear();
         for (name, pack_file) in &self.pack_files {
+            // A pack file that is written again loses its objects to a new one, so it need not move.
             let Some((index, bytes)) = pack_file.matched.first_key_value().filter(|_| !pack_file.rewrite)
             else {
                 continue;
             };
+            // Some objects stay, which is known only now. The next visit takes the others out of the pack file.
             if *bytes < pack_file.seen {
                 self.split.insert(*name);
                 continue;

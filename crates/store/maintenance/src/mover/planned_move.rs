@@ -54,13 +54,13 @@ impl Move {
 pub enum Outcome {
     /// Reads use the destination.
     Moved,
-    /// The blob has changed since the move was planned; the destination will be deleted.
+    /// The blob or its object has changed since the move was planned; what the move has written will be deleted.
     Changed,
     /// The source of a rollback does not exist any more, so reads stay with the copy.
     SourceMissing,
 }
 
-/// Reason why a move has failed. The source stays as it is, and the destination will be deleted.
+/// Reason why a move has failed. The source stays as it is, and what the move has written will be deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
     /// The catalog has failed.

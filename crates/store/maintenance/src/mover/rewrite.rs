@@ -61,9 +61,12 @@ pub fn load_pack_files<C: Catalog>(
     stock: &mut BTreeMap<u16, Stock>,
 ) -> Result<HashMap<BlobName, PackFile>, CatalogError> {
     let mut pack_files = HashMap::new();
+    // Counted by tier, because a merge leaves bodies in their tier.
     let mut similar: BTreeMap<(u16, Option<u32>), u32> = BTreeMap::new();
     for (name, live) in all_pack_files(store)? {
+        // The counts of an open pack file still rise, so its share in use would look too low.
         let Some(head) = complete_blob(store, &name)?.filter(|_| !live.open) else { continue };
+        // Before the check below: kept versions need the bytes of their pack file in its tier, too.
         count_blob(stock, &head, live.size, length_of_pack_file(live.size));
         // Only versions that have left their buckets refer to it.
         if live.live == 0 {
@@ -72,6 +75,7 @@ pub fn load_pack_files<C: Catalog>(
         let Some(place) = head.locations.first() else { continue };
         *similar.entry((place.tier, size_class(&live, packing))).or_default() += 1;
         let gate = packing.gates.get(&place.tier);
+        // A rewrite leaves the garbage behind, so only this share is copied and stored.
         let after = (live.share() * live.size as f64) as u64;
         let pays = gate.is_none_or(|gate| gate.pays(live.size, after, lived_days(place)));
         let rewrite = live.share() < LEAST_LIVE && pays;
@@ -90,6 +94,7 @@ pub fn load_pack_files<C: Catalog>(
     for pack_file in pack_files.values_mut() {
         let class = size_class(&pack_file.live, packing);
         let count = similar.get(&(pack_file.place.tier, class)).copied().unwrap_or(0);
+        // A full pack file has no class: merged with others, it would be copied and not become larger.
         pack_file.rewrite |= class.is_some() && count >= MERGE;
     }
     Ok(pack_files)

@@ -50,6 +50,7 @@ pub fn reversible<C: Catalog>(
     while let Some((key, row)) = scan.next()?
         && key.starts_with(keys::GARBAGE)
     {
+        // Only these places have the bytes of a blob that has moved; the others are discarded or incomplete.
         let is_source = Garbage::decode(&row.head).is_some_and(|garbage| garbage.reason == Reason::Moved);
         if let Some((_, location)) = keys::parse_garbage(&key).filter(|_| is_source) {
             entries.insert(location, key);
@@ -57,6 +58,7 @@ pub fn reversible<C: Catalog>(
     }
     let mut found = Vec::new();
     visit_blobs(store, &mut |Stored { bucket, key, blob, size, head }| {
+        // The first place is the copy in use. The newest source follows, because a switch adds its place in front.
         let source = head
             .locations
             .iter()
@@ -75,12 +77,14 @@ pub fn reversible<C: Catalog>(
     Ok(found)
 }
 
-/// Makes the source the first place of the blob again, and puts the destination on the list of bytes to delete, if the
+/// Makes the source the first place of the blob again, and puts its other places on the list of bytes to delete, if the
 /// source exists.
 ///
 /// # Errors
 /// If the catalog or the tier of the source fails.
 pub async fn roll_back<C: Catalog>(store: &Store<C>, one: Reversible) -> Result<Outcome, MoveError> {
+    // A transaction cannot ask a tier. If the source is deleted after this answer, its place leaves the row first; the
+    // version then differs, and the rollback changes nothing.
     let has_source = one.has_source(store).await?;
     let Reversible { planned, source, entry, .. } = one;
     let is_listed = keys::parse_garbage(&entry).is_some_and(|(_, location)| location == source);
@@ -88,6 +92,8 @@ pub async fn roll_back<C: Catalog>(store: &Store<C>, one: Reversible) -> Result<
     if !has_source {
         return Ok(Outcome::SourceMissing);
     }
+    // Without an epoch, because commands also run in processes that do not lead. The version and the entry show whether
+    // the leader has moved the blob or deleted its source meanwhile.
     let rolled_back = store.transact(256, move |t| {
         // Without its entry, the source is being deleted.
         let is_kept = t.get(&entry)?.is_some();
@@ -101,6 +107,7 @@ pub async fn roll_back<C: Catalog>(store: &Store<C>, one: Reversible) -> Result<
         assert_eq!(head.locations[0], source, "a rollback of blob {name} would leave its source unused");
         for place in &head.locations[1..] {
             assert!(*place != source, "a rollback of blob {name} would delete its source");
+            // Not `Moved`: the next rollback would return to the copy that this one leaves.
             let (blob, reason, switched) = (planned.blob, Reason::Discarded, head.switched);
             let garbage = Garbage { blob, reason, switched, window_ms: 0 };
             t.put(keys::garbage(shared_now_ms(), place), head_only(garbage.encode()));

@@ -31,6 +31,7 @@ pub struct Rule {
 impl Rule {
     /// Returns true if the blob may leave its place, and this pays.
     pub fn allows(&self, place: &Location, size: u64) -> bool {
+        // The name of an adopted object has no time. It has been in its tier since before the gateway, so it may leave.
         lived_ms(place).is_none_or(|ms| ms >= self.min_stay_ms) && self.pays(place, size)
     }
 
@@ -48,6 +49,7 @@ fn lived_ms(place: &Location) -> Option<u64> {
 
 /// Returns the number of whole days since the bytes at a place were written; 0 if it is unknown.
 pub fn lived_days(place: &Location) -> u64 {
+    // With 0, the whole minimum duration of the store is a part of the cost, so no move looks too cheap.
     lived_ms(place).unwrap_or(0) / (DAY_S * 1000)
 }
 
@@ -77,7 +79,7 @@ pub struct Rules {
     pub packing: Packing,
     /// Limits of the cost of all moves of a day.
     pub budget: DayLimits,
-    /// Tariffs of the tiers with prices. Empty if neither the budget nor a gate needs them.
+    /// Tariffs of the tiers whose prices are known.
     pub tariffs: BTreeMap<u16, Tariff>,
     /// Number of the tier in whose network the gateway runs.
     pub home: u16,

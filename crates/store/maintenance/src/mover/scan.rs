@@ -58,6 +58,7 @@ impl Visited<'_> {
         mut rules: impl Iterator<Item = (usize, &'r R)>,
         selects: impl Fn(&R, &Facts<'_>) -> bool,
     ) -> Option<(usize, &'r R)> {
+        // Damaged tags count as none. Packing and moves of blobs read the row again, and leave a damaged one alone.
         let tags = || self.properties(store).ok().flatten().unwrap_or_default().tags.0;
         let (size, age_ms) = (self.head.size, self.age_ms);
         let reads_per_day =
@@ -76,6 +77,7 @@ impl Visited<'_> {
             Body::Inline | Body::Slice(_) => Vec::new(),
             Body::Blob(name) => vec![(*name, self.head.size)],
             Body::Pieces => {
+                // Without its properties, the blobs of an object are unknown, and stay where they are.
                 let pieces = self.properties(store)?.unwrap_or_default().pieces;
                 let blob = |piece: &Piece| match piece {
                     Piece::Inline(_) => None,
@@ -88,7 +90,8 @@ impl Visited<'_> {
 }
 
 /// Calls `visit` with the rows of all objects and versions from a key of the catalog on, until it returns false.
-/// Markers, empty objects and malformed rows are skipped. Returns false if `visit` did.
+/// Markers, empty objects, malformed rows, and those of buckets with a damaged document are skipped. Returns false if
+/// `visit` did.
 ///
 /// # Errors
 /// If the catalog cannot be read.
@@ -110,7 +113,9 @@ pub fn visit_rows<C: Catalog>(
         };
         let Some((key, _)) = keys::parse_object(&catalog_key) else { continue };
         let number = catalog_key.get(1..5).and_then(|b| b.try_into().ok()).map_or(0, u32::from_be_bytes);
+        // A bucket with a damaged document is not in `all_buckets`. Its rules are unknown, so its objects stay.
         let Some(bucket) = names.get(&number) else { continue };
+        // A time in the future gives age 0. Without this bound, it would become a huge age, and look very old.
         let age_ms = now_ms.saturating_sub(head.modified_ms).max(0) as u64;
         let visited =
             Visited { catalog_key: &catalog_key, bucket, key: &key, head: &head, row: &row, age_ms };
@@ -179,6 +184,7 @@ pub fn visit_blobs<C: Catalog>(
         let blobs = match &visited.head.body {
             Body::Slice(slice) if done.contains(&slice.pack_file) => return Ok(true),
             Body::Slice(slice) => {
+                // Without counts the size is 0, which only makes a report smaller.
                 vec![(slice.pack_file, pack_files.get(&slice.pack_file).map_or(0, |live| live.size))]
             }
             _ => visited.blobs(store)?,

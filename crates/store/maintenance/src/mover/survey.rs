@@ -19,9 +19,9 @@ pub struct Survey {
     pub blobs: BTreeMap<u16, Stock>,
     /// Versions that have left their buckets and are kept, by the place of their bodies.
     pub kept: BTreeMap<Where, Stock>,
-    /// Blobs that the rules move, and that have not been moved yet.
+    /// Blobs that the rules move, as the visit has found them: also those that were moved before it ended.
     pub moves: Stock,
-    /// Bodies that the rules pack, and that have not been packed yet.
+    /// Bodies that the rules pack, as the visit has found them: also those that were packed before it ended.
     pub packs: Stock,
 }
 
@@ -49,6 +49,7 @@ pub struct LatestSurvey(RwLock<Option<Arc<Survey>>>);
 impl LatestSurvey {
     /// Returns the result; `None` if this process has not visited all objects since it became the leader.
     pub fn get(&self) -> Option<Arc<Survey>> {
+        // A result is replaced as a whole, so a panic of another thread leaves a complete one.
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -58,9 +58,11 @@ fn rules_of(
         for transition in &rule.transitions {
             let least_age_ms = match transition.after {
                 Expiration::Days(days) => u64::from(days) * day_ms,
+                // A date that has passed applies to objects of any age; before it, the transition applies to none.
                 Expiration::Date(at) if at <= now_s => 0,
                 Expiration::Date(_) | Expiration::DeleteMarkers => continue,
             };
+            // The class had a tier when the client stored the rule (`check_classes`); the settings may have changed.
             if let Some(to) = class(&transition.storage_class) {
                 transitions.push((least_age_ms, to, condition(bucket, &rule.filter, least_age_ms)));
             }
@@ -71,8 +73,10 @@ fn rules_of(
     let mut rules = Vec::new();
     let mut later = Vec::new();
     for (_, to, when) in transitions {
+        // An old object also matches the earlier transitions. Without this filter, it would move back, and then again.
         for from in tiers.iter().copied().filter(|from| *from != to && !later.contains(from)) {
             let when = when.clone();
+            // A lifecycle rule has no settings for these. The time is the default of `keep_source` in `[[move]]`.
             rules.push(Rule { from, to, when, keep_source_ms: KEEP_SOURCE_MS, min_stay_ms: 0, gate: None });
         }
         later.push(to);

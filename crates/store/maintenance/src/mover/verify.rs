@@ -21,7 +21,9 @@ pub async fn verify_blob<C: Catalog>(
     if !guard::is_made(Guard::Verification) {
         return Ok(());
     }
+    // A blob without bytes has no checksums. For it, `open` is a HEAD request, which finds out if it exists.
     let mut reader = store.blobs.open(location, size, Arc::clone(crcs), 0..size).await?;
+    // The reader compares the checksum of each piece before returning the piece, so reading is the comparison.
     while reader.next().await?.is_some() {}
     Ok(())
 }

@@ -43,7 +43,7 @@ pub struct TierBill {
 /// The plan in dollars.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Bill {
-    /// Number of objects and versions in the store.
+    /// Number of objects and versions in the store that are not empty.
     pub objects: u64,
     /// Blobs and whole pack files that move.
     pub moves: u64,
@@ -57,7 +57,7 @@ pub struct Bill {
     pub tiers: Vec<TierBill>,
     /// Cost of the moves.
     pub now_usd: Usd,
-    /// Cost of the moves if each small body became a separate blob.
+    /// Cost of writing the small bodies that are packed, if each became a separate blob.
     pub alone_usd: Usd,
     /// Cost of the storage in a month if nothing is done.
     pub month_before_usd: Usd,
@@ -102,6 +102,7 @@ fn tier_bill(plan: &Plan, number: u16, tier: &PricedTier) -> Result<TierBill, Bi
         month_before_usd: Usd::ZERO,
         month_after_usd: Usd::ZERO,
     };
+    // Without prices, the amounts stay zero. `bill` adds a note, so that zero is not taken for a price.
     if let Some(TierPrices { tariff, .. }) = &tier.prices {
         bill.offer = Some(tariff.offer.clone());
         bill.moves_usd = work.cost(tariff)?;
@@ -164,6 +165,7 @@ pub fn bill(plan: &Plan, tiers: &BTreeMap<u16, PricedTier>) -> Result<Bill, Bill
         alone_usd,
         month_before_usd,
         month_after_usd,
+        // The price of the journal follows from the settings of the backup, which only the command has.
         journal: Vec::new(),
         payback_months,
         notes,

@@ -63,11 +63,13 @@ pub fn create_bucket<C: Catalog>(catalog: &C, name: &str) -> Result<(), CatalogE
 /// If the catalog fails.
 pub fn add<C: Catalog>(catalog: &C, tier: u16, objects: Vec<Existing>) -> Result<(), CatalogError> {
     let work = move |t: &mut dyn Transaction| {
+        // A catalog may execute the work again (`Work`), so the objects must stay.
         for Existing { key, size, modified_ms, .. } in objects.clone() {
             let blob = named_at(u64::try_from(modified_ms).unwrap_or(0));
             let head = Head {
                 marker: false,
                 null: true,
+                // Visits skip empty objects, so these need no blob.
                 body: if size == 0 { Body::Inline } else { Body::Blob(blob) },
                 generation: Timestamp::from_millisecond(modified_ms)
                     .map_or(0, |at| at.as_nanosecond() as u64),
@@ -86,9 +88,11 @@ pub fn add<C: Catalog>(catalog: &C, tier: u16, objects: Vec<Existing>) -> Result
                 t.put(keys::blob(&blob), Value { head, ..Value::default() });
             }
             let current = keys::current(BUCKET, &key);
+            // Plans do not depend on which version is the current one, so the first one of the listing gets this row.
             let place = match t.get(&current)? {
                 None => current,
                 Some(_) => {
+                    // Random bytes of the name: with the generation, versions of one second would share a row.
                     keys::version(BUCKET, &key, u64::from_be_bytes(blob[8..].try_into().unwrap_or_default()))
                 }
             };

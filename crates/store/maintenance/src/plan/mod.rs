@@ -43,6 +43,7 @@ impl Terms<'_> {
     fn crosses(&self, from: u16, to: u16) -> bool {
         match (self.tariffs.get(&from), self.tariffs.get(&to)) {
             (Some(from), Some(to)) => tiering::crosses(from, to),
+            // The network of a tier is known only from its tariff.
             _ => false,
         }
     }
@@ -56,7 +57,7 @@ impl Terms<'_> {
 /// Work that the rules require now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Number of objects and versions in the store.
+    /// Number of objects and versions in the store that are not empty.
     pub objects: u64,
     /// Blobs and whole pack files that move.
     pub moves: u64,
@@ -68,7 +69,7 @@ pub struct Plan {
     pub bytes: u64,
     /// Requests and bytes at each tier, by its number.
     pub work: BTreeMap<u16, Work>,
-    /// The same if each small body became a separate blob.
+    /// Writes at each tier if each small body that is packed became a separate blob.
     pub alone: BTreeMap<u16, Work>,
     /// Blobs in each tier before the moves.
     pub before: BTreeMap<u16, Stock>,
@@ -104,6 +105,7 @@ impl Plan {
         for (sums, works) in [(&mut self.work, other.work), (&mut self.alone, other.alone)] {
             works.into_iter().for_each(|(tier, work)| sums.entry(tier).or_default().add(work));
         }
+        // Not `kept`: only parts of a listing are added, and a listing has no deleted objects.
         let stocks = [(&mut self.before, other.before), (&mut self.added, other.added)];
         for (sums, stocks) in stocks.into_iter().chain([(&mut self.removed, other.removed)]) {
             for (tier, stock) in stocks {
@@ -138,6 +140,7 @@ impl<C: Catalog> Planner<'_, C> {
 
     /// Adds the verification of a copy.
     fn read_back(&mut self, tier: u16, bytes: u64) {
+        // The gateway compares the bytes, so they travel to its network.
         let crosses = self.terms.crosses(tier, self.terms.home);
         self.work(tier).read_blob(bytes, crosses);
     }
@@ -171,14 +174,17 @@ impl<C: Catalog> Planner<'_, C> {
         let crosses = self.terms.crosses(from.tier, to);
         self.plan.moves += 1;
         self.plan.bytes += size;
+        // As in `mover::execute`: bytes that the destination has already are verified, and not sent again.
         if !has_copy {
             let part = self.store.blobs.part_bytes(to);
             self.work(from.tier).read_blob(size, crosses);
             self.work(to).write(size, part);
+            // Separately: the trailer travels with the last part, and never adds a request (`bodies/writer.rs`).
             self.work(to).uploaded += planned.trailer();
             self.plan.added.entry(to).or_default().add(1, size + planned.trailer());
         }
         self.read_back(to, size);
+        // Only a pack file has no object. Its name has a time, so 0 is never used.
         let modified_ms = planned.object.as_ref().map_or(0, |object| object.modified_ms);
         for place in head.locations.iter().filter(|place| place.tier != to) {
             self.leaves(place, size, planned.trailer(), modified_ms);
@@ -212,6 +218,7 @@ impl<C: Catalog> Planner<'_, C> {
                     let Some(head) = complete_blob(self.store, name)? else { continue };
                     let crosses = self.terms.crosses(head.locations[0].tier, to);
                     self.work(head.locations[0].tier).read(1, size, crosses);
+                    // Without a HEAD request: packing discards the blob, so the deletion looks for no copy of it.
                     head.locations
                         .iter()
                         .for_each(|place| self.leaves(place, size, candidate.trailer, candidate.modified_ms));
@@ -227,6 +234,7 @@ impl<C: Catalog> Planner<'_, C> {
     /// Adds the pack files that no object uses after the moves.
     fn add_emptied(&mut self, pass: &Pass) -> Result<(), CatalogError> {
         for (pack_file, count) in std::mem::take(&mut self.leaving) {
+            // One object that stays keeps the whole pack file in its tier.
             let Some(live) = pass.live(&pack_file).filter(|live| live.live <= count) else { continue };
             let Some(head) = complete_blob(self.store, &pack_file)? else { continue };
             head.locations
@@ -257,6 +265,7 @@ pub fn of_move<C: Catalog>(
 /// If the catalog cannot be read.
 pub fn of_pack<C: Catalog>(store: &Store<C>, job: &PackJob, terms: &Terms<'_>) -> Result<Plan, CatalogError> {
     let mut planner = Planner { store, terms, plan: Plan::default(), leaving: BTreeMap::new() };
+    // The deletion of pack files that this empties is missing here: only a whole visit counts all that leave.
     planner.add_pack(job)?;
     Ok(planner.plan)
 }

@@ -24,6 +24,7 @@ fn answer(bill: &Bill) -> String {
     }
     let saving = bill.month_before_usd - bill.month_after_usd;
     let effect = if saving > Usd::ZERO {
+        // `bill` computes this number whenever the saving is positive.
         let payback = bill.payback_months.unwrap_or(0.0);
         format!(
             "saves {} of storage a month, so it pays for itself after {payback:.1} months",

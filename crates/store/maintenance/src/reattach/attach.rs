@@ -61,6 +61,7 @@ fn read_garbage<C: Catalog>(store: &Store<C>) -> Result<GarbageList, CatalogErro
         let Some((at_ms, place)) = keys::parse_garbage(&key) else { continue };
         let is_unfinished = Garbage::decode(&row.head).is_some_and(|g| g.reason == Reason::Unfinished);
         found.places.insert(place.clone());
+        // The bytes of an entry that is due may be deleted at any moment, so no object can rely on them.
         if is_unfinished && at_ms.saturating_add(store.retain_ms) > now_ms {
             found.unfinished.insert(place, key);
         }
@@ -80,6 +81,7 @@ pub async fn attach<C: Catalog>(
     let mut attached = Attached { unidentified: inventory.unidentified, ..Attached::default() };
     let versions = std::mem::take(&mut inventory.versions);
     let mut names: BTreeSet<&String> = versions.keys().map(|(bucket, _)| bucket).collect();
+    // Empty buckets, and those whose objects are all in the catalog, are known only from the documents.
     names.extend(documents.keys());
     let mut buckets: BTreeMap<String, Arc<Bucket>> = BTreeMap::new();
     for name in names {
@@ -105,6 +107,7 @@ pub async fn attach<C: Catalog>(
         }
     }
     attach_batches(store, &inventory, batches, &garbage, &mut attached).await?;
+    // After all versions: a closed pack file is discarded when the objects attached so far are deleted.
     close(store, &inventory).await?;
     Ok(attached)
 }
@@ -127,6 +130,7 @@ async fn attach_batches<C: Catalog>(
         batches,
     };
     let bytes = work.batches.len() * 1024;
+    // All versions of a key in one transaction, so that no client of a database sees an older one as the current one.
     let done = store.transact(bytes, move |t| {
         let mut done = Attached::default();
         for batch in &work.batches {
@@ -154,12 +158,14 @@ fn is_known(t: &mut dyn Transaction, work: &Work, version: &FoundVersion) -> Res
         let is_kept =
             |head: &BlobHead| head.locations.iter().any(|place| work.garbage.unfinished.contains_key(place));
         let is_fresh = match head {
+            // A malformed row says nothing about the bytes. The blob counts as known, and the row stays.
             None => false,
             Some(head) => match head.state {
                 // A gateway that runs may be about to complete it.
                 State::Pending => !t.is_shared() || !is_alive(t, head.version, shared_now_ms())?,
                 // The end of an earlier call is missing.
                 State::Complete => is_open,
+                // The write was given up in this state of the catalog, but a later state may have acknowledged it.
                 State::Discarded => is_kept(&head),
             },
         };
@@ -176,6 +182,7 @@ fn has_version(
     target: &ObjectAddress,
     version: &FoundVersion,
 ) -> Result<bool, CatalogError> {
+    // The row may have a higher generation than the trailer (`next_generation`), so the body counts, too.
     let is_same = |head: &Head| {
         head.generation == version.head.generation
             || (head.modified_ms, head.md5, head.size) == version.identity()
@@ -206,10 +213,12 @@ fn attach_version(
     }
     let current = target.current(t)?;
     let is_newest = current.is_none_or(|(_, head)| head.generation < version.head.generation);
+    // Without versions, a key has no place for an older object. Its bytes stay in the tiers until a sweep.
     if !is_newest && !target.bucket.is_versioned() {
         done.older += 1;
         return Ok(Ok(()));
     }
+    // In the transaction of the row: a complete blob that no row refers to would never be deleted.
     attach_blobs(t, work, version)?;
     let (head, value) = (version.head.clone(), version.value.clone());
     done.objects += 1;
@@ -230,6 +239,7 @@ fn attach_blobs(t: &mut dyn Transaction, work: &Work, version: &FoundVersion) ->
         if let Body::Slice(slice) = &version.head.body {
             let found = work.pack_files.get(name).copied().unwrap_or(FoundPackFile { records: 0, bytes: 0 });
             let (size, records, bytes) = (blob.size, found.records, found.bytes);
+            // Open until `close`: a client may delete the first objects before the last ones are attached.
             let new = Live { open: true, size, records, bytes, ..Live::default() };
             let mut counts = live::load(t, name)?.unwrap_or(new);
             counts.live += 1;
@@ -240,6 +250,7 @@ fn attach_blobs(t: &mut dyn Transaction, work: &Work, version: &FoundVersion) ->
         let head = BlobHead::complete(blob.places.clone());
         let value = Value { head: head.encode(), properties: properties.into(), body: Bytes::new() };
         t.put(keys::blob(name), value);
+        // Otherwise, the entries would delete the copies behind the first place.
         for place in &blob.places {
             if let Some(entry) = work.garbage.unfinished.get(place) {
                 t.delete(entry.clone());
@@ -267,15 +278,18 @@ async fn attach_places<C: Catalog>(
             let found = |name| objects.is_some_and(|objects| objects.contains(name));
             match &place.name {
                 ObjectName::Own(name) => found(name),
+                // The inventory has only own names, so it does not say whether an adopted object exists.
                 ObjectName::Adopted(_) => true,
             }
         };
         let mut places: Vec<Location> =
             head.locations.iter().filter(|place| exists(place)).cloned().collect();
         let is_unknown =
+            // A place on the list of garbage is known, and its bytes are about to be deleted.
             |place: &&Location| !head.locations.contains(place) && !garbage.places.contains(place);
         let unknown = blob.places.iter().filter(is_unknown);
         places.extend(unknown.cloned());
+        // A head without places could not be decoded. A blob whose bytes are all gone stays, and its reads report this.
         if places != head.locations && !places.is_empty() {
             changes.push((*name, head, places));
         }
@@ -284,6 +298,7 @@ async fn attach_places<C: Catalog>(
     for (name, known, places) in changes {
         let changed = store.transact(256, move |t| {
             let Some(row) = unless_in_doubt(t.get(&keys::blob(&name)))? else { return Ok(Ok(())) };
+            // With a database, a gateway may have moved the blob since its row was read.
             if BlobHead::decode(&row.head).is_some_and(|head| head == known) {
                 // A move that had begun in this state of the catalog has ended in a later one.
                 places.iter().for_each(|place| t.delete(keys::intent(place)));
@@ -303,6 +318,7 @@ async fn close<C: Catalog>(store: &Store<C>, inventory: &Inventory) -> Result<()
     for name in inventory.pack_files.keys() {
         let name = *name;
         let closed = store.transact(64, move |t| {
+            // A pack file of which nothing was attached has no row, and is left to `sweep`.
             if let Some(counts) = live::load(t, &name)?.filter(|counts| counts.open) {
                 live::store(t, &name, Live { open: false, ..counts }, shared_now_ms())?;
             }

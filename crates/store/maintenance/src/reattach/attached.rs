@@ -11,7 +11,7 @@ pub struct Attached {
     pub bytes: u64,
     /// Versions that are older than the current one of a bucket without versions.
     pub older: u64,
-    /// Blobs that got places which the catalog did not know.
+    /// Blobs that got places which the catalog did not know, or have lost places whose bytes are gone.
     pub moved: u64,
     /// Objects of which a piece is missing, as `bucket/key`.
     pub incomplete: Vec<String>,

@@ -97,6 +97,7 @@ async fn tail(blobs: &Blobs, place: &Location, size: u64) -> Result<Parsed, Blob
     loop {
         let parsed = parse(&blobs.read_range(place, size - length..size).await?, size);
         match parsed {
+            // The length is not verified yet. The bounds end the loop, whatever a damaged object says.
             Parsed::Longer(needed) if needed > length && needed <= size => length = needed,
             parsed => return Ok(parsed),
         }
@@ -105,6 +106,7 @@ async fn tail(blobs: &Blobs, place: &Location, size: u64) -> Result<Parsed, Blob
 
 async fn read(blobs: &Blobs, tier: u16, name: BlobName, size: u64) -> Result<Found, BlobError> {
     let place = Location::new(tier, name);
+    // An empty range is not a valid one.
     if size == 0 {
         return Ok(Found::Unidentified);
     }
@@ -118,6 +120,7 @@ async fn read(blobs: &Blobs, tier: u16, name: BlobName, size: u64) -> Result<Fou
     if trailer.description.kind != Kind::PackFile {
         return Ok(Found::Blob(place, trailer));
     }
+    // The trailer of a pack file names no objects, so its records are read.
     let bytes = blobs.read_range(&place, 0..trailer.size).await?;
     Ok(Found::PackFile(place, trailer, bytes))
 }
@@ -143,7 +146,7 @@ fn version_of(description: Description) -> Option<((String, String), FoundVersio
 }
 
 impl Inventory {
-    /// Reads the tiers. Only blobs of the catalog are read, if its id is given.
+    /// Reads the tiers. If the id of the catalog is given, blobs of others are only counted.
     ///
     /// # Errors
     /// If a tier fails.
@@ -157,6 +160,7 @@ impl Inventory {
             let failed = |error: BlobError| ReattachError::Tier { tier: tier.name.clone(), error };
             let listed = sweep::list(&*tier.store).await.map_err(|error| failed(error.into()))?;
             tell(tier, listed.len());
+            // All names, also those of damaged objects: a blob loses a place only if nothing exists there.
             inventory.objects.insert(number, listed.keys().copied().collect());
             let found = iter(listed).map(|(name, size)| read(blobs, number, name, size));
             let mut found = found.buffer_unordered(IN_FLIGHT);
@@ -164,6 +168,7 @@ impl Inventory {
                 inventory.add(found, catalog);
             }
         }
+        // After all tiers, because the copies of a blob may be in several of them.
         inventory.sort();
         Ok(inventory)
     }
@@ -203,8 +208,10 @@ impl Inventory {
         let mut found = FoundPackFile { records: 0, bytes: 0 };
         if bytes.starts_with(START) {
             for record in Records::new(bytes.slice(START.len()..), START.len() as u64) {
+                // Before the header is decoded: these counts are those of the whole file (`Live::records`).
                 found.records += 1;
                 found.bytes += record.body.len() as u64;
+                // `Records` has verified the body by its own checksum, so the new one is that of the intact bytes.
                 let slice = Slice {
                     pack_file,
                     offset: record.offset,
@@ -226,6 +233,7 @@ impl Inventory {
     /// Keeps one description of each version, and sorts places and versions.
     fn sort(&mut self) {
         for blob in self.blobs.values_mut() {
+            // Reads use the first place, and after a move the source behind it may be deleted.
             blob.places.sort_by_key(|place| std::cmp::Reverse(place.written_ms()));
         }
         for versions in self.versions.values_mut() {
@@ -241,11 +249,13 @@ impl Inventory {
                 best.insert(identity, with_generation(kept, generation));
             }
             versions.extend(best.into_values());
+            // `attach` writes the versions in this order, so that the newest one becomes current.
             versions.sort_by_key(|version| version.head.generation);
         }
     }
 
-    /// Returns what would be attached to an empty catalog without versions.
+    /// Counts what would be attached to an empty catalog: the newest complete version of each key as an object, and its
+    /// other versions as older ones.
     pub fn newest(&self) -> Attached {
         let mut counts = Attached { unidentified: self.unidentified, ..Attached::default() };
         let mut buckets = BTreeSet::new();

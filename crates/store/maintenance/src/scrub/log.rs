@@ -13,6 +13,7 @@ pub fn verify(engine: &Engine, found: &mut Vec<String>) {
     }
     match engine.verify_index() {
         Ok(0) => {}
+        // Nothing is lost, but the disk has changed bytes, which the operator must know.
         Ok(_) => found.push("a table of the index was damaged; it was built again from the log".into()),
         Err(error) => found.push(error.to_string()),
     }
@@ -34,6 +35,7 @@ pub fn verify(engine: &Engine, found: &mut Vec<String>) {
                     None if at >= reader.length => return Ok(()),
                     None => {
                         found.push(format!("{name} at offset {at}: the header of a group is damaged"));
+                        // The search goes on behind the damage, because later groups may be damaged, too.
                         if !reader.skip_damage()? {
                             return Ok(());
                         }
@@ -41,6 +43,7 @@ pub fn verify(engine: &Engine, found: &mut Vec<String>) {
                 }
             }
         });
+        // A file that cannot be read does not end the verification of the next ones.
         if let Err(error) = verified {
             found.push(format!("{name}: {error}"));
         }

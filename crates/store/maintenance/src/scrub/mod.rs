@@ -1,4 +1,5 @@
-//! Verifies every stored byte.
+//! Verifies the log, the index, and the bodies of all objects, versions and kept versions. Discarded blobs and parts of
+//! unfinished uploads are not read.
 
 pub mod log;
 pub mod objects;
@@ -20,9 +21,9 @@ use plimsoll_objects::Store;
 /// Result of a verification.
 #[derive(Debug, Default, serde::Serialize)]
 pub struct Scrub {
-    /// Number of objects and versions verified.
+    /// Number of objects and versions that are intact.
     pub objects: u64,
-    /// Bytes of bodies verified.
+    /// Bytes of their bodies.
     pub bytes: u64,
     /// Damaged places in files, in use or not.
     pub damage: Vec<String>,
@@ -117,6 +118,7 @@ async fn verify_objects<C: Catalog>(
     while let Some(verified) = objects.next(store).await? {
         pace.wait(verified.bytes).await;
         result.add(verified);
+        // Not after each object, because `goes_on` writes to the receiver of the output (gateway/cli/scrub.rs).
         if now_ns() - asked_ns >= SECOND {
             asked_ns = now_ns();
             if !goes_on() {

@@ -21,13 +21,13 @@ use plimsoll_objects::{Document, Store, keys};
 /// Problem of an object.
 #[derive(Debug, Clone)]
 pub enum Problem {
-    /// No place has its bytes.
+    /// Its row or its properties are damaged, or no place has its bytes.
     Damaged(String),
-    /// No place has its bytes, and it is kept after it was deleted or replaced.
+    /// It is damaged in the same way, and is kept after it was deleted or replaced.
     Kept(String),
     /// It is readable, but a copy of it is damaged or missing.
     Copy(String),
-    /// It could not be verified, because a tier does not answer.
+    /// It could not be verified, because a tier does not answer or is not in the settings.
     Unverified(String),
     /// The catalog does not answer.
     Catalog(CatalogError),
@@ -92,6 +92,7 @@ impl ObjectScrub {
         let mut scan = catalog.scan();
         for prefix in [keys::OBJECTS, keys::RETAINED] {
             match &self.after {
+                // Behind a kept version, there are no more objects: the scan finds none, and kept versions follow.
                 Some(after) if after.as_slice() >= prefix => scan.seek(Bound::Excluded(after))?,
                 _ => scan.seek(Bound::Included(prefix))?,
             }
@@ -127,6 +128,7 @@ impl ObjectScrub {
             // The object or its blobs may have changed during the verification.
             let is_other = match store.catalog.get(&catalog_key) {
                 Ok(found) => found.is_none_or(|now| now.head != row.head),
+                // The second verification reads the row, too, and returns the error that counts.
                 Err(_) => false,
             };
             problem = if is_other { None } else { self.verify(store, &catalog_key, &row).await.err() };
@@ -142,6 +144,7 @@ impl ObjectScrub {
         {
             problem = Some(Problem::Kept(text.clone()));
         }
+        // Kept versions do not count: `Live::live`, with which the number is compared, leaves them out.
         if let Some(Body::Slice(slice)) = head.as_ref().map(|head| &head.body)
             && catalog_key.starts_with(keys::OBJECTS)
             && let Some((objects, _)) = self.pack_files.get_mut(&slice.pack_file)
@@ -175,6 +178,7 @@ impl ObjectScrub {
 
     /// Reads an object completely.
     async fn verify<C: Catalog>(&mut self, store: &Store<C>, key: &[u8], row: &Row) -> Result<(), Problem> {
+        // A scan returns a row in doubt as it was before the lost record. `get` returns the damage.
         store.catalog.get(key).map_err(Problem::of_catalog)?;
         let value = store.catalog.value(key, row).map_err(Problem::of_catalog)?;
         let head = head_of(key, row).ok_or_else(|| Problem::damaged("the row has an unknown encoding"))?;
@@ -185,6 +189,7 @@ impl ObjectScrub {
         let properties =
             properties.ok_or_else(|| Problem::damaged("the properties have an unknown encoding"))?;
         match &head.body {
+            // `value` has verified the checksums of inline bodies, which a catalog in a directory has.
             Body::Inline => Ok(()),
             Body::Blob(name) => verify_blob(store, name, head.size).await,
             Body::Slice(slice) => verify_slice(store, slice, &mut self.pack_files).await,
@@ -239,6 +244,7 @@ fn bucket_names(catalog: &impl Catalog) -> Result<(BTreeMap<u32, String>, Vec<St
         let Some(name) = key.strip_prefix(keys::BUCKETS) else { break };
         let name = String::from_utf8_lossy(name).into_owned();
         let document = match catalog.value(&key, &row) {
+            // Otherwise, a catalog that does not answer would make all buckets look damaged.
             Err(error) if !is_damage(&error) => return Err(error),
             value => value.map_err(|error| error.to_string()),
         };
@@ -252,10 +258,8 @@ fn bucket_names(catalog: &impl Catalog) -> Result<(BTreeMap<u32, String>, Vec<St
     Ok((names, damage))
 }
 
-/// Verifies all copies of some bytes. The bytes are damaged if no copy is intact; else the others are named.
-///
-/// # Errors
-/// If the catalog does not answer.
+/// Verifies all copies of some bytes. The bytes are damaged if no copy is intact; else the others are named. If a tier
+/// does not answer or is not in the settings, they count as not verified, whatever the other copies are.
 async fn verify_copies<'a, C: Catalog, F: Future<Output = Result<(), BlobError>>>(
     store: &Store<C>,
     head: &'a BlobHead,
@@ -270,6 +274,7 @@ async fn verify_copies<'a, C: Catalog, F: Future<Output = Result<(), BlobError>>
             Err(error) => damaged.push(format!("tier {tier}: {error}")),
         }
     }
+    // A tier that does not answer may have an intact copy, so nothing is called damaged until it answers.
     match (intact, silent, damaged.is_empty()) {
         (_, Some(problem), _) => Err(Problem::Unverified(problem)),
         (_, None, true) => Ok(()),
@@ -288,6 +293,7 @@ async fn verify_blob<C: Catalog>(store: &Store<C>, name: &BlobName, size: u64) -
         let crcs = Arc::clone(&crcs);
         async move {
             let mut reader = store.blobs.open(location, size, crcs, 0..size).await?;
+            // The reader compares the checksum of each chunk. Adopted objects have none before their first move.
             while reader.next().await?.is_some() {}
             Ok(())
         }

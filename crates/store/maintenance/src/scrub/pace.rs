@@ -29,7 +29,9 @@ impl Pace {
         /// Bytes that a request costs in addition.
         const OVERHEAD: u64 = 4096;
         let Some(bytes_per_s) = self.bytes_per_s else { return };
+        // Without the overhead, any number of rows without a body would be read without a pause.
         self.bytes += bytes + OVERHEAD;
+        // The mean since the start counts, so time that a slow tier has cost is made up for afterwards.
         let ms = Pace::due_ms(bytes_per_s, self.bytes, now_ns() - self.began_ns);
         if ms > 0 {
             pause(ms).await;

@@ -51,7 +51,7 @@ pub struct Counts {
     /// Objects that are readable, and of which another copy is damaged or missing.
     #[serde(default)]
     pub copies: u64,
-    /// Objects that could not be verified, because a tier did not answer.
+    /// Objects that could not be verified, because a tier did not answer or is not in the settings.
     pub unverified: u64,
 }
 
@@ -67,6 +67,7 @@ pub fn load(catalog: &impl Catalog) -> Result<Progress, CatalogError> {
 
 /// Writes the state in a transaction.
 pub fn store(t: &mut dyn Transaction, progress: &Progress) {
+    // Numbers and lists can always be encoded. `load` would take an empty text for no progress.
     let properties = serde_json::to_vec(progress).unwrap_or_default().into();
     t.put(keys::SCRUB.to_vec(), Value { properties, ..Value::default() });
 }

@@ -55,6 +55,7 @@ fn first_age<'r>(
     let mut ages: Vec<u64> = rules.iter().flat_map(|(_, rule)| rule.when.ages()).collect();
     // A comparison may change at its value or just behind it.
     ages = ages.into_iter().flat_map(|ms| [ms, ms + 1]).filter(|ms| *ms > now_ms).collect();
+    // A rule may apply already, or have no condition on the age.
     ages.push(now_ms);
     ages.sort_unstable();
     let selected = |age_ms: u64| rules.iter().find(|(_, rule)| selects(rule, age_ms));
@@ -73,6 +74,7 @@ pub fn next<C: Catalog>(
     found: &Found,
 ) -> Result<Next, CatalogError> {
     let Found { catalog_key, row, head } = found;
+    // Visits skip empty objects (mover/scan.rs).
     if head.size == 0 {
         return Ok(Next::Stays);
     }
@@ -85,6 +87,7 @@ pub fn next<C: Catalog>(
         ReadPlace::Tier(place) => Some(place),
         ReadPlace::Catalog | ReadPlace::Unknown => None,
     };
+    // In the order of `Pass::next`, because the first rule that applies wins.
     let all: Vec<Rule> = rules.moves.iter().cloned().chain(bucket_rules(store, rules.day_ms)?).collect();
     let is_here = |rule: &Rule| place.as_ref().is_some_and(|place| place.tier == rule.from);
     let here: Vec<(usize, &Rule)> = all.iter().enumerate().filter(|(_, rule)| is_here(rule)).collect();
@@ -100,6 +103,7 @@ pub fn next<C: Catalog>(
     match (first_age(&here, now_ms, &selects), &place) {
         (Some((age_ms, index, rule)), Some(place)) if packs_at_ms.is_none_or(|(ms, _)| age_ms <= ms) => {
             let to = store.tier_name(rule.to);
+            // Without the minimum stay, which `Rule::allows` includes: it only delays a move.
             if !rule.pays(place, head.size) {
                 return Ok(Next::TooDear { to });
             }

@@ -195,6 +195,7 @@ pub fn list<C: Catalog>(
     loop {
         let mut page = Vec::new();
         {
+            // The scan ends before `visit` is called, which may wait for the receiver of the output.
             let mut scan = store.catalog.scan();
             scan.seek(from.as_ref().map(Vec::as_slice))?;
             while page.len() < PAGE
@@ -226,11 +227,13 @@ fn at(ms: u64) -> Option<Timestamp> {
 
 fn of_blob<C: Catalog>(store: &Store<C>, name: &BlobName, size: u64) -> Result<PiecePlace, CatalogError> {
     let head = store.catalog.get(&keys::blob(name))?.and_then(|row| BlobHead::decode(&row.head));
+    // A pending or discarded blob has bytes that no object may use.
     let locations = head.filter(|head| head.state == State::Complete).map(|head| head.locations);
     let locations = locations.unwrap_or_default();
     let mut copies = Vec::new();
     for location in &locations {
         let deleted_after = match locations.first() {
+            // The first place is in use: an entry for it does not count (`forget` in background/deletion.rs).
             Some(first) if first != location => deleted_after(store, first, location)?,
             _ => None,
         };
@@ -264,6 +267,7 @@ fn deleted_after<C: Catalog>(
         let Some((garbage_ms, location)) = keys::parse_garbage(&key) else { continue };
         if location == *source {
             let window_ms = Garbage::decode(&row.head).map_or(0, |garbage| garbage.window_ms);
+            // Both times must have passed, as in `due` in background/deletion.rs.
             return Ok(at(garbage_ms.saturating_add(store.retain_ms).max(window_ms)));
         }
     }

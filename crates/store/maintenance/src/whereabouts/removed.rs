@@ -36,6 +36,7 @@ pub fn last_removed<C: Catalog>(
     let mut found = None;
     let mut scan = store.catalog.scan();
     scan.seek(Bound::Included(keys::RETAINED))?;
+    // Keys begin with the time, and not with the bucket and the key, so the versions of all objects are read.
     for _ in 0..MOST {
         let Some((catalog_key, row)) = scan.next()?.filter(|(key, _)| key.starts_with(keys::RETAINED)) else {
             return Ok(found);
@@ -48,6 +49,8 @@ pub fn last_removed<C: Catalog>(
             continue;
         };
         let until = at(removed_ms.saturating_add(store.retain_ms));
+        // Keys have the order of time, so the last version replaces earlier ones. `undelete` finds versions that have
+        // left after its time, so the latest time that works is a millisecond earlier.
         if let (Some(last), Some(until)) = (at(removed_ms.saturating_sub(1)), until) {
             found = Some(Removed { removal: retained.removal, last, until });
         }

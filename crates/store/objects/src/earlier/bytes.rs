@@ -23,6 +23,7 @@ pub(super) async fn write<C: Catalog>(
     let written = store.transact(bytes, move |t| {
         let now = wall_now();
         let (generation, modified_ms) = (now.as_nanosecond() as u64, now.as_millisecond());
+        // With its old time, a lifecycle rule could remove the object again at once.
         let head = Head { generation, modified_ms, ..head.clone() };
         write_object(t, &target, head, value.clone(), &WriteConditions::default())
     });
@@ -90,6 +91,7 @@ pub(super) async fn copy_from<C: Catalog, D: Catalog>(
     let described = store.transact(1024, move |t| {
         let Some(row) = t.get(&current)? else { return Ok(Ok(())) };
         let now = intact(Head::decode(&row.head))?;
+        // A client may have written the object since, and its digests must stay.
         if written_as.as_ref().is_none_or(|version| *version != now.version()) {
             return Ok(Ok(()));
         }

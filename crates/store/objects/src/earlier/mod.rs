@@ -163,6 +163,7 @@ pub async fn return_to<C: Catalog, E: Catalog>(
     }
     let done = Returned { is_new_bucket, ..Returned::default() };
     let mut work = Work { store, earlier, number, bucket, kept: by_key, done };
+    // Before anything is deleted: an error ends the return, and leaves the newer objects.
     work.restore_all().await?;
     work.newer().await?;
     Ok(work.done)
@@ -295,6 +296,7 @@ impl<C: Catalog, E: Catalog> Work<'_, C, E> {
         }
         let value = match &head.body {
             Body::Inline | Body::Pieces => self.earlier.catalog.value(then_key, then_row)?,
+            // No row keeps these bytes, so they may be gone, or be deleted at any time.
             Body::Blob(_) | Body::Slice(_) => return Ok(None),
         };
         let pieces = intact(Properties::decode(&value.properties))?.pieces;
@@ -331,6 +333,7 @@ impl<C: Catalog, E: Catalog> Work<'_, C, E> {
             && catalog_key.starts_with(&prefix)
         {
             let Some((key, _)) = object(&catalog_key, &row).map_err(failed)? else { continue };
+            // A bucket that was created again has another number now.
             let then = keys::current(self.number, &key);
             let was = self.earlier.catalog.get(&then).map_err(failed)?;
             let was = was.map(|row| object(&then, &row)).transpose().map_err(failed)?.flatten();
@@ -343,6 +346,7 @@ impl<C: Catalog, E: Catalog> Work<'_, C, E> {
             }
             if !self.earlier.is_dry {
                 let target = ObjectAddress { bucket: Arc::clone(&bucket), key };
+                // As by a client: the object is kept for its time, and can come back.
                 self.store.delete_object(target, None, DeleteConditions::default()).await?;
             }
             self.done.deleted += 1;

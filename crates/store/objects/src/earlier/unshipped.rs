@@ -63,6 +63,7 @@ pub fn find<C: Catalog, D: Catalog>(
             let Some((key, true)) = keys::parse_object(row_key) else { continue };
             let Some(row) = old.catalog.get(row_key)? else { continue };
             let head = intact(Head::decode(&row.head))?;
+            // Compaction copies rows to the end of the log, so old writes are among the changed keys, too.
             if u128::from(head.generation) <= since_ns {
                 continue;
             }
@@ -103,6 +104,7 @@ pub async fn bring_back<C: Catalog, D: Catalog>(
         return Ok(false);
     }
     let source = old.find_bucket(&write.bucket).await?;
+    // The creation of the bucket may not have been shipped, either.
     let document = document_of(&*old.catalog, &write.bucket).map_err(for_client)?;
     let (bucket, _) = store.ensure_bucket(&write.bucket, document.as_ref()).await?;
     let Some(row) = old.catalog.get(&write.row_key).map_err(for_client)? else { return Ok(false) };

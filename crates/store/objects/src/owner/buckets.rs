@@ -36,6 +36,7 @@ impl BucketDocuments {
         scan.seek(std::ops::Bound::Included(keys::BUCKETS))?;
         while let Some((key, row)) = scan.next()? {
             let Some(name) = key.strip_prefix(keys::BUCKETS) else { break };
+            // A damaged document must not keep the others out of the tiers.
             let value = unless_in_doubt(catalog.value(&key, &row).map(Some))?;
             let document = value.and_then(|value| serde_json::from_slice(&value.properties).ok());
             buckets.extend(document.map(|document| (String::from_utf8_lossy(name).into_owned(), document)));

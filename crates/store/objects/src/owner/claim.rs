@@ -25,6 +25,7 @@ pub enum Claim {
 pub fn compare(found: Option<Found>, identity: &Identity) -> Claim {
     match found {
         None => Claim::Free,
+        // Before the position: those of different catalogs cannot be compared.
         Some(found) if found.record.catalog != identity.text() => Claim::Foreign(found.record),
         Some(found) if found.record.position > identity.position => Claim::Newer(found),
         Some(found) => Claim::Own(found),
@@ -37,6 +38,7 @@ pub fn compare(found: Option<Found>, identity: &Identity) -> Claim {
 /// If the tier fails, or its record is unreadable.
 pub async fn inspect(tier: &Tier, identity: &Identity) -> Result<Claim, RecordError> {
     let claim = compare(read(&*tier.uncounted()).await?, identity);
+    // From now on, a missing record shows that the disk is another one (`Tier::has_lost_record`).
     if matches!(claim, Claim::Own(_)) {
         tier.has_record.store(true, Ordering::Relaxed);
     }
@@ -141,12 +143,14 @@ pub async fn take(
     let unknown = |error| ClaimError::Unknown { tier: tier.name.clone(), error };
     let record = OwnerRecord::new(identity, &tier.name, writer, wall_now());
     let Err(error) = write(&*tier.uncounted(), &record, before).await else { return Ok(()) };
+    // The outcome is unknown. The next announcement finds the record as it is.
     if !matches!(error, RecordError::Changed) {
         return Err(unknown(error));
     }
     // An earlier attempt may have succeeded without an answer.
     let claim = inspect(tier, identity).await.map_err(unknown)?;
     match &claim {
+        // Copies of a catalog can reach the same position. Only the writer distinguishes them (docs/decisions/0040).
         Claim::Own(found) if found.record.position == identity.position => {
             if found.record.writer == writer {
                 Ok(())

@@ -28,7 +28,7 @@ const KEPT_PAUSE_MS: u64 = 100;
 pub struct Keeper {
     /// Random id of this process.
     writer: String,
-    /// Number of transactions of this process at the last announcement; `None` before the first one.
+    /// Number of transactions of this process at the last announcement; `None` before the first one of a claim.
     announced: Option<u64>,
     /// True after the first announcement of this process.
     has_announced: bool,
@@ -48,8 +48,10 @@ async fn ask_the_time<C: Catalog>(store: &Store<C>, written: Range<u64>) {
     let duration_ms = written.end - written.start;
     let steady = written.start + duration_ms / 2;
     let mut best: Option<(u64, u64)> = None;
+    // The times of a directory are those of this machine, so a directory is no witness (docs/decisions/0041).
     for (_, tier) in store.blobs.tiers().iter().filter(|(_, tier)| tier.directory.is_none()) {
         let Ok(Some(tier_ms)) = record::written_ms(&*tier.uncounted()).await else { continue };
+        // The own time at the write of the records, however long these requests take.
         let own_ms = now_ms().saturating_sub(steady_ms() - steady);
         let difference_ms = own_ms.abs_diff(tier_ms);
         best = best.filter(|(least_ms, _)| *least_ms <= difference_ms).or(Some((difference_ms, tier_ms)));
@@ -101,6 +103,7 @@ impl Keeper {
         let (mut found, mut silent) = (Vec::new(), None);
         for (tier, claim) in tiers.into_iter().zip(claims) {
             match claim {
+                // A copy of the catalog has its id, and may have its position, but not the same writer.
                 Ok(Claim::Own(own)) if self.announced.is_some() && own.record.writer != self.writer => {
                     return Err(copied(tier, &own.record).into());
                 }
@@ -110,6 +113,7 @@ impl Keeper {
                     return Err(ClaimError::Lost { tier: tier.name.clone() }.into());
                 }
                 Ok(Claim::Free) => found.push(None),
+                // A tier that contradicts counts more than one that does not answer.
                 Ok(claim) => silent = refused(tier, known, &claim).or(silent),
                 Err(error) => {
                     silent = silent.or(Some(ClaimError::Unknown { tier: tier.name.clone(), error }));
@@ -138,6 +142,7 @@ impl Keeper {
             self.announced.is_none() && store.witnesses.used_at(known.at_ms, now_ms(), steady_ms());
         let is_right = clock::read(store).is_ok_and(|clock| clock.is_right);
         let advanced = store.transact_in(store.epoch(), 64, move |t| {
+            // The tiers were compared with this position. Another one needs another look at them.
             if of_transaction(t)? != Some(known) {
                 return Ok(Err(ApiError::new(ErrorCode::OperationAborted)));
             }
@@ -148,6 +153,7 @@ impl Keeper {
             Ok(Ok(next))
         });
         let identity = advanced.await.map_err(KeepError::Catalog)?;
+        // After the transactions of the announcement itself, which would make the next one due.
         let count = store.transactions.load(Ordering::Relaxed);
         // A tier never has a position that the catalog could lose, or that a standby does not have.
         let mark = store.catalog.mark();
@@ -171,6 +177,7 @@ impl Keeper {
         }
         (self.announced, self.has_announced) = (Some(count), true);
         self.announced_ns = now_ns();
+        // The tiers have just written the records, so the times that they give for them are those of now.
         ask_the_time(store, written).await;
         self.write_buckets(store, &identity).await
     }
@@ -190,12 +197,14 @@ impl Keeper {
             let failed = |error| ClaimError::Unknown { tier: tier.name.clone(), error };
             buckets::write(&*tier.uncounted(), &text).await.map_err(failed)?;
         }
+        // Only when all tiers have the text. A tier that has failed gets it with the next announcement.
         self.buckets = text;
         Ok(())
     }
 
     /// Waits until all tiers have confirmed that they belong to the catalog.
     pub async fn claim<C: Catalog>(&mut self, store: &Store<C>) {
+        // Another gateway may have led meanwhile, and its records are no sign of a copy.
         self.announced = None;
         loop {
             match self.announce(store).await {
@@ -217,6 +226,7 @@ impl Keeper {
                 if self.is_due(store) { self.announce(store).await } else { self.look(store).await };
             if let Err(error) = announced {
                 self.report(store, &error);
+                // The background then drops its loops, and claims the tiers again (`lead` in background.rs).
                 if error.is_loss() {
                     return;
                 }
@@ -233,7 +243,9 @@ impl Keeper {
     }
 
     fn is_due<C: Catalog>(&self, store: &Store<C>) -> bool {
+        // Also without changes: a start compares the time of the last announcement with its clock (`used_at`).
         let is_old = now_ns() - self.announced_ns >= 3600 * SECOND;
+        // Other processes change a shared catalog, too, and their transactions are not counted here.
         store.catalog.is_shared()
             || is_old
             || self.announced != Some(store.transactions.load(Ordering::Relaxed))
@@ -242,6 +254,7 @@ impl Keeper {
     /// Looks whether another process has continued the catalog, while this one has nothing to announce: without this,
     /// it would acknowledge a write that the other one does not have.
     async fn look<C: Catalog>(&self, store: &Store<C>) -> Result<(), KeepError> {
+        // One tier is enough, because a process that continues the catalog writes the records of all tiers.
         let Some(tier) = store.write_tiers().first().and_then(|number| store.blobs.tiers().get(*number))
         else {
             return Ok(());

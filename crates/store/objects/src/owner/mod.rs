@@ -28,7 +28,7 @@ pub struct Identity {
     pub id: CatalogId,
     /// Number of times that the leader has announced changes.
     pub position: u64,
-    /// Unix time in milliseconds of the last announcement; 0 if it is unknown.
+    /// Unix time in milliseconds of the last announcement by a clock that was right; 0 if it is unknown.
     pub at_ms: u64,
 }
 
@@ -55,6 +55,7 @@ impl Identity {
     pub fn decode(bytes: &[u8]) -> Option<Identity> {
         let mut reader = Reader(bytes);
         let (id, position) = (reader.array()?, reader.number()?);
+        // Rows of earlier versions have no time.
         let at_ms = if reader.0.is_empty() { 0 } else { reader.number()? };
         Some(Identity { id, position, at_ms })
     }
@@ -65,11 +66,13 @@ impl Identity {
 /// # Errors
 /// If the catalog cannot be read.
 pub fn of_transaction(t: &mut dyn Transaction) -> Result<Option<Identity>, CatalogError> {
+    // After a lost record, the position is too low, and the tiers contradict it (`Claim::Newer`).
     t.last_known(keys::IDENTITY)?.map(|row| intact(Identity::decode(&row.head))).transpose()
 }
 
 /// Writes the identity of a catalog.
 pub fn put(t: &mut dyn Transaction, identity: Identity) {
+    // Nothing is deleted before the position is announced, also on a full disk.
     t.use_reserve();
     t.put(keys::IDENTITY.to_vec(), head_only(identity.encode()));
 }
@@ -96,8 +99,10 @@ pub async fn identify<C: Catalog>(catalog: &C) -> Result<Identity, CatalogError>
     let work = Box::new(move |t: &mut dyn Transaction| {
         let mut found = of_work.lock().unwrap_or_else(PoisonError::into_inner);
         match of_transaction(t)? {
+            // Another process may have given the catalog its id since.
             Some(known) => *found = known,
             None => {
+                // A new id in place of a lost one would make all tiers foreign.
                 t.check_absent(keys::IDENTITY)?;
                 put(t, *found);
             }

@@ -84,6 +84,7 @@ pub async fn read(store: &dyn ObjectStore) -> Result<Option<Found>, RecordError>
         Err(RecordError::Tier(Error::NotFound { .. })) => return Ok(None),
         result => result?,
     };
+    // A foreign object with this name may have any size, and is not loaded.
     if result.meta.size > MAX_BYTES {
         return Err(RecordError::Unknown(NAME));
     }
@@ -125,6 +126,7 @@ pub async fn write(
 ) -> Result<(), RecordError> {
     let text = serde_json::to_string_pretty(record).map_err(|_| RecordError::Unknown(NAME))? + "\n";
     let (path, payload) = (Path::from(NAME), PutPayload::from(text));
+    // Of two processes that have read the same record, at most one may replace it.
     let mode = before.map_or(PutMode::Create, |found| PutMode::Update(found.version.clone()));
     match in_time(store.put_opts(&path, payload.clone(), mode.into())).await {
         Err(RecordError::Tier(error)) if lacks_conditions(&error) => {
