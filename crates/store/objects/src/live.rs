@@ -29,6 +29,9 @@ pub struct Live {
     pub bytes: u64,
     /// Number of bodies of versions that have left their buckets, and are kept.
     pub retained: u64,
+    /// Time in Unix milliseconds until which objects referred to bodies that have left since; `None` in rows of older
+    /// versions, which did not store it.
+    pub used_until_ms: Option<u64>,
 }
 
 impl Live {
@@ -37,6 +40,9 @@ impl Live {
         let mut out = vec![u8::from(self.open)];
         for number in [self.size, self.records, self.live, self.live_bytes, self.bytes, self.retained] {
             put_number(&mut out, number);
+        }
+        if let Some(at_ms) = self.used_until_ms {
+            put_number(&mut out, at_ms);
         }
         out.into()
     }
@@ -53,7 +59,13 @@ impl Live {
             bytes: reader.number()?,
             // Older rows have no such number.
             retained: if reader.0.is_empty() { 0 } else { reader.number()? },
+            used_until_ms: if reader.0.is_empty() { None } else { Some(reader.number()?) },
         })
+    }
+
+    /// Records that a body is not used after a time in Unix milliseconds.
+    fn used_until(&mut self, at_ms: u64) {
+        self.used_until_ms = Some(self.used_until_ms.unwrap_or(0).max(at_ms));
     }
 
     /// Returns the share of the bytes that objects refer to.
@@ -83,7 +95,10 @@ pub fn store(
         return Ok(());
     }
     t.delete(keys::pack_file(pack_file));
-    discard_blob(t, pack_file, at_ms)
+    // A body may have left for another pack file after the last version was deleted that is kept here. A catalog that is
+    // restored from a backup of the time before still reads it here.
+    let used_until_ms = live.used_until_ms.unwrap_or_else(shared_now_ms);
+    discard_blob(t, pack_file, at_ms.max(used_until_ms))
 }
 
 /// Records that an object does not refer to a slice any more. If it was the last one, the pack file is garbage from
@@ -92,6 +107,7 @@ pub fn release(t: &mut dyn Transaction, slice: &Slice, at_ms: u64) -> Result<(),
     let Some(mut live) = load(t, &slice.pack_file)? else { return Ok(()) };
     live.live = live.live.saturating_sub(1);
     live.live_bytes = live.live_bytes.saturating_sub(slice.size);
+    live.used_until(at_ms);
     store(t, &slice.pack_file, live, at_ms)
 }
 
@@ -138,12 +154,23 @@ mod tests {
 
     #[test]
     fn counts_survive_a_round_trip() {
-        let live =
-            Live { open: true, size: 1 << 40, records: 4, live: 3, live_bytes: 2, bytes: 8, retained: 5 };
+        let used_until_ms = Some(1 << 40);
+        let live = Live {
+            open: true,
+            size: 1 << 40,
+            records: 4,
+            live: 3,
+            live_bytes: 2,
+            bytes: 8,
+            retained: 5,
+            used_until_ms,
+        };
         assert_eq!(Live::decode(&live.encode()), Some(live));
         assert_eq!((live.share(), Live::decode(&[])), (0.25, None));
-        // Without its last byte, it is a row of an older version.
-        let older = live.encode();
-        assert_eq!(Live::decode(&older[..older.len() - 1]), Some(Live { retained: 0, ..live }));
+        // Rows of older versions end before the last numbers.
+        let older = Live { used_until_ms: None, ..live };
+        assert_eq!(Live::decode(&older.encode()), Some(older));
+        let oldest = older.encode();
+        assert_eq!(Live::decode(&oldest[..oldest.len() - 1]), Some(Live { retained: 0, ..older }));
     }
 }

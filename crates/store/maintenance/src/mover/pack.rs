@@ -233,7 +233,8 @@ async fn switch<C: Catalog>(
     let records = written.slices.len() as u64;
     // Open until the last chunk. Else the pack file would be garbage after the first transaction, which counts nothing,
     // or when the objects that are switched first are deleted before the others.
-    let empty = Live { open: true, size: written.size, records, live: 0, live_bytes: 0, bytes, retained: 0 };
+    let (size, used_until_ms) = (written.size, Some(0));
+    let empty = Live { open: true, size, records, bytes, used_until_ms, ..Live::default() };
     let recorded = store.transact_in(epoch, 4096, move |t| {
         // In one transaction: a complete blob without counts would never be discarded.
         let is_ours = NewBlob { name, value: value.clone() }.record(t)?;

@@ -9,6 +9,7 @@ use super::rules::{Packing, Rule, Rules};
 use plimsoll_server::error::ErrorCode;
 
 use crate::background::deletion::delete_due_at;
+use crate::background::retention::let_go_until;
 use plimsoll_bodies::location::BlobHead;
 use plimsoll_catalog::ambient::now_ms;
 use plimsoll_catalog::embedded::head_only;
@@ -65,7 +66,10 @@ async fn settle(world: &World, rules: &Rules) -> (usize, u64) {
 }
 
 async fn world(inline: u64) -> (World, Vec<(String, Vec<u8>)>) {
-    let world = World::new(2, inline).await;
+    filled(World::new(2, inline).await).await
+}
+
+async fn filled(world: World) -> (World, Vec<(String, Vec<u8>)>) {
     for number in 0..100 {
         world.put(&format!("k{number:03}"), &body(number)).await;
     }
@@ -138,6 +142,24 @@ async fn a_pack_file_with_much_garbage_is_written_again() {
     assert!(counts.iter().all(|live| live.share() >= 0.5));
     assert_eq!(world.get("k033").await.unwrap(), before[33]);
     assert!(world.get("k034").await.is_err());
+}
+
+/// Regression test: the bytes were garbage from the deletion of the kept versions on, so a catalog that was restored from
+/// a backup of the time between lost the objects that a rewrite had taken out since.
+#[tokio::test]
+async fn bodies_that_a_rewrite_takes_out_are_kept_from_the_rewrite_on() {
+    let world = filled(World::retaining(2, 10_000, 86_400_000).await).await.0;
+    settle(&world, &rules(&[])).await;
+    for number in (0..100).filter(|number| number % 3 > 0) {
+        world.delete(&format!("k{number:03}")).await;
+    }
+    let rewrite_ms = now_ms();
+    assert_eq!(settle(&world, &rules(&[])).await, (0, 32));
+    assert_eq!(world.rows(keys::GARBAGE).len(), 0, "the deleted versions are kept");
+    let_go_until(&world.store, u64::MAX, 5).await.unwrap();
+    let garbage: Vec<u64> =
+        world.rows(keys::GARBAGE).iter().map(|(key, _)| keys::parse_garbage(key).unwrap().0).collect();
+    assert!(garbage.len() == 2 && garbage.iter().all(|at_ms| *at_ms >= rewrite_ms), "{garbage:?}");
 }
 
 #[tokio::test]

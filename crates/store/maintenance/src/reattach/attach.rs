@@ -240,7 +240,8 @@ fn attach_blobs(t: &mut dyn Transaction, work: &Work, version: &FoundVersion) ->
             let found = work.pack_files.get(name).copied().unwrap_or(FoundPackFile { records: 0, bytes: 0 });
             let (size, records, bytes) = (blob.size, found.records, found.bytes);
             // Open until `close`: a client may delete the first objects before the last ones are attached.
-            let new = Live { open: true, size, records, bytes, ..Live::default() };
+            let used_until_ms = Some(0);
+            let new = Live { open: true, size, records, bytes, used_until_ms, ..Live::default() };
             let mut counts = live::load(t, name)?.unwrap_or(new);
             counts.live += 1;
             counts.live_bytes += slice.size;

@@ -190,8 +190,7 @@ fn a_write_over_a_lost_record_does_not_count_a_slice_again() {
                     live: 2,
                     live_bytes: 10,
                     bytes: 10,
-                    open: false,
-                    retained: 0,
+                    ..Live::default()
                 };
                 live::store(t, &pack_file, counts, 0)?;
                 Ok(Ok(()))
