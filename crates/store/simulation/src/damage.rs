@@ -9,6 +9,7 @@ use super::disk::{Faults, SimulatedDisk};
 use super::power_loss::compact;
 use super::{Model, Random, content, key, read_all, small_limits, value};
 use plimsoll_catalog::embedded::reader::GroupReader;
+use plimsoll_catalog::embedded::compaction::Step;
 use plimsoll_catalog::embedded::recovery::{Recovery, open};
 use plimsoll_catalog::embedded::segment::file_name;
 use plimsoll_catalog::embedded::segment_list::AffectedKeys;
@@ -286,6 +287,52 @@ fn damage_is_detected_named_exactly_and_never_returned_as_content() {
 }
 
 /// Regression test: a start created an empty catalog in place of a log whose lists and headers were all lost.
+/// Regression test: the index referred to the damaged copies, so the next compaction found nothing in use in the segment,
+/// and removed the only intact records.
+#[test]
+fn copies_that_a_compaction_finds_damaged_are_written_again() {
+    let mut random = Random(7);
+    let disk = SimulatedDisk::new(1, Faults::default());
+    let limits = CatalogLimits { segment_bytes: 4000, ..small_limits(&mut random) };
+    let (engine, mut writer, _) = open(Arc::new(disk.clone()), limits).unwrap();
+    let mut model = Model::new();
+    // More than the segments have, so that the older ones have garbage.
+    fill(&mut random, &disk, &engine, &mut writer, &mut model);
+    fill(&mut random, &disk, &engine, &mut writer, &mut model);
+    let mut damaged = 0;
+    while let Some(mut compaction) = engine.choose_compaction(true) {
+        while let Step::Copy(batch, keys) = compaction.step(&engine).unwrap() {
+            let mut is_first = true;
+            let commit = |work: Work| {
+                let before = disk.contents();
+                let result = writer.commit(vec![work], true).pop().unwrap();
+                if std::mem::take(&mut is_first) {
+                    damaged += damage_what_is_new(&disk, &before);
+                }
+                result
+            };
+            compaction.copy(&engine, batch, &keys, commit).unwrap();
+        }
+        engine.end_compaction(compaction).unwrap();
+    }
+    assert!(damaged > 0);
+    assert_eq!(content(&engine).unwrap(), model);
+}
+
+/// Changes the bytes that log segments have more than before. Returns the number of segments.
+fn damage_what_is_new(disk: &SimulatedDisk, before: &Files) -> usize {
+    let mut count = 0;
+    for ((directory, name), mut content) in disk.contents() {
+        let old = before.get(&(directory.clone(), name.clone())).cloned().unwrap_or_default();
+        if directory == "log" && content.len() > old.len() && !old.is_empty() {
+            content[old.len()..].iter_mut().for_each(|byte| *byte ^= 0x55);
+            disk.tamper(&directory, &name, Some(content));
+            count += 1;
+        }
+    }
+    count
+}
+
 #[test]
 fn a_log_without_lists_is_read_if_a_header_is_intact_and_never_replaced() {
     let mut random = Random(5);

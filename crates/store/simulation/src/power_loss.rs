@@ -112,8 +112,8 @@ pub fn compact(engine: &Arc<Engine>, writer: &mut Writer, sync: bool) -> bool {
         match compaction.step(engine) {
             Ok(Step::Copied) => return engine.end_compaction(compaction).is_ok(),
             Ok(Step::Copy(batch, keys)) => {
-                let committed = writer.commit(vec![batch.work(compaction.keep_removals())], sync);
-                if committed.iter().any(Result::is_err) || compaction.verify(engine, &keys).is_err() {
+                let commit = |work| writer.commit(vec![work], sync).pop().unwrap_or(Ok(()));
+                if compaction.copy(engine, batch, &keys, commit).is_err() {
                     return false;
                 }
             }

@@ -363,26 +363,24 @@ fn compact(
     let Some(mut compaction) = engine.choose_compaction(idle) else { return Ok(()) };
     loop {
         let start_ns = now_ns();
-        let step = compaction.step(engine).inspect_err(|error| {
-            // Without this, each look would choose the same segment again, and read it in vain.
-            if matches!(error, CatalogError::Damaged { .. }) {
-                compaction.give_up(engine);
-            }
-        });
-        match step? {
-            Step::Copied => return engine.end_compaction(compaction),
+        let copied = compaction.step(engine).and_then(|step| match step {
+            Step::Copied => Ok(None),
             Step::Copy(batch, keys) => {
                 let bytes = batch.bytes();
-                let work = batch.work(compaction.keep_removals());
-                crate::blocking::block_on(committer.commit(work, bytes))?;
-                compaction.verify(engine, &keys)?;
-                let least = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
-                liveness::at_most("the pause of a slow compaction", least);
-                // A later compaction continues: the copies are ordinary records, and the rest is still in use.
-                if stop.wait(least.saturating_sub(Duration::from_nanos(now_ns() - start_ns))) {
-                    return Ok(());
-                }
+                let commit = |work| crate::blocking::block_on(committer.commit(work, bytes));
+                compaction.copy(engine, batch, &keys, commit).map(|()| Some(bytes))
             }
+        });
+        // Without this, each look would choose the same segment again, and read it in vain.
+        if matches!(copied, Err(CatalogError::Damaged { .. })) {
+            compaction.give_up(engine);
+        }
+        let Some(bytes) = copied? else { return engine.end_compaction(compaction) };
+        let least = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+        liveness::at_most("the pause of a slow compaction", least);
+        // A later compaction continues: the copies are ordinary records, and the rest is still in use.
+        if stop.wait(least.saturating_sub(Duration::from_nanos(now_ns() - start_ns))) {
+            return Ok(());
         }
     }
 }

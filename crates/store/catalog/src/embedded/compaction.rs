@@ -19,9 +19,10 @@ use crate::{CatalogError, LogPosition, Work};
 const BATCH_BYTES: usize = 1 << 20;
 
 /// Records to copy in one transaction.
+#[derive(Clone)]
 pub struct Batch {
     /// Records with their places; the place is `None` for the removal of a key.
-    records: Vec<(Change, Option<LogPosition>)>,
+    records: Arc<[(Change, Option<LogPosition>)]>,
 }
 
 impl Batch {
@@ -32,11 +33,11 @@ impl Batch {
 
     /// Returns the transaction that copies those records that are still in use. `keep_removals` is true if an older
     /// segment may contain a removed key.
-    pub fn work(self, keep_removals: bool) -> Work {
+    fn work(self, keep_removals: bool) -> Work {
         Box::new(move |transaction| {
             // Copies free space in the end, so a full disk must not refuse them.
             transaction.use_reserve();
-            for (change, place) in &self.records {
+            for (change, place) in self.records.iter() {
                 let row = transaction.get(&change.key)?;
                 match (&change.value, place) {
                     (Some(value), Some(place)) => {
@@ -51,6 +52,22 @@ impl Batch {
                             transaction.delete(change.key.clone());
                         }
                     }
+                }
+            }
+            Ok(true)
+        })
+    }
+
+    /// Returns the transaction that writes those records again whose copies are damaged.
+    fn again(self) -> Work {
+        Box::new(move |transaction| {
+            transaction.use_reserve();
+            for (change, _) in self.records.iter() {
+                let Some(row) = transaction.get(&change.key)? else { continue };
+                // A newer record of a client is intact, and stays.
+                let is_damaged = matches!(transaction.value(&row), Err(CatalogError::Damaged { .. }));
+                if let (Some(value), true) = (&change.value, is_damaged) {
+                    transaction.put(change.key.clone(), value.clone());
                 }
             }
             Ok(true)
@@ -153,11 +170,6 @@ impl Compaction {
         self.segment.id
     }
 
-    /// Returns true if removals of keys must be copied, too.
-    pub fn keep_removals(&self) -> bool {
-        self.keep_removals
-    }
-
     /// Returns the next records to copy.
     ///
     /// # Errors
@@ -204,14 +216,35 @@ impl Compaction {
         self.is_unverified = true;
         let keys = records.iter().map(|(change, _)| change.key.clone()).collect();
         engine.counters.compacted_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        Ok(Step::Copy(Batch { records }, keys))
+        Ok(Step::Copy(Batch { records: records.into() }, keys))
+    }
+
+    /// Commits the copies of a batch with `commit`, and verifies them. Damaged copies are written again, once.
+    ///
+    /// # Errors
+    /// The error of `commit`; [`CatalogError::Damaged`] if a copy is damaged again, or a record is still in the segment.
+    /// The segment then stays.
+    pub fn copy(
+        &mut self,
+        engine: &Engine,
+        batch: Batch,
+        keys: &[Vec<u8>],
+        mut commit: impl FnMut(Work) -> Result<(), CatalogError>,
+    ) -> Result<(), CatalogError> {
+        commit(batch.clone().work(self.keep_removals))?;
+        match self.verify(engine, keys) {
+            // The index refers to the damaged copies, so a later compaction would find nothing in use in this segment,
+            // and remove the only intact records.
+            Err(CatalogError::Damaged { .. }) => {
+                commit(batch.again())?;
+                self.verify(engine, keys)
+            }
+            verified => verified,
+        }
     }
 
     /// Verifies the copies of a committed batch.
-    ///
-    /// # Errors
-    /// If a copy is damaged, or a record is still in the segment.
-    pub fn verify(&mut self, engine: &Engine, keys: &[Vec<u8>]) -> Result<(), CatalogError> {
+    fn verify(&mut self, engine: &Engine, keys: &[Vec<u8>]) -> Result<(), CatalogError> {
         if Batch::verify(keys, self.segment.id, engine)? {
             self.is_unverified = false;
             return Ok(());
