@@ -356,7 +356,9 @@ fn open_segments(
         }
         let bytes = listed.end.map_or(bytes, |end| bytes.min(end.bytes.max(HEADER)));
         let live = manifest.segments.iter().find(|segment| segment.id == listed.id);
-        let live = live.map_or(bytes, |segment| segment.live);
+        // The replay counts the records behind the tables. Counted twice, they would be in use for ever, and compaction
+        // would never remove the segment.
+        let live = live.map_or(bytes, |segment| segment.live).min(applied.saturating_sub(HEADER));
         let mut segment = Segment::new(listed.id, header.salt, file, bytes, live);
         segment.had_damaged_header = found.is_none();
         segments.insert(listed.id, Arc::new(segment));
