@@ -61,6 +61,8 @@ pub struct Shipper {
     before: Option<Before>,
     /// Segments of the last header that names them; `None` if the next one must.
     live: Option<Vec<u32>>,
+    /// True if the last piece had no answer, so that it may exist.
+    is_unanswered: bool,
     unindexed: Vec<Known>,
     /// Bytes of the log in a piece. A single group may be longer.
     pub piece_bytes: u64,
@@ -149,6 +151,7 @@ impl Shipper {
             has_state: false,
             before: None,
             live: None,
+            is_unanswered: false,
             unindexed: history.unindexed(),
             piece_bytes: PIECE_BYTES,
             copied_bodies: 0,
@@ -266,8 +269,10 @@ impl Shipper {
         let header = self.header(&runs, &contents, &payload, &live)?;
         let known = Known::new(header);
         // Never replaced: if another process has ended the epoch, its fence is in this place.
+        self.is_unanswered = true;
         let created = self.place.create(&known.header.name(), known.encode(&payload)).await?;
         let known = if created { known } else { self.earlier_attempt(known).await? };
+        self.is_unanswered = false;
         // From here on, the piece that exists counts: one of an earlier attempt may end before this one.
         let header = &known.header;
         self.previous = known.digest();
@@ -433,15 +438,17 @@ impl Shipper {
     /// If the place fails.
     pub async fn write_index(&mut self, is_due: bool) -> Result<(), BackupError> {
         let Some(last) = self.unindexed.last() else { return Ok(()) };
-        if self.unindexed.len() < INDEX_PIECES && !is_due {
+        // A piece without an answer may exist, and it may not name the segments. The next step finds out.
+        if self.unindexed.len() < INDEX_PIECES && !is_due || self.is_unanswered {
             return Ok(());
         }
+        // The first header of the next index says which segments are in use, because earlier ones may be deleted. The
+        // index may also exist if its answer gets lost.
+        self.live = None;
         let name = place::index(last.header.epoch, last.header.number);
         // Before the headers are forgotten: `History::load` reads only pieces behind the last one in an index.
         self.place.put(&name, encode_index(&self.unindexed)?).await?;
         self.unindexed.clear();
-        // The first header of the next index says which segments are in use, because earlier ones may be deleted.
-        self.live = None;
         Ok(())
     }
 

@@ -23,6 +23,8 @@ pub struct State {
     pub faults: u64,
     /// True if late writes replace an object although they must not.
     pub replaces: bool,
+    /// True if the answer of the next write is lost.
+    pub loses_next: bool,
     /// Writes that take effect at a time in Unix milliseconds.
     late: Vec<(u64, Path, Bytes)>,
     /// Name of an object that a late write has replaced with other bytes.
@@ -40,7 +42,7 @@ impl FaultyStore {
     /// Creates an empty store. `faults` is the rate of faults in percent; late writes replace objects if `replaces` is
     /// true.
     pub fn new(random: Random, faults: u64, replaces: bool) -> FaultyStore {
-        let state = State { random, faults, replaces, late: Vec::new(), replaced: None };
+        let state = State { random, faults, replaces, loses_next: false, late: Vec::new(), replaced: None };
         FaultyStore { objects: Arc::default(), state: Arc::new(Mutex::new(state)) }
     }
 
@@ -104,7 +106,8 @@ impl ObjectStore for FaultyStore {
             return Err(failure("late"));
         }
         let written = self.objects.put_opts(path, payload, options).await?;
-        if self.chance() { Err(failure("lost")) } else { Ok(written) }
+        let is_lost = std::mem::take(&mut self.lock().loses_next);
+        if is_lost || self.chance() { Err(failure("lost")) } else { Ok(written) }
     }
 
     async fn put_multipart_opts(

@@ -119,6 +119,10 @@ impl World {
         let mut random = Random(seed << 20);
         let replaces = random.chance(20);
         let faults = random.below(15);
+        World::with(random, faults, replaces)
+    }
+
+    fn with(mut random: Random, faults: u64, replaces: bool) -> Result<World, String> {
         let store = FaultyStore::new(Random(random.draw()), faults, replaces);
         let place = Place::new(Backend::new(Arc::new(store.clone())));
         let disk = SimulatedDisk::new(random.draw(), Faults::default());
@@ -295,6 +299,64 @@ fn run(world: &mut World) -> Result<(), String> {
         world.store.land();
     }
     world.check()
+}
+
+/// Regression test: the piece behind an index whose answer was lost did not name the segments in use. After the pieces of
+/// this index were deleted, no state could be restored, and nothing was deleted any more. So did a piece whose answer was
+/// lost before an index.
+#[test]
+fn pieces_behind_a_lost_answer_can_be_restored_after_the_ones_before_are_deleted() {
+    for loses_piece in [false, true] {
+        let _time = time::Replaced::start(3, START_MS, None);
+        let mut world = World::with(Random(3 << 20), 0, false).unwrap();
+        world.process.shipper.piece_bytes = 16 << 20;
+        let work = |world: &mut World, count: usize| {
+            for _ in 0..count {
+                world.commit().unwrap();
+                if count > 10 {
+                    maintain(&mut world.process, &mut world.random).unwrap();
+                }
+                block_on(world.process.shipper.step()).unwrap();
+            }
+        };
+        // The fence of the epoch stays for ever, and so does its index.
+        block_on(world.process.shipper.write_index(true)).unwrap();
+        work(&mut world, 100);
+        // Without work in the background, the segments in use stay the same, and a piece does not name them again.
+        work(&mut world, 2);
+        if loses_piece {
+            world.commit().unwrap();
+            world.store.lock().loses_next = true;
+            assert!(block_on(world.process.shipper.step()).is_err());
+            // Not yet: the next step finds out which piece exists.
+            block_on(world.process.shipper.write_index(true)).unwrap();
+            block_on(world.process.shipper.step()).unwrap();
+            block_on(world.process.shipper.write_index(true)).unwrap();
+        } else {
+            world.store.lock().loses_next = true;
+            assert!(block_on(world.process.shipper.write_index(true)).is_err());
+        }
+        work(&mut world, 2);
+        work(&mut world, 100);
+        let disk = world.process.disk.killed();
+        world.process = start(disk, &world.place, &world.store, &mut world.random).unwrap();
+        world.process.shipper.piece_bytes = 16 << 20;
+        work(&mut world, 100);
+        block_on(world.process.shipper.write_index(true)).unwrap();
+        world.states.drain(..world.states.len() - 50);
+        let since_ms = world.states[0].0;
+        let pruned = || {
+            let history = block_on(History::load(&world.place)).unwrap();
+            assert_eq!(history.lost_before(history.pieces.len() - 1), None, "{loses_piece}");
+            block_on(prune(&world.place, &history, since_ms)).unwrap()
+        };
+        let deleted = pruned();
+        assert!(deleted > 100, "{deleted} pieces of the first index are deleted");
+        pruned();
+        for _ in 0..10 {
+            world.check().unwrap();
+        }
+    }
 }
 
 #[test]

@@ -338,6 +338,8 @@ impl Engine {
     /// # Errors
     /// If the index or the record of the key is damaged.
     pub fn get(&self, key: &[u8]) -> Result<Slot, CatalogError> {
+        // Before the index: a row that ends the doubt is inserted first, so without doubt the index has it.
+        self.check_known_damage(key)?;
         let hash = hash(key);
         let slot = self.read_index(|view| view.get(key, hash))?;
         self.check_damage(hash, slot.as_ref())?;
@@ -347,7 +349,8 @@ impl Engine {
     /// Reads the properties of a row and, if `with_body` is true, its body.
     ///
     /// # Errors
-    /// If they are damaged or cannot be read.
+    /// If they are damaged or cannot be read; [`CatalogError::Changed`] if the row was replaced or removed since it was
+    /// read, and its record is gone.
     pub fn read(&self, key: &[u8], row: &Row, with_body: bool) -> Result<Value, CatalogError> {
         // A row of a scan was not checked, and the lost record may have replaced it.
         self.check_known_damage(key)?;
@@ -357,11 +360,11 @@ impl Engine {
                 let (properties, body) = segment.read(&place, with_body)?;
                 return Ok(Value { head: row.head.clone(), properties, body });
             }
-            // Compaction has moved the record since the row was read.
-            let now = self.get(key)?.map(|row| row.place);
-            match now.filter(|now| *now != place) {
-                Some(now) => place = now,
-                None => {
+            // Compaction has moved the record since the row was read, or has removed it, because the key has a newer one.
+            let now = self.get(key)?.filter(|now| now.head == row.head).ok_or(CatalogError::Changed)?.place;
+            match now != place {
+                true => place = now,
+                false => {
                     return Err(CatalogError::Damaged {
                         file: format!("{}/{}", segment::DIRECTORY, segment::file_name(place.segment)),
                         offset: u64::from(place.offset),

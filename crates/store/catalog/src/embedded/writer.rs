@@ -355,7 +355,8 @@ impl Writer {
         assert_eq!(number, self.applied.group, "group {number} is applied in the place of another one");
         assert_eq!(places.len(), changes.len(), "every change of a group needs a place in the log");
         let mut live: BTreeMap<u32, i64> = BTreeMap::new();
-        engine.forget_damage(changes.iter().map(|change| (hash(&change.key), change.value.is_some())));
+        let certain: Vec<_> =
+            changes.iter().map(|change| (hash(&change.key), change.value.is_some())).collect();
         let mut entries = Vec::with_capacity(known.len());
         let mut changes: Vec<Option<Change>> = changes.into_iter().map(Some).collect();
         for (key, known) in known {
@@ -383,6 +384,8 @@ impl Writer {
         }
         let changed = engine.changes.of_group(&entries);
         engine.view().active.insert(entries.into_iter());
+        // After the insertion: whoever finds no doubt then reads the new row, and not the old one as certain.
+        engine.forget_damage(certain.into_iter());
         // After the insertion: whoever takes a key from the list then reads its new row.
         engine.changes.record(changed);
         for (id, bytes) in live {

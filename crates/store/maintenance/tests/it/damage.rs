@@ -184,14 +184,8 @@ fn a_write_over_a_lost_record_does_not_count_a_slice_again() {
                 let head = Head { body: Body::Slice(slice), ..Head::decode(&row.head).unwrap() };
                 let value = Value { head: head.encode(), ..t.value(&row)? };
                 t.put(key, value);
-                let counts = Live {
-                    size: 10,
-                    records: 2,
-                    live: 2,
-                    live_bytes: 10,
-                    bytes: 10,
-                    ..Live::default()
-                };
+                let counts =
+                    Live { size: 10, records: 2, live: 2, live_bytes: 10, bytes: 10, ..Live::default() };
                 live::store(t, &pack_file, counts, 0)?;
                 Ok(Ok(()))
             })
