@@ -57,7 +57,7 @@ pub async fn ship_log<C: Catalog>(
         t.put(keys::TIME.to_vec(), head_only(now_ms().to_be_bytes().to_vec()));
         Ok(true)
     });
-    ship_state(&place, shipper, catalog, work).await
+    ship_state(&place, shipper, catalog, || (), work).await
 }
 
 /// Ships a copy of the catalog with an id, whose state has a time in Unix milliseconds, with the bodies in directories.
@@ -72,14 +72,13 @@ pub async fn ship_once(
     at_ms: u64,
 ) -> Result<Shipped, BackupError> {
     let shipper = Shipper::begin(place.clone(), Arc::clone(copy.engine()), id, directories).await?;
-    // The time is not that of now.
-    copy.engine().stop_following_copy();
     let work = Box::new(move |t: &mut dyn Transaction| {
         last::put(t, at_ms);
         t.put(keys::TIME.to_vec(), head_only(at_ms.to_be_bytes().to_vec()));
         Ok(true)
     });
-    ship_state(&place, shipper, copy, work).await
+    // The time is not that of now. Each shipped piece follows the log again, so this comes after them.
+    ship_state(&place, shipper, copy, || copy.engine().stop_following_copy(), work).await
 }
 
 /// Ships everything that a catalog has, then the group of a transaction with the time of the state. The place has this
@@ -88,9 +87,11 @@ async fn ship_state<C: Catalog>(
     place: &Place,
     mut shipper: Shipper,
     catalog: &C,
+    before_time: impl FnOnce(),
     time: Work,
 ) -> Result<Shipped, BackupError> {
     let mut log_bytes = ship_all(&mut shipper).await?;
+    before_time();
     catalog.commit(time, 64).await?;
     log_bytes += ship_all(&mut shipper).await?;
     // The next backup to this place then reads one index, not each header.

@@ -10,6 +10,7 @@ use object_store::memory::InMemory;
 use super::bodies::Directories;
 use super::error::BackupError;
 use super::history::History;
+use super::once::ship_once;
 use super::place::Place;
 use super::prune::prune;
 use super::restore::{find, write_log};
@@ -361,6 +362,20 @@ async fn damage_and_loss_of_any_object_are_found() {
     }
     assert_eq!(verify(&backed.place, None).await.unwrap().problems, Vec::<String>::new());
     assert!(Arc::strong_count(&backed.store) > 1);
+}
+
+/// Regression test: the state had the time at which it was shipped, although it lacks the writes since the copy.
+#[tokio::test]
+async fn a_copy_that_is_shipped_has_the_time_of_the_copy() {
+    let mut backed = Backed::new();
+    for _ in 0..20 {
+        backed.change();
+    }
+    let at_ms = now_ms() - 3_600_000;
+    let shipped = ship_once(backed.place.clone(), backed.catalog(), CATALOG, Directories::default(), at_ms);
+    assert!(shipped.await.unwrap().log_bytes > 0);
+    let history = History::load(&backed.place).await.unwrap();
+    assert_eq!(history.pieces.last().unwrap().header.until_ms, at_ms);
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! The file with the processes that have used the directory of a catalog.
 
+use std::fs::File;
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -102,11 +104,22 @@ impl Writers {
         let (path, new) = (root.join(WRITERS), root.join("WRITERS.new"));
         let text = serde_json::to_string(&self.known).unwrap_or_default() + "\n";
         // Renamed, so that a process that is killed here leaves the old file whole.
-        let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path));
+        let written = write_durably(&new, &text).and_then(|()| {
+            std::fs::rename(&new, &path)?;
+            // Lost with the power, the file would not have this process, and the next start would set aside what it has
+            // acknowledged as that of another one.
+            File::open(root)?.sync_all()
+        });
         // On a full disk, an older file does: the next start may then wait for the end of the lease.
         // Without its process in the file, it also sets aside the groups that only this log has.
         if path.exists() { Ok(()) } else { written }
     }
+}
+
+fn write_durably(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
 }
 
 #[cfg(test)]
