@@ -201,7 +201,7 @@ impl<C: Catalog> Store<C> {
             self.catalog.confirm().map_err(for_client)?;
             // The record of a bucket may be lost, or the client of its creation has not waited for its end.
             let found = match known {
-                None => self.look_up_bucket(name, None).await.map_err(for_client)?,
+                None => self.refresh(name).map_err(for_client)?,
                 known => known,
             };
             return found.ok_or_else(no_bucket);
@@ -250,6 +250,43 @@ impl<C: Catalog> Store<C> {
         Ok(all)
     }
 
+    /// Reads a bucket of a directory into memory, after a change of its row or if memory does not have it.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    fn refresh(&self, name: &str) -> Result<Option<Arc<Bucket>>, CatalogError> {
+        let mut buckets = self.buckets.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // While memory is locked: of two changes at the same time, the one that ends last may have been committed first.
+        // Its own document would undo the other one in memory, such as the versioning of a bucket.
+        let key = keys::bucket(name);
+        let Some(row) = self.catalog.get(&key)? else {
+            buckets.0.remove(name);
+            return Ok(None);
+        };
+        let encoded = self.catalog.value(&key, &row)?.properties;
+        let mut found = Bucket::new(name, encoded, Arc::default(), self.retain_ms > 0)?;
+        // The new copy shares the flag: requests that hold the old one must see a deletion.
+        if let Some(Ok(known)) = buckets.0.get(name)
+            && known.number == found.number
+        {
+            found.deleted = Arc::clone(&known.deleted);
+        }
+        let found = Arc::new(found);
+        buckets.0.insert(name.to_string(), Ok(Arc::clone(&found)));
+        Ok(Some(found))
+    }
+
+    /// Takes the row of a bucket that this process has changed into memory.
+    fn changed(&self, name: &str, new: Bucket) -> Result<Arc<Bucket>, ApiError> {
+        if self.catalog.is_shared() {
+            // Each request reads the row again.
+            let new = Arc::new(new);
+            self.remember(name, Some(Arc::clone(&new)));
+            return Ok(new);
+        }
+        self.refresh(name).map_err(for_client)?.ok_or_else(no_bucket)
+    }
+
     fn remember(&self, name: &str, bucket: Option<Arc<Bucket>>) {
         let mut buckets = self.buckets.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         match bucket {
@@ -280,8 +317,11 @@ impl<C: Catalog> Store<C> {
             })
             .await?;
         let bucket = Bucket::new(name, encoded, Arc::default(), self.retain_ms > 0).map_err(for_client)?;
-        self.remember(name, Some(Arc::new(bucket)));
-        Ok(())
+        match self.changed(name, bucket) {
+            // Another client has deleted it since.
+            Err(error) if error.code == ErrorCode::NoSuchBucket => Ok(()),
+            changed => changed.map(|_| ()),
+        }
     }
 
     /// Returns a bucket, and true if it is new. A new bucket gets the properties of a document, if there is one.
@@ -318,9 +358,7 @@ impl<C: Catalog> Store<C> {
             Ok(Ok(encoded))
         });
         let bucket = Bucket::new(name, encoded.await?, Arc::default(), self.retain_ms > 0);
-        let bucket = Arc::new(bucket.map_err(for_client)?);
-        self.remember(name, Some(Arc::clone(&bucket)));
-        Ok((bucket, true))
+        Ok((self.changed(name, bucket.map_err(for_client)?)?, true))
     }
 
     pub(super) async fn remove_bucket(&self, name: &str) -> Result<(), ApiError> {
@@ -349,7 +387,9 @@ impl<C: Catalog> Store<C> {
             })
             .await;
         match &result {
-            Ok(()) => self.remember(name, None),
+            Ok(()) if self.catalog.is_shared() => self.remember(name, None),
+            // Another client may have created it again.
+            Ok(()) => drop(self.refresh(name).map_err(for_client)?),
             Err(error)
                 if error.code == ErrorCode::BucketNotEmpty || error.code == ErrorCode::NoSuchBucket => {}
             // The deletion is not durable, so the bucket still exists.
@@ -404,10 +444,12 @@ impl<C: Catalog> Store<C> {
                 Ok(Ok(encoded))
             })
             .await?;
-        // The new copy shares the flag: requests that hold the old one must see a deletion.
         let changed = Bucket::new(name, encoded, Arc::clone(&bucket.deleted), self.retain_ms > 0)
             .map_err(for_client)?;
-        self.remember(name, Some(Arc::new(changed)));
-        Ok(())
+        match self.changed(name, changed) {
+            // Another client has deleted it since.
+            Err(error) if error.code == ErrorCode::NoSuchBucket => Ok(()),
+            changed => changed.map(|_| ()),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of objects together with the background work that deletes, verifies and lets go of them.
 
+mod bucket_changes;
 mod claim;
 mod damage;
 mod earlier;
