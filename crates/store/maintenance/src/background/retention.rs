@@ -10,10 +10,11 @@ use plimsoll_objects::Store;
 use plimsoll_objects::error::unavailable;
 use plimsoll_objects::garbage::after_reads;
 use plimsoll_objects::keys;
-use plimsoll_objects::retained::let_go;
+use plimsoll_objects::retained::{Retained, let_go};
 
-/// Number of versions in a transaction.
-const BATCH: usize = 256;
+/// Versions and their parts from which on a transaction takes no further version. Each part changes several rows, and the
+/// catalog refuses transactions with more than a million changes.
+const BATCH: u64 = 4096;
 
 /// Reads the next versions that are not kept any longer.
 fn due<C: Catalog>(
@@ -23,13 +24,14 @@ fn due<C: Catalog>(
 ) -> Result<Vec<Vec<u8>>, CatalogError> {
     let mut scan = store.catalog.scan();
     scan.seek(from)?;
-    let mut found = Vec::new();
+    let (mut found, mut weight) = (Vec::new(), 0);
     // Keys begin with the time, so the first version that is kept ends the scan. A malformed key does not end it.
-    while let Some((key, _)) = scan.next()?
+    while let Some((key, row)) = scan.next()?
         && key.starts_with(keys::RETAINED)
-        && found.len() < BATCH
+        && weight < BATCH
         && keys::retained_since(&key).is_none_or(|at_ms| at_ms <= until_ms)
     {
+        weight += 1 + Retained::decode(&row.head).map_or(0, |retained| u64::from(retained.head.parts));
         found.push(key);
     }
     Ok(found)
@@ -87,4 +89,40 @@ pub async fn let_go_until<C: Catalog>(
             .await?;
     }
     Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_catalog::embedded::head_only;
+    use plimsoll_objects::removal::Removal;
+    use plimsoll_objects::row::{Body, Head};
+    use plimsoll_store_testing::World;
+
+    /// Regression test: the catalog refused a transaction with all parts of 256 large objects, so that these and all later
+    /// ones were kept for ever.
+    #[tokio::test]
+    async fn a_transaction_has_few_objects_of_many_parts() {
+        let world = World::retaining(1, 100, 1000).await;
+        let head = Head {
+            marker: false,
+            null: true,
+            body: Body::Pieces,
+            generation: 0,
+            size: 1,
+            modified_ms: 0,
+            md5: [0; 16],
+            parts: 2000,
+            checksum: None,
+        };
+        let retained = Retained { removal: Removal::Deleted, was_current: true, head };
+        let rows = move |t: &mut dyn plimsoll_catalog::Transaction| {
+            for at_ms in 0..10 {
+                t.put(keys::retained(at_ms, 1, "key", at_ms), head_only(retained.encode()));
+            }
+            Ok(Ok(()))
+        };
+        world.store.transact(0, rows).await.unwrap();
+        assert_eq!(due(&world.store, Bound::Included(keys::RETAINED), 100).unwrap().len(), 3);
+    }
 }
