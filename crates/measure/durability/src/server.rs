@@ -1,12 +1,12 @@
 //! Servers that Plimsoll can start: profiles, and commands of the user.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::Path;
 
 use serde::Deserialize;
 
 use super::DurabilityError;
+use plimsoll_base::net::lasting_port::listen_on_lasting_port;
 use plimsoll_base::rng::entropy;
 
 /// Built-in profiles, by name.
@@ -97,23 +97,6 @@ pub struct Access {
     pub secret_key: String,
 }
 
-/// First port that no connection gets by itself: `ip_local_port_range` of Linux, and its default.
-fn first_of_connections() -> u16 {
-    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
-    range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(32_768)
-}
-
-/// Listens on a free port. While the server is down after a cut, a connection of another process must not take its
-/// port, so it is one that the system does not give to connections.
-fn free() -> std::io::Result<TcpListener> {
-    let ports = 10_000..first_of_connections().max(10_001);
-    let chosen = (0..100).find_map(|_| {
-        let port = ports.start + (entropy() % u64::from(ports.end - ports.start)) as u16;
-        TcpListener::bind(("127.0.0.1", port)).ok()
-    });
-    chosen.map_or_else(|| TcpListener::bind("127.0.0.1:0"), Ok)
-}
-
 impl Access {
     /// Chooses free ports and new credentials; returns them with the placeholders for a disk in `dir`.
     ///
@@ -121,7 +104,7 @@ impl Access {
     /// [`DurabilityError::System`] if there is no free port.
     pub fn choose(dir: &Path) -> Result<(Access, Placeholders), DurabilityError> {
         // All ports are open at the same time, so they differ.
-        let listeners = (0..=MORE_PORTS).map(|_| free());
+        let listeners = (0..=MORE_PORTS).map(|_| listen_on_lasting_port());
         let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
         let ports = listeners.iter().map(|listener| Ok(listener.local_addr()?.port()));
         let ports = ports.collect::<std::io::Result<Vec<u16>>>()?;

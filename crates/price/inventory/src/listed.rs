@@ -35,7 +35,7 @@ pub enum Modified<'a> {
     Unknown,
     /// Text, in UTC unless it names an offset.
     Text(&'a [u8]),
-    /// Unix milliseconds.
+    /// Time in Unix milliseconds.
     Ms(i64),
 }
 

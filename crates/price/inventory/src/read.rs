@@ -9,8 +9,9 @@ use plimsoll_base::files::expanded;
 use crate::files::{self, ListingFile};
 use crate::{InventoryError, Receive, csv, orc, parquet, text};
 
-/// Reads a listing: files, or directories with them, of inventories of S3 or Google Cloud Storage in CSV, ORC or Parquet
-/// (with or without the manifest of S3), tables with names of columns, or the output of `aws s3 ls --recursive`.
+/// Reads a listing: files, or directories with them, of inventories of S3 or Google Cloud Storage in CSV, ORC or
+/// Parquet (with or without the manifest of S3), tables with names of columns, or the output of `aws s3 ls
+/// --recursive`.
 ///
 /// # Errors
 /// If a file cannot be read, its format is unknown, or the receiver fails.

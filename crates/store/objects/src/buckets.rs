@@ -256,8 +256,8 @@ impl<C: Catalog> Store<C> {
     /// If the catalog cannot be read.
     fn refresh(&self, name: &str) -> Result<Option<Arc<Bucket>>, CatalogError> {
         let mut buckets = self.buckets.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // While memory is locked: of two changes at the same time, the one that ends last may have been committed first.
-        // Its own document would undo the other one in memory, such as the versioning of a bucket.
+        // While memory is locked: of two changes at the same time, the one that ends last may have been committed
+        // first. Its own document would undo the other one in memory, such as the versioning of a bucket.
         let key = keys::bucket(name);
         let Some(row) = self.catalog.get(&key)? else {
             buckets.0.remove(name);

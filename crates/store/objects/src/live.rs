@@ -95,8 +95,8 @@ pub fn store(
         return Ok(());
     }
     t.delete(keys::pack_file(pack_file));
-    // A body may have left for another pack file after the last version was deleted that is kept here. A catalog that is
-    // restored from a backup of the time before still reads it here.
+    // A body may have left for another pack file after the last version was deleted that is kept here. A catalog that
+    // is restored from a backup of the time before still reads it here.
     let used_until_ms = live.used_until_ms.unwrap_or_else(shared_now_ms);
     discard_blob(t, pack_file, at_ms.max(used_until_ms))
 }

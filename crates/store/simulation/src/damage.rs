@@ -287,8 +287,8 @@ fn damage_is_detected_named_exactly_and_never_returned_as_content() {
 }
 
 /// Regression test: a start created an empty catalog in place of a log whose lists and headers were all lost.
-/// Regression test: the index referred to the damaged copies, so the next compaction found nothing in use in the segment,
-/// and removed the only intact records.
+/// Regression test: the index referred to the damaged copies, so the next compaction found nothing in use in the
+/// segment, and removed the only intact records.
 #[test]
 fn copies_that_a_compaction_finds_damaged_are_written_again() {
     let mut random = Random(7);
@@ -319,8 +319,8 @@ fn copies_that_a_compaction_finds_damaged_are_written_again() {
     assert_eq!(content(&engine).unwrap(), model);
 }
 
-/// Regression test: a row whose record was gone had its old head with the properties and the body of the newer row, and a
-/// removed row was damaged.
+/// Regression test: a row whose record was gone had its old head with the properties and the body of the newer row, and
+/// a removed row was damaged.
 #[test]
 fn a_row_that_was_replaced_and_compacted_is_changed() {
     let disk = SimulatedDisk::new(1, Faults::default());

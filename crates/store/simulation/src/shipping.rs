@@ -301,9 +301,9 @@ fn run(world: &mut World) -> Result<(), String> {
     world.check()
 }
 
-/// Regression test: the piece behind an index whose answer was lost did not name the segments in use. After the pieces of
-/// this index were deleted, no state could be restored, and nothing was deleted any more. So did a piece whose answer was
-/// lost before an index.
+/// Regression test: the piece behind an index whose answer was lost did not name the segments in use. After the pieces
+/// of this index were deleted, no state could be restored, and nothing was deleted any more. So did a piece whose
+/// answer was lost before an index.
 #[test]
 fn pieces_behind_a_lost_answer_can_be_restored_after_the_ones_before_are_deleted() {
     for loses_piece in [false, true] {

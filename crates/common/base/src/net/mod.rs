@@ -8,6 +8,7 @@ pub mod connection;
 pub mod encode;
 pub mod fetch;
 pub mod http1;
+pub mod lasting_port;
 pub mod socket;
 pub mod stamps;
 pub mod tls;

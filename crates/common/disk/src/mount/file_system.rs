@@ -234,8 +234,7 @@ impl Filesystem for FileSystem {
             _ => return reply.error(Errno::EINVAL),
         };
         let result = {
-            let entry =
-                |directory: INodeNo, name: &OsStr| DirectoryEntry { parent: directory.0, name: name.into() };
+            let entry = |at: INodeNo, name: &OsStr| DirectoryEntry { parent: at.0, name: name.into() };
             self.disk.lock().rename(&entry(parent, name), &entry(to, new_name), replace)
         };
         answer(reply, result);

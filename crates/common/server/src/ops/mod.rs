@@ -1,4 +1,5 @@
-//! The S3 operations, one file per family. Each operation is a function from a [`VerifiedCall`] to a response or an S3 error.
+//! The S3 operations, one file per family. Each operation is a function from a [`VerifiedCall`] to a response or an S3
+//! error.
 
 mod attributes;
 mod bucket;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 
 use crate::support::{ACCESS, SECRET, Server, block_on, plimsoll, repository, scratch, text};
+use plimsoll_base::net::lasting_port::listen_on_lasting_port;
 use plimsoll_engine::store::{Body, Collect, Ignore, Request};
 
 fn run(arguments: &[&str]) -> Output {
@@ -338,7 +339,8 @@ fn a_server_restart_is_recorded_as_errors_and_the_schedule_continues() {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         (child, line.trim().rsplit('/').next().unwrap().to_string())
     };
-    let (mut server, address) = serve("127.0.0.1:0");
+    let address = listen_on_lasting_port().unwrap().local_addr().unwrap().to_string();
+    let (mut server, _) = serve(&address);
     let url = format!("s3://bucket?endpoint=http://{address}");
     // Long enough for any machine; the run is interrupted when the events have happened.
     let line = "--create-bucket --rate 400/s --duration 10m --warmup 0s --json --out";

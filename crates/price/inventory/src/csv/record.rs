@@ -9,7 +9,7 @@ const MAX_ROW: usize = 64 * 1024;
 /// Maximum number of fields of a row.
 const MAX_FIELDS: usize = 256;
 
-/// A row.
+/// A row: its fields one after the other.
 pub struct CsvRow {
     text: Vec<u8>,
     ends: Vec<usize>,

@@ -144,7 +144,8 @@ impl Engine {
         let mut unmovable = self.unmovable.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // A segment that waits for the backup has no row in use. Chosen again, it would be removed twice.
         unmovable.extend(self.waiting_segments());
-        // A segment that lost its end has nothing to copy. Without its file, a rebuilt index would not know of the loss.
+        // A segment that lost its end has nothing to copy. Without its file, a rebuilt index would not know of the
+        // loss.
         unmovable.extend(self.damage().iter().map(|damage| damage.segment));
         let candidates = segments.iter().filter(|segment| {
             segment.id < applied && segment.garbage() >= share && !unmovable.contains(&segment.id)
@@ -224,8 +225,8 @@ impl Compaction {
     /// Commits the copies of a batch with `commit`, and verifies them. Damaged copies are written again, once.
     ///
     /// # Errors
-    /// The error of `commit`; [`CatalogError::Damaged`] if a copy is damaged again, or a record is still in the segment.
-    /// The segment then stays.
+    /// The error of `commit`; [`CatalogError::Damaged`] if a copy is damaged again, or a record is still in the
+    /// segment. The segment then stays.
     pub fn copy(
         &mut self,
         engine: &Engine,

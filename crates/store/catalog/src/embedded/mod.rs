@@ -360,7 +360,8 @@ impl Engine {
                 let (properties, body) = segment.read(&place, with_body)?;
                 return Ok(Value { head: row.head.clone(), properties, body });
             }
-            // Compaction has moved the record since the row was read, or has removed it, because the key has a newer one.
+            // Compaction has moved the record since the row was read, or has removed it, because the key has a newer
+            // one.
             let now = self.get(key)?.filter(|now| now.head == row.head).ok_or(CatalogError::Changed)?.place;
             match now != place {
                 true => place = now,

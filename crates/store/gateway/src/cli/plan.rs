@@ -43,9 +43,9 @@ pub struct Arguments {
     /// Settings of a gateway over several tiers, a TOML file; the gateway may be running
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Plan for an existing bucket instead of the gateway's objects: an inventory of S3 or Google Cloud Storage (CSV, ORC
-    /// or Parquet; its directory, manifest.json or one file), a CSV file with the columns Key, Size and LastModified,
-    /// the output of `aws s3 ls --recursive`, or tier:NAME to list the bucket of a tier now
+    /// Plan for an existing bucket instead of the gateway's objects: an inventory of S3 or Google Cloud Storage (CSV,
+    /// ORC or Parquet; its directory, manifest.json or one file), a CSV file with the columns Key, Size and
+    /// LastModified, the output of `aws s3 ls --recursive`, or tier:NAME to list the bucket of a tier now
     #[arg(long, value_name = "SOURCE")]
     listing: Option<String>,
     /// Tier that has the objects of the listing [default: the tier that receives writes, or that is listed]

@@ -12,8 +12,8 @@ use plimsoll_objects::garbage::after_reads;
 use plimsoll_objects::keys;
 use plimsoll_objects::retained::{Retained, let_go};
 
-/// Versions and their parts from which on a transaction takes no further version. Each part changes several rows, and the
-/// catalog refuses transactions with more than a million changes.
+/// Versions and their parts from which on a transaction takes no further version. Each part changes several rows, and
+/// the catalog refuses transactions with more than a million changes.
 const BATCH: u64 = 4096;
 
 /// Reads the next versions that are not kept any longer.
@@ -99,8 +99,8 @@ mod tests {
     use plimsoll_objects::row::{Body, Head};
     use plimsoll_store_testing::World;
 
-    /// Regression test: the catalog refused a transaction with all parts of 256 large objects, so that these and all later
-    /// ones were kept for ever.
+    /// Regression test: the catalog refused a transaction with all parts of 256 large objects, so that these and all
+    /// later ones were kept for ever.
     #[tokio::test]
     async fn a_transaction_has_few_objects_of_many_parts() {
         let world = World::retaining(1, 100, 1000).await;

@@ -144,8 +144,8 @@ async fn a_pack_file_with_much_garbage_is_written_again() {
     assert!(world.get("k034").await.is_err());
 }
 
-/// Regression test: the bytes were garbage from the deletion of the kept versions on, so a catalog that was restored from
-/// a backup of the time between lost the objects that a rewrite had taken out since.
+/// Regression test: the bytes were garbage from the deletion of the kept versions on, so a catalog that was restored
+/// from a backup of the time between lost the objects that a rewrite had taken out since.
 #[tokio::test]
 async fn bodies_that_a_rewrite_takes_out_are_kept_from_the_rewrite_on() {
     let world = filled(World::retaining(2, 10_000, 86_400_000).await).await.0;
