@@ -244,7 +244,7 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings
     }
     let pause_ms = settings.move_every_ms.max(if needs_nothing { SURVEY_MS } else { 0 });
     let mut pass = Pass::default();
-    let mut budget = Budget::load(store).unwrap_or_default();
+    let mut budget = None;
     let (mut visited_ns, mut is_useful, mut failures) = (0, false, 0u32);
     loop {
         // With a clock that is ahead, objects would look old enough to move.
@@ -252,15 +252,28 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings
             pause(pause_ms).await;
             continue;
         }
+        // Without the number, the budget of the day would be spent again.
+        let Some(budget) = budget.as_mut() else {
+            match Budget::load(store) {
+                Ok(spent) => budget = Some(spent),
+                Err(error) => {
+                    plimsoll_catalog::log::warn(&format!("no bodies were moved: {error}"));
+                    pause(pause_ms).await;
+                }
+            }
+            continue;
+        };
         let start_ns = now_ns();
         // After an error, `ended` makes the loop pause, and the next visit begins at the start.
+        let mut is_whole = true;
         let batch = pass.next(store, &settings.rules).unwrap_or_else(|error| {
             plimsoll_catalog::log::warn(&format!("no bodies were moved: {error}"));
+            is_whole = false;
             Batch { ended: true, ..Batch::default() }
         });
         visited_ns += now_ns() - start_ns;
         let ended = batch.ended;
-        let batch = within_budget(store, &settings.rules, &mut budget, batch).await;
+        let batch = within_budget(store, &settings.rules, budget, batch).await;
         let done = execute(store, batch).await;
         done.log();
         let is_done = done.moved + done.packed > 0;
@@ -275,7 +288,11 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &BackgroundSettings
         }
         // Bodies that cannot be moved stay candidates, so a visit without a move is followed by a pause, too.
         let least_ms = if is_useful { 0 } else { pause_ms };
-        settings.survey.set(Some(pass.take_survey()));
+        let survey = pass.take_survey();
+        // Else metrics would fall, as if objects were gone.
+        if is_whole {
+            settings.survey.set(Some(survey));
+        }
         // A visit reads the rows of all objects, so visits take at most a tenth of the time (decision 0024).
         pause(least_ms.max(visited_ns * PAUSES / 1_000_000)).await;
         (visited_ns, is_useful) = (0, false);

@@ -7,7 +7,7 @@ use plimsoll_server::config::lifecycle::{Lifecycle, LifecycleRule};
 use plimsoll_server::error::ApiError;
 use plimsoll_server::expiry::{self, Now, VersionFacts};
 
-use plimsoll_catalog::Catalog;
+use plimsoll_catalog::{Catalog, CatalogError};
 use plimsoll_objects::delete::{expire_generation, remove_generation};
 use plimsoll_objects::error::for_client;
 use plimsoll_objects::row::{Head, Properties};
@@ -152,15 +152,21 @@ fn matches<C: Catalog>(
     catalog_key: &[u8],
     head: &Head,
 ) -> Result<bool, ApiError> {
-    let mut properties = Properties::default();
-    if !rule.filter.tags.is_empty()
-        && let Some(row) = store.catalog.get(catalog_key).map_err(for_client)?
-    {
-        let bytes = store.catalog.properties(catalog_key, &row).map_err(for_client)?;
-        // Without its tags, no rule that names tags matches, so the version stays.
-        properties = Properties::decode(&bytes).unwrap_or_default();
+    if rule.filter.tags.is_empty() {
+        return Ok(rule.filter.matches(key, head.size, &Properties::default().tags));
     }
-    Ok(rule.filter.matches(key, head.size, &properties.tags))
+    let read = || {
+        let Some(row) = store.catalog.get(catalog_key)? else { return Ok(None) };
+        store.catalog.properties(catalog_key, &row).map(|bytes| Properties::decode(&bytes))
+    };
+    match read() {
+        Ok(properties) => {
+            Ok(rule.filter.matches(key, head.size, &properties.unwrap_or_default().tags))
+        }
+        // Without its tags, the version stays. The rules apply to those behind it nevertheless.
+        Err(CatalogError::Damaged { .. } | CatalogError::Changed) => Ok(false),
+        Err(error) => Err(for_client(error)),
+    }
 }
 
 async fn abort_uploads<C: Catalog>(

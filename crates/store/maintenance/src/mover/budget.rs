@@ -89,7 +89,8 @@ impl Budget {
     /// If the catalog fails.
     pub async fn store<C: Catalog>(&self, store: &Store<C>) -> Result<(), MoveError> {
         let head = head_only(self.encode());
-        let stored = store.transact(64, move |t| {
+        // In the epoch: a former leader must not overwrite what the present one has spent.
+        let stored = store.transact_in(store.epoch(), 64, move |t| {
             t.put(keys::BUDGET.to_vec(), head.clone());
             Ok(Ok(()))
         });

@@ -1,5 +1,6 @@
 //! Visits the rows of all objects and versions, and their blobs.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use plimsoll_bodies::location::{BlobHead, State};
 use plimsoll_bodies::name::BlobName;
 use plimsoll_bodies::pack_file::record_length;
 use plimsoll_catalog::ambient::wall_now;
-use plimsoll_catalog::{Catalog, CatalogError, Row};
+use plimsoll_catalog::{Catalog, CatalogError, Row, unless_in_doubt};
 use plimsoll_objects::Store;
 use plimsoll_objects::keys;
 use plimsoll_objects::live::Live;
@@ -58,14 +59,21 @@ impl Visited<'_> {
         mut rules: impl Iterator<Item = (usize, &'r R)>,
         selects: impl Fn(&R, &Facts<'_>) -> bool,
     ) -> Option<(usize, &'r R)> {
-        // Damaged tags count as none. Packing and moves of blobs read the row again, and leave a damaged one alone.
-        let tags = || self.properties(store).ok().flatten().unwrap_or_default().tags.0;
+        // Without its tags, an object stays: a rule such as `tag.keep != 'yes'` would move what it must not.
+        let is_unknown = Cell::new(false);
+        let tags = || match self.properties(store) {
+            Ok(Some(properties)) => properties.tags.0,
+            _ => {
+                is_unknown.set(true);
+                Vec::new()
+            }
+        };
         let (size, age_ms) = (self.head.size, self.age_ms);
         let reads_per_day =
             || store.reads.as_ref().map_or(0.0, |reads| reads.per_day(self.catalog_key, now_s()));
         let (bucket, key) = (self.bucket, self.key);
         let facts = Facts { bucket, key, size, age_ms, reads_per_day: &reads_per_day, tags: &tags };
-        rules.find(|(_, rule)| selects(rule, &facts))
+        rules.find(|(_, rule)| selects(rule, &facts)).filter(|_| !is_unknown.get())
     }
 
     /// Returns the blobs of the body with their sizes in bytes; none for an inline body or one in a pack file.
@@ -134,7 +142,8 @@ pub fn complete_blob<C: Catalog>(
     store: &Store<C>,
     blob: &BlobName,
 ) -> Result<Option<BlobHead>, CatalogError> {
-    let Some(row) = store.catalog.get(&keys::blob(blob))? else { return Ok(None) };
+    // A row in doubt is left alone. It must not end the visit, and with it all work behind this blob.
+    let Some(row) = unless_in_doubt(store.catalog.get(&keys::blob(blob)))? else { return Ok(None) };
     Ok(BlobHead::decode(&row.head).filter(|head| head.state == State::Complete))
 }
 

@@ -43,6 +43,18 @@ fn condition(bucket: &str, filter: &Filter, least_age_ms: u64) -> Condition {
     Condition::All(all)
 }
 
+/// Storage classes of S3 in the order in which its lifecycle rules move objects: to a later class, and never back ("Amazon
+/// S3 User Guide", "Supported transitions").
+const CLASSES: [&str; 7] = [
+    "STANDARD",
+    "STANDARD_IA",
+    "INTELLIGENT_TIERING",
+    "ONEZONE_IA",
+    "GLACIER_IR",
+    "GLACIER",
+    "DEEP_ARCHIVE",
+];
+
 /// Returns the rules of a bucket. The latest transition comes first, and no rule moves an object back from the tier of
 /// a later one.
 fn rules_of(
@@ -64,22 +76,31 @@ fn rules_of(
             };
             // The class had a tier when the client stored the rule (`check_classes`); the settings may have changed.
             if let Some(to) = class(&transition.storage_class) {
-                transitions.push((least_age_ms, to, condition(bucket, &rule.filter, least_age_ms)));
+                let rank = CLASSES.iter().position(|class| *class == transition.storage_class);
+                transitions.push((least_age_ms, (to, rank), condition(bucket, &rule.filter, least_age_ms)));
             }
         }
     }
     // An old object matches every transition, and the first rule that matches applies.
     transitions.sort_by_key(|(least_age_ms, ..)| Reverse(*least_age_ms));
     let mut rules = Vec::new();
-    let mut later = Vec::new();
-    for (_, to, when) in transitions {
-        // An old object also matches the earlier transitions. Without this filter, it would move back, and then again.
-        for from in tiers.iter().copied().filter(|from| *from != to && !later.contains(from)) {
-            let when = when.clone();
+    let mut later: Vec<(u16, Condition)> = Vec::new();
+    for (_, (to, rank), when) in transitions {
+        // A client may have written an object to a later class.
+        let is_back = |from: u16| {
+            let from = CLASSES.iter().rposition(|name| class(name) == Some(from));
+            from.zip(rank).is_some_and(|(from, to)| from > to)
+        };
+        for from in tiers.iter().copied().filter(|from| *from != to && !is_back(*from)) {
+            // An old object also matches the earlier transitions. Without these conditions, it would move back from the
+            // tier of a later transition of its own, and then again.
+            let here = later.iter().filter(|(to, _)| *to == from).map(|(_, when)| when.clone());
+            let not_here = here.map(|when| Condition::Not(Box::new(when)));
+            let when = Condition::All(std::iter::once(when.clone()).chain(not_here).collect());
             // A lifecycle rule has no settings for these. The time is the default of `keep_source` in `[[move]]`.
             rules.push(Rule { from, to, when, keep_source_ms: KEEP_SOURCE_MS, min_stay_ms: 0, gate: None });
         }
-        later.push(to);
+        later.push((to, when));
     }
     rules
 }
@@ -128,6 +149,31 @@ mod tests {
             assert_eq!(moves(&rules, from, "logs/a", age, 1), to, "from {from} at {age} days");
         }
         assert_eq!(moves(&rules, 0, "data/a", 400, 1), None);
+    }
+
+    /// Regression test: an object of one filter stayed in the tier of a later transition of another filter.
+    #[test]
+    fn transitions_of_other_filters_do_not_hold_an_object() {
+        let rule = |prefix: &str, transitions: &[(u32, &str)]| {
+            let each = |(days, class): &(u32, &str)| {
+                format!("<Transition><Days>{days}</Days><StorageClass>{class}</StorageClass></Transition>")
+            };
+            let transitions: String = transitions.iter().map(each).collect();
+            format!("<Rule><Filter><Prefix>{prefix}</Prefix></Filter><Status>Enabled</Status>{transitions}</Rule>")
+        };
+        let a = rule("a/", &[(90, "STANDARD_IA")]);
+        let rules = rules(&format!("{a}{}", rule("b/", &[(10, "STANDARD_IA"), (30, "GLACIER")])));
+        for (from, key, age, to) in [
+            (0, "b/1", 10, Some(1)),
+            (1, "b/1", 30, Some(2)),
+            (1, "b/1", 20, None),
+            (2, "b/1", 90, None),
+            (1, "a/1", 90, None),
+            // Written by a client with this class.
+            (2, "a/1", 90, None),
+        ] {
+            assert_eq!(moves(&rules, from, key, age, 1), to, "{key} from {from} at {age} days");
+        }
     }
 
     #[test]
