@@ -1,6 +1,7 @@
 """`run --follow`: a standby copies the catalog of the gateway that leads, and leads when that one does not any more."""
 import contextlib
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -233,6 +234,12 @@ def test_acknowledged_writes_that_were_not_shipped_come_back(tmp_path):
             bodies = {"small": b"s" * 100, "large": b"l" * 300_000, "both": b"old"}
             for key, content in bodies.items():
                 s3.put_object(Bucket="bucket", Key=key, Body=content)
+            bodies["parts"] = os.urandom(6 << 20)
+            upload = {"Bucket": "bucket", "Key": "parts"}
+            upload["UploadId"] = s3.create_multipart_upload(**upload)["UploadId"]
+            parts = [{"PartNumber": number, "ETag": s3.upload_part(**upload, PartNumber=number, Body=content)["ETag"]}
+                     for number, content in ((1, bodies["parts"][:5 << 20]), (2, bodies["parts"][5 << 20:]))]
+            etag = s3.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts})["ETag"]
             s3.delete_object(Bucket="bucket", Key="before")
             lose(leader)
             wait(lambda: serves(server), "the standby leads")
@@ -246,12 +253,14 @@ def test_acknowledged_writes_that_were_not_shipped_come_back(tmp_path):
                 wait(replaced, "the old log is replaced")
                 directory = str(replaced()[0].parent)
                 shown = command("unshipped", files[1], "--from", directory)
-                assert shown.startswith("2 acknowledged writes were not shipped; --apply brings them back\n"), shown
+                assert shown.startswith("3 acknowledged writes were not shipped; --apply brings them back\n"), shown
                 assert "write      bucket/large\n" in shown and "superseded bucket/both\n" in shown, shown
                 assert body(new, "small") is None
                 shown = command("unshipped", files[1], "--from", directory, "--apply")
-                assert shown.startswith("2 of 2 acknowledged writes that were not shipped are back\n"), shown
+                assert shown.startswith("3 of 3 acknowledged writes that were not shipped are back\n"), shown
             expected = {**bodies, "both": b"new", "deleted-later": None, "before": b"1"}
             assert {key: body(new, key) for key in expected} == expected
+            head = new.head_object(Bucket="bucket", Key="parts", PartNumber=2)
+            assert (head["ETag"], head["PartsCount"], head["ContentLength"]) == (etag, 2, 1 << 20), head
             assert command("unshipped", files[1], "--from", directory).startswith("0 acknowledged writes")
             assert "not a directory `replaced-" in command("unshipped", files[1], "--from", str(tmp_path), code=2)

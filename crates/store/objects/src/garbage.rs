@@ -31,7 +31,11 @@ pub fn discard_blob(t: &mut dyn Transaction, name: &keys::BlobName, at_ms: u64) 
         let garbage = Garbage { blob: *name, reason, switched: head.switched, window_ms: 0 };
         t.put(keys::garbage(at_ms, location), head_only(garbage.encode()));
     }
-    let properties = t.value(&row)?.properties;
+    // They are not needed any more. A damaged value must not keep a client from replacing or deleting the object.
+    let properties = match t.value(&row) {
+        Err(CatalogError::Damaged { .. }) => Bytes::new(),
+        value => value?.properties,
+    };
     // The places stay in the row until the bytes are deleted. `forget` in deletion.rs removes one after the other.
     let head = BlobHead { state: State::Discarded, ..head };
     t.put(key, Value { head: head.encode(), properties, body: Bytes::new() });

@@ -86,13 +86,15 @@ pub(super) async fn copy_from<C: Catalog, D: Catalog>(
         return Ok(true);
     }
     // The digest of an object with parts is that of its parts.
-    let (before, written_as) = (head.clone(), written.version);
+    let (before, etag, written_as) = (head.clone(), written.etag().to_string(), written.version);
     let current = keys::current(target.bucket.number, &target.key);
     let described = store.transact(1024, move |t| {
         let Some(row) = t.get(&current)? else { return Ok(Ok(())) };
         let now = intact(Head::decode(&row.head))?;
         // A client may have written the object since, and its digests must stay.
-        if written_as.as_ref().is_none_or(|version| *version != now.version()) {
+        let is_version = written_as.as_ref().is_none_or(|version| *version == now.version());
+        // Without versions, the digest of the bytes tells.
+        if !is_version || etag != now.etag() {
             return Ok(Ok(()));
         }
         let value = t.value(&row)?;
