@@ -337,27 +337,35 @@ fn next_group(shared: &Shared, wait: Option<Duration>) -> Option<Group> {
 }
 
 fn run<W: GroupWriter>(mut writer: W, shared: &Shared, interval: Option<Duration>) -> W {
-    let mut synced_ns = now_ns();
+    // Time of the first group that no sync has made durable.
+    let mut unsynced_ns = None;
     let _loop = liveness::enter("commit");
-    while let Some(Group { replies, works, reads }) = next_group(shared, interval) {
+    while let Some(Group { replies, works, reads }) = next_group(shared, until_sync(interval, unsynced_ns)) {
         liveness::at("the end of a group of transactions");
         if !works.is_empty() {
+            // Before the answers: with a later time, these writes would be durable later than the interval promises.
+            unsynced_ns = unsynced_ns.or_else(|| interval.map(|_| now_ns()));
             let results = match writer.prepare(reads) {
                 Ok(()) => writer.commit(works, interval.is_none()),
                 Err(error) => vec![Err(error); works.len()],
             };
             deliver(replies, results);
         }
-        let since = Duration::from_nanos(now_ns() - synced_ns);
-        if interval.is_some_and(|interval| since >= interval) {
+        if until_sync(interval, unsynced_ns) == Some(Duration::ZERO) {
             // An error stops all later writes.
             let _ = writer.sync();
-            synced_ns = now_ns();
+            unsynced_ns = None;
         }
     }
     // The last groups of an interval. An error stops the engine, and `close` of the catalog returns its reason.
     let _ = writer.sync();
     writer
+}
+
+/// Returns the time until the next sync; `None` without an interval, or if everything is durable.
+fn until_sync(interval: Option<Duration>, unsynced_ns: Option<u64>) -> Option<Duration> {
+    let since = Duration::from_nanos(now_ns().saturating_sub(unsynced_ns?));
+    Some(interval?.saturating_sub(since))
 }
 
 /// Delivers the results of a group, and wakes one task of each thread.
@@ -419,6 +427,19 @@ mod tests {
         let results: Vec<bool> = queued.into_iter().map(|committed| block_on(committed).is_ok()).collect();
         assert_eq!(results, [true, false].repeat(10));
         assert!(committers.iter().all(|committer| committer.stop().is_some()));
+    }
+
+    /// Regression test: each group began the interval of syncs again, so the first one was durable after up to twice the
+    /// interval.
+    #[test]
+    fn the_interval_of_syncs_begins_with_the_first_group() {
+        let (short, long) = (Duration::from_nanos(1), Duration::from_secs(3600));
+        let began_ns = now_ns();
+        while now_ns() == began_ns {}
+        assert_eq!(until_sync(Some(short), Some(began_ns)), Some(Duration::ZERO));
+        let left = until_sync(Some(long), Some(began_ns)).unwrap();
+        assert!(left < long && !left.is_zero(), "{left:?}");
+        assert_eq!((until_sync(Some(long), None), until_sync(None, None)), (None, None));
     }
 
     #[derive(Default)]

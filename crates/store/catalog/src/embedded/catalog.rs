@@ -427,6 +427,10 @@ impl Catalog for EmbeddedCatalog {
     }
 
     fn is_kept(&self, mark: u64) -> Result<bool, CatalogError> {
+        // The sync at the end of the interval also takes time, and it may fail.
+        if matches!(self.durability, Durability::Interval(_)) && self.engine.synced_end().group < mark {
+            return self.engine.stop_reason().map_or(Ok(false), |reason| Err(CatalogError::Stopped(reason)));
+        }
         // Without a keeper, the journal has each group before its answer, or no other process can lead.
         if !self.confirms {
             return Ok(true);

@@ -157,10 +157,6 @@ impl Keeper {
         let count = store.transactions.load(Ordering::Relaxed);
         // A tier never has a position that the catalog could lose, or that a standby does not have.
         let mark = store.catalog.mark();
-        match store.catalog.durable_after_ms() {
-            0 => {}
-            ms => pause(ms).await,
-        }
         while !store.catalog.is_kept(mark).map_err(|error| KeepError::Catalog(unavailable(&error)))? {
             pause(KEPT_PAUSE_MS).await;
         }
