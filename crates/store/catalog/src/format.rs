@@ -37,13 +37,18 @@ fn check(found: u32) -> Result<(), CatalogError> {
 pub fn of_directory(root: &Path) -> Result<(), CatalogError> {
     let (path, moved) = (root.join(FILE), root.join(MOVED));
     // The new place is in use. A start with the old catalog would acknowledge writes that the new one does not have.
-    if let Ok(to) = fs::read_to_string(&moved) {
-        return Err(CatalogError::Io(format!(
-            "this catalog was moved to {}; use the settings with that place. To use this one again, without everything \
-             that was written since then, delete {}",
-            to.trim(),
-            moved.display()
-        )));
+    match fs::read_to_string(&moved) {
+        Ok(to) => {
+            return Err(CatalogError::Io(format!(
+                "this catalog was moved to {}; use the settings with that place. To use this one again, without \
+                 everything that was written since then, delete {}",
+                to.trim(),
+                moved.display()
+            )));
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        // Taken for no mark, it would start the old catalog beside the new one.
+        Err(error) => return Err(CatalogError::Io(format!("{}: {error}", moved.display()))),
     }
     match fs::read(&path) {
         Ok(bytes) => {
@@ -86,7 +91,11 @@ fn write_text(root: &Path, path: &Path, text: &str) -> io::Result<()> {
 /// # Errors
 /// If the disk fails.
 pub fn mark_moved(root: &Path, to: &str) -> io::Result<()> {
-    write_text(root, &root.join(MOVED), to)
+    let path = root.join(MOVED);
+    write_text(root, &path, to).inspect_err(|_| {
+        // The caller gives up its copy. With the mark, each start would be refused in favour of a place without one.
+        let _ = fs::remove_file(&path);
+    })
 }
 
 /// Removes the mark again.
@@ -138,6 +147,12 @@ mod tests {
         for (text, problem) in wrong {
             fs::write(dir.path().join(FILE), text).unwrap();
             assert!(of_directory(dir.path()).unwrap_err().to_string().contains(problem), "{text:?}");
+        }
+        fs::write(dir.path().join(FILE), "1\n").unwrap();
+        // A mark that cannot be read is not the absence of one.
+        for text in ["/new\n".as_bytes(), b"\xff"] {
+            fs::write(dir.path().join(MOVED), text).unwrap();
+            assert!(of_directory(dir.path()).unwrap_err().to_string().contains("MOVED"), "{text:?}");
         }
     }
 

@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::text::message;
 
-/// Writes a line to standard error unless the last call with the same line was less than a second ago, or there were
-/// more than a hundred different lines in the last second.
+/// Writes a line to standard error unless it has written the same line less than a second ago, or more than a hundred
+/// different lines in the last second.
 pub fn warn(text: &str) {
     #[cfg(any(test, feature = "simulation"))]
     if crate::simulated::now().is_some() {
@@ -20,9 +20,11 @@ pub fn warn(text: &str) {
     let last = last.get_or_insert_default();
     last.retain(|_, at| now.saturating_sub(*at) < SECOND);
     // At most about a hundred lines per second, so that a failing tier with many objects fills neither log nor memory.
-    if last.len() > 100 || last.insert(text.to_string(), now).is_some() {
+    // A repetition does not renew the time: a line that is repeated all the time would never be written again.
+    if last.len() > 100 || last.contains_key(text) {
         return;
     }
+    last.insert(text.to_string(), now);
     note(text);
 }
 

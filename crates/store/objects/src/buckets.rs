@@ -380,6 +380,11 @@ impl<C: Catalog> Store<C> {
                 if t.first(&prefix, &prefix)?.is_some() {
                     return Ok(Err(ApiError::new(ErrorCode::BucketNotEmpty)));
                 }
+                // A client may have begun an upload since, whose parts nobody would find without the bucket.
+                let prefix = keys::uploads(of_transaction.number, "");
+                if t.first(&prefix, &prefix)?.is_some() {
+                    return Ok(Err(ApiError::new(ErrorCode::OperationAborted)));
+                }
                 t.delete(key.clone());
                 // A shared catalog may execute this again, and its transactions read the row.
                 of_transaction.deleted.store(!t.is_shared(), Ordering::Release);
@@ -391,7 +396,10 @@ impl<C: Catalog> Store<C> {
             // Another client may have created it again.
             Ok(()) => drop(self.refresh(name).map_err(for_client)?),
             Err(error)
-                if error.code == ErrorCode::BucketNotEmpty || error.code == ErrorCode::NoSuchBucket => {}
+                if matches!(
+                    error.code,
+                    ErrorCode::BucketNotEmpty | ErrorCode::NoSuchBucket | ErrorCode::OperationAborted
+                ) => {}
             // The deletion is not durable, so the bucket still exists.
             Err(_) => bucket.deleted.store(false, Ordering::Release),
         }

@@ -160,9 +160,7 @@ fn matches<C: Catalog>(
         store.catalog.properties(catalog_key, &row).map(|bytes| Properties::decode(&bytes))
     };
     match read() {
-        Ok(properties) => {
-            Ok(rule.filter.matches(key, head.size, &properties.unwrap_or_default().tags))
-        }
+        Ok(properties) => Ok(rule.filter.matches(key, head.size, &properties.unwrap_or_default().tags)),
         // Without its tags, the version stays. The rules apply to those behind it nevertheless.
         Err(CatalogError::Damaged { .. } | CatalogError::Changed) => Ok(false),
         Err(error) => Err(for_client(error)),

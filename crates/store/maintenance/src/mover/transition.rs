@@ -45,15 +45,8 @@ fn condition(bucket: &str, filter: &Filter, least_age_ms: u64) -> Condition {
 
 /// Storage classes of S3 in the order in which its lifecycle rules move objects: to a later class, and never back ("Amazon
 /// S3 User Guide", "Supported transitions").
-const CLASSES: [&str; 7] = [
-    "STANDARD",
-    "STANDARD_IA",
-    "INTELLIGENT_TIERING",
-    "ONEZONE_IA",
-    "GLACIER_IR",
-    "GLACIER",
-    "DEEP_ARCHIVE",
-];
+const CLASSES: [&str; 7] =
+    ["STANDARD", "STANDARD_IA", "INTELLIGENT_TIERING", "ONEZONE_IA", "GLACIER_IR", "GLACIER", "DEEP_ARCHIVE"];
 
 /// Returns the rules of a bucket. The latest transition comes first, and no rule moves an object back from the tier of
 /// a later one.
@@ -159,7 +152,9 @@ mod tests {
                 format!("<Transition><Days>{days}</Days><StorageClass>{class}</StorageClass></Transition>")
             };
             let transitions: String = transitions.iter().map(each).collect();
-            format!("<Rule><Filter><Prefix>{prefix}</Prefix></Filter><Status>Enabled</Status>{transitions}</Rule>")
+            format!(
+                "<Rule><Filter><Prefix>{prefix}</Prefix></Filter><Status>Enabled</Status>{transitions}</Rule>"
+            )
         };
         let a = rule("a/", &[(90, "STANDARD_IA")]);
         let rules = rules(&format!("{a}{}", rule("b/", &[(10, "STANDARD_IA"), (30, "GLACIER")])));
