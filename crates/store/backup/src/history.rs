@@ -99,24 +99,28 @@ impl History {
                 Err(error) => Err(error),
             };
             match parsed {
-                // Pieces behind the last intact index of an epoch are read themselves. Headers before it are missing
-                // then.
                 Err(error @ BackupError::Damaged { .. }) => {
                     plimsoll_catalog::log::warn(&format!("an index of the backup is left out: {error}"));
-                    Ok(Vec::new())
+                    Ok(None)
                 }
-                parsed => parsed,
+                parsed => parsed.map(Some),
             }
         };
+        let mut is_complete = true;
         let mut indexed = stream::iter(indexes.into_iter().map(read)).buffered(IN_FLIGHT);
         while let Some(found) = indexed.try_next().await? {
-            all.extend(found.into_iter().map(|known| ((known.header.epoch, known.header.number), known)));
+            is_complete &= found.is_some();
+            let found = found.unwrap_or_default().into_iter();
+            all.extend(found.map(|known| ((known.header.epoch, known.header.number), known)));
         }
         drop(indexed);
         let mut unindexed = BTreeSet::new();
         for epoch in place.epochs(Chain::Log).await? {
+            // Behind the last index of an epoch. A damaged one may be any, and its pieces have their headers, too.
             let after = all.range((epoch, 0)..=(epoch, u64::MAX)).next_back().map(|((_, number), _)| *number);
-            let names = place.numbers(Chain::Log, epoch, after).await?;
+            let after = after.filter(|_| is_complete);
+            let mut names = place.numbers(Chain::Log, epoch, after).await?;
+            names.retain(|number| !all.contains_key(&(epoch, *number)));
             let names = names.into_iter().map(|number| place::piece(epoch, number));
             let read = |name: String| async move { read_header(place, &name).await };
             let mut headers = stream::iter(names.map(read)).buffered(IN_FLIGHT);

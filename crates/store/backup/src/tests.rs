@@ -364,6 +364,31 @@ async fn damage_and_loss_of_any_object_are_found() {
     assert!(Arc::strong_count(&backed.store) > 1);
 }
 
+/// Regression test: behind a damaged index, the pieces before the last index of an epoch were not found, and no state
+/// could be restored although all pieces were intact.
+#[tokio::test]
+async fn a_damaged_index_hides_no_piece() {
+    let mut backed = Backed::new();
+    let mut shipper = backed.begin().await;
+    for number in 0..60 {
+        backed.change();
+        shipper.step().await.unwrap();
+        if number % 20 == 9 {
+            shipper.write_index(true).await.unwrap();
+        }
+    }
+    let whole = History::load(&backed.place).await.unwrap().pieces.len();
+    let names = backed.place.list("index", None).await.unwrap();
+    assert_eq!(names.len(), 3);
+    for (name, ..) in names {
+        let content = backed.place.read(&name).await.unwrap().unwrap();
+        backed.place.put(&name, "damaged".into()).await.unwrap();
+        assert_eq!(History::load(&backed.place).await.unwrap().pieces.len(), whole, "{name}");
+        backed.check_states(5).await;
+        backed.place.put(&name, content).await.unwrap();
+    }
+}
+
 /// Regression test: the state had the time at which it was shipped, although it lacks the writes since the copy.
 #[tokio::test]
 async fn a_copy_that_is_shipped_has_the_time_of_the_copy() {

@@ -10,6 +10,7 @@ use plimsoll_server::error::ErrorCode;
 
 use crate::background::deletion::delete_due_at;
 use crate::background::retention::let_go_until;
+use crate::scrub::objects::{ObjectScrub, Problem};
 use plimsoll_bodies::location::BlobHead;
 use plimsoll_catalog::ambient::now_ms;
 use plimsoll_catalog::embedded::head_only;
@@ -274,6 +275,26 @@ async fn a_start_closes_the_pack_files_that_were_left_open() {
         assert_eq!((world.count(0).await, counts(&world)[0].live), (1, 2));
     }
     assert_eq!(world.get("k099").await.unwrap(), before[99]);
+}
+
+/// Regression test: `scrub` counted the objects as intact, although reads failed.
+#[tokio::test]
+async fn objects_in_a_pack_file_without_a_row_are_damaged() {
+    let (world, _) = world(10_000).await;
+    settle(&world, &rules(&[])).await;
+    let (name, counts) = world.rows(keys::PACK_FILES).remove(0);
+    let name = name.strip_prefix(keys::PACK_FILES).unwrap().try_into().unwrap();
+    let work = move |t: &mut dyn plimsoll_catalog::Transaction| {
+        t.delete(keys::blob(&name));
+        Ok(Ok(()))
+    };
+    world.store.transact(0, work).await.unwrap();
+    let (mut scrub, _) = ObjectScrub::new(&world.store, None).unwrap();
+    let mut damaged = 0;
+    while let Some(verified) = scrub.next(&world.store).await.unwrap() {
+        damaged += u64::from(matches!(verified.problem, Some((_, Problem::Damaged(_)))));
+    }
+    assert_eq!(damaged, Live::decode(&counts.head).unwrap().live);
 }
 
 #[tokio::test]

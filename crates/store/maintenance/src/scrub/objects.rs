@@ -316,7 +316,11 @@ async fn verify_slice<C: Catalog>(store: &Store<C>, slice: &Slice, pack_files: &
         return Ok(());
     }
     let row = store.catalog.get(&keys::blob(&slice.pack_file)).map_err(Problem::of_catalog)?;
-    let Some(head) = row.and_then(|row| BlobHead::decode(&row.head)) else { return Ok(()) };
+    let Some(head) = row.and_then(|row| BlobHead::decode(&row.head)) else {
+        // Reads need its places. Without this, such objects would count as intact.
+        let name = text(&slice.pack_file);
+        return Err(Problem::Damaged(format!("the row of pack file {name} is missing or damaged")));
+    };
     let verify =
         |location| async move { store.blobs.read_slice(location, live.size, slice).await.map(|_| ()) };
     verify_copies(store, &head, verify).await
