@@ -6,17 +6,8 @@ use std::path::{Path, PathBuf};
 use plimsoll_base::files::expanded;
 
 use crate::InventoryError;
-use crate::csv::Columns;
+use crate::listing_file::ListingFile;
 use crate::manifest;
-
-/// A file with objects.
-#[derive(Debug)]
-pub struct ListingFile {
-    /// Path of the file.
-    pub path: PathBuf,
-    /// Columns that the manifest names; `None` without one.
-    pub columns: Option<Columns>,
-}
 
 /// Files that contain no objects.
 const EXTRAS: [&str; 2] = ["manifest.checksum", "symlink.txt"];

@@ -7,6 +7,7 @@ mod csv;
 mod error;
 mod files;
 mod listed;
+mod listing_file;
 mod manifest;
 pub mod names;
 mod orc;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::InventoryError;
 use crate::csv::Columns;
-use crate::files::ListingFile;
+use crate::listing_file::ListingFile;
 
 /// Maximum length of a manifest in bytes. An inventory of ten billion objects has about ten thousand files.
 const MAX_BYTES: u64 = 16 << 20;

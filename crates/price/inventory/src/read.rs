@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use plimsoll_base::files::expanded;
 
-use crate::files::{self, ListingFile};
+use crate::files;
+use crate::listing_file::ListingFile;
 use crate::{InventoryError, Receive, csv, orc, parquet, text};
 
 /// Reads a listing: files, or directories with them, of inventories of S3 or Google Cloud Storage in CSV, ORC or

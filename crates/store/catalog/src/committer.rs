@@ -429,8 +429,8 @@ mod tests {
         assert!(committers.iter().all(|committer| committer.stop().is_some()));
     }
 
-    /// Regression test: each group began the interval of syncs again, so the first one was durable after up to twice the
-    /// interval.
+    /// Regression test: each group began the interval of syncs again, so the first one was durable after up to twice
+    /// the interval.
     #[test]
     fn the_interval_of_syncs_begins_with_the_first_group() {
         let (short, long) = (Duration::from_nanos(1), Duration::from_secs(3600));

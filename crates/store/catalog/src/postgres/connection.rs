@@ -216,7 +216,10 @@ impl Link {
         &self,
         statements: impl AsyncFnOnce(&Client) -> Result<T, Error>,
     ) -> Result<T, CatalogError> {
-        block_on(statements(&self.plain()?)).map_err(|error| failed(&error))
+        liveness::at_most("the answer of the database", CONNECT + ANSWER);
+        // Also limited: else a database that hangs would hold a start, and `settled`, for ever.
+        let answered = block_on_for(ANSWER, statements(&self.plain()?));
+        answered.ok_or_else(silent)?.map_err(|error| failed(&error))
     }
 
     /// Asks a question over a new connection when no older one, which holds a session lock, can still do anything.
@@ -255,6 +258,8 @@ impl Link {
     /// # Errors
     /// If the database does not answer.
     pub fn session(&self) -> Result<Arc<Session>, CatalogError> {
+        // Another thread may be opening the connection.
+        liveness::at_most("a connection to the database", 2 * (CONNECT + ANSWER));
         block_on(self.connect())
     }
 
@@ -290,7 +295,6 @@ impl Link {
     /// # Errors
     /// If the database does not answer, or a statement fails.
     pub fn read<T>(&self, statements: impl AsyncFn(&Session) -> Result<T, Error>) -> Result<T, CatalogError> {
-        liveness::at_most("the answer of the database", CONNECT + ANSWER);
         let session = self.session()?;
         // No second attempt without an answer in time: the next one would wait as long.
         let result = match self.answer(&session, statements(&session))? {
@@ -314,6 +318,8 @@ impl Link {
         session: &Arc<Session>,
         statements: impl Future<Output = T>,
     ) -> Result<T, CatalogError> {
+        // A slow database is not a stalled thread.
+        liveness::at_most("the answer of the database", ANSWER);
         let answered = block_on_for(ANSWER, statements);
         if answered.is_none() {
             block_on(self.forget(session));

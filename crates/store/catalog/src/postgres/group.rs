@@ -67,6 +67,7 @@ impl Groups {
         const PATIENCE_NS: u64 = 2 * SECOND;
         const PAUSE: Duration = Duration::from_millis(100);
         loop {
+            let began_ns = now_ns();
             let begun = self.link.session().and_then(|session| {
                 let known = begin(&self.link, &session, keys)?;
                 Ok((session, known))
@@ -77,8 +78,9 @@ impl Groups {
                     return Ok(begun);
                 }
                 Err(error) => {
-                    // From the first failure, also of an earlier group: others must not wait as long again.
-                    let down_ns = *self.down_ns.get_or_insert_with(now_ns);
+                    // From the begin of the first failure, also of an earlier group: others must not wait as long
+                    // again.
+                    let down_ns = *self.down_ns.get_or_insert(began_ns);
                     if now_ns() - down_ns > PATIENCE_NS {
                         return Err(error);
                     }

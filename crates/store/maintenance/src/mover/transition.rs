@@ -43,8 +43,8 @@ fn condition(bucket: &str, filter: &Filter, least_age_ms: u64) -> Condition {
     Condition::All(all)
 }
 
-/// Storage classes of S3 in the order in which its lifecycle rules move objects: to a later class, and never back ("Amazon
-/// S3 User Guide", "Supported transitions").
+/// Storage classes of S3 in the order in which its lifecycle rules move objects: to a later class, and never back
+/// ("Amazon S3 User Guide", "Supported transitions").
 const CLASSES: [&str; 7] =
     ["STANDARD", "STANDARD_IA", "INTELLIGENT_TIERING", "ONEZONE_IA", "GLACIER_IR", "GLACIER", "DEEP_ARCHIVE"];
 
