@@ -189,6 +189,18 @@ impl BlobWriter {
     /// # Errors
     /// If the backend fails.
     pub async fn finish(mut self, object: Option<&Description>) -> Result<(u64, Vec<u32>), BlobError> {
+        let finished = self.complete(object).await;
+        if finished.is_err() && self.targets.iter().any(|target| target.upload.is_some()) {
+            // Buckets keep the parts of an upload, and bill them, until it is aborted. Not awaited: the tier may not
+            // answer, and the body may go to another one meanwhile.
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                runtime.spawn(self.abort());
+            }
+        }
+        finished
+    }
+
+    async fn complete(&mut self, object: Option<&Description>) -> Result<(u64, Vec<u32>), BlobError> {
         let is_part = self.pieces.len() == self.part();
         let (size, crcs) = checked(self.size, std::mem::take(&mut self.crcs).finish());
         if let Some(object) = object {

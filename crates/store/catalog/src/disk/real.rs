@@ -48,7 +48,8 @@ pub fn create_directory(path: &Path) -> io::Result<()> {
     // The parent of a relative path with one component is empty, and cannot be opened.
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     create_directory(parent)?;
-    std::fs::create_dir(path)?;
+    // Another thread may have created it meanwhile.
+    std::fs::create_dir(path).or_else(|error| if path.is_dir() { Ok(()) } else { Err(error) })?;
     // A power loss could otherwise remove the directory with the synced files in it.
     File::open(parent)?.sync_all()
 }

@@ -18,6 +18,7 @@ use plimsoll_bodies::name::BlobName;
 use plimsoll_bodies::tier::{Tier, check};
 use plimsoll_catalog::{Catalog, CatalogError, Row};
 use plimsoll_objects::body::BodySource;
+use plimsoll_objects::owner::{buckets, record};
 use plimsoll_objects::row::{Body, Head, Properties};
 use plimsoll_objects::{Bucket, Store, keys};
 
@@ -247,8 +248,8 @@ async fn release_one<C: Catalog>(
     let parsed = keys::parse_object(&catalog_key).zip(Head::decode(&row.head));
     let Some(((key, _), head)) = parsed else { return Ok(None) };
     let place = Location { tier: release.tier, name: ObjectName::Adopted(key.as_str().into()) };
-    if place.path().as_ref() != key {
-        // The backend's client would change the key.
+    // The backend's client would change the key, or the object would replace a record of the tier.
+    if place.path().as_ref() != key || [record::NAME, buckets::NAME].contains(&key.as_str()) {
         return Ok(Some(Outcome::Conflict(key)));
     }
     let leftover = match relation(store, &head, &place, known.owners.get(key.as_str()))? {

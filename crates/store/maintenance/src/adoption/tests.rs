@@ -144,6 +144,17 @@ async fn a_release_never_replaces_an_object_that_an_old_version_needs() {
     assert_eq!(world.tiers[0].get(&path).await.unwrap().bytes().await.unwrap(), body(4));
 }
 
+/// Regression test: with `--overwrite`, an object with the name of the owner's record replaced it.
+#[tokio::test]
+async fn a_release_never_replaces_a_record_of_the_tier() {
+    let world = world().await;
+    let path = object_store::path::Path::from("plimsoll-owner.json");
+    world.tiers[0].put(&path, "record".into()).await.unwrap();
+    world.put("plimsoll-owner.json", b"of a client").await;
+    assert_eq!(release_all(&world, 0, true).await.conflicts, ["plimsoll-owner.json"]);
+    assert_eq!(world.tiers[0].get(&path).await.unwrap().bytes().await.unwrap(), "record");
+}
+
 #[tokio::test]
 async fn a_released_object_outlives_the_rollback_window_of_its_move() {
     let world = world().await;

@@ -13,7 +13,6 @@ use super::pack_reader::Sources;
 use super::planned_move::MoveError;
 use super::verify::verify_blob;
 use plimsoll_bodies::blob::BlobWriter;
-use plimsoll_bodies::error::BlobError;
 use plimsoll_bodies::location::{BlobHead, Location};
 use plimsoll_bodies::name::BlobName;
 use plimsoll_bodies::name::new_name;
@@ -191,7 +190,8 @@ async fn read<C: Catalog>(
     }
     let body = match store.collect(&head, value.body, Vec::new()).await {
         Ok(body) => body,
-        Err(BodyError::Blob { error: error @ BlobError::Damaged { .. }, .. }) => {
+        // Also a body that its tier has lost: it must not end the job for the others at each visit.
+        Err(BodyError::Blob { error, .. }) if !error.is_unavailable() => {
             plimsoll_catalog::log::warn(&format!(
                 "{}/{} is not packed: {error}",
                 candidate.bucket, candidate.key

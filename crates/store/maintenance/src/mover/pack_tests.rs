@@ -277,6 +277,21 @@ async fn a_start_closes_the_pack_files_that_were_left_open() {
     assert_eq!(world.get("k099").await.unwrap(), before[99]);
 }
 
+/// Regression test: one body that its tier had lost ended the job for all others, at each visit.
+#[tokio::test]
+async fn a_lost_body_does_not_keep_the_others_from_being_packed() {
+    let (world, _) = world(0).await;
+    let path = BlobHead::decode(&world.rows(keys::BLOBS)[0].1.head).unwrap().locations[0].path();
+    world.tiers[0].delete(&path).await.unwrap();
+    let mut pass = Pass::default();
+    let packs = pass.next(&world.store, &rules(&[])).unwrap().packs;
+    let mut packed = 0;
+    for job in &packs {
+        packed += pack(&world.store, job).await.unwrap().objects;
+    }
+    assert_eq!(packed, packs.iter().map(|job| job.candidates.len() as u64).sum::<u64>() - 1);
+}
+
 /// Regression test: `scrub` counted the objects as intact, although reads failed.
 #[tokio::test]
 async fn objects_in_a_pack_file_without_a_row_are_damaged() {
