@@ -183,7 +183,7 @@ impl<R: Read> Checked<R> {
 /// Sizes of a value, in bytes, in the buffers of a text or binary column: validity, offsets, content.
 const TEXT: [u64; 3] = [1, 4, 1];
 
-/// Returns the size of a value, in bytes, of each buffer of a column.
+/// Returns the number of bytes per value in each buffer of a column.
 fn widths(field: &ipc::Field<'_>) -> Vec<u64> {
     if field.dictionary().is_some() {
         return vec![1, 4];

@@ -23,7 +23,7 @@ pub struct Arguments {
     /// Clock that takes the arrival times of responses; `process` shows the errors without the kernel's timestamps
     #[arg(long, value_name = "CLOCK", value_enum, default_value_t = ReceiveClock::Kernel)]
     clock: ReceiveClock,
-    /// Maximum number of times to measure a scenario of which pauses of the machine cover more than 1%
+    /// Maximum number of attempts for a scenario; it is repeated if the machine paused for more than 1% of it
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     attempts: u32,
     /// Print JSON instead of the table

@@ -23,7 +23,7 @@ const SERVED_RATE: u64 = 64 << 20;
 pub struct Arguments {
     #[command(flatten)]
     pub place: StoreArguments,
-    /// Accept that objects older than damage whose keys are unknown may be outdated or missing, and serve them again
+    /// Serve objects again that damage to the log has put in doubt; they may be outdated, and others may be missing
     #[arg(long)]
     accept: bool,
     /// Maximum rate of reads per second [default: 64 MiB while a gateway runs, else none]

@@ -19,7 +19,7 @@ pub struct Arguments {
     /// Bucket and key of the object
     #[arg(long, value_name = "BUCKET/KEY", conflicts_with_all = ["tier", "bucket"], required_unless_present = "tier")]
     object: Option<String>,
-    /// Only this version
+    /// Show only this version
     #[arg(long, value_name = "ID", requires = "object")]
     version: Option<String>,
     /// List the objects that are read from this tier, or from `catalog`: each with its key, a tab and its size, as
