@@ -17,6 +17,7 @@ mod leader;
 mod leading;
 mod losses;
 mod moves;
+mod paused_disk;
 mod power_loss;
 mod process;
 mod restores;

@@ -278,7 +278,7 @@ impl EmbeddedCatalog {
 /// Time between two looks for work.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Writes memtables to tables until `stop` is set. A long merge or compaction does not delay this.
+/// Writes memtables to tables until `stop` is set. A long merge or compaction does not delay this: see `Engine::merge`.
 fn flush(engine: &Arc<Engine>, stop: &Stop) {
     let _loop = liveness::enter("flush");
     while !stop.wait(PAUSE) {

@@ -253,7 +253,7 @@ impl Engine {
     }
 
     fn merge(&self, idle: bool) -> Result<bool, CatalogError> {
-        let _work = self.index_work.lock().unwrap_or_else(PoisonError::into_inner);
+        let _merge = self.merging.lock().unwrap_or_else(PoisonError::into_inner);
         let count = self.tables_to_merge(idle);
         if count == 0 {
             return Ok(false);
@@ -262,8 +262,15 @@ impl Engine {
         // Removed keys disappear only in a merge that includes the oldest table. Else an older entry would return.
         let (newest, rest) = view.tables.split_at(count);
         let id = self.take_table_id();
+        // Without the lock of the index: large tables take minutes, and commits wait for flushes, which need it.
         let merged = Arc::new(self.write_table(id, &[], newest, rest.is_empty())?);
         let replaced: Vec<u64> = newest.iter().map(|table| table.id).collect();
+        let _work = self.index_work.lock().unwrap_or_else(PoisonError::into_inner);
+        // A repair has built all tables again meanwhile.
+        if !self.view().tables.iter().any(|table| table.id == replaced[0]) {
+            self.remove_tables(std::iter::once(id));
+            return Ok(true);
+        }
         self.change_manifest(None, |manifest| {
             // Flushed tables may precede the merged ones meanwhile.
             let at = manifest.tables.iter().position(|id| *id == replaced[0]).unwrap_or(0);

@@ -186,6 +186,8 @@ pub struct Engine {
     unmovable: Mutex<BTreeSet<u32>>,
     /// Held by every change of the tables and every removal of a segment.
     index_work: Mutex<()>,
+    /// Held by a merge of tables while it writes the new one.
+    merging: Mutex<()>,
     /// True if a damaged table could not be repaired, because the log is damaged, too.
     is_beyond_repair: AtomicBool,
     /// Reason why the oldest memtable was not written to a table; `None` after a success.
@@ -421,7 +423,7 @@ impl Engine {
     }
 }
 
-/// Rows of an engine in key order, as they were when the scan was created.
+/// Rows of an engine in key order. Rows that are written meanwhile may be among them.
 pub struct EngineScan<'a> {
     engine: &'a Engine,
     view: Arc<View>,

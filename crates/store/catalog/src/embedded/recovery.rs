@@ -106,6 +106,7 @@ pub fn open_log(disk: Arc<dyn Disk>, limits: CatalogLimits) -> Result<OpenLog, C
         is_stopped: AtomicBool::new(false),
         unmovable: Mutex::default(),
         index_work: Mutex::default(),
+        merging: Mutex::default(),
         is_beyond_repair: AtomicBool::new(false),
         flush_error: Mutex::default(),
         is_full: AtomicBool::new(false),

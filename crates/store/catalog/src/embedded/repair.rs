@@ -117,7 +117,7 @@ impl Engine {
         Ok(Rebuilt { read_bytes, damage })
     }
 
-    fn remove_tables(&self, ids: impl Iterator<Item = u64>) {
+    pub(super) fn remove_tables(&self, ids: impl Iterator<Item = u64>) {
         for id in ids {
             // A leftover is removed at the next start.
             let _ = self.disk.remove(DIRECTORY, &file_name(id));
