@@ -209,7 +209,7 @@ impl Sender {
         tokio::spawn(async move {
             if let Err(error) = place.delete_numbers(Chain::Journal, epoch, numbers).await {
                 plimsoll_catalog::log::warn(&format!(
-                    "entries of the journal stay until the next start: {error}"
+                    "entries of the journal stay at least until the next start: {error}"
                 ));
             }
         });

@@ -96,7 +96,7 @@ struct Frozen {
     end: Position,
 }
 
-/// The index at one moment.
+/// The parts of the index. The active memtable gets further rows.
 struct View {
     active: Arc<Memtable>,
     /// From the newest to the oldest.

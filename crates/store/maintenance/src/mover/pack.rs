@@ -98,7 +98,9 @@ pub async fn pack<C: Catalog>(store: &Store<C>, job: &PackJob) -> Result<Packed,
             // `abandon` leaves a pack file alone that is recorded as complete.
             Ok(()) => store.abandon(&name).await,
             Err(error) => {
-                plimsoll_catalog::log::warn(&format!("a pack file stays open until the next start: {error}"));
+                plimsoll_catalog::log::warn(&format!(
+                    "a pack file stays open until the next start, or until another gateway leads: {error}"
+                ));
             }
         }
     }

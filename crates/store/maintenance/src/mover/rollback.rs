@@ -95,7 +95,7 @@ pub async fn roll_back<C: Catalog>(store: &Store<C>, one: Reversible) -> Result<
     // Without an epoch, because commands also run in processes that do not lead. The version and the entry show whether
     // the leader has moved the blob or deleted its source meanwhile.
     let rolled_back = store.transact(256, move |t| {
-        // Without its entry, the source is being deleted.
+        // The entry goes with the bytes of the source, or another one has taken its place.
         let is_kept = t.get(&entry)?.is_some();
         let Some((head, mut value)) = unchanged(t, &planned)?.filter(|_| is_kept) else {
             return Ok(Ok(Outcome::Changed));
