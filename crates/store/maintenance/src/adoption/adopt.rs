@@ -228,7 +228,13 @@ pub async fn adopt<C: Catalog>(
         found.retain(|one| !owners.contains_key(one.key.as_str()));
         adopted.existing += (all - found.len()) as u64;
         let bucket = Arc::clone(bucket);
-        let written = store.transact(BATCH * 300, move |t| Ok(Ok(write(t, &bucket, found.clone())?)));
+        let written = store.transact(BATCH * 300, move |t| {
+            // A client may have deleted the bucket since. Its objects would have rows that nobody finds.
+            if let Err(error) = bucket.check(t)? {
+                return Ok(Err(error));
+            }
+            Ok(Ok(write(t, &bucket, found.clone())?))
+        });
         let written = written.await.map_err(AdoptionError::Catalog)?;
         adopted.objects += written.objects;
         adopted.bytes += written.bytes;
