@@ -17,7 +17,7 @@ const BATCH: usize = 8_192;
 /// Values of a column, by row; `None` where the row has none.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Column {
-    /// Numbers. Timestamps are in seconds since 1970.
+    /// Numbers. Timestamps are in seconds since 1970, and booleans are 0 or 1.
     Numbers(Vec<Option<f64>>),
     /// Texts, or other bytes.
     Texts(Vec<Option<ByteArray>>),
@@ -106,6 +106,9 @@ impl Source {
             }
             ColumnReader::Int64ColumnReader(r) if !matches!(kind, ConvertedType::DECIMAL) => {
                 number(values(r, descriptor, count, |v| v as f64 * scale)?)
+            }
+            ColumnReader::BoolColumnReader(r) => {
+                number(values(r, descriptor, count, |v| f64::from(u8::from(v)))?)
             }
             ColumnReader::Int96ColumnReader(r) => {
                 number(values(r, descriptor, count, |v: Int96| v.to_nanos() as f64 * 1e-9)?)

@@ -59,15 +59,24 @@ impl Table {
             }
             None => {
                 self.columns = Columns::of_contents(record);
-                let is_marker = record.fields() >= 3 && self.rows < MAX_UNKNOWN;
-                if self.columns.is_none() && !is_marker {
-                    return Err("this is no inventory: expected that of S3 or Google Cloud Storage, a table whose \
-                                first line names the columns key and size, or the output of `aws s3 ls --recursive`"
-                        .into());
+                if self.columns.is_none() && !(self.rows < MAX_UNKNOWN && Columns::is_marker(record)) {
+                    return Err(not_a_listing(record, self.rows == 1));
                 }
             }
         }
         Ok(self.columns.as_ref())
+    }
+}
+
+/// Describes why a row is not that of a listing.
+fn not_a_listing(record: &CsvRow, is_first: bool) -> String {
+    let names: Vec<_> =
+        (0..record.fields().min(6)).map(|at| String::from_utf8_lossy(record.field(at))).collect();
+    let expected = "expected that of S3 or Google Cloud Storage, a table whose first line names the columns key and size, \
+                    or the output of `aws s3 ls --recursive`";
+    match is_first && names.len() > 1 {
+        true => format!("this is no inventory: {expected}; the columns are {}", names.join(", ")),
+        false => format!("this is no inventory: {expected}"),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Files of a listing: those that are named, those of directories, and those of a manifest.
 
+use std::collections::BTreeSet;
 use std::io::BufRead;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::files::expanded;
@@ -8,26 +10,43 @@ use plimsoll_base::files::expanded;
 use crate::InventoryError;
 use crate::listing_file::ListingFile;
 use crate::manifest;
+use crate::names::without_mark;
 
 /// Files that contain no objects.
 const EXTRAS: [&str; 2] = ["manifest.checksum", "symlink.txt"];
 
-/// Returns the files of directories, without links, which may form circles.
+/// Returns true if a file of a directory has objects: others are of S3, of the file manager, or copies of an editor.
+fn is_wanted(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    !EXTRAS.contains(&&*name) && !name.starts_with('.') && !name.ends_with('~')
+}
+
+/// Returns the files of directories, each once. Links to directories may form circles, and are left out.
 fn walk(paths: &[PathBuf]) -> Result<Vec<PathBuf>, InventoryError> {
-    let mut out = Vec::new();
+    let (mut out, mut known) = (Vec::new(), BTreeSet::new());
     let mut left: Vec<PathBuf> = paths.iter().rev().cloned().collect();
     while let Some(path) = left.pop() {
         let is_named = paths.contains(&path);
-        if !path.is_dir() {
-            let is_extra = path.file_name().is_some_and(|name| EXTRAS.iter().any(|extra| name == *extra));
-            if is_named || !is_extra {
-                out.push(path);
+        let found = std::fs::metadata(&path).map_err(|e| InventoryError::file(&path, e))?;
+        if found.is_dir() {
+            if is_named || !path.is_symlink() {
+                let entries = std::fs::read_dir(&path).map_err(|e| InventoryError::file(&path, e))?;
+                let mut inside: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+                inside.retain(|path| is_wanted(path));
+                inside.sort_by(|a, b| b.cmp(a));
+                left.append(&mut inside);
             }
-        } else if is_named || !path.is_symlink() {
-            let entries = std::fs::read_dir(&path).map_err(|e| InventoryError::file(&path, e))?;
-            let mut inside: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-            inside.sort_by(|a, b| b.cmp(a));
-            left.append(&mut inside);
+            continue;
+        }
+        // A file is opened several times, and a pipe would lose its start.
+        if !found.is_file() {
+            return Err(InventoryError::file(
+                &path,
+                "this is no regular file; write a stream to a file first",
+            ));
+        }
+        if known.insert((found.dev(), found.ino())) {
+            out.push(path);
         }
     }
     Ok(out)
@@ -35,15 +54,15 @@ fn walk(paths: &[PathBuf]) -> Result<Vec<PathBuf>, InventoryError> {
 
 /// Returns true if a file is a manifest: by its name, or, if the user named it, by its first byte.
 fn is_manifest(path: &Path, is_named: bool) -> Result<bool, InventoryError> {
-    if path.file_name().is_some_and(|name| name == "manifest.json") {
+    if path.file_name().is_some_and(|name| name.to_string_lossy().ends_with("manifest.json")) {
         return Ok(true);
     }
-    if !is_named || path.is_dir() {
+    if !is_named {
         return Ok(false);
     }
     let mut opened = expanded(path).map_err(|e| InventoryError::file(path, e))?;
     let head = opened.fill_buf().map_err(|e| InventoryError::file(path, e))?;
-    Ok(head.trim_ascii_start().starts_with(b"{"))
+    Ok(without_mark(head).trim_ascii_start().starts_with(b"{"))
 }
 
 /// Returns the files with objects of a list of files and directories. In a directory with a manifest, these are the

@@ -12,6 +12,7 @@ const KEY: [&str; 3] = ["key", "name", "Key"];
 const SIZE: [&str; 2] = ["size", "Size"];
 const MODIFIED: [&str; 4] = ["last_modified_date", "lastModifiedDate", "LastModified", "updated"];
 const CLASS: [&str; 3] = ["storage_class", "storageClass", "StorageClass"];
+const MARKER: [&str; 2] = ["is_delete_marker", "isDeleteMarker"];
 const TIER: [&str; 1] = ["intelligent_tiering_access_tier"];
 
 /// Seconds from which on a number without a unit is in milliseconds: the year 5138.
@@ -40,6 +41,10 @@ fn modified(batch: &RowBatch, row: usize) -> Modified<'_> {
     }
 }
 
+fn is_marker(batch: &RowBatch, row: usize) -> bool {
+    matches!(column(batch, &MARKER), Some(Column::Numbers(values)) if values[row] == Some(1.0))
+}
+
 /// Reads an inventory.
 ///
 /// # Errors
@@ -47,7 +52,7 @@ fn modified(batch: &RowBatch, row: usize) -> Modified<'_> {
 pub fn read<E: From<InventoryError>>(file: &Path, receive: &mut Receive<'_, E>) -> Result<(), E> {
     let fail = |reason: &dyn std::fmt::Display| E::from(InventoryError::file(file, reason));
     let opened = File::open(file).map_err(|e| fail(&e))?;
-    let names: Vec<&'static str> = [&BUCKET[..], &KEY, &SIZE, &MODIFIED, &CLASS, &TIER].concat();
+    let names: Vec<&'static str> = [&BUCKET[..], &KEY, &SIZE, &MODIFIED, &MARKER, &CLASS, &TIER].concat();
     let mut before = 0;
     read_columns(
         opened,
@@ -58,12 +63,17 @@ pub fn read<E: From<InventoryError>>(file: &Path, receive: &mut Receive<'_, E>) 
                 return Err(fail(&"the inventory has no columns key and size"));
             };
             for (row, size) in sizes.iter().enumerate() {
+                let at = before + row as u64 + 1;
+                let size = size.filter(|_| !is_marker(batch, row));
+                if let Some(size) = size.filter(|size| !(*size >= 0.0 && size.fract() == 0.0)) {
+                    return Err(InventoryError::row(file, at, format!("{size} is no size in bytes")).into());
+                }
                 receive(&Listed {
                     file,
-                    row: before + row as u64 + 1,
+                    row: at,
                     bucket: text(batch, &BUCKET, row),
                     key: text(batch, &KEY, row),
-                    bytes: size.filter(|size| *size >= 0.0).map(|size| size as u64),
+                    bytes: size.map(|size| size as u64),
                     modified: modified(batch, row),
                     class: text(batch, &CLASS, row),
                     tier: text(batch, &TIER, row),

@@ -8,16 +8,36 @@ use plimsoll_base::files::expanded;
 
 use crate::files;
 use crate::listing_file::ListingFile;
-use crate::{InventoryError, Receive, csv, orc, parquet, text};
+use crate::names::without_mark;
+use crate::{InventoryError, Listed, Receive, csv, orc, parquet, text};
+
+/// Largest size in bytes that a store may have for an object: a pebibyte.
+const MAX_OBJECT: u64 = 1 << 50;
 
 /// Reads a listing: files, or directories with them, of inventories of S3 or Google Cloud Storage in CSV, ORC or
 /// Parquet (with or without the manifest of S3), tables with names of columns, or the output of `aws s3 ls
 /// --recursive`.
 ///
 /// # Errors
-/// If a file cannot be read, its format is unknown, or the receiver fails.
+/// If a file cannot be read or its format is unknown, if there is no object, or if the receiver fails.
 pub fn read<E: From<InventoryError>>(paths: &[PathBuf], receive: &mut Receive<'_, E>) -> Result<(), E> {
-    files::of(paths)?.into_iter().try_for_each(|source| read_file(source, receive))
+    let mut is_empty = true;
+    let mut checked = |listed: &Listed<'_>| {
+        if listed.bytes.is_some_and(|bytes| bytes > MAX_OBJECT) {
+            return Err(
+                InventoryError::row(listed.file, listed.row, "the size is too large for an object").into()
+            );
+        }
+        is_empty &= listed.bytes.is_none();
+        receive(listed)
+    };
+    files::of(paths)?.into_iter().try_for_each(|source| read_file(source, &mut checked))?;
+    if is_empty {
+        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        let reason = "there are no objects in this listing".to_string();
+        return Err(InventoryError::File { file: names.join(", "), reason }.into());
+    }
+    Ok(())
 }
 
 fn read_file<E: From<InventoryError>>(source: ListingFile, receive: &mut Receive<'_, E>) -> Result<(), E> {
@@ -32,6 +52,13 @@ fn read_file<E: From<InventoryError>>(source: ListingFile, receive: &mut Receive
         return orc::read(&file, receive);
     }
     let mut from = expanded(&file).map_err(fail)?;
+    let start = from.fill_buf().map_err(fail)?;
+    if [[0xff, 0xfe], [0xfe, 0xff]].iter().any(|mark| start.starts_with(mark)) {
+        let reason = "the text is in UTF-16, as PowerShell writes it; convert it to UTF-8";
+        return Err(InventoryError::file(&file, reason).into());
+    }
+    let marks = start.len() - without_mark(start).len();
+    from.consume(marks);
     let start = from.fill_buf().map_err(fail)?;
     let line = start.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty());
     if columns.is_none() && text::is_first(line.unwrap_or_default()) {
@@ -100,7 +127,8 @@ mod tests {
         assert!(
             all(&path).unwrap_err().to_string().contains("the format Avro is neither CSV, ORC nor Parquet")
         );
-        let without = format!("\"x\",\"y\",\"\"\n{rows}");
+        let without =
+            format!("\"x\",\"y\",\"v\",\"true\",\"true\",\"\",\"2026-01-02T03:04:05.000Z\"\n{rows}");
         std::fs::remove_file(&path).unwrap();
         std::fs::remove_file(dir.path().join("yesterday.csv.gz")).unwrap();
         std::fs::write(dir.path().join("away"), without).unwrap();
@@ -133,6 +161,57 @@ mod tests {
             let error = all(&path).unwrap_err().to_string();
             assert!(error.contains(problem), "{error}");
         }
+    }
+
+    /// Regression tests of numbers that were wrong without a message.
+    #[test]
+    fn what_is_no_whole_listing_is_refused() {
+        let dir = TempDir::new("no-listing");
+        let path = dir.path().join("listing");
+        let at = "2026-01-02 03:04:05";
+        let large = "9".repeat(17);
+        for (text, problem) in [
+            // Google's report without its header: the project is no size.
+            ("b,k,123456789012,us,17,STANDARD\n".to_string(), "this is no inventory"),
+            // A bill, with the names of its columns.
+            (
+                "id,interval,count,service\nid1,x,1,AWS\n".into(),
+                "the columns are id, interval, count, service",
+            ),
+            ("Key,ETag\na,x\n".into(), "the columns are Key, ETag"),
+            (format!("{at} 5 a\nTotal Objects: 2\n"), ":2: the listing has 1 of 2 objects"),
+            (
+                format!("                           PRE x/\n{at} 5 a\n"),
+                "the objects of folder x/ are missing",
+            ),
+            (String::new(), "there are no objects"),
+            (format!("Key,Size,LastModified\na,{large},2026-01-02T03:04:05Z\n"), ":2: the size is too large"),
+            ("\u{feff}Key,Size,LastModified\na,-5,2026-01-02T03:04:05Z\n".into(), ":2: -5 is no size"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = all(&path).unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
+        }
+        std::fs::write(&path, [0xff, 0xfe, 65, 0]).unwrap();
+        assert!(all(&path).unwrap_err().to_string().contains("UTF-16"));
+        std::fs::write(&path, format!("\u{feff}{at} 5 a\n")).unwrap();
+        assert_eq!(all(&path).unwrap().len(), 1);
+        // The same file under two names, and the files of an editor, count once.
+        std::os::unix::fs::symlink(&path, dir.path().join("link")).unwrap();
+        std::fs::copy(&path, dir.path().join("listing~")).unwrap();
+        std::fs::copy(&path, dir.path().join(".listing.swp")).unwrap();
+        assert_eq!(all(dir.path()).unwrap().len(), 1);
+        std::fs::write(
+            dir.path().join("manifest.json"),
+            "{\"fileFormat\":\"CSV\",\"fileSchema\":\"Bucket, Key, Size\",\
+            \"files\":[{\"key\":\"x/listing\",\"size\":7}]}",
+        )
+        .unwrap();
+        assert!(all(dir.path()).unwrap_err().to_string().contains("its manifest says 7"));
+        let report = dir.path().join("manifest.json");
+        std::fs::write(report, "{\"report_shards_file_names\":[\"listing\",\"gone_1.csv\"]}").unwrap();
+        assert!(all(dir.path()).unwrap_err().to_string().contains("gone_1.csv is missing"));
+        assert!(all(Path::new("/dev/null")).unwrap_err().to_string().contains("no regular file"));
     }
 
     /// Regression test: one line of a small compressed file filled the memory.

@@ -17,7 +17,11 @@ enum Line<'a> {
     Object(&'a str, u64, &'a str),
     /// Size in units for people, which is not exact.
     Rounded,
-    /// Folder of a listing without `--recursive`, sum of `--summarize`, or nothing.
+    /// Number of objects, which `--summarize` adds at the end.
+    Count(u64),
+    /// Folder of a listing without `--recursive`.
+    Folder(&'a str),
+    /// Sum of the sizes, or nothing.
     Other,
 }
 
@@ -25,10 +29,13 @@ enum Line<'a> {
 fn parse(line: &str) -> Option<Line<'_>> {
     let line = line.trim_end_matches(['\n', '\r']);
     let trimmed = line.trim_start();
-    if ["Total Objects:", "Total Size:", "PRE "].iter().any(|start| trimmed.starts_with(start)) {
-        return Some(Line::Other);
+    if let Some(count) = trimmed.strip_prefix("Total Objects:") {
+        return Some(count.trim().parse().map_or(Line::Other, Line::Count));
     }
-    if trimmed.is_empty() {
+    if let Some(folder) = trimmed.strip_prefix("PRE ") {
+        return Some(Line::Folder(folder));
+    }
+    if trimmed.is_empty() || trimmed.starts_with("Total Size:") {
         return Some(Line::Other);
     }
     let (time, rest) = line.split_at_checked(19)?;
@@ -65,7 +72,7 @@ pub fn read<E: From<InventoryError>>(
     mut from: impl BufRead,
     receive: &mut Receive<'_, E>,
 ) -> Result<(), E> {
-    let mut line = Vec::new();
+    let (mut line, mut objects) = (Vec::new(), 0u64);
     for row in 1.. {
         let at = |reason: String| InventoryError::row(file, row, reason);
         if !read_line(&mut from, MAX_LINE as u64, &mut line).map_err(|e| at(e.to_string()))? {
@@ -76,20 +83,31 @@ pub fn read<E: From<InventoryError>>(
         }
         let text = String::from_utf8_lossy(&line);
         match parse(&text) {
-            Some(Line::Object(time, bytes, key)) => receive(&Listed {
-                file,
-                row,
-                bucket: b"",
-                key: key.as_bytes(),
-                bytes: Some(bytes),
-                modified: Modified::Text(time.as_bytes()),
-                class: b"",
-                tier: b"",
-            })?,
+            Some(Line::Object(time, bytes, key)) => {
+                objects += 1;
+                receive(&Listed {
+                    file,
+                    row,
+                    bucket: b"",
+                    key: key.as_bytes(),
+                    bytes: Some(bytes),
+                    modified: Modified::Text(time.as_bytes()),
+                    class: b"",
+                    tier: b"",
+                })?;
+            }
+            Some(Line::Count(count)) if count != objects => {
+                return Err(at(format!("the listing has {objects} of {count} objects")).into());
+            }
+            Some(Line::Folder(folder)) => {
+                return Err(
+                    at(format!("the objects of folder {folder} are missing; list with --recursive")).into()
+                );
+            }
             Some(Line::Rounded) => {
                 return Err(at("the sizes are rounded; list without --human-readable".into()).into());
             }
-            Some(Line::Other) => {}
+            Some(Line::Count(_) | Line::Other) => {}
             None => {
                 return Err(at(format!("'{}' is not of the form DATE TIME SIZE KEY", text.trim_end())).into());
             }
@@ -110,9 +128,9 @@ mod tests {
         assert_eq!(parse("2020-11-02 15:48:28 12345678901 k"), object(12_345_678_901, "k"));
         assert_eq!(parse("2020-11-02 15:48:28  146 Bytes a"), Some(Line::Rounded));
         assert_eq!(parse("2020-11-02 15:48:28   11.1 MiB a"), Some(Line::Rounded));
-        for line in ["                           PRE x/", "Total Objects: 7", ""] {
-            assert_eq!(parse(line), Some(Line::Other));
-        }
+        assert_eq!(parse("                           PRE x/"), Some(Line::Folder("x/")));
+        assert_eq!(parse("Total Objects: 7"), Some(Line::Count(7)));
+        assert_eq!((parse(""), parse("   Total Size: 9")), (Some(Line::Other), Some(Line::Other)));
         assert_eq!((parse("2020-11-02 15:48:28 bucket"), parse("2020-11-02 many key")), (None, None));
     }
 }

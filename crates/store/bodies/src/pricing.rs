@@ -168,8 +168,8 @@ pub struct Stock {
 impl Stock {
     /// Adds a number of blobs.
     pub fn add(&mut self, blobs: u64, bytes: u64) {
-        self.blobs += blobs;
-        self.bytes += bytes;
+        self.blobs = self.blobs.saturating_add(blobs);
+        self.bytes = self.bytes.saturating_add(bytes);
     }
 
     /// Removes a number of blobs.

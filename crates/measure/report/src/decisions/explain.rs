@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::civil::Date;
 
 use super::bills::quantity;
-use super::from_log::PrefixCost;
+use super::log_prefixes::{LogPrefixes, requests};
 use plimsoll_base::units::{format_count, format_volume};
 use plimsoll_bills::explain::changes::ClassChange;
 use plimsoll_bills::explain::elsewhere::Elsewhere;
@@ -32,34 +32,6 @@ pub struct BillReport {
     pub changes: Vec<ClassChange>,
     /// Other providers, the cheapest first.
     pub elsewhere: Vec<Elsewhere>,
-}
-
-/// Requests of logs by prefix, with their cost at list prices.
-#[derive(Debug, Clone, Serialize)]
-pub struct LogPrefixes {
-    /// Name of the offer with the prices.
-    pub offer: String,
-    /// Region of the prices.
-    pub region: String,
-    /// Requests by prefix, the most expensive one first.
-    pub rows: Vec<PrefixCost>,
-}
-
-/// Builds the table of the requests by prefix.
-fn requests(found: &LogPrefixes) -> Table {
-    let head =
-        format!("Requests of the logs by prefix, at list prices of {} in {}", found.offer, found.region);
-    let mut table = Table::new(head, &["prefix", "requests#", "written#", "read#", "cost#"]);
-    for row in found.rows.iter().take(20) {
-        table.row([
-            row.prefix.clone(),
-            format_count(row.requests),
-            format_volume(row.written),
-            format_volume(row.read),
-            row.usd.first().copied().flatten().map_or("-".into(), Usd::rounded),
-        ]);
-    }
-    table
 }
 
 /// Objects of one prefix and class.
@@ -183,7 +155,7 @@ fn others(elsewhere: &[Elsewhere]) -> Option<Table> {
         "Other providers, at list prices, for storage, egress and the requests with a price here",
         &["provider", "region", "per month#", "saves#", "move, once#", "pays back, months#"],
     );
-    for other in elsewhere.iter().take(8) {
+    for other in elsewhere.iter().take(PROVIDERS) {
         table.row([
             other.provider.clone(),
             other.region.clone(),
@@ -227,6 +199,10 @@ fn traps(changes: &[ClassChange], days: i8) -> Vec<String> {
     out
 }
 
+/// Number of rows of the tables of prefixes, providers and resources.
+const PREFIXES: usize = 20;
+const PROVIDERS: usize = 8;
+const RESOURCES: usize = 20;
 /// Maximum number of rows of the tables; JSON has all.
 const ROWS: usize = 40;
 
@@ -327,7 +303,7 @@ fn residuals(found: &Explained) -> Option<Table> {
 fn resources(found: &Explained) -> Option<Table> {
     let mut table = Table::new("By bucket", &["bucket", "cost#", "share#"]);
     let sum: Usd = found.resources.iter().map(|resource| resource.usd).sum();
-    for resource in found.resources.iter().take(20) {
+    for resource in found.resources.iter().take(RESOURCES) {
         table.row([resource.name.clone(), resource.usd.cents(), share(resource.usd, sum)]);
     }
     (table.rows.len() > 1).then_some(table)
@@ -458,6 +434,15 @@ pub fn document(report: &BillReport, what: Vec<String>) -> Document {
     let more = found.lines.len().saturating_sub(ROWS);
     if more > 0 {
         notes.push(format!("{more} more usages are in the JSON and CSV (--json, --format csv)"));
+    }
+    let cut = [
+        (report.prefixes.len(), PREFIXES, "prefixes"),
+        (report.elsewhere.len(), PROVIDERS, "providers"),
+        (found.residuals.len(), ROWS, "residuals"),
+        (found.resources.len(), RESOURCES, "resources"),
+    ];
+    for (all, shown, what) in cut.into_iter().filter(|(all, shown, _)| all > shown) {
+        notes.push(format!("{} more {what} are in the JSON (--json)", all - shown));
     }
     if found.lines.iter().any(|line| line.quantity.is_none()) {
         notes.push(

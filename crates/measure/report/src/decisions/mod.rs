@@ -7,6 +7,7 @@ pub mod breakeven;
 pub mod explain;
 pub mod fit;
 pub mod from_log;
+pub mod log_prefixes;
 pub mod metered;
 pub mod migrate;
 pub mod prices;

@@ -83,6 +83,19 @@ impl Columns {
             !text.is_empty() && text.iter().all(u8::is_ascii_digit)
         };
         let size = (2..record.fields()).find(is_number)?;
+        // In the order of S3, the size is behind the key or the three columns of versions, and the others follow.
+        let next = record.field(size + 1);
+        let is_hash =
+            |text: &[u8]| text.len() >= 32 && text.iter().all(|b| b.is_ascii_hexdigit() || *b == b'-');
+        let follows = next.is_empty()
+            || is_time(next)
+            || is_hash(next)
+            || is_boolean(next)
+            || CLASSES.iter().any(|class| class.as_bytes() == next);
+        let is_behind = size == 2 || size == 5 && is_boolean(record.field(3)) && is_boolean(record.field(4));
+        if !follows || !is_behind || record.field(0).is_empty() || record.field(1).is_empty() {
+            return None;
+        }
         Some(Columns {
             bucket: Some(0),
             key: 1,
@@ -94,6 +107,13 @@ impl Columns {
             is_encoded: true,
             is_guessed: true,
         })
+    }
+
+    /// Returns true if a row may be that of a delete marker, whose size is empty.
+    pub fn is_marker(record: &CsvRow) -> bool {
+        let mut rest = (2..record.fields()).map(|at| record.field(at));
+        let has_other = rest.clone().any(|field| is_boolean(field) || is_time(field));
+        rest.any(<[u8]>::is_empty) && has_other
     }
 
     /// Finds the class in another row, because that of the first ones may be empty. `is_last` ends the search.
@@ -113,6 +133,10 @@ impl Columns {
 
 fn find(record: &CsvRow, words: &[&str]) -> Option<usize> {
     (2..record.fields()).find(|at| words.iter().any(|word| word.as_bytes() == record.field(*at)))
+}
+
+fn is_boolean(text: &[u8]) -> bool {
+    text == b"true" || text == b"false"
 }
 
 fn is_time(text: &[u8]) -> bool {

@@ -28,6 +28,10 @@ pub enum ColumnKind {
     Text,
     /// Timestamp, whose data are seconds.
     Timestamp,
+    /// Days since 1970.
+    Date,
+    /// True or false.
+    Boolean,
     /// Any other type.
     Other,
 }
@@ -197,7 +201,18 @@ impl Tail {
             0 => Compression::None,
             1 => Compression::Zlib,
             5 => Compression::Zstandard,
-            _ => return Err("it is compressed with something else than Zlib or Zstandard".into()),
+            other => {
+                let name = match other {
+                    2 => "Snappy",
+                    3 => "LZO",
+                    4 => "LZ4",
+                    6 => "Brotli",
+                    _ => "something unknown",
+                };
+                return Err(format!(
+                    "it is compressed with {name}; write it with Zlib, Zstandard or without compression"
+                ));
+            }
         };
         if footer > MAX_FOOTER as u64 || block > MAX_BLOCK {
             return Err("its metadata is too large".into());
@@ -242,7 +257,9 @@ impl Tail {
         let kind = match self.types.get(usize::try_from(number).ok()?)?.kind {
             2..=4 => ColumnKind::Integer,
             7 | 16 | 17 => ColumnKind::Text,
+            0 => ColumnKind::Boolean,
             9 | 18 => ColumnKind::Timestamp,
+            15 => ColumnKind::Date,
             _ => ColumnKind::Other,
         };
         Some(Column { number, kind })

@@ -40,6 +40,7 @@ struct Columns {
     class: Option<Column>,
     tier: Option<Column>,
     modified: Option<Column>,
+    marker: Option<Column>,
 }
 
 /// First second of ORC's timestamps: 2015-01-01, in the time zone of the writer. S3 writes in UTC.
@@ -61,7 +62,8 @@ impl Columns {
             tier: find("intelligent_tiering_access_tier", ColumnKind::Text)?,
             modified: tail
                 .column("last_modified_date")
-                .filter(|column| matches!(column.kind, ColumnKind::Timestamp | ColumnKind::Integer)),
+                .filter(|column| !matches!(column.kind, ColumnKind::Boolean | ColumnKind::Other)),
+            marker: tail.column("is_delete_marker").filter(|column| column.kind == ColumnKind::Boolean),
         })
     }
 }
@@ -106,6 +108,7 @@ impl Times {
         let number = self.numbers.values.next()?;
         Ok(Modified::Ms(match self.kind {
             ColumnKind::Timestamp => number.saturating_add(EPOCH).saturating_mul(1000),
+            ColumnKind::Date => number.saturating_mul(86_400_000),
             _ => number,
         }))
     }
@@ -128,7 +131,8 @@ impl<E: From<InventoryError>> Rows<'_, '_, E> {
         for _ in 0..stripe.rows {
             let (bytes, modified) = reader.next().map_err(|problem| self.fail(problem))?;
             self.row += 1;
-            let [bucket, key, class, tier] = &reader.texts;
+            let [bucket, key, class, tier, time] = &reader.texts;
+            let modified = if time.is_empty() { modified } else { Modified::Text(time) };
             (self.receive)(&Listed {
                 file: self.file,
                 row: self.row,
@@ -146,11 +150,12 @@ impl<E: From<InventoryError>> Rows<'_, '_, E> {
 
 /// Columns of a stripe.
 struct Reader {
-    columns: [Option<Values<Strings>>; 4],
+    columns: [Option<Values<Strings>>; 5],
     sizes: Values<Integers>,
     times: Option<Times>,
-    /// Bucket, key, class and tier of the row.
-    texts: [Vec<u8>; 4],
+    markers: Option<Values<Bits>>,
+    /// Bucket, key, class, tier, and time if it is a text, of the row.
+    texts: [Vec<u8>; 5],
 }
 
 impl Reader {
@@ -160,10 +165,15 @@ impl Reader {
         let times = |column: Column| {
             Ok::<_, Problem>(Times { kind: column.kind, numbers: integers(&streams, column)? })
         };
+        let time = of.modified.filter(|column| column.kind == ColumnKind::Text);
         Ok(Reader {
-            columns: [open(of.bucket)?, open(Some(of.key))?, open(of.class)?, open(of.tier)?],
+            columns: [open(of.bucket)?, open(Some(of.key))?, open(of.class)?, open(of.tier)?, open(time)?],
             sizes: integers(&streams, of.size)?,
-            times: of.modified.map(times).transpose()?,
+            times: of.modified.filter(|column| column.kind != ColumnKind::Text).map(times).transpose()?,
+            markers: of.marker.map(|column| Values {
+                present: present(&streams, column),
+                values: Bits::new(streams.find_or_empty(column, metadata::DATA)),
+            }),
             texts: Default::default(),
         })
     }
@@ -175,6 +185,11 @@ impl Reader {
         }
         let size = if self.sizes.is_present()? { Some(self.sizes.values.next()?) } else { None };
         let bytes = size.map(|size| u64::try_from(size).map_err(|_| "a size is negative".to_string()));
+        let is_marker = match &mut self.markers {
+            Some(markers) => markers.is_present()? && markers.values.next()?,
+            None => false,
+        };
+        let bytes = bytes.filter(|_| !is_marker);
         let modified = self.times.as_mut().map_or(Ok(Modified::Unknown), Times::next)?;
         Ok((bytes.transpose()?, modified))
     }

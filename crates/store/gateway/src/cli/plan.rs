@@ -193,14 +193,29 @@ impl From<InventoryError> for Exit {
 
 /// Calls `receive` with the objects of files.
 fn read_files(source: &str, receive: &mut dyn FnMut(Existing) -> Result<(), Exit>) -> Result<(), Exit> {
-    let mut without_size = 0u64;
+    if source.contains("://") {
+        let text = "a listing is a file; for a bucket, add it to the settings as a tier, and use tier:NAME";
+        return Err(Exit::input(format!("--listing {source}: {text}")));
+    }
+    let (mut without_size, mut classes) = (0u64, BTreeMap::new());
     plimsoll_inventory::read::<Exit>(&[PathBuf::from(source)], &mut |listed| match Existing::of(listed)? {
-        Some(object) => receive(object),
+        Some(object) => {
+            if ![&b""[..], b"STANDARD"].contains(&listed.class) {
+                let class = String::from_utf8_lossy(listed.class).into_owned();
+                *classes.entry(class).or_insert(0u64) += 1;
+            }
+            receive(object)
+        }
         None => {
             without_size += 1;
             Ok(())
         }
     })?;
+    for (class, count) in classes {
+        note(&format!(
+            "--listing: {count} objects are in class {class}; the plan takes them for objects of the tier"
+        ));
+    }
     if without_size > 0 {
         note(&format!("--listing: {without_size} delete markers or rows without a size are left out"));
     }

@@ -17,7 +17,8 @@ use plimsoll_bills::explain::sum::sums;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_experiment::logs::FORMATS;
 use plimsoll_experiment::logs::usage::usage;
-use plimsoll_report::decisions::explain::{BillReport, LogPrefixes, document, prefix_rows};
+use plimsoll_report::decisions::explain::{BillReport, document, prefix_rows};
+use plimsoll_report::decisions::log_prefixes::LogPrefixes;
 use plimsoll_workload::trace::Logs;
 
 /// Arguments of `plimsoll cost explain`.
