@@ -80,7 +80,7 @@ pub fn prefix_rows(inventory: &Inventory, cost_of: &dyn Fn(&str, u64) -> Option<
 fn prefixes(rows: &[PrefixRow]) -> Option<Table> {
     let columns = ["prefix", "class", "objects#", "below 128 KiB#", "data#", "storage#"];
     let mut table = Table::new("By prefix", &columns);
-    for row in rows.iter().take(20) {
+    for row in rows.iter().take(PREFIXES) {
         table.row([
             row.prefix.clone(),
             row.class.clone(),

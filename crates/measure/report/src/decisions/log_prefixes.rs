@@ -7,6 +7,9 @@ use serde::Serialize;
 
 use super::from_log::PrefixCost;
 
+/// Number of rows of the table; the JSON has all.
+const MAX_ROWS: usize = 20;
+
 /// Requests of logs by prefix, with their cost at list prices.
 #[derive(Debug, Clone, Serialize)]
 pub struct LogPrefixes {
@@ -23,7 +26,7 @@ pub fn requests(found: &LogPrefixes) -> Table {
     let head =
         format!("Requests of the logs by prefix, at list prices of {} in {}", found.offer, found.region);
     let mut table = Table::new(head, &["prefix", "requests#", "written#", "read#", "cost#"]);
-    for row in found.rows.iter().take(PREFIXES) {
+    for row in found.rows.iter().take(MAX_ROWS) {
         table.row([
             row.prefix.clone(),
             format_count(row.requests),

@@ -83,7 +83,7 @@ impl Columns {
             !text.is_empty() && text.iter().all(u8::is_ascii_digit)
         };
         let size = (2..record.fields()).find(is_number)?;
-        // In the order of S3, the size is behind the key or the three columns of versions, and the others follow.
+        // In the order of S3, the size is behind the key or the columns of versions, and the others follow.
         let next = record.field(size + 1);
         let is_hash =
             |text: &[u8]| text.len() >= 32 && text.iter().all(|b| b.is_ascii_hexdigit() || *b == b'-');
@@ -92,7 +92,7 @@ impl Columns {
             || is_hash(next)
             || is_boolean(next)
             || CLASSES.iter().any(|class| class.as_bytes() == next);
-        let is_behind = size == 2 || size == 5 && is_boolean(record.field(3)) && is_boolean(record.field(4));
+        let is_behind = size == 2 || size <= 5 && is_boolean(record.field(size - 1));
         if !follows || !is_behind || record.field(0).is_empty() || record.field(1).is_empty() {
             return None;
         }
