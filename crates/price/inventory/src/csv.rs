@@ -39,6 +39,16 @@ fn decoded<'a>(key: &'a [u8], into: &'a mut Vec<u8>) -> &'a [u8] {
     into
 }
 
+/// Contents of a row.
+enum RowKind<'a> {
+    /// Names of the columns.
+    Header,
+    /// Delete marker before the columns are known.
+    Marker,
+    /// Object or delete marker, with the columns of the table.
+    Entry(&'a Columns),
+}
+
 /// Columns of a table, as far as its first rows tell.
 struct Table {
     columns: Option<Columns>,
@@ -47,15 +57,18 @@ struct Table {
 }
 
 impl Table {
-    /// Returns the columns of a row; `None` if it is a header, or a delete marker before the columns are known.
-    fn columns(&mut self, record: &CsvRow) -> Result<Option<&Columns>, String> {
+    /// Takes the next row.
+    ///
+    /// # Errors
+    /// If no listing has such a row.
+    fn next(&mut self, record: &CsvRow) -> Result<RowKind<'_>, String> {
         self.rows += 1;
         match &mut self.columns {
             Some(known) if known.is_guessed => known.complete(record, self.rows >= MAX_UNKNOWN),
             Some(_) => {}
             None if self.rows == 1 && Columns::of_header(record).is_some() => {
                 self.columns = Columns::of_header(record);
-                return Ok(None);
+                return Ok(RowKind::Header);
             }
             None => {
                 self.columns = Columns::of_contents(record);
@@ -64,11 +77,11 @@ impl Table {
                 }
             }
         }
-        Ok(self.columns.as_ref())
+        Ok(self.columns.as_ref().map_or(RowKind::Marker, RowKind::Entry))
     }
 }
 
-/// Describes why a row is not that of a listing.
+/// Returns the message for a row that no listing has.
 fn not_a_listing(record: &CsvRow, is_first: bool) -> String {
     let names: Vec<_> =
         (0..record.fields().min(6)).map(|at| String::from_utf8_lossy(record.field(at))).collect();
@@ -96,7 +109,10 @@ pub fn read<E: From<InventoryError>>(
         let row = reader.line();
         let at = |reason: String| InventoryError::row(file, row, reason);
         if !record.read(&mut reader, &mut from).map_err(at)? {
-            return Ok(());
+            // S3 quotes all fields and encodes the quotes in keys, so an odd one means that the end of the file is
+            // missing.
+            let is_cut = record.has_odd_quotes() && table.columns.is_some_and(|of| of.is_encoded);
+            return if is_cut { Err(at("the file ends within a field".into()).into()) } else { Ok(()) };
         }
         let marker = Listed {
             file,
@@ -108,12 +124,13 @@ pub fn read<E: From<InventoryError>>(
             class: b"",
             tier: b"",
         };
-        let is_header = table.columns.is_none() && table.rows == 0;
-        let Some(of) = table.columns(&record).map_err(at)? else {
-            if !(is_header && table.columns.is_some()) {
+        let of = match table.next(&record).map_err(at)? {
+            RowKind::Header => continue,
+            RowKind::Marker => {
                 receive(&marker)?;
+                continue;
             }
-            continue;
+            RowKind::Entry(of) => of,
         };
         let cell = |at: Option<usize>| at.map(|at| record.field(at)).unwrap_or_default();
         let is_marker = cell(of.is_marker).eq_ignore_ascii_case(b"true");

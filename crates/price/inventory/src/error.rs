@@ -13,7 +13,7 @@ pub enum InventoryError {
         /// Cause of the error.
         reason: String,
     },
-    /// A row is not that of a listing.
+    /// A row is malformed, or no listing has such a row.
     #[error("{file}:{row}: {reason}")]
     Row {
         /// Path of the file.

@@ -1,4 +1,4 @@
-//! Files of a listing: those that are named, those of directories, and those of a manifest.
+//! Files of a listing: files that the user names, files of directories, and files of a manifest.
 
 use std::collections::BTreeSet;
 use std::io::BufRead;
@@ -31,7 +31,9 @@ fn walk(paths: &[PathBuf]) -> Result<Vec<PathBuf>, InventoryError> {
         if found.is_dir() {
             if is_named || !path.is_symlink() {
                 let entries = std::fs::read_dir(&path).map_err(|e| InventoryError::file(&path, e))?;
-                let mut inside: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+                let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+                let mut inside: Vec<PathBuf> =
+                    paths.collect::<Result<_, _>>().map_err(|e| InventoryError::file(&path, e))?;
                 inside.retain(|path| is_wanted(path));
                 inside.sort_by(|a, b| b.cmp(a));
                 left.append(&mut inside);

@@ -46,7 +46,7 @@ impl Listed<'_> {
     /// Returns the time of the last modification in Unix milliseconds.
     ///
     /// # Errors
-    /// If the row has no time, or something else in its place.
+    /// If the row has no time, or its time is malformed.
     pub fn modified_ms(&self) -> Result<i64, InventoryError> {
         let fail = |reason: String| InventoryError::row(self.file, self.row, reason);
         match self.modified {

@@ -1,5 +1,6 @@
 //! Manifests of S3 Inventory, and of the reports of Google Cloud Storage.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
 
@@ -81,13 +82,10 @@ fn find(
 ) -> Result<Vec<ListingFile>, InventoryError> {
     let fail = |reason: String| InventoryError::file(path, reason);
     let base = path.parent().unwrap_or(Path::new("."));
-    let mut found: Vec<ListingFile> = Vec::new();
+    let (mut found, mut known) = (Vec::new(), BTreeSet::new());
     for entry in entries {
         let name = entry.key.rsplit('/').next().unwrap_or_default();
-        let mut places = vec![base.join(name), base.join("data").join(name)];
-        places.extend(base.parent().map(|above| above.join("data").join(name)));
-        // The parent of a relative path with one component is empty.
-        places.push(base.join("..").join("data").join(name));
+        let places = [base.join(name), base.join("data").join(name), base.join("..").join("data").join(name)];
         let place = places.into_iter().find(|place| place.is_file());
         let missing = || fail(format!("{name} is missing; download it into the directory of the manifest"));
         let place = place.ok_or_else(missing)?;
@@ -96,7 +94,7 @@ fn find(
             let reason = format!("it has {length} bytes, and its manifest says {size}; download it again");
             return Err(InventoryError::file(&place, reason));
         }
-        if found.iter().all(|known| known.path != place) {
+        if known.insert(place.clone()) {
             found.push(ListingFile { path: place, columns });
         }
     }

@@ -192,6 +192,14 @@ mod tests {
             let error = all(&path).unwrap_err().to_string();
             assert!(error.contains(problem), "{error}");
         }
+        // The last field is cut.
+        let row = "\"b\",\"k\",\"300000\",\"2026-01-02T03:04:05.000Z\",\"STANDARD";
+        std::fs::write(&path, format!("{row}\"\n{row}")).unwrap();
+        assert!(all(&path).unwrap_err().to_string().contains("the file ends within a field"));
+        std::fs::write(&path, format!("{at} 5 a\nTotal Objects: 1\n{at} 6 b\nTotal Objects: 1\n")).unwrap();
+        assert_eq!(all(&path).unwrap().len(), 2, "two listings one after the other");
+        std::fs::write(&path, [at.as_bytes(), b" 5 \xff\n"].concat()).unwrap();
+        assert_eq!(all(&path).unwrap().len(), 1, "a key that is not UTF-8");
         std::fs::write(&path, [0xff, 0xfe, 65, 0]).unwrap();
         assert!(all(&path).unwrap_err().to_string().contains("UTF-16"));
         std::fs::write(&path, format!("\u{feff}{at} 5 a\n")).unwrap();

@@ -60,7 +60,9 @@ fn parse(line: &str) -> Option<Line<'_>> {
 
 /// Returns true if a file whose first line is this one is a listing.
 pub fn is_first(line: &[u8]) -> bool {
-    std::str::from_utf8(line).is_ok_and(|line| !line.trim().is_empty() && parse(line).is_some())
+    // Keys may have any bytes.
+    let line = String::from_utf8_lossy(line);
+    !line.trim().is_empty() && parse(&line).is_some()
 }
 
 /// Reads a listing. Its times are local; they are taken as UTC, which is exact enough for rules in days.
@@ -107,7 +109,9 @@ pub fn read<E: From<InventoryError>>(
             Some(Line::Rounded) => {
                 return Err(at("the sizes are rounded; list without --human-readable".into()).into());
             }
-            Some(Line::Count(_) | Line::Other) => {}
+            // Another listing may follow.
+            Some(Line::Count(_)) => objects = 0,
+            Some(Line::Other) => {}
             None => {
                 return Err(at(format!("'{}' is not of the form DATE TIME SIZE KEY", text.trim_end())).into());
             }

@@ -215,10 +215,10 @@ impl Catalog for AnyCatalog {
         }
     }
 
-    fn durable_after_ms(&self) -> u64 {
+    fn is_durable_at_once(&self) -> bool {
         match self {
-            AnyCatalog::Embedded(catalog) => catalog.durable_after_ms(),
-            AnyCatalog::Postgres(_) | AnyCatalog::Standby(_) | AnyCatalog::Memory(_) => 0,
+            AnyCatalog::Embedded(catalog) => catalog.is_durable_at_once(),
+            AnyCatalog::Postgres(_) | AnyCatalog::Standby(_) | AnyCatalog::Memory(_) => true,
         }
     }
 

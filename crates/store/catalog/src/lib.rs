@@ -330,9 +330,9 @@ pub trait Catalog: Send + Sync + 'static {
         false
     }
 
-    /// Returns the maximum time in milliseconds between the end of a transaction and its durability.
-    fn durable_after_ms(&self) -> u64 {
-        0
+    /// Returns true if a transaction is durable when it ends.
+    fn is_durable_at_once(&self) -> bool {
+        true
     }
 
     /// Returns the Unix time in milliseconds of the clock that all users of the catalog share; `None` if it has none.

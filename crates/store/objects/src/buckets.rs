@@ -276,15 +276,16 @@ impl<C: Catalog> Store<C> {
         Ok(Some(found))
     }
 
-    /// Takes the row of a bucket that this process has changed into memory.
-    fn changed(&self, name: &str, new: Bucket) -> Result<Arc<Bucket>, ApiError> {
+    /// Takes the row of a bucket that this process has changed into memory; `None` if another client has deleted the
+    /// bucket since.
+    fn changed(&self, name: &str, new: Bucket) -> Result<Option<Arc<Bucket>>, ApiError> {
         if self.catalog.is_shared() {
             // Each request reads the row again.
             let new = Arc::new(new);
             self.remember(name, Some(Arc::clone(&new)));
-            return Ok(new);
+            return Ok(Some(new));
         }
-        self.refresh(name).map_err(for_client)?.ok_or_else(no_bucket)
+        self.refresh(name).map_err(for_client)
     }
 
     fn remember(&self, name: &str, bucket: Option<Arc<Bucket>>) {
@@ -317,11 +318,7 @@ impl<C: Catalog> Store<C> {
             })
             .await?;
         let bucket = Bucket::new(name, encoded, Arc::default(), self.retain_ms > 0).map_err(for_client)?;
-        match self.changed(name, bucket) {
-            // Another client has deleted it since.
-            Err(error) if error.code == ErrorCode::NoSuchBucket => Ok(()),
-            changed => changed.map(|_| ()),
-        }
+        self.changed(name, bucket).map(|_| ())
     }
 
     /// Returns a bucket, and true if it is new. A new bucket gets the properties of a document, if there is one.
@@ -358,7 +355,8 @@ impl<C: Catalog> Store<C> {
             Ok(Ok(encoded))
         });
         let bucket = Bucket::new(name, encoded.await?, Arc::default(), self.retain_ms > 0);
-        Ok((self.changed(name, bucket.map_err(for_client)?)?, true))
+        let bucket = self.changed(name, bucket.map_err(for_client)?)?;
+        Ok((bucket.ok_or_else(no_bucket)?, true))
     }
 
     pub(super) async fn remove_bucket(&self, name: &str) -> Result<(), ApiError> {
@@ -454,10 +452,6 @@ impl<C: Catalog> Store<C> {
             .await?;
         let changed = Bucket::new(name, encoded, Arc::clone(&bucket.deleted), self.retain_ms > 0)
             .map_err(for_client)?;
-        match self.changed(name, changed) {
-            // Another client has deleted it since.
-            Err(error) if error.code == ErrorCode::NoSuchBucket => Ok(()),
-            changed => changed.map(|_| ()),
-        }
+        self.changed(name, changed).map(|_| ())
     }
 }

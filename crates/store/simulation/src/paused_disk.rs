@@ -12,7 +12,7 @@ use plimsoll_catalog::disk::{Disk, DiskFile};
 use plimsoll_catalog::embedded::CatalogLimits;
 use plimsoll_catalog::embedded::recovery::open;
 
-/// A disk that holds the next creation of a table until it is told to go on.
+/// A disk that pauses the next creation of a table until a message arrives.
 struct PausedDisk {
     disk: SimulatedDisk,
     is_armed: AtomicBool,

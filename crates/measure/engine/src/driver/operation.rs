@@ -297,8 +297,8 @@ fn begin_write<'a>(
     writes.then(|| context.segment.writers.begin(object, operation.version))
 }
 
-/// Returns the contents of the other versions of an object that may be written at the same time as the one of an
-/// operation: those of this process, and of other nodes, which are nearly as fast.
+/// Returns the contents of writes to the same object that may overlap an operation: the writes of this process, and
+/// the nearest versions of other nodes, because nodes are nearly equally fast.
 fn other_contents(
     context: &Context,
     phase: &Phase,

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use super::content::Content;
 
-/// Contents that an object may have in place of the one that an operation has written.
+/// Comparison of an object with the content that an operation has written, and with the contents of overlapping writes.
 pub struct Overlaps<'a> {
     /// Returns the contents of the writes that overlap so far. A read cannot return one that is missing here when its
     /// bytes arrive, because a write is known before its request is sent.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::civil::Date;
 
 use super::bills::quantity;
-use super::log_prefixes::{LogPrefixes, requests};
+use super::log_prefixes::{LogPrefixes, MAX_ROWS, requests};
 use plimsoll_base::units::{format_count, format_volume};
 use plimsoll_bills::explain::changes::ClassChange;
 use plimsoll_bills::explain::elsewhere::Elsewhere;
@@ -199,11 +199,10 @@ fn traps(changes: &[ClassChange], days: i8) -> Vec<String> {
     out
 }
 
-/// Number of rows of the tables of prefixes, providers and resources.
+/// Maximum number of rows of the tables of prefixes, providers and buckets, and of the other tables; the JSON has all.
 const PREFIXES: usize = 20;
 const PROVIDERS: usize = 8;
 const RESOURCES: usize = 20;
-/// Maximum number of rows of the tables; JSON has all.
 const ROWS: usize = 40;
 
 /// Returns an amount of the bill, or a dash.
@@ -438,8 +437,9 @@ pub fn document(report: &BillReport, what: Vec<String>) -> Document {
     let cut = [
         (report.prefixes.len(), PREFIXES, "prefixes"),
         (report.elsewhere.len(), PROVIDERS, "providers"),
-        (found.residuals.len(), ROWS, "residuals"),
-        (found.resources.len(), RESOURCES, "resources"),
+        (found.residuals.len(), ROWS, "unexplained amounts"),
+        (found.resources.len(), RESOURCES, "buckets"),
+        (report.requests.as_ref().map_or(0, |found| found.rows.len()), MAX_ROWS, "prefixes of the logs"),
     ];
     for (all, shown, what) in cut.into_iter().filter(|(all, shown, _)| all > shown) {
         notes.push(format!("{} more {what} are in the JSON (--json)", all - shown));

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::from_log::PrefixCost;
 
-/// Number of rows of the table; the JSON has all.
-const MAX_ROWS: usize = 20;
+/// Maximum number of rows of the table; the JSON has all.
+pub const MAX_ROWS: usize = 20;
 
 /// Requests of logs by prefix, with their cost at list prices.
 #[derive(Debug, Clone, Serialize)]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::ExplainError;
-use plimsoll_inventory::{InventoryError, Listed};
+use plimsoll_inventory::Listed;
 
 /// Maximum number of prefixes; the objects of others are counted together.
 const MAX_PREFIXES: usize = 10_000;
@@ -167,13 +167,6 @@ pub fn read(paths: &[PathBuf], depth: usize) -> Result<Inventory, ExplainError> 
         Ok(())
     })?;
     inventory.settle();
-    if inventory.classes.is_empty() {
-        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-        return Err(ExplainError::Inventory(InventoryError::File {
-            file: names.join(", "),
-            reason: "the inventory has no objects".into(),
-        }));
-    }
     Ok(inventory)
 }
 

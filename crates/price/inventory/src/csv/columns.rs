@@ -109,14 +109,16 @@ impl Columns {
         })
     }
 
-    /// Returns true if a row may be that of a delete marker, whose size is empty.
+    /// Returns true if a row may be a delete marker: it has an empty field, which may be the size, and the time or a
+    /// mark.
     pub fn is_marker(record: &CsvRow) -> bool {
         let mut rest = (2..record.fields()).map(|at| record.field(at));
         let has_other = rest.clone().any(|field| is_boolean(field) || is_time(field));
         rest.any(<[u8]>::is_empty) && has_other
     }
 
-    /// Finds the class in another row, because that of the first ones may be empty. `is_last` ends the search.
+    /// Finds the columns of the class and the time in another row, because the first rows may have neither. `is_last`
+    /// ends the search.
     pub fn complete(&mut self, record: &CsvRow, is_last: bool) {
         self.class = self.class.or_else(|| find(record, &CLASSES));
         self.modified = self.modified.or_else(|| (2..record.fields()).find(|at| is_time(record.field(*at))));

@@ -15,12 +15,14 @@ pub struct CsvRow {
     ends: Vec<usize>,
     /// Number of bytes and of fields of this row.
     used: (usize, usize),
+    /// Number of quotes in the file so far.
+    quotes: usize,
 }
 
 impl CsvRow {
     /// Creates the buffers of a row.
     pub fn new() -> CsvRow {
-        CsvRow { text: vec![0; MAX_ROW], ends: vec![0; MAX_FIELDS], used: (0, 0) }
+        CsvRow { text: vec![0; MAX_ROW], ends: vec![0; MAX_FIELDS], used: (0, 0), quotes: 0 }
     }
 
     /// Reads the next row. Returns false at the end of the file.
@@ -30,6 +32,7 @@ impl CsvRow {
             let input = file.fill_buf().map_err(|e| e.to_string())?;
             let (text, ends) = (&mut self.text[self.used.0..], &mut self.ends[self.used.1..]);
             let (result, read, written, fields) = reader.read_record(input, text, ends);
+            self.quotes += input[..read].iter().filter(|byte| **byte == b'"').count();
             file.consume(read);
             self.used = (self.used.0 + written, self.used.1 + fields);
             match result {
@@ -44,6 +47,11 @@ impl CsvRow {
                 }
             }
         }
+    }
+
+    /// Returns true if the rows so far have an odd number of quotes, so that a quoted field has no end.
+    pub fn has_odd_quotes(&self) -> bool {
+        self.quotes % 2 == 1
     }
 
     /// Returns the number of fields.

@@ -144,7 +144,7 @@ pub async fn take_over(
     mut prepare: impl AsyncFnMut(&JournalEnd) -> Result<(), BackupError>,
 ) -> Result<Leadership, BackupError> {
     for _ in 0..ATTEMPTS {
-        // Again after each failed attempt: the process that was faster has a lease of its own.
+        // Waits again after a failed attempt, because another process was faster, and may lead until its lease ends.
         let before = wait(place, candidate).await?;
         prepare(&before).await?;
         if let Some(leadership) = end_epoch(place, candidate, before).await? {

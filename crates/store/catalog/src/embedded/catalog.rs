@@ -410,12 +410,8 @@ impl Catalog for EmbeddedCatalog {
         }
     }
 
-    fn durable_after_ms(&self) -> u64 {
-        match self.durability {
-            Durability::Sync => 0,
-            // The milliseconds of the interval are rounded down.
-            Durability::Interval(interval) => interval.as_millis() as u64 + 1,
-        }
+    fn is_durable_at_once(&self) -> bool {
+        self.durability == Durability::Sync
     }
 
     fn confirm(&self) -> Result<(), CatalogError> {
@@ -428,7 +424,7 @@ impl Catalog for EmbeddedCatalog {
 
     fn is_kept(&self, mark: u64) -> Result<bool, CatalogError> {
         // The sync at the end of the interval also takes time, and it may fail.
-        if matches!(self.durability, Durability::Interval(_)) && self.engine.synced_end().group < mark {
+        if !self.is_durable_at_once() && self.engine.synced_end().group < mark {
             return self.engine.stop_reason().map_or(Ok(false), |reason| Err(CatalogError::Stopped(reason)));
         }
         // Without a keeper, the journal has each group before its answer, or no other process can lead.

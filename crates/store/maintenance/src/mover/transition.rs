@@ -85,8 +85,8 @@ fn rules_of(
             from.zip(rank).is_some_and(|(from, to)| from > to)
         };
         for from in tiers.iter().copied().filter(|from| *from != to && !is_back(*from)) {
-            // An old object also matches the earlier transitions. Without these conditions, it would move back from the
-            // tier of a later transition of its own, and then again.
+            // An old object also matches the earlier transitions. Without these conditions, an earlier one would move
+            // it back from the tier of a later one, which would move it again.
             let here = later.iter().filter(|(to, _)| *to == from).map(|(_, when)| when.clone());
             let not_here = here.map(|when| Condition::Not(Box::new(when)));
             let when = Condition::All(std::iter::once(when.clone()).chain(not_here).collect());

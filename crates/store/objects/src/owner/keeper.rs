@@ -232,7 +232,7 @@ impl Keeper {
 
     /// Announces the last changes of a process that ends.
     pub async fn end<C: Catalog>(&mut self, store: &Store<C>) {
-        if self.announced.is_some() && self.is_due(store) && store.catalog.durable_after_ms() == 0 {
+        if self.announced.is_some() && self.is_due(store) && store.catalog.is_durable_at_once() {
             // Another process may work in the background by now, and announces them.
             let _ = self.announce(store).await;
         }
