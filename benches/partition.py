@@ -270,7 +270,10 @@ class Setup:
         for gateway in self.gateways:
             gateway.set_clock(0)
         problems = []
-        if check.returncode != 0:
+        found = json.loads(output) if output.startswith("{") else {}
+        # A gateway whose clock is a day off refuses every signature. Then so many requests fail that the check ends with 3.
+        is_skewed = check.returncode == 3 and "403 RequestTimeTooSkewed" in found.get("errors", {})
+        if check.returncode != 0 and not (is_skewed and found["violations"] + found["undecided"] == 0):
             problems.append(f"consistency: exit code {check.returncode}: {output[:20_000]} {errors}")
         wait(lambda: self.leader() is not None, "no gateway leads after the case")
         after = self.leader()
@@ -283,7 +286,7 @@ class Setup:
         for index, gateway in enumerate(self.gateways):
             if gateway.process.poll() is not None:
                 problems.append(f"gateway {index} ended with {gateway.process.returncode}")
-        return problems, after != leader, json.loads(output) if output.startswith("{") else {}
+        return problems, after != leader, found
 
 
 def worker(number, cases, seed, results):
