@@ -13,7 +13,7 @@ import polars as pl
 from plimsoll._histogram import Histogram
 from plimsoll._html import figure, table
 
-SCHEMA = 2
+SCHEMA = 3
 """Newest schema version of ``result.json`` that this package reads. It reads version 1 too, under the new names."""
 
 _RENAMED = {

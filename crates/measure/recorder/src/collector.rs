@@ -40,8 +40,17 @@ pub enum Message {
     /// Start of a phase, whose end may not be known yet: phase number, edges, and the CPU time of the process
     /// so far in nanoseconds.
     Begin(usize, Edges, u64),
-    /// End of a phase: phase number, final edges, and the CPU time of the process so far in nanoseconds.
-    End(usize, Edges, u64),
+    /// End of a phase.
+    End {
+        /// Number of the phase run.
+        phase_run: usize,
+        /// Final edges of its window.
+        edges: Edges,
+        /// Length of the window if its edges do not tell; see [`WindowState::length_ns`].
+        length_ns: Option<u64>,
+        /// CPU time of the process so far, in nanoseconds.
+        cpu_ns: u64,
+    },
     /// Tallies of one worker up to `until_ns`.
     Counted {
         /// Number of the worker.
@@ -66,6 +75,9 @@ pub enum Message {
 pub struct WindowState {
     /// Edges of its window; `None` before it begins.
     pub edges: Option<Edges>,
+    /// Mean time for which the connection slots of a closed loop executed its operations, in nanoseconds. `None` if the
+    /// window is as long as the time between its edges.
+    pub length_ns: Option<u64>,
     /// True if the phase has ended.
     pub finished: bool,
     /// Tallies by kind of operation.
@@ -177,7 +189,10 @@ impl<'a> Collector<'a> {
                 self.begin_cpu_ns[phase] = cpu_ns;
                 self.samples[phase] = Some(Sample::take());
             }
-            Message::End(phase, edges, cpu_ns) => self.end(phase, edges, cpu_ns),
+            Message::End { phase_run, edges, length_ns, cpu_ns } => {
+                self.windows[phase_run].length_ns = length_ns;
+                self.end(phase_run, edges, cpu_ns);
+            }
             Message::LogRecord(operations) => self.listener.logged(&operations),
             Message::Closed(range) => {
                 for phase_run in range {

@@ -15,9 +15,10 @@ pub struct Tally {
     pub succeeded: u64,
     /// Operations intended inside the window; open loops only.
     pub intended: u64,
-    /// Operations started inside the window, in any phase.
+    /// Operations of the phase that started inside the window.
     pub begun: u64,
-    /// Successful operations that ended inside the window, of any phase.
+    /// Successful operations of the phase that ended inside the window. Of those that ended after it, as many count as
+    /// operations before the phase ended in it, because both edges then cut the same load.
     pub completed: u64,
     /// Requests sent for the phase's operations.
     pub attempts: u64,
@@ -25,7 +26,7 @@ pub struct Tally {
     pub retries: u64,
     /// Successful operations whose arrival times the kernel took.
     pub by_kernel: u64,
-    /// Object bytes delivered inside the window, prorated over each operation's body transfer.
+    /// Object bytes that the operations in `completed` delivered.
     pub bytes: f64,
     /// Operations without a known response time: never started, timed out or undrained.
     pub censored: u64,

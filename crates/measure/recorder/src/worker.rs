@@ -21,6 +21,17 @@ struct InFlightIntegral {
     at_ns: u64,
 }
 
+/// Operations that ended in a window without belonging to its phase, as far as no operation of the phase has taken
+/// their place. Both edges of a window cut operations: those of the phase before end in it, and its own end after it.
+/// Under a steady load both are equally many, and counting one in the place of the other gives the rate; more than
+/// that would be the rate of the phase before.
+#[derive(Debug, Clone, Copy, Default)]
+struct CarriedOver {
+    operations: u64,
+    /// True after the first end of an operation of the phase.
+    has_begun: bool,
+}
+
 /// Recorder of one worker for one stretch of consecutive phase runs.
 pub struct WorkerRecorder {
     /// Number of the first phase run.
@@ -28,6 +39,7 @@ pub struct WorkerRecorder {
     edges: Vec<Edges>,
     tallies: Vec<Option<Box<Tally>>>,
     in_flight_integrals: [InFlightIntegral; KINDS],
+    carried_over: Vec<CarriedOver>,
     log: Option<Vec<LogRecord>>,
     paused: Option<PausedOperations>,
     /// Size classes of each phase run; `None` for one that does not distinguish sizes.
@@ -44,9 +56,11 @@ impl WorkerRecorder {
         let start = edges.first().map_or(0, |e| e.start_ns);
         let in_flight_integrals = [InFlightIntegral { in_flight: 0, at_ns: start }; KINDS];
         let tallies = (0..edges.len() * KINDS).map(|_| None).collect();
+        let carried_over = vec![CarriedOver::default(); edges.len() * KINDS];
         let size_classes = vec![None; edges.len()];
         let log = log.then(Vec::new);
-        WorkerRecorder { first, edges, tallies, in_flight_integrals, log, paused: None, size_classes }
+        let paused = None;
+        WorkerRecorder { first, edges, tallies, in_flight_integrals, carried_over, log, paused, size_classes }
     }
 
     /// Makes the recorder distinguish the sizes of objects, by the classes of each phase run.
@@ -100,12 +114,13 @@ impl WorkerRecorder {
         self.tally(window, kind).intended += 1;
     }
 
-    /// Records the start of an operation.
-    pub fn started(&mut self, kind: OperationKind, at_ns: u64) {
+    /// Records the start of an operation of phase run `phase`.
+    pub fn started(&mut self, phase: usize, kind: OperationKind, at_ns: u64) {
         self.advance(kind, at_ns);
         self.in_flight_integrals[kind.index()].in_flight += 1;
-        if let Some(window) = self.window_of(at_ns) {
-            self.tally(window, kind).begun += 1;
+        let own = phase - self.first;
+        if self.edges[own].contains(at_ns) {
+            self.tally(own, kind).begun += 1;
         }
     }
 
@@ -126,10 +141,7 @@ impl WorkerRecorder {
             }
         }
         if let OperationResult::Done(bytes) = op.outcome {
-            self.delivered(op, bytes);
-            if let Some(window) = self.window_of(end) {
-                self.tally(window, op.kind).completed += 1;
-            }
+            self.ended(own, op.kind, end, bytes);
         }
         self.count(op, own, start, end);
         if let (Some(paused), OperationResult::Done(_)) = (&mut self.paused, op.outcome) {
@@ -159,6 +171,32 @@ impl WorkerRecorder {
                 ended,
             });
         }
+    }
+
+    /// Counts the end of a successful operation of window `own` with `bytes` of an object.
+    fn ended(&mut self, own: usize, kind: OperationKind, end: u64, bytes: u64) {
+        let at = own * KINDS + kind.index();
+        let is_inside = end < self.edges[own].end_ns;
+        if is_inside && !std::mem::replace(&mut self.carried_over[at].has_begun, true) {
+            // A window without a phase before it began empty. It is treated as if what it had in flight at the first
+            // end had been in flight at its start.
+            let in_flight = self.in_flight_integrals[kind.index()].in_flight.max(0) as u64;
+            let carried = &mut self.carried_over[at].operations;
+            *carried = if *carried == 0 { in_flight } else { *carried };
+        }
+        if !is_inside {
+            if let Some(later) = self.window_of(end) {
+                self.carried_over[later * KINDS + kind.index()].operations += 1;
+            }
+            let carried = &mut self.carried_over[at].operations;
+            if *carried == 0 {
+                return;
+            }
+            *carried -= 1;
+        }
+        let tally = self.tally(own, kind);
+        tally.completed += 1;
+        tally.bytes += bytes as f64;
     }
 
     /// Returns true if the operation log is long enough to be sent before the end of the second.
@@ -254,30 +292,6 @@ impl WorkerRecorder {
                 if let Some(response) = response {
                     tally.latencies[Latency::CensoredWait].record(response);
                 }
-            }
-        }
-    }
-
-    /// Prorates the bytes of an operation over its body transfer (docs/method.md, "Windows").
-    fn delivered(&mut self, op: &Completed<'_>, bytes: u64) {
-        if bytes == 0 {
-            return;
-        }
-        let (from, to) = (op.timings.body_first_ns, op.timings.body_last_ns);
-        if to <= from {
-            if let Some(window) = self.window_of(to) {
-                self.tally(window, op.kind).bytes += bytes as f64;
-            }
-            return;
-        }
-        let span = (to - from) as f64;
-        for window in op.phase - self.first..self.edges.len() {
-            let shared = self.edges[window].overlap(from, to);
-            if shared > 0 {
-                self.tally(window, op.kind).bytes += bytes as f64 * (shared as f64 / span);
-            }
-            if self.edges[window].end_ns >= to {
-                break;
             }
         }
     }

@@ -36,7 +36,7 @@ fn op(phase: usize, start: u64, end: u64, outcome: OperationResult<'_>) -> Compl
 
 fn run(recorder: &mut WorkerRecorder, ops: &[Completed<'_>], until: u64) -> Vec<PlacedTally> {
     for op in ops {
-        recorder.started(op.kind, op.timings.start_ns);
+        recorder.started(op.phase, op.kind, op.timings.start_ns);
     }
     for op in ops {
         recorder.completed(op);
@@ -45,15 +45,53 @@ fn run(recorder: &mut WorkerRecorder, ops: &[Completed<'_>], until: u64) -> Vec<
 }
 
 #[test]
-fn an_operation_across_an_edge_is_prorated_and_belongs_to_the_phase_of_its_start() {
+fn an_operation_across_an_edge_belongs_to_the_phase_of_its_start_alone() {
     let mut recorder = WorkerRecorder::new(0, edges(&[1000, 2000, 3000]), false);
     let placed = run(&mut recorder, &[op(0, 1500, 2500, OperationResult::Done(100))], 3000);
     let [(0, GET, first), (1, GET, second)] = &placed[..] else { panic!("{placed:?}") };
-    assert_eq!((first.operations, first.completed, first.begun, first.bytes), (1, 0, 1, 50.0));
-    assert_eq!((second.operations, second.completed, second.begun, second.bytes), (0, 1, 0, 50.0));
+    assert_eq!((first.operations, first.completed, first.begun, first.bytes), (1, 0, 1, 0.0));
+    assert_eq!((second.operations, second.completed, second.begun, second.bytes), (0, 0, 0, 0.0));
     assert_eq!((first.overlap_ns, first.in_flight_ns), (500, 500));
     assert_eq!((second.overlap_ns, second.in_flight_ns), (500, 500));
     assert_eq!((first.latencies[Latency::Service].len(), second.latencies[Latency::Service].len()), (1, 0));
+}
+
+/// Returns the operations that count in each of three windows of 1000 ns under loads of `per_window` operations, of
+/// which each lasts `latency` ns.
+fn counted(per_window: [u64; 3], latency: u64) -> Vec<(f64, f64)> {
+    let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000, 2000, 3000]), false);
+    let mut ops = Vec::new();
+    for (phase, count) in per_window.into_iter().enumerate() {
+        let starts = (0..count).map(|i| phase as u64 * 1000 + i * 1000 / count);
+        ops.extend(starts.map(|start| op(phase, start, start + latency, OperationResult::Done(3))));
+    }
+    let mut events: Vec<(u64, bool, usize)> = Vec::new();
+    for (i, op) in ops.iter().enumerate() {
+        events.extend([(op.timings.start_ns, true, i), (op.timings.end_ns, false, i)]);
+    }
+    events.sort_unstable();
+    for (at, starts, i) in events {
+        if starts { recorder.started(ops[i].phase, GET, at) } else { recorder.completed(&ops[i]) }
+    }
+    recorder.take(9000).into_iter().map(|(.., tally)| (tally.completed as f64, tally.bytes / 3.0)).collect()
+}
+
+#[test]
+fn a_steady_load_has_its_rate_whatever_its_latency_is() {
+    for latency in [1, 10, 155, 400, 900] {
+        for (completed, of_bytes) in counted([100; 3], latency) {
+            assert_eq!(completed, of_bytes);
+            assert!((98.0..=100.0).contains(&completed), "{completed} at {latency} ns");
+        }
+    }
+}
+
+#[test]
+fn rates_do_not_count_operations_of_the_phase_before() {
+    // 200 operations are in flight at the end of the first phase; the second one begins 10.
+    let found: Vec<u64> =
+        counted([1000, 10, 10], 200).iter().map(|(completed, _)| *completed as u64).collect();
+    assert_eq!((found[0].abs_diff(1000) <= 2, &found[1..]), (true, &[10, 10][..]), "{found:?}");
 }
 
 #[test]

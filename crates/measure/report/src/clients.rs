@@ -4,6 +4,7 @@ use plimsoll_base::median::median;
 use plimsoll_base::units::{format_bytes, format_count};
 use plimsoll_document::Table;
 use plimsoll_judge::summary::result::ClientRound;
+use plimsoll_judge::summary::student::t_quantile;
 
 /// Rounds of one client with one operation.
 struct Group<'a> {
@@ -47,38 +48,66 @@ fn operations(rounds: &[ClientRound]) -> Vec<&str> {
     names
 }
 
-/// Returns a sentence for each operation: the client with the highest rate, and the next one, with the lowest and
-/// highest ratio of both over the rounds.
+/// Share of the time of a round above which pauses of the machine disturb it.
+const DISTURBED_SHARE: f64 = 0.05;
+
+/// Returns the mean ratio of two clients with its 95% interval, from the ratios of the rounds; `None` for fewer than
+/// two rounds.
+fn interval(ratios: &[f64]) -> Option<(f64, f64, f64)> {
+    let n = ratios.len() as f64;
+    if ratios.len() < 2 {
+        return None;
+    }
+    let mean = ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / n;
+    let variance = ratios.iter().map(|ratio| (ratio.ln() - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    let reach = t_quantile(n - 1.0) * (variance / n).sqrt();
+    Some((mean.exp(), (mean - reach).exp(), (mean + reach).exp()))
+}
+
+/// Returns a sentence for each operation: the client with the highest rate, and how much faster than the next one it
+/// is, with the interval over the rounds.
 pub fn winners(rounds: &[ClientRound]) -> Vec<String> {
     let sentence = |operation: &str| {
         let mut groups = groups(rounds, operation);
         groups.sort_by(|a, b| b.per_s().total_cmp(&a.per_s()));
         let [first, second, ..] = groups.as_slice() else { return None };
-        let ratios = first.ratios(second);
-        let (low, high) = (
-            ratios.iter().copied().fold(f64::INFINITY, f64::min),
-            ratios.iter().copied().fold(0.0, f64::max),
-        );
         let [a, b] = [first, second].map(|group| format_count(group.per_s().round() as u64));
-        if first.rounds.len() == 1 {
-            let names = [first.client, second.client];
-            return Some(format!(
+        let names = [first.client, second.client];
+        let count = first.rounds.len();
+        let said = match interval(&first.ratios(second)) {
+            None => format!(
                 "{operation}: in the only round, {} had {a} operations/s, and {} {b}",
                 names[0], names[1]
-            ));
-        }
-        Some(match low > 1.0 {
-            true => format!(
-                "{operation}: {} is the fastest with {a} operations/s, {low:.2} to {high:.2} times as many as {} ({b})",
-                first.client, second.client
             ),
-            false => format!(
-                "{operation}: {} and {} are the fastest with {a} and {b} operations/s; neither was ahead in every round",
-                first.client, second.client
+            Some((ratio, low, high)) if low > 1.0 => format!(
+                "{operation}: {} is the fastest with {a} operations/s, {ratio:.2}x as many as {} ({b}; 95% over \
+                 {count} rounds: {low:.2}-{high:.2})",
+                names[0], names[1]
             ),
-        })
+            Some((_, low, high)) => format!(
+                "{operation}: {} and {} are the fastest with {a} and {b} operations/s; no difference shown in {count} \
+                 rounds (95%: {low:.2}x-{high:.2}x)",
+                names[0], names[1]
+            ),
+        };
+        Some(said + &disturbed(first, second))
     };
     operations(rounds).into_iter().filter_map(sentence).collect()
+}
+
+/// Returns the remark that the machine paused during rounds of two clients; empty if it did not.
+fn disturbed(first: &Group<'_>, second: &Group<'_>) -> String {
+    let both = || first.rounds.iter().chain(&second.rounds);
+    let paused = both().filter(|round| round.paused_share > DISTURBED_SHARE).count();
+    if paused == 0 {
+        return String::new();
+    }
+    let most = both().map(|round| round.paused_share).fold(0.0, f64::max);
+    format!(
+        "; the machine paused during {paused} of these {} rounds (up to {:.0}% of the time): repeat on a quiet one",
+        both().count(),
+        100.0 * most
+    )
 }
 
 fn cell(value: Option<f64>, digits: usize) -> String {
@@ -144,15 +173,23 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_names_the_fastest_only_if_it_was_ahead_in_every_round() {
-        let clear = [round("a", 0, 1.0), round("b", 0, 2.0), round("a", 1, 1.0), round("b", 1, 3.0)];
-        assert_eq!(
-            winners(&clear),
-            ["get: a is the fastest with 1,000 operations/s, 2.00 to 3.00 times as many as b (417)"]
-        );
-        let mixed = [round("a", 0, 1.0), round("b", 0, 2.0), round("a", 1, 1.0), round("b", 1, 0.9)];
-        assert!(winners(&mixed)[0].contains("neither was ahead in every round"), "{:?}", winners(&mixed));
+    fn the_answer_names_the_fastest_only_if_the_rounds_show_it() {
+        let turns = |walls: &[f64]| -> Vec<ClientRound> {
+            let turn = |(i, wall): (usize, &f64)| [round("a", i as u32, 1.0), round("b", i as u32, *wall)];
+            walls.iter().enumerate().flat_map(turn).collect()
+        };
+        let mut clear = turns(&[2.0, 2.1, 2.2]);
+        let said = "get: a is the fastest with 1,000 operations/s, 2.10x as many as b (476; 95% over 3 \
+            rounds: 1.86-2.36)";
+        assert_eq!(winners(&clear), [said]);
+        let mixed = winners(&turns(&[2.0, 0.9, 1.5]));
+        assert!(mixed[0].contains("no difference shown in 3 rounds (95%: 0."), "{mixed:?}");
         assert!(winners(&clear[..1]).is_empty());
+        // Regression test: pauses of the machine changed the ratio by half, without a remark.
+        clear[3].paused_share = 0.2;
+        let remark =
+            "; the machine paused during 1 of these 6 rounds (up to 20% of the time): repeat on a quiet one";
+        assert_eq!(winners(&clear), [format!("{said}{remark}")]);
     }
 
     #[test]
@@ -161,7 +198,8 @@ mod tests {
         let table = &tables(&rounds)[0];
         assert_eq!(
             table.head,
-            "get: 1,000 objects of 1 KiB, 8 in flight; medians of 2 rounds, in turns; CPU time and requests per operation"
+            "get: 1,000 objects of 1 KiB, 8 in flight; medians of 2 rounds, in turns; CPU time and \
+                requests per operation"
         );
         assert_eq!(table.rows[1][2..], ["375", "0.50", "-", "-", "100", "1.001"]);
     }

@@ -4,7 +4,9 @@ use serde::Serialize;
 
 use plimsoll_document::{Column, Document, Table, terminal};
 use plimsoll_judge::summary::comparison::Verdict;
+use plimsoll_judge::summary::confidence::IntervalEstimate;
 use plimsoll_judge::summary::estimates::Estimate;
+use plimsoll_judge::summary::failures::{FailurePair, Failures, before};
 use plimsoll_judge::summary::primary_figure::{
     Choice, Figure, GroupPair, SeriesPair, figures, group_figures,
 };
@@ -75,14 +77,22 @@ pub struct ComparisonRow {
     pub probability: Option<f64>,
     /// Bound that the probability must not exceed for a difference to count.
     pub bound: f64,
-    /// Verdict on the other side: `faster`, `slower`, `no difference shown` or `inconclusive`.
+    /// Verdict on the other side.
+    #[serde(skip)]
     pub verdict: Verdict,
+    /// Verdict on the other side in words: `faster`, `slower`, `no difference shown` or `inconclusive`; for errors
+    /// `fewer failures` or `more failures`.
+    #[serde(rename = "verdict")]
+    pub word: &'static str,
     /// Smallest relative change (for errors, difference) that a comparison of this design detects in 80% of the cases.
     pub smallest: Option<f64>,
     /// Seconds of measurement that an interval would need. `None` if there is one.
     pub duration_needed_s: Option<f64>,
     /// Number of pairs of blocks whose correlation narrowed the interval; 0 without pairing.
     pub pairs: usize,
+    /// True if no operation succeeded on one side, so that no length of measurement is enough.
+    #[serde(skip)]
+    pub none_succeeded: bool,
 }
 
 /// Comparison of two sides.
@@ -101,8 +111,41 @@ pub struct Comparison {
     /// Measured seconds of the first compared phase, of the base and of the other side. For groups of runs, those of
     /// the first run of each group.
     pub measured_s: (f64, f64),
+    /// Failures of each operation that failed on at least one side.
+    pub failures: Vec<FailurePair>,
     /// Figures that were compared, in order.
     pub rows: Vec<ComparisonRow>,
+}
+
+/// Returns the failures of each operation that failed on at least one side.
+fn failed(pairs: impl Iterator<Item = (Failures, Failures, String)>) -> Vec<FailurePair> {
+    let all = pairs.map(|(base, other, place)| FailurePair { place, base, other });
+    all.filter(|pair| pair.base.failed + pair.other.failed > 0).collect()
+}
+
+/// Returns the failures of pairs of series, for [`Comparison::failures`].
+pub fn failures(pairs: &[SeriesPair<'_>]) -> Vec<FailurePair> {
+    let whole = pairs.iter().filter(|pair| pair.base.size.is_none());
+    failed(whole.map(|pair| (Failures::of([pair.base]), Failures::of([pair.other]), place_of(pair.base))))
+}
+
+/// Returns the failures of pairs of groups, for [`Comparison::failures`].
+pub fn group_failures(pairs: &[GroupPair<'_>]) -> Vec<FailurePair> {
+    let whole = pairs.iter().filter_map(|pair| Some((pair, pair.base.first().filter(|s| s.size.is_none())?)));
+    let of = |side: &[&Series]| Failures::of(side.iter().copied());
+    failed(whole.map(|(pair, first)| (of(&pair.base), of(&pair.other), place_of(first))))
+}
+
+fn place_of(series: &Series) -> String {
+    place(&series.phase, series.step, series.operation.name(), series.size)
+}
+
+/// Returns phase and operation: `get`, `ramp_3 get`. Omits a phase that has the name of its operation.
+fn place(phase: &str, step: Option<u32>, operation: &str, size: Option<SizeRange>) -> String {
+    let phase = step.map_or_else(|| phase.to_string(), |s| format!("{phase}_{}", s + 1));
+    let phase = if phase == operation { String::new() } else { format!("{phase} ") };
+    let size = size.map_or_else(String::new, |size| format!(" {size}"));
+    format!("{phase}{operation}{size}")
 }
 
 /// Compares groups of runs, figure by figure.
@@ -118,6 +161,9 @@ pub fn rows(pairs: &[SeriesPair<'_>], choice: Choice<'_>, paired: bool) -> Vec<C
 fn row(figure: &Figure<'_>) -> ComparisonRow {
     let Figure { base: series, other, compared, primary, declared, bound } = figure;
     let (unit, scale) = compared.metric.unit();
+    let verdict = compared.verdict(*bound);
+    let none_succeeded =
+        [compared.base, compared.other].iter().any(|side| side.confidence == IntervalEstimate::NoneSucceeded);
     let side = |estimate: &Estimate, series: &Series| {
         let ends = estimate.confidence.ends().filter(|_| estimate.value.is_some());
         Side {
@@ -143,28 +189,36 @@ fn row(figure: &Figure<'_>) -> ComparisonRow {
         change_high: compared.change.map(|c| c.2),
         probability: compared.probability,
         bound: *bound,
-        verdict: compared.verdict(*bound),
+        verdict,
+        word: word(verdict, unit),
         smallest: compared.smallest,
         duration_needed_s: compared
             .duration_needed_s
             .or_else(|| compared.base.confidence.duration_needed_s())
-            .filter(|seconds| *seconds > 0.0),
+            .filter(|seconds| *seconds > 0.0 && !none_succeeded),
         pairs: compared.pairs,
+        none_succeeded,
+    }
+}
+
+/// Returns the verdict for reports. More failures are not a speed.
+fn word(verdict: Verdict, unit: Unit) -> &'static str {
+    match (unit, verdict) {
+        (Unit::Share, Verdict::Faster) => "fewer failures",
+        (Unit::Share, Verdict::Slower) => "more failures",
+        _ => verdict.describe(),
     }
 }
 
 impl ComparisonRow {
-    /// Returns the name of the figure: `get p99`, `ramp_3 get p50`. Omits a phase that has the name of its operation.
+    /// Returns the name of the figure: `get p99`, `ramp_3 get p50`.
     pub fn label(&self) -> String {
         format!("{} {}", self.place(), self.metric)
     }
 
     /// Returns phase and operation: `get`, `ramp_3 get`.
-    fn place(&self) -> String {
-        let phase = self.step.map_or_else(|| self.phase.clone(), |s| format!("{}_{}", self.phase, s + 1));
-        let phase = if phase == self.operation { String::new() } else { format!("{phase} ") };
-        let size = self.size.map_or_else(String::new, |size| format!(" {size}"));
-        format!("{phase}{}{size}", self.operation)
+    pub fn place(&self) -> String {
+        place(&self.phase, self.step, &self.operation, self.size)
     }
 
     fn value(&self, value: f64) -> String {
@@ -205,6 +259,9 @@ impl ComparisonRow {
     }
 
     fn verdict_alone(&self) -> String {
+        if self.none_succeeded {
+            return "unknown; no operation succeeded".into();
+        }
         if let Some(seconds) = self.duration_needed_s.filter(|_| self.verdict == Verdict::Inconclusive) {
             return format!("inconclusive; needs about {seconds:.0} s of measurement");
         }
@@ -220,7 +277,7 @@ impl ComparisonRow {
                 }
                 _ => String::new(),
             };
-        format!("{}{note}", self.verdict.describe())
+        format!("{}{note}", self.word)
     }
 
     /// Returns a remark that names the sides whose figure is only a bound, such as
@@ -244,12 +301,25 @@ pub fn bound(limited: &[&str]) -> String {
 }
 
 impl Comparison {
-    /// Returns the verdict on the primary figure in a sentence, with that on p99 of the same operation. If the figure
-    /// was measured several times, such as at the points of a sweep, and none was declared, all of them count.
+    /// Returns the verdict on the primary figure in a sentence, with that on p99 of the same operation, after the
+    /// failures. If the figure was measured several times, such as at the points of a sweep, and none was declared, all
+    /// of them count.
     pub fn sentence(&self) -> String {
         let Some(row) = self.rows.iter().find(|r| r.primary).or_else(|| self.rows.first()) else {
             return "no figure was measured on both sides".into();
         };
+        let names = [self.base.name.as_str(), self.other.name.as_str()];
+        before(self.verdict(row), &row.place(), &self.failures, names)
+    }
+
+    /// Returns true if the other side failed more of an operation than the base, beyond chance. Its speed is then that
+    /// of the operations which it chose to answer.
+    pub fn fails_more(&self, place: &str) -> bool {
+        self.failures.iter().any(|pair| pair.place == place && pair.other.exceed(&pair.base))
+    }
+
+    /// Returns the verdict on a figure in a sentence, without failures.
+    fn verdict(&self, row: &ComparisonRow) -> String {
         let (a, b) = (&self.base.name, &self.other.name);
         if row.unit == Unit::Share {
             return match row.change.filter(|_| matches!(row.verdict, Verdict::Faster | Verdict::Slower)) {

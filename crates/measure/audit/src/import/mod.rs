@@ -2,6 +2,7 @@
 //! throughput follow docs/method.md. An import cannot remove the coordinated omission of a closed loop, because the
 //! tool never measured the missing waiting times.
 
+use plimsoll_base::clock::SECOND;
 use plimsoll_recorder::ErrorClass;
 use plimsoll_recorder::Timings;
 use plimsoll_recorder::collector::WindowState;
@@ -17,6 +18,7 @@ use plimsoll_workload::size::Size;
 use plimsoll_workload::{Dataset, OperationKind, ScanLength, Workload};
 
 pub mod r2_bench;
+mod stages;
 mod unit;
 pub mod warp;
 
@@ -113,19 +115,12 @@ fn step_of(name: &str) -> (String, Option<u32>) {
     }
 }
 
-/// Returns the window of each phase: from its first start to the first start of the next phase. The last window
-/// extends to the last end.
-fn edges(log: &Log) -> Vec<Edges> {
-    let first =
-        |phase: usize| log.records.iter().filter(|r| usize::from(r.phase) == phase).map(|r| r.start_ns).min();
-    let starts: Vec<u64> = (0..log.phases.len()).map(|p| first(p).unwrap_or(0)).collect();
-    let last = log.records.iter().map(|r| r.end_ns).max().unwrap_or(0);
-    let end = |phase: usize| starts.get(phase + 1).copied().unwrap_or(last + 1);
-    starts
-        .iter()
-        .enumerate()
-        .map(|(p, start)| Edges { start_ns: *start, end_ns: end(p).max(start + 1) })
-        .collect()
+/// Returns the window of a phase: from the first start to the last end of its own requests.
+fn edges(log: &Log, phase: usize) -> Edges {
+    let own = || log.records.iter().filter(|r| usize::from(r.phase) == phase);
+    let start_ns = own().map(|r| r.start_ns).min().unwrap_or(0);
+    let last_ns = own().map(|r| r.end_ns).max().unwrap_or(0);
+    Edges { start_ns, end_ns: last_ns.max(start_ns + 1) }
 }
 
 /// Returns the maximum number of requests of a phase in flight at the same time, at least 1.
@@ -166,7 +161,11 @@ fn phase_run(log: &Log, number: usize) -> PhaseRun {
         recording: None,
         written_in: None,
     };
-    let role = if name == "warmup" { Role::Warmup } else { Role::Measure };
+    let role = match name.as_str() {
+        "warmup" => Role::Warmup,
+        stages::PREPARATION => Role::Prepare,
+        _ => Role::Measure,
+    };
     let phase = Phase {
         role,
         name,
@@ -189,49 +188,53 @@ fn phase_run(log: &Log, number: usize) -> PhaseRun {
     PhaseRun { phase, store: 0, number, repeat: 0, block: 0, step, recorded: true }
 }
 
-/// Replays a log through the recorder.
+/// Replays a log through the recorder, phase by phase: the window of a phase has its own requests alone.
 pub fn replay(log: &Log) -> Imported {
-    let edges = edges(log);
-    let mut recorder = WorkerRecorder::new(0, edges.clone(), true);
-    let mut states: Vec<WindowState> = edges
-        .iter()
-        .map(|e| WindowState { edges: Some(*e), finished: true, ..WindowState::default() })
-        .collect();
-    let mut seconds = Vec::new();
+    let mut out = Imported {
+        phase_runs: (0..log.phases.len()).map(|p| phase_run(log, p)).collect(),
+        states: Vec::new(),
+        seconds: Vec::new(),
+        operations: Vec::new(),
+    };
+    for phase in 0..log.phases.len() {
+        replay_phase(log, phase, &mut out);
+    }
+    out
+}
+
+fn replay_phase(log: &Log, phase: usize, out: &mut Imported) {
+    let edges = edges(log, phase);
+    // The recorder counts an operation that ends at the end of a window as late, and the last one ends there.
+    let mut recorder = WorkerRecorder::new(phase, vec![Edges { end_ns: u64::MAX, ..edges }], true);
+    let mut state = WindowState { edges: Some(edges), finished: true, ..WindowState::default() };
     // Starts and ends in order of time. At the same instant, ends come before starts, as in a closed loop.
-    let starts = log.records.iter().enumerate().map(|(i, r)| (r.start_ns, true, i));
-    let ends = log.records.iter().enumerate().map(|(i, r)| (r.end_ns, false, i));
+    let own = || log.records.iter().enumerate().filter(|(_, r)| usize::from(r.phase) == phase);
+    let starts = own().map(|(i, r)| (r.start_ns, true, i));
+    let ends = own().map(|(i, r)| (r.end_ns, false, i));
     let mut events: Vec<(u64, bool, usize)> = starts.chain(ends).collect();
     events.sort_unstable_by_key(|(at, starts, i)| (*at, *starts && log.records[*i].end_ns > *at, *i));
-    let mut second = 0;
-    let mut operations = Vec::new();
+    let mut second = edges.start_ns / SECOND;
     let mut flush = |recorder: &mut WorkerRecorder, second: u64, until: u64| {
-        for (phase_run, kind, tally) in recorder.take(until) {
-            states[phase_run].tallies.entry(kind).or_default().merge(&tally);
-            seconds.push((second, phase_run, kind, *tally));
+        for (_, kind, tally) in recorder.take(until) {
+            state.tallies.entry(kind).or_default().merge(&tally);
+            out.seconds.push((second, phase, kind, *tally));
         }
-        operations.append(&mut recorder.take_log());
+        out.operations.append(&mut recorder.take_log());
     };
     for (at, starts, i) in events {
-        if at / 1_000_000_000 != second {
-            flush(&mut recorder, second, (second + 1) * 1_000_000_000);
-            second = at / 1_000_000_000;
+        if at / SECOND != second {
+            flush(&mut recorder, second, (second + 1) * SECOND);
+            second = at / SECOND;
         }
         let record = &log.records[i];
         if starts {
-            recorder.started(record.kind, record.start_ns);
+            recorder.started(phase, record.kind, record.start_ns);
         } else {
             complete(&mut recorder, log, record, i as u64);
         }
     }
-    let end = edges.last().map_or(0, |e| e.end_ns);
-    flush(&mut recorder, second, end);
-    Imported {
-        phase_runs: (0..log.phases.len()).map(|p| phase_run(log, p)).collect(),
-        states,
-        seconds,
-        operations,
-    }
+    flush(&mut recorder, second, edges.end_ns);
+    out.states.push(state);
 }
 
 fn complete(recorder: &mut WorkerRecorder, log: &Log, record: &ImportedRequest, number: u64) {
@@ -268,15 +271,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_belong_to_phases_by_start_and_bytes_by_time() {
-        const S: u64 = 1_000_000_000;
+    fn a_phase_has_its_own_requests_and_window() {
         let record = |phase, start_s: u64, end_s: u64| ImportedRequest {
             phase,
             kind: OperationKind::GetRange,
             error: None,
-            start_ns: start_s * S,
+            start_ns: start_s * SECOND,
             first_byte_ns: 0,
-            end_ns: end_s * S,
+            end_ns: end_s * SECOND,
             bytes: 1000,
             retries: 2,
         };
@@ -287,16 +289,22 @@ mod tests {
         };
         let imported = replay(&log);
         let tally = |i: usize| &imported.states[i].tallies[&OperationKind::GetRange];
+        let window = |i: usize| imported.states[i].edges.map(|e| (e.start_ns / SECOND, e.end_ns / SECOND));
+        assert_eq!(
+            (window(0), window(1)),
+            (Some((0, 12)), Some((10, 20))),
+            "no time before or after the phase"
+        );
         assert_eq!((tally(0).operations, tally(1).operations), (2, 1));
+        assert_eq!((tally(0).completed, tally(1).completed), (2, 1), "the last end belongs to the window");
         assert_eq!((tally(0).attempts, tally(0).retries), (6, 4), "retries are preserved");
-        // The request from 4 s to 12 s spends six of its eight seconds before the boundary at 10 s.
-        assert!((tally(0).bytes - 1750.0).abs() < 1e-6 && (tally(1).bytes - 1250.0).abs() < 1e-6);
+        assert_eq!((tally(0).bytes, tally(1).bytes), (2000.0, 1000.0));
         assert_eq!(
             (imported.phase_runs[1].phase.name.as_str(), imported.phase_runs[1].step),
             ("ramp", Some(0))
         );
         assert_eq!(imported.operations.len(), 3);
-        let in_flight_s = tally(0).in_flight_ns / i128::from(S);
-        assert_eq!(in_flight_s, 10, "one request at a time for ten seconds");
+        let in_flight_s = tally(0).in_flight_ns / i128::from(SECOND);
+        assert_eq!(in_flight_s, 12, "one request at a time for twelve seconds");
     }
 }

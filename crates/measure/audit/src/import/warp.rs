@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::{Disagreements, ImportedRequest, Log};
+use super::{Disagreements, ImportedRequest, Log, stages};
 use plimsoll_experiment::logs::LogError;
 use plimsoll_experiment::logs::lines::Lines;
 use plimsoll_experiment::logs::warp::kind;
@@ -140,7 +140,7 @@ pub fn read(file: &Path) -> Result<Log, LogError> {
         })
         .collect();
     log.records.sort_by_key(|r| r.start_ns);
-    log.phases = vec!["warp".into()];
+    log.phases = stages::assign(&mut log.records, "warp");
     log.notes.extend(disagree.note("duration_ns", "start", "end"));
     log.origin_unix_s = origin as f64 / 1e9;
     log.store = if endpoints.is_empty() { "as logged by warp".into() } else { endpoints.join(", ") };

@@ -2,9 +2,8 @@
 //!
 //! [`recompute`] makes the figures, [`differences`] compares two results. [`schedule`], `windows` and `operations`
 //! compare the logs and the result with the experiment and its seed, [`prices`] the cost with the price books,
-//! [`signature`] checks a detached signature. Not in the logs, and so only protected by the checksums, are: attempts,
-//! retries, connections, operations in flight, resources of the client, disturbances, the quantities of bills, and the
-//! exact ends and means of latencies, which are compared with the buckets of their histograms.
+//! [`signature`] checks a detached signature. docs/judging.md lists what is not in the logs, and so only protected by
+//! the checksums.
 
 pub mod differences;
 mod operations;
@@ -21,7 +20,7 @@ use minisign_verify::PublicKey;
 use plimsoll_base::version::VERSION;
 
 use plimsoll_judge::run_dir::REPORT;
-use plimsoll_judge::run_dir::environment::{Environment, read_environment};
+use plimsoll_judge::run_dir::environment::{Environment, StoreFacts, read_environment};
 use plimsoll_judge::run_dir::merge::{LogTotal, log_totals};
 use plimsoll_judge::run_dir::run::{Run, RunDirError, read};
 use plimsoll_judge::run_dir::sums::{self, Checked};
@@ -122,10 +121,50 @@ fn figures(run: &Run, found: &mut Verification) -> io::Result<()> {
     let other_books = run.result.run.version != VERSION || run.environment.command.iter().any(is_own);
     found.prices = prices::check(&run.result.cost, other_books);
     found.problems.append(&mut found.prices.problems);
+    found.problems.extend(totals.as_deref().into_iter().flat_map(|totals| wrong_times(run, totals)));
     found.schedule = scheduled(run, totals.as_deref())?;
     found.problems.append(&mut found.schedule.problems);
     Ok(())
 }
+
+/// Returns the times of day that contradict the seconds of the log, in words. The log has whole seconds, so a smaller
+/// difference is not found.
+fn wrong_times(run: &Run, totals: &[LogTotal]) -> Vec<String> {
+    let (info, origin) = (&run.result.run, run.environment.origin_unix_s);
+    if origin <= 0.0 || info.imported.is_some() || info.shards.len() > 1 {
+        return Vec::new();
+    }
+    let mut out = Vec::new();
+    let started = info.started_at.parse::<jiff::Timestamp>().map(|at| at.as_second() as f64);
+    if started.map_or(true, |at| at > origin + TIME_SLACK_S) {
+        out.push(format!("the run started at {}, and its log begins before that", info.started_at));
+    }
+    let ends = run.result.windows.iter().flat_map(|w| [w.service_ms.max, w.failed_ms.max]);
+    let longest_s = ends.flatten().fold(0.0, f64::max) / 1e3;
+    for (number, window) in run.result.windows.iter().enumerate() {
+        let own = totals.iter().filter(|total| {
+            (&*total.store, &*total.phase) == (&*window.store, &*window.phase)
+                && (total.repeat, total.block, total.step) == (window.repeat, window.block, window.step)
+        });
+        let seconds = own.map(|total| total.seconds).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let (Some((first, last)), start) = (seconds, window.start_unix_s - origin) else { continue };
+        let is_late = start > first as f64 + TIME_SLACK_S;
+        // Operations that were given up may have ended at any time after the window.
+        let is_early =
+            window.censored == 0 && start < last as f64 - window.window_s - longest_s - TIME_SLACK_S;
+        if is_late || is_early {
+            out.push(format!(
+                "windows[{number}], phase '{}': it starts {start:.1} s after the log, which has it from second {first} to \
+                 {last}",
+                window.phase
+            ));
+        }
+    }
+    out
+}
+
+/// Allowed difference between a time of day and the seconds of the log, in seconds.
+const TIME_SLACK_S: f64 = 2.0;
 
 /// Compares the logs of a run with its schedule. `totals` are those of the interval log; `None` if the run has not
 /// finished.
@@ -193,8 +232,18 @@ fn strangers(run: &Run, environment: Environment) -> Vec<String> {
     if !environment.run.is_empty() && info.shards.len() < 2 {
         same("id", info.id.clone(), environment.run, "environment.json");
     }
+    if let Some(name) = run.experiment_table().get("name").and_then(toml::Value::as_str) {
+        same("experiment", info.experiment.clone(), name.to_string(), "experiment.toml");
+    }
     if !environment.version.is_empty() {
         same("version", info.version.clone(), environment.version, "environment.json");
     }
+    for window in &run.result.windows {
+        let known = |store: &&StoreFacts| store.url == window.store && !store.provider.is_empty();
+        if let Some(store) = environment.stores.iter().find(known) {
+            same("provider", window.provider.clone(), store.provider.clone(), "environment.json");
+        }
+    }
+    out.dedup();
     out
 }

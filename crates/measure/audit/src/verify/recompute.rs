@@ -21,7 +21,8 @@ use plimsoll_judge::summary::merge::overall;
 use plimsoll_judge::summary::objective::Objective;
 use plimsoll_judge::summary::objectives::judge;
 use plimsoll_judge::summary::percentiles::PERCENTILES;
-use plimsoll_judge::summary::result::{LoopKind, Percentiles, RunResult, Window};
+use plimsoll_judge::summary::result::{LoopKind, OWN_WINDOWS, Percentiles, RunResult, Window};
+use plimsoll_judge::summary::saturation::saturated;
 use plimsoll_judge::summary::size_classes;
 use plimsoll_judge::summary::sweeps::sweeps;
 
@@ -57,6 +58,9 @@ pub fn recompute(run: &Run, logs: Option<Logs<'_>>) -> Recomputed {
             let total = totals.iter().find(|total| is_of(window, total)).map(|total| &total.tally);
             let tally = total.unwrap_or(&none);
             out.figures += counts(window, tally) + if is_merged { 0 } else { rates(window, tally) };
+            if !is_merged && run.result.schema >= OWN_WINDOWS {
+                out.figures += in_flight(window, tally);
+            }
             set_classes(window, sizes);
         }
     }
@@ -127,6 +131,13 @@ fn rates(window: &mut Window, tally: &Tally) -> usize {
     window.throughput_bytes_per_s = per_s(tally.bytes);
     window.bytes = tally.bytes.round() as u64;
     4
+}
+
+/// Sets the operations in flight, and what follows from them, to the sums of the log. Returns the number of figures.
+fn in_flight(window: &mut Window, tally: &Tally) -> usize {
+    window.in_flight_mean = tally.in_flight_ns as f64 / 1e9 / window.window_s;
+    window.saturated = window.loop_ == LoopKind::Open && saturated(tally, window.in_flight_mean);
+    2
 }
 
 /// Sets the percentiles of a window to what its histograms say. Returns the number of figures.

@@ -1,16 +1,22 @@
 //! Comparison of the windows of a result with the schedule: role, loop and operations in flight of each phase, and the
 //! length of the window, from which all rates follow.
 
-use plimsoll_workload::schedule::Role;
 use plimsoll_workload::schedule::plan::PhaseRun;
+use plimsoll_workload::schedule::{Phase, Role, Verify};
 
 use super::schedule::{PhaseOnStore, Position, position};
 use plimsoll_judge::run_dir::merge::LogTotal;
-use plimsoll_judge::summary::result::{LoopKind, RunResult, Window};
+use plimsoll_judge::summary::result::{LoopKind, OWN_WINDOWS, Percentiles, RunResult, Window};
 
 /// Largest difference between the length of a window and the length in the experiment, in seconds: the rounding of
 /// nanoseconds to a decimal number.
 const ROUNDING_S: f64 = 1e-6;
+
+/// Longest pause of a connection slot after a failure to connect, in milliseconds.
+const LONGEST_PAUSE_MS: f64 = 640.0;
+
+/// Time that the client may need between two operations of a connection slot on a busy machine, in seconds.
+const SLACK_S: f64 = 0.1;
 
 /// Maximum number of objects whose sizes are added up.
 const MAX_SIZES: u64 = 1 << 24;
@@ -44,11 +50,24 @@ pub(super) fn check(result: &RunResult, phases: &[PhaseOnStore], totals: &[LogTo
         });
         let problem = match run {
             None => Some("it is not in the schedule".to_string()),
-            Some(run) => contradiction(window, run, totals),
+            Some(run) => contradiction(window, run, totals).or_else(|| {
+                let of_run = |w: &&Window| is_of_run(w, window);
+                match result.schema >= OWN_WINDOWS {
+                    true => wrong_length(window, &run.phase, windows.iter().filter(of_run))
+                        .or_else(|| uneven(window, &run.phase)),
+                    false => wrong_edges(window, &run.phase),
+                }
+            }),
         };
         out.extend(problem.map(|problem| format!("windows[{number}], phase '{}': {problem}", window.phase)));
     }
     out
+}
+
+/// Returns true if two windows are of one phase run.
+fn is_of_run(a: &Window, b: &Window) -> bool {
+    let of = |w: &Window| (w.repeat, w.block, w.step);
+    (&a.store, &a.phase, of(a)) == (&b.store, &b.phase, of(b))
 }
 
 fn is_of(window: &Window, phase: &PhaseOnStore) -> bool {
@@ -90,6 +109,69 @@ fn wrong_size(phase: &PhaseOnStore, windows: &[Window]) -> Option<String> {
     })
 }
 
+/// Returns the contradiction between the length of a window with a time limit and the experiment.
+fn wrong_edges(window: &Window, phase: &Phase) -> Option<String> {
+    let (Some(ns), None) = (phase.limit.duration_ns, phase.limit.operations) else { return None };
+    let (stated, planned) = (window.window_s, ns as f64 / 1e9);
+    ((stated - planned).abs() > ROUNDING_S)
+        .then(|| format!("it lasts {stated} s, and {planned} s in the experiment"))
+}
+
+/// Returns the contradiction between the length of a window of a closed loop with a time limit and its operations. The
+/// last operation of a connection slot begins before the time is over, so the window is longer by at most the longest
+/// operation in `of_run`, which are the windows of the same phase run.
+fn wrong_length<'a>(
+    window: &Window,
+    phase: &Phase,
+    of_run: impl Iterator<Item = &'a Window>,
+) -> Option<String> {
+    let (Some(ns), None, false) = (phase.limit.duration_ns, phase.limit.operations, phase.load.is_open())
+    else {
+        return None;
+    };
+    let mut longest_ms: f64 = 0.0;
+    for window in of_run {
+        let max = |percentiles: &Percentiles| percentiles.max.unwrap_or(0.0);
+        // An operation that was given up has no service time.
+        let given_up =
+            if window.censored > 0 { (phase.drain_ns.max(phase.timeout_ns)) as f64 / 1e6 } else { 0.0 };
+        // A write that is read back, and a slot that was refused, are busy after their operation.
+        let after = if phase.verify == Verify::Off { 0.0 } else { max(&window.service_ms) };
+        let refused = if window.errors.is_empty() { 0.0 } else { LONGEST_PAUSE_MS };
+        let took = max(&window.service_ms).max(max(&window.failed_ms)).max(given_up);
+        longest_ms = longest_ms.max(took + after + refused + max(&window.start_lag_ms));
+    }
+    let (stated, planned) = (window.window_s, ns as f64 / 1e9);
+    let most = planned + phase.think_time_ns as f64 / 1e9 + longest_ms / 1e3 + SLACK_S;
+    if stated < planned - ROUNDING_S {
+        return Some(format!("it lasts {stated} s, and at least {planned} s in the experiment"));
+    }
+    (stated > most)
+        .then(|| format!("it lasts {stated} s, longer than its time and its longest operation ({most:.3} s)"))
+}
+
+/// Returns the contradiction between the number of operations of a closed loop, its rate, and its throughput.
+fn uneven(window: &Window, phase: &Phase) -> Option<String> {
+    if phase.load.is_open() {
+        return None;
+    }
+    let succeeded = window.succeeded() as f64;
+    let counted = window.achieved_per_s * window.window_s;
+    if (counted - succeeded).abs() > 0.5 {
+        return Some(format!(
+            "{succeeded} operations succeeded, and {} per second in {} s are {counted:.1}",
+            window.achieved_per_s, window.window_s
+        ));
+    }
+    let bytes = window.throughput_bytes_per_s * window.window_s;
+    ((bytes - window.bytes as f64).abs() > 1.0 + bytes * 1e-9).then(|| {
+        format!(
+            "{} bytes were delivered, and {} per second in {} s are {bytes:.0}",
+            window.bytes, window.throughput_bytes_per_s, window.window_s
+        )
+    })
+}
+
 /// Returns the first contradiction between a window and its phase run.
 fn contradiction(window: &Window, run: &PhaseRun, totals: &[LogTotal]) -> Option<String> {
     let phase = &run.phase;
@@ -119,11 +201,9 @@ fn contradiction(window: &Window, run: &PhaseRun, totals: &[LogTotal]) -> Option
     }
     let stated = window.window_s;
     match (phase.limit.duration_ns, phase.limit.operations) {
-        (Some(ns), None) => {
-            let planned = ns as f64 / 1e9;
-            ((stated - planned).abs() > ROUNDING_S)
-                .then(|| format!("it lasts {stated} s, and {planned} s in the experiment"))
-        }
+        (Some(_), None) if phase.load.is_open() => wrong_edges(window, phase),
+        // See `wrong_length`.
+        (Some(_), None) => None,
         // The last operation may end after the time is over.
         (Some(ns), _) => (stated > (ns + phase.drain_ns) as f64 / 1e9)
             .then(|| format!("it lasts {stated} s, longer than in the experiment")),

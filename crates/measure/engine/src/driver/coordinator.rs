@@ -16,8 +16,8 @@ use plimsoll_base::machine::pauses::{PauseLog, PauseWatch};
 use plimsoll_recorder::Edges;
 use plimsoll_recorder::collector::{Collector, Listener, Message, WindowState};
 use plimsoll_recorder::log::LogRecord;
-use plimsoll_workload::schedule::Role;
 use plimsoll_workload::schedule::plan::{PhaseRun, segments};
+use plimsoll_workload::schedule::{Load, Role};
 
 /// Executes all phase runs of a job and returns their sums. `origin_ns` is the origin of the interval log, in
 /// nanoseconds on the monotonic clock.
@@ -222,7 +222,8 @@ struct SegmentResult {
 }
 
 /// Builds the segment for a range of phase runs. The first one starts at `at`, in nanoseconds on the
-/// monotonic clock.
+/// monotonic clock. A closed loop ends with its last operation, and a limit of operations is reached at a time that is
+/// not yet known.
 fn build_segment(job: &Job, range: std::ops::Range<usize>, mut at: u64, counters: &mut Counters) -> Segment {
     let phase_runs = &job.phase_runs[range.clone()];
     let mut segment = Segment {
@@ -235,9 +236,8 @@ fn build_segment(job: &Job, range: std::ops::Range<usize>, mut at: u64, counters
     };
     for phase_run in phase_runs {
         let limit = phase_run.phase.limit;
-        // A phase with a limit of operations ends with the last of them, at a time that is not yet known.
         let end_ns = match (limit.operations, limit.duration_ns) {
-            (None, Some(duration)) => at + duration,
+            (None, Some(duration)) if phase_run.phase.load.is_open() => at + duration,
             _ => u64::MAX,
         };
         segment.edges.push(Edges { start_ns: at, end_ns });
@@ -272,20 +272,25 @@ fn run_segment(
             return Err(DriverError::Panic);
         }
     }
-    let (mut last_end_ns, mut failed) = (0, 0);
+    let (mut last_end_ns, mut busy_ns, mut failed) = (0, 0, 0);
     let mut error = None;
     for handle in handles {
         let report = handle.reports.recv().map_err(|_| DriverError::Panic)?;
         last_end_ns = last_end_ns.max(report.last_end_ns);
+        busy_ns += report.busy_ns;
         failed += report.failed;
         error = error.or(report.error);
     }
     if let Some(error) = error {
         return Err(error.into());
     }
+    let phase = &job.phase_runs[range.start].phase;
     if let [Edges { start_ns, end_ns: u64::MAX }] = segment.edges[..] {
-        let end_ns = control.stopped_at().unwrap_or(last_end_ns).max(start_ns + 1);
-        let _ = messages.send(Message::End(range.start, Edges { start_ns, end_ns }, process_cpu_ns()));
+        let stopped_at = control.stopped_at().filter(|_| phase.load.is_open());
+        let edges = Edges { start_ns, end_ns: stopped_at.unwrap_or(last_end_ns).max(start_ns + 1) };
+        let length_ns = mean_slot_time(job, &segment, range.start, busy_ns);
+        let cpu_ns = process_cpu_ns();
+        let _ = messages.send(Message::End { phase_run: range.start, edges, length_ns, cpu_ns });
     }
     for (counter, limit) in segment.counters.iter().zip(&segment.limits) {
         // Connection slots that found the limit reached have raised the counter above it. A repeat must
@@ -296,6 +301,23 @@ fn run_segment(
         }
     }
     let _ = messages.send(Message::Closed(range));
-    let end = segment.edges.last().map(|e| e.end_ns).filter(|end| *end != u64::MAX);
-    Ok(SegmentResult { failed, next_ns: end.map(|end| end + PLANNED_GAP_NS) })
+    let end_ns = match (segment.edges.last(), phase.limit.operations, phase.limit.duration_ns) {
+        (Some(Edges { start_ns, end_ns: u64::MAX }), None, Some(duration)) => Some(start_ns + duration),
+        (edges, ..) => edges.map(|edges| edges.end_ns).filter(|end_ns| *end_ns != u64::MAX),
+    };
+    Ok(SegmentResult { failed, next_ns: end_ns.map(|end_ns| end_ns + PLANNED_GAP_NS) })
+}
+
+/// Returns the mean time for which the connection slots of a closed loop executed its operations, in nanoseconds. Each
+/// slot executes whole operations from the start until its first end after the duration of the phase, so the number of
+/// operations over this time is the rate, whatever their latency is (Wald's equation); an edge that cuts operations
+/// would count too many or too few. `None` for an open loop, and for a loop that ended because all operations of its
+/// limit were taken: it lasts until the last one ends.
+fn mean_slot_time(job: &Job, segment: &Segment, phase_run: usize, busy_ns: u64) -> Option<u64> {
+    let Load::Closed { concurrency } = job.phase_runs[phase_run].phase.load else { return None };
+    let next = job.shard.index + job.shard.of * segment.counters[0].load(Ordering::Relaxed);
+    if segment.limits[0].is_some_and(|limit| next >= limit) {
+        return None;
+    }
+    Some((busy_ns / job.shard.share(concurrency).max(1) as u64).max(1))
 }

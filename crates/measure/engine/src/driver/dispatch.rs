@@ -39,9 +39,20 @@ pub async fn dispatch(context: &Context) -> io::Result<()> {
             Load::Open { in_flight, .. } => run_open_loop(context, &mut timer, index, in_flight).await?,
         }
         send(context, Message::Used(context.number(index), thread_cpu_ns() - cpu));
-        let ended = context.edges(index);
-        if context.worker.index == 0 && ended.end_ns != u64::MAX {
-            send(context, Message::End(context.number(index), ended, process_cpu_ns()));
+        // Only the coordinator knows when the last operation of a closed loop has ended.
+        if context.worker.index == 0 && phase_run.phase.load.is_open() {
+            let edges = context.edges(index);
+            if edges.end_ns != u64::MAX {
+                send(
+                    context,
+                    Message::End {
+                        phase_run: context.number(index),
+                        edges,
+                        length_ns: None,
+                        cpu_ns: process_cpu_ns(),
+                    },
+                );
+            }
         }
     }
     drain(context, &mut timer, drain_ns).await

@@ -17,7 +17,8 @@ use super::read_back::{Written, verify_written};
 use super::records::encode;
 use super::request::{KeyBuffers, build, upload_checksum_of};
 use super::retry::{
-    AttemptCounts, AttemptError, OperationObserver, address_of, send_with_retries, wait_until,
+    AttemptCounts, AttemptError, OperationObserver, address_of, pause_after_refusal, send_with_retries,
+    wait_until,
 };
 use super::slots::CancelReason;
 use super::writers::Writing;
@@ -59,17 +60,18 @@ pub async fn slot_loop(
         let Some(task) = task.await else { return connection };
         context.slots.start_work(id);
         let ended = execute_operation(&context, id, connection.as_mut(), task, &mut state).await;
-        free_since_ns = ended.end_ns;
         context.slots.finish_work(id);
         // The dispatcher needs this notification only during a drain. Each one costs a system call.
         if context.offer.draining.get() && context.slots.working() == 0 {
             context.offer.changed.notify_one();
         }
+        free_since_ns = if ended.busy_after_end { now_ns() } else { ended.end_ns };
         let think_time_ns = context.phase(task.phase).think_time_ns;
-        if think_time_ns > 0 && !context.offer.draining.get() {
+        if think_time_ns > 0 && context.offer.draining.get() {
+            // A drain does not wait for the think time, which belongs to the slot's last cycle all the same.
+            free_since_ns += think_time_ns;
+        } else if think_time_ns > 0 {
             wait_until(&mut state.timer, now_ns() + think_time_ns).await;
-        }
-        if think_time_ns > 0 || ended.busy_after_end {
             free_since_ns = now_ns();
         }
         refusals = if ended.next == Next::AfterRefusal { refusals + 1 } else { 0 };
@@ -85,6 +87,7 @@ pub async fn slot_loop(
             }
             Next::AfterRefusal | Next::AtOnce => {}
         }
+        context.slots.set_free_since(id, free_since_ns);
         // A store in memory never waits, so its slots would keep the others and the reports from running.
         tokio::task::coop::consume_budget().await;
     }
@@ -133,14 +136,6 @@ struct Ended {
     busy_after_end: bool,
     /// When the slot takes its next operation.
     next: Next,
-}
-
-/// Pauses after a failure to connect: 10 ms after the first, and twice as long after each further consecutive
-/// one, up to 640 ms. Without the pause, a closed loop against a dead server would produce 100,000 failures
-/// per second.
-async fn pause_after_refusal(refusals: u32, timer: &mut Option<Timer>) {
-    let pause = ((10 * MILLISECOND) << refusals.min(7)) / 2;
-    wait_until(timer, now_ns() + pause.min(1_000 * MILLISECOND)).await;
 }
 
 /// Returns a failure of class [`ErrorClass::File`] at the current time.
@@ -225,7 +220,7 @@ async fn execute_operation(
         Ok(ready) => ready,
         Err(failure) => {
             let start_ns = failure.timings.start_ns;
-            context.recorder.borrow_mut().started(operation.kind, start_ns);
+            context.recorder.borrow_mut().started(context.number(task.phase), operation.kind, start_ns);
             let execution = ExecutionResult {
                 result: Err(AttemptError::Failed(failure)),
                 counts: AttemptCounts::default(),

@@ -101,7 +101,8 @@ impl Observer for OperationObserver<'_> {
     fn started(&mut self, at_ns: u64) {
         if self.announced_ns == 0 {
             (self.announced_ns, self.start_ns) = (at_ns, at_ns);
-            self.context.recorder.borrow_mut().started(self.kind, at_ns);
+            let phase = self.context.number(self.task.phase);
+            self.context.recorder.borrow_mut().started(phase, self.kind, at_ns);
             self.context.slots.set_deadline(self.id, at_ns + self.timeout_ns);
         }
     }
@@ -182,6 +183,14 @@ pub async fn wait_until(timer: &mut Option<Timer>, at_ns: u64) {
     if let Some(timer) = timer {
         let _ = timer.until(at_ns).await;
     }
+}
+
+/// Pauses after a failure to connect: 10 ms after the first, and twice as long after each further consecutive
+/// one, up to 640 ms. Without the pause, a closed loop against a dead server would produce 100,000 failures
+/// per second.
+pub async fn pause_after_refusal(refusals: u32, timer: &mut Option<Timer>) {
+    let pause = ((10 * MILLISECOND) << refusals.min(7)) / 2;
+    wait_until(timer, now_ns() + pause.min(1_000 * MILLISECOND)).await;
 }
 
 /// Returns the pause in nanoseconds after attempt number `attempts` of a request: exponential backoff with

@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicU64;
 use super::writers::Writers;
 use plimsoll_recorder::Edges;
 
-/// Phase runs on one store that run back to back. The coordinator sends every segment to every worker.
+/// A closed loop, or open loops on one store that run back to back. The coordinator sends every segment to every
+/// worker.
 #[derive(Clone)]
 pub struct Segment {
     /// Index of the first phase run in the job.
@@ -33,4 +34,7 @@ pub struct SegmentReport {
     pub error: Option<io::Error>,
     /// Number of failed operations.
     pub failed: u64,
+    /// Sum of the times from the start of a closed loop until each connection slot was free after its last operation,
+    /// in nanoseconds; 0 for open loops.
+    pub busy_ns: u64,
 }

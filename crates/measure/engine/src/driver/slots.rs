@@ -19,6 +19,7 @@ struct Slot {
     waiting: Cell<bool>,
     deadline_ns: Cell<u64>,
     cancelled: Cell<Option<CancelReason>>,
+    free_since_ns: Cell<u64>,
 }
 
 /// States of all connection slots of a worker.
@@ -82,6 +83,17 @@ impl Slots {
         self.slots[id].deadline_ns.set(0);
         self.slots[id].cancelled.set(None);
         self.working.set(self.working.get() - 1);
+    }
+
+    /// Records that slot `id` has been free since this time, in nanoseconds on the monotonic clock.
+    pub fn set_free_since(&self, id: usize, at_ns: u64) {
+        self.slots[id].free_since_ns.set(at_ns);
+    }
+
+    /// Returns the time since which slot `id` has been free after its last operation, in nanoseconds on the monotonic
+    /// clock; `None` if it has had none.
+    pub fn free_since(&self, id: usize) -> Option<u64> {
+        Some(self.slots[id].free_since_ns.get()).filter(|at_ns| *at_ns > 0)
     }
 
     fn wake(&self, id: usize) {

@@ -15,6 +15,7 @@ use super::{dispatch, nap, operation};
 use crate::store::Connection;
 use plimsoll_base::clock::{MILLISECOND, SECOND, Timer, now_ns, set_sleep_slack};
 use plimsoll_recorder::worker::WorkerRecorder;
+use plimsoll_workload::schedule::Load;
 
 impl Worker {
     /// Executes segments until the coordinator closes the channel, and sends a report after each.
@@ -33,7 +34,12 @@ impl Worker {
                 }
                 Err(e) => Err(io::Error::new(e.kind(), e.to_string())),
             };
-            let report = done.unwrap_or_else(|e| SegmentReport { last_end_ns: 0, failed: 0, error: Some(e) });
+            let report = done.unwrap_or_else(|e| SegmentReport {
+                last_end_ns: 0,
+                failed: 0,
+                busy_ns: 0,
+                error: Some(e),
+            });
             if reports.send(report).is_err() {
                 return;
             }
@@ -91,7 +97,11 @@ async fn run_segment(
         }
     }
     ticking.abort();
-    if let Some(at) = context.ended_at(context.phase_runs.len() - 1) {
+    let last = context.phase_runs.len() - 1;
+    // The window of a closed loop ends with its last operation, also after an interruption.
+    if let Some(at) = context.ended_at(last)
+        && context.phase(last).load.is_open()
+    {
         context.recorder.borrow_mut().truncate(at);
     }
     context.recorder.borrow_mut().settle_pauses(true);
@@ -100,8 +110,23 @@ async fn run_segment(
     Ok(SegmentReport {
         last_end_ns: context.progress.last_end_ns.get(),
         failed: context.progress.failed.get(),
+        busy_ns: busy_ns(&context),
         error: None,
     })
+}
+
+/// Returns the sum of the times from the start of a closed loop until each connection slot was free after its last
+/// operation, in nanoseconds; 0 for open loops. A slot without an operation counts until the worker's last one.
+fn busy_ns(context: &Context) -> u64 {
+    let Load::Closed { concurrency } = context.phase(0).load else { return 0 };
+    let start_ns = context.segment.edges[0].start_ns;
+    let last_end_ns = context.progress.last_end_ns.get();
+    // A slot that is free just before the time is over starts nothing if the thread was late. It had this time all the
+    // same.
+    let duration_ns = context.phase(0).limit.duration_ns.filter(|_| context.ended_at(0).is_none());
+    let least_ns = start_ns + duration_ns.unwrap_or(0);
+    let free = |id| context.slots.free_since(id).unwrap_or(last_end_ns).max(least_ns);
+    (0..context.share(concurrency)).map(|id| free(id) - start_ns).sum()
 }
 
 /// Maximum interval between two checks of deadlines and interruptions. A twentieth of the shortest deadline

@@ -36,6 +36,10 @@ pub struct IntervalKey<'a> {
 /// Name of the file.
 pub const NAME: &str = "intervals.arrows";
 
+/// Name of the column with the integral of the in-flight counter, in operation-nanoseconds: a whole number, which may be
+/// negative in a second that corrects the one before. Logs of schema 2 lack it.
+pub(super) const IN_FLIGHT: &str = "in_flight_ns";
+
 /// Returns the schema of the log. Histograms are compressed HdrHistogram V2 in microseconds, or empty if there
 /// are no values.
 pub fn schema() -> Schema {
@@ -59,6 +63,7 @@ pub fn schema() -> Schema {
         field("errors", DataType::Utf8),
     ];
     fields.extend(Latency::LOGGED.map(|kind| field(kind.name(), DataType::Binary)));
+    fields.push(field(IN_FLIGHT, DataType::Float64));
     Schema::new(fields)
 }
 
@@ -89,6 +94,7 @@ struct Rows {
     bytes: Float64Builder,
     errors: StringBuilder,
     latencies: [BinaryBuilder; Latency::LOGGED.len()],
+    in_flight_ns: Float64Builder,
 }
 
 impl Rows {
@@ -147,6 +153,7 @@ impl IntervalLog {
         for (column, kind) in rows.latencies.iter_mut().zip(Latency::LOGGED) {
             column.append_value(tally.latencies[kind].to_bytes());
         }
+        rows.in_flight_ns.append_value(tally.in_flight_ns as f64);
         Ok(())
     }
 
@@ -174,6 +181,7 @@ impl IntervalLog {
         for (column, kind) in rows.latencies.iter_mut().zip(Latency::LOGGED) {
             column.append_value(if kind == Latency::Service { service.to_bytes() } else { Vec::new() });
         }
+        rows.in_flight_ns.append_value(0.0);
         Ok(())
     }
 
@@ -214,6 +222,7 @@ impl IntervalLog {
             Arc::new(rows.errors.finish()),
         ];
         columns.extend(rows.latencies.iter_mut().map(|column| Arc::new(column.finish()) as ArrayRef));
+        columns.push(Arc::new(rows.in_flight_ns.finish()));
         self.stream.write(columns)
     }
 

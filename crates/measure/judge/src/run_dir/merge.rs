@@ -12,7 +12,7 @@ use arrow_array::{Array, BinaryArray, Float64Array, RecordBatch, StringArray, UI
 use arrow_schema::Schema;
 
 use super::directory::RunDirectory;
-use super::intervals::IntervalKey;
+use super::intervals::{IN_FLIGHT, IntervalKey};
 use super::read::plausible;
 use super::size_log;
 use super::stream::{Batches, invalid};
@@ -45,12 +45,14 @@ struct Sums {
     errors: BTreeMap<String, u64>,
     /// Sums of the kinds of [`Latency::LOGGED`].
     latencies: [HistogramSum; Latency::LOGGED.len()],
+    in_flight_ns: i128,
 }
 
 impl Sums {
     fn add(&mut self, other: &Sums) {
         self.counts.iter_mut().zip(other.counts).for_each(|(sum, n)| *sum = sum.saturating_add(n));
         self.bytes += other.bytes;
+        self.in_flight_ns = self.in_flight_ns.saturating_add(other.in_flight_ns);
         for (class, n) in &other.errors {
             *self.errors.entry(class.clone()).or_default() += n;
         }
@@ -73,6 +75,7 @@ impl Sums {
             censored,
             bytes: self.bytes,
             errors: self.errors.clone(),
+            in_flight_ns: self.in_flight_ns,
             latencies,
             ..Tally::default()
         }
@@ -153,6 +156,8 @@ struct Columns<'a> {
     steps: &'a UInt32Array,
     bytes: &'a Float64Array,
     latencies: [&'a BinaryArray; Latency::LOGGED.len()],
+    /// `None` in logs of schema 2.
+    in_flight_ns: Option<&'a Float64Array>,
 }
 
 impl<'a> Columns<'a> {
@@ -168,6 +173,10 @@ impl<'a> Columns<'a> {
             steps: small(steps)?,
             bytes: batch.column(places.bytes).as_primitive_opt::<Float64Type>()?,
             latencies: all(places.latencies, |place| batch.column(place).as_binary_opt::<i32>())?,
+            in_flight_ns: match places.in_flight_ns {
+                Some(place) => Some(batch.column(place).as_primitive_opt::<Float64Type>()?),
+                None => None,
+            },
         })
     }
 }
@@ -186,6 +195,7 @@ struct Places {
     small: [usize; 3],
     bytes: usize,
     latencies: [usize; Latency::LOGGED.len()],
+    in_flight_ns: Option<usize>,
 }
 
 impl Places {
@@ -198,6 +208,7 @@ impl Places {
             small: all(["repeat", "block", "step"], at)?,
             bytes: at("bytes")?,
             latencies: all(Latency::LOGGED.map(Latency::name), at)?,
+            in_flight_ns: at(IN_FLIGHT),
         })
     }
 }
@@ -220,6 +231,8 @@ fn add_row(columns: &Columns<'_>, row: usize, sums: &mut SecondSums, scratch: &m
     plausible(&counts, bytes).then_some(())?;
     sum.counts.iter_mut().zip(counts).for_each(|(sum, n)| *sum = sum.saturating_add(n));
     sum.bytes += bytes;
+    let in_flight_ns = columns.in_flight_ns.map_or(0, |column| column.value(row) as i128);
+    sum.in_flight_ns = sum.in_flight_ns.saturating_add(in_flight_ns);
     let errors: BTreeMap<String, u64> = serde_json::from_str(errors).unwrap_or_default();
     for (class, n) in errors {
         let total = sum.errors.entry(class).or_default();

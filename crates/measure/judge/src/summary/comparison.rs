@@ -112,6 +112,10 @@ pub fn compare(
         duration_needed_s: needs.reduce(f64::max),
         pairs: 0,
     };
+    if [a, b].iter().any(|side| side.confidence == IntervalEstimate::NoneSucceeded) {
+        out.duration_needed_s = None;
+        return out;
+    }
     let (Some(av), Some(bv)) = (a.value, b.value) else { return out };
     let unseen = [base.stalls_unseen(metric), other.stalls_unseen(metric)].into_iter().flatten();
     if let Some(needed_s) = unseen.reduce(f64::max) {

@@ -147,13 +147,16 @@ impl<'a> Estimator<'a> {
     /// Estimates one metric.
     pub fn estimate(&mut self, metric: Metric) -> Estimate {
         let series = self.series;
+        let has_failed = self.has_failed();
         match metric {
             Metric::Percentile(clocked, q) => {
                 let (latency, of_median) = self.latency(clocked);
                 let enough = latency.len() >= samples_needed(q);
                 let time: f64 = series.time_s().iter().sum();
                 let stall_s = stall_s(series.open, latency);
-                let confidence = if let Some(seconds) = stalls_unseen(stall_s, q, time).filter(|_| enough) {
+                let confidence = if has_failed && latency.highest().is_none() {
+                    IntervalEstimate::NoneSucceeded
+                } else if let Some(seconds) = stalls_unseen(stall_s, q, time).filter(|_| enough) {
                     IntervalEstimate::TooShort { seconds }
                 } else if enough {
                     // The upper end allows for one stall that the run has missed.
@@ -185,8 +188,17 @@ impl<'a> Estimator<'a> {
     fn of_rate(&self, metric: Metric, count: impl Fn(&super::series::Second) -> f64) -> Estimate {
         let (counted, time_s) = (self.series.counts(count), self.series.time_s());
         let time: f64 = time_s.iter().sum();
-        let value = (time > 0.0).then(|| counted.iter().sum::<f64>() / time);
-        Estimate { metric, value, confidence: rate(&counted, &time_s) }
+        let sum = counted.iter().sum::<f64>();
+        let confidence = match sum == 0.0 && self.has_failed() {
+            true => IntervalEstimate::NoneSucceeded,
+            false => rate(&counted, &time_s),
+        };
+        Estimate { metric, value: (time > 0.0).then(|| sum / time), confidence }
+    }
+
+    /// Returns true if operations failed or were given up.
+    fn has_failed(&self) -> bool {
+        self.series.seconds.iter().any(|second| second.failed + second.censored > 0)
     }
 
     /// Returns the share of operations that succeeded within `limit_us` microseconds. Failed and censored

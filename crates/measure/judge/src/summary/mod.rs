@@ -15,6 +15,7 @@ pub mod consistency;
 pub mod contention;
 pub mod disturbances;
 pub mod estimates;
+pub mod failures;
 pub mod figure_selector;
 pub mod groups;
 pub mod holm;

@@ -362,6 +362,7 @@ fn decide(
         IntervalEstimate::TooShort { .. } | IntervalEstimate::SlowStructure { .. } => {
             (format!("{text}; decided without an interval because the bound is far off"), None)
         }
+        IntervalEstimate::NoneSucceeded => (format!("{text}; no operation succeeded"), None),
     };
     let as_measured = Some(holds(measured.value));
     Finding { outcome, detail, duration_needed_s, as_measured, client_limited: None, unseen_stalls: None }

@@ -2,6 +2,7 @@
 
 use super::comparison::{Verdict, compare};
 use super::estimates::{Estimator, Metric};
+use super::failures::{FailurePair, Failures};
 use super::sequential::{Difference, change_at, judge_difference};
 use super::series::Series;
 use super::student::LEVEL;
@@ -42,8 +43,38 @@ struct Neighbours {
     freedom: Option<f64>,
 }
 
-/// Orders stores, which are given with their names.
+/// Orders stores, which are given with their names. A store that fails more of its operations than another, beyond
+/// chance, has no place in the order: how fast it is where it answers does not make it better.
 pub fn rank(stores: &[(String, &Series)], question: Question<'_>) -> Ranking {
+    let failures: Vec<Failures> = stores.iter().map(|(_, series)| Failures::of([*series])).collect();
+    let fails_more = |at: usize| failures.iter().any(|other| failures[at].exceed(other));
+    let failing: Vec<usize> = (0..stores.len()).filter(|at| fails_more(*at)).collect();
+    let Some(least) = (0..stores.len()).find(|at| !fails_more(*at)) else { return order(stores, question) };
+    let place = stores[least].1.operation.name().to_string();
+    let pair = |at: usize| FailurePair { place: place.clone(), base: failures[least], other: failures[at] };
+    let said = |at: &usize| pair(*at).describe([&stores[least].0, &stores[*at].0]);
+    if failing.is_empty() {
+        let Ranking { sentence, decided, more_s } = order(stores, question);
+        let failed = (0..stores.len()).find(|at| *at != least).and_then(|at| said(&at));
+        let failed = failed.map_or(String::new(), |failed| format!("{failed}; for the others, "));
+        return Ranking { sentence: format!("{failed}{sentence}"), decided, more_s };
+    }
+    let failed: Vec<String> = failing.iter().filter_map(said).collect();
+    let sound: Vec<(String, &Series)> =
+        (0..stores.len()).filter(|at| !failing.contains(at)).map(|at| stores[at].clone()).collect();
+    if sound.len() > 1 {
+        let Ranking { sentence, decided, more_s } = order(&sound, question);
+        return Ranking { sentence: format!("{}; {sentence}", failed.join("; ")), decided, more_s };
+    }
+    // The question is answered: no further measurement makes the failing stores better.
+    let Ranking { sentence, .. } = order(stores, question);
+    let is_total = failing.iter().any(|at| pair(*at).is_total());
+    let rest = if is_total { String::new() } else { format!("; for the others, {sentence}") };
+    Ranking { sentence: format!("{}{rest}", failed.join("; ")), decided: true, more_s: None }
+}
+
+/// Orders stores by a latency, whatever they fail.
+fn order(stores: &[(String, &Series)], question: Question<'_>) -> Ranking {
     let mut order: Vec<(&str, Estimator<'_>)> =
         stores.iter().map(|(name, series)| (name.as_str(), Estimator::new(series))).collect();
     let mut values: Vec<(Option<f64>, usize)> =

@@ -1,4 +1,4 @@
-//! Types of `result.json`, schema number 2 (`schema/result.schema.json`). Field names include their units and
+//! Types of `result.json`, schema number 3 (`schema/result.schema.json`). Field names include their units and
 //! are a stable interface.
 
 use std::collections::BTreeMap;
@@ -27,13 +27,16 @@ pub use sweep::{SweepFigures, SweepPoint, UploadFigures};
 pub use turns::{ClientRound, SyncLoop};
 
 /// Schema number of [`RunResult`].
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
+
+/// First schema number of results whose windows count the operations of their own phase alone (decision 0076).
+pub const OWN_WINDOWS: u32 = 3;
 
 /// Results of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunResult {
-    /// Schema number: 1.
+    /// Schema number: 3, or the number of an earlier version.
     pub schema: u32,
     /// Identity and provenance of the run.
     pub run: RunInfo,
@@ -417,6 +420,11 @@ impl Window {
     pub fn place(&self) -> String {
         let (label, operation) = (self.label(), self.operation.name());
         if label == operation { label } else { format!("{label} {operation}") }
+    }
+
+    /// Returns the number of successful operations, each of which has a service time.
+    pub fn succeeded(&self) -> u64 {
+        self.service_ms.n
     }
 }
 

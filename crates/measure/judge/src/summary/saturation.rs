@@ -18,9 +18,9 @@ pub fn saturated(tally: &Tally, in_flight_mean: f64) -> bool {
 }
 
 /// Returns true if fewer operations ended (successfully or not) than were offered, by more than 1% and by more
-/// than chance at the window's edges explains. Operations in flight at its end do not end in it, and those in
-/// flight at its start do. The numbers are two Poisson counts, so their difference has a standard deviation of
-/// about the square root of twice their mean.
+/// than chance at the window's edges explains. Operations in flight at its end do not end in it, and as many count in
+/// their place as were in flight at its start. The numbers are two Poisson counts, so their difference has a standard
+/// deviation of about the square root of twice their mean.
 pub fn falls_short(intended: f64, ended: f64, in_flight_mean: f64) -> bool {
     let chance = 1.0 + 3.0 * (2.0 * in_flight_mean).sqrt();
     ended < ACHIEVED_SHARE * intended && intended - ended > chance

@@ -51,13 +51,8 @@ pub struct Setting<'a> {
 pub fn windows(phase_run: &PhaseRun, state: &WindowState, setting: Setting<'_>) -> Vec<Window> {
     let (phase, now_ns) = (&phase_run.phase, setting.now_ns);
     let Some(edges) = state.edges else { return Vec::new() };
-    let last = state.tallies.values().map(|t| t.last_end_ns).max().unwrap_or(0);
-    let end_ns = match (state.finished, edges.end_ns) {
-        (true, end) => end,
-        (false, u64::MAX) => last.max(edges.start_ns + 1),
-        (false, end) => end.min(now_ns.max(edges.start_ns + 1)),
-    };
-    let window_s = (end_ns - edges.start_ns) as f64 / 1e9;
+    let end_ns = if state.finished { edges.end_ns } else { edges.end_ns.min(now_ns.max(edges.start_ns + 1)) };
+    let window_s = state.length_ns.unwrap_or(end_ns - edges.start_ns) as f64 / 1e9;
     let mut lag = Latencies::default();
     state.tallies.values().for_each(|t| lag.merge(&t.latencies[Latency::StartLag]));
     let lag = percentiles(&lag);

@@ -15,7 +15,7 @@ use plimsoll_bills::advise::sensitivity::{AssumptionChange, changes};
 use plimsoll_bills::advise::sizes::of_runs;
 use plimsoll_bills::advise::{
     BoundChange, Candidate, Evidence, MeasuredFigure, ObjectiveFinding, UnitCost, bound_changes,
-    bounds_to_pass, pareto_front, recommended, unit_cost,
+    bounds_to_pass, mark_failing, pareto_front, recommended, unit_cost,
 };
 use plimsoll_cost::bill::Bill;
 use plimsoll_cost::request::CostRequest;
@@ -156,6 +156,7 @@ pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
     if candidates.is_empty() {
         return Err(Exit::input("the runs measured nothing; use runs that contain phases with role measure"));
     }
+    mark_failing(&mut candidates);
     let premise = request.assume(candidates.iter().map(|c| &c.tariff));
     print_advice(arguments, &request, &runs, &candidates, &ranking, left_out, premise)
 }

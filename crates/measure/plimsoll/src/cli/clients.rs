@@ -12,6 +12,8 @@ use super::progress::Terminal;
 use super::report::conclude;
 use super::timeout;
 use plimsoll_base::clock::{now_ns, wall_now};
+use plimsoll_base::machine::pauses::{PauseWatch, covered_ns};
+use plimsoll_base::machine::usable_cores;
 use plimsoll_base::units::parse_size;
 use plimsoll_clients::clients::batch::{Address, BatchOperation, OperationBatch, Timed};
 use plimsoll_clients::clients::library::{Library, installed};
@@ -185,6 +187,7 @@ fn round_of(client: &OtherClient, batch: &OperationBatch, round: u32, timed: Tim
         cpu_s: timed.cpu_ns as f64 / 1e9,
         p50_ms: quantile_ms(&times, 0.5),
         p99_ms: quantile_ms(&times, 0.99),
+        paused_share: 0.0,
         requests: std::collections::BTreeMap::new(),
     }
 }
@@ -217,6 +220,7 @@ fn rounds(
     directory: &mut RunDirectory,
 ) -> Result<(), RunError> {
     let both = [BatchOperation::Put, BatchOperation::Get];
+    let watch = PauseWatch::start(usable_cores().ceil() as usize);
     for round in 0..arguments.rounds {
         for place in 0..clients.len() {
             let client = &clients[(place + round as usize) % clients.len()];
@@ -225,8 +229,12 @@ fn rounds(
             }
             for operation in both {
                 let batch = OperationBatch { operation, ..*batch };
+                let began_ns = now_ns();
                 let timed = unless_stopped(client, turn, client.execute(&batch, turn))?;
-                result.clients.push(round_of(client, &batch, round, timed));
+                let ended_ns = now_ns();
+                let paused_ns = covered_ns(&watch.log().within(began_ns, ended_ns), began_ns, ended_ns);
+                let paused_share = paused_ns as f64 / (ended_ns - began_ns).max(1) as f64;
+                result.clients.push(ClientRound { paused_share, ..round_of(client, &batch, round, timed) });
                 directory.result(result);
             }
         }

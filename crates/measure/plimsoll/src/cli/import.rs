@@ -196,9 +196,8 @@ fn tables(
         );
         out.push_str(&plimsoll_document::terminal::plain(&as_published(rows)));
         out.push_str(
-            "\nAs Plimsoll computes it: a phase lasts from its first start to the first start of the next \
-             phase; bytes are prorated over their transfer; concurrency is the time average of requests in \
-             flight.\n\n",
+            "\nAs Plimsoll computes it: a phase lasts from its first start to its last end; concurrency is the \
+             time average of requests in flight.\n\n",
         );
     }
     for (name, n) in &log.left_out {

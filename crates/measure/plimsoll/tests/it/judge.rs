@@ -386,7 +386,7 @@ fn invalid_run_directories_are_reported_in_one_line() {
     std::fs::write(foreign.join("result.json"), "{\"totally\": \"else\"}").unwrap();
     let older = copy("older");
     let text_of = std::fs::read_to_string(older.join("result.json")).unwrap();
-    std::fs::write(older.join("result.json"), text_of.replacen("\"schema\": 2", "\"schema\": 0", 1)).unwrap();
+    std::fs::write(older.join("result.json"), text_of.replacen("\"schema\": 3", "\"schema\": 0", 1)).unwrap();
     let cut = copy("cut");
     std::fs::write(cut.join("result.json"), &text_of[..text_of.len() / 2]).unwrap();
     let short_log = copy("short-log");

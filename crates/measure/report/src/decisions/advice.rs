@@ -67,12 +67,26 @@ fn cheaper(all: &[Candidate], best: &Candidate) -> String {
     })
 }
 
-fn sentence(advice: &Advice<'_>) -> String {
-    let all = advice.candidates;
-    let goal = match advice.objectives {
-        [] => "Without an objective, every store qualifies".to_string(),
-        some => some.join(" and "),
+/// Names the stores that fail more operations than another one.
+fn failing(all: &[Candidate]) -> String {
+    let failing = all.iter().filter(|c| c.fails_more);
+    let said = |c: &Candidate| {
+        format!(
+            " {} failed {:.1}% of its operations, and does not qualify.",
+            c.name,
+            100.0 * c.failures.share()
+        )
     };
+    failing.map(said).collect()
+}
+
+fn sentence(advice: &Advice<'_>) -> String {
+    format!("{}{}", choice(advice), failing(advice.candidates))
+}
+
+fn choice(advice: &Advice<'_>) -> String {
+    let all = advice.candidates;
+    let goal = advice.objectives.join(" and ");
     let cost = |at: usize| {
         let c = &all[at];
         format!("{} a month{}", c.bill.total_usd.rounded(), units(unit_cost(&c.bill, advice.usage)))
@@ -82,7 +96,11 @@ fn sentence(advice: &Advice<'_>) -> String {
         let lead = match advice.objectives {
             [] => {
                 let (name, provider) = (best.named(), &best.bill.provider);
-                format!("{goal}: the cheapest is {name}, billed as {provider}, at {}", cost(at))
+                let which = match all.iter().any(|c| c.fails_more) {
+                    true => "Of the stores that fail least,",
+                    false => "Without an objective, every store qualifies:",
+                };
+                format!("{which} the cheapest is {name}, billed as {provider}, at {}", cost(at))
             }
             _ => format!(
                 "{}, billed as {}, is the cheapest store that meets {goal}: {}",

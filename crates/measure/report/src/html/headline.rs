@@ -14,6 +14,7 @@ use crate::text::{answer, confidence, ramp};
 use plimsoll_base::units::{format_count, format_ms, format_per_s, format_throughput, short_names};
 use plimsoll_judge::run_dir::environment::Environment;
 use plimsoll_judge::summary::comparison::Verdict;
+use plimsoll_judge::summary::failures::FailurePair;
 use plimsoll_judge::summary::result::{ConfidenceInterval, RunResult, Window};
 use plimsoll_workload::schedule::Role;
 
@@ -100,6 +101,11 @@ pub(super) fn tally(comparisons: &[Comparison]) -> String {
     let verdicts: Vec<_> = comparisons.iter().filter_map(primary).collect();
     let count = |verdict: Verdict| verdicts.iter().filter(|(v, _)| *v == verdict).count();
     let counts = Verdict::ALL.map(|verdict| (count(verdict), verdict.describe()));
+    let more = comparisons.iter().filter(|c| c.failures.iter().any(FailurePair::differs)).count();
+    let failures = match more {
+        0 => String::new(),
+        n => format!("{n} with different shares of failures; "),
+    };
     let parts = counts.iter().filter(|(n, _)| *n > 0).map(|(n, verdict)| format!("{n} {verdict}"));
     let figure = verdicts.first().map_or(String::new(), |(_, label)| format!(" in {label}"));
     let bounds = comparisons.iter().filter(|c| !c.limits().is_empty()).count();
@@ -107,7 +113,11 @@ pub(super) fn tally(comparisons: &[Comparison]) -> String {
         0 => String::new(),
         n => format!("; {n} of them are only bounds, because the client was the bottleneck"),
     };
-    format!("{} comparisons{figure}: {}{bounds}", verdicts.len(), parts.collect::<Vec<_>>().join(", "))
+    format!(
+        "{} comparisons{figure}: {failures}{}{bounds}",
+        verdicts.len(),
+        parts.collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// Returns a comparison as the template needs it.
@@ -116,7 +126,7 @@ pub(super) fn comparison_context(comparison: &Comparison) -> Value {
     let rows = comparison.rows.iter().enumerate().map(|(number, row)| {
         context! {
             label => row.label(), primary => row.primary, change => row.change_text(),
-            verdict => format!("{}{}", row.verdict.describe(), row.bound_text()),
+            verdict => format!("{}{}", row.word, row.bound_text()),
             later => later(number, row.primary),
         }
     });

@@ -305,6 +305,19 @@ fn rates(tariff: &Tariff, leaves: bool) -> String {
     )
 }
 
+/// Returns the number of objects that a phase creates with so many puts and copies, and that the clean-up deletes.
+fn created(phase: &Phase, puts: u64, copies: u64) -> u64 {
+    let workload = &phase.workload;
+    if workload.written.at.is_some() {
+        // Records stay for later runs.
+        return 0;
+    }
+    // Puts without inserts write the same objects repeatedly.
+    let is_new = phase.role == Role::Prepare || workload.inserts.is_some();
+    let written = if is_new { puts } else { puts.min(workload.written.count) };
+    written + workload.copies.as_ref().map_or(0, |dataset| copies.min(dataset.count))
+}
+
 /// Estimates the work of one host at one store.
 fn estimate(Planned { phases, repeats, hosts, besides }: Planned<'_>, tariff: &Tariff) -> Estimate {
     let mut out = Estimate::default();
@@ -342,19 +355,21 @@ fn estimate(Planned { phases, repeats, hosts, besides }: Planned<'_>, tariff: &T
         calls.add(Call::HeadObject, of(OperationKind::Head));
         calls.add(Call::ListObjects, of(OperationKind::List) + of(OperationKind::Scan));
         calls.add(Call::DeleteObject, of(OperationKind::Delete));
-        objects += if phase.role == Role::Prepare { writes } else { 0 };
+        objects += created(phase, of(OperationKind::Put), copies);
         out.spent.uploaded += known.bytes_written.map_or(0, share);
         match known.bytes_read.map(share) {
             Some(bytes) => out.spent.downloaded += bytes,
             None => out.store_limited.push(phase.name.clone()),
         }
     }
-    // The preflight lists once; clean-up lists and deletes page by page.
+    // The preflight lists once; clean-up lists and deletes page by page. A store without such a request deletes, and
+    // bills, object by object.
     let pages = objects.div_ceil(1000) + 1;
-    for (call, count) in [(Call::ListObjects, pages + 1), (Call::DeleteObjects, pages)] {
-        if tariff.priced.contains(call) {
-            out.spent.calls.add(call, count);
-        }
+    let one_by_one = if tariff.priced.contains(Call::DeleteObjects) { 0 } else { objects };
+    let clean_up =
+        [(Call::ListObjects, pages + 1), (Call::DeleteObjects, pages), (Call::DeleteObject, one_by_one)];
+    for (call, count) in clean_up.into_iter().filter(|(call, _)| tariff.priced.contains(*call)) {
+        out.spent.calls.add(call, count);
     }
     // The duration of a phase that is limited by operations is unknown, so assume at least 1 s in total.
     out.spent.seconds = ns.div_ceil(1_000_000_000).max(1);

@@ -270,10 +270,14 @@ pub fn plan(phases: &[Phase], layout: Layout, stores: usize) -> Vec<PhaseRun> {
     out
 }
 
-/// Groups phase runs that run back to back without a drain: neighbours on one store that are limited only by time.
-/// A ramp that a rule may end closes its group, because the start of the next phase run is not known beforehand.
+/// Groups phase runs that run back to back without a drain: neighbouring open loops on one store that are limited only
+/// by time. A closed loop waits until the operations before it have ended; otherwise its window would have operations
+/// of another load. A ramp that a rule may end closes its group, because the start of the next phase run is not known
+/// beforehand.
 pub fn segments(phase_runs: &[PhaseRun]) -> Vec<Range<usize>> {
-    let timed = |s: &PhaseRun| s.phase.limit.operations.is_none() && s.phase.read_after_ns.is_none();
+    let timed = |s: &PhaseRun| {
+        s.phase.load.is_open() && s.phase.limit.operations.is_none() && s.phase.read_after_ns.is_none()
+    };
     let mut out: Vec<Range<usize>> = Vec::new();
     for (i, phase_run) in phase_runs.iter().enumerate() {
         let joins = |last: &Range<usize>| {
@@ -294,6 +298,7 @@ mod tests {
     use super::*;
     use crate::mix::Mix;
     use crate::popularity::Popularity;
+    use crate::schedule::arrival::Arrival;
     use crate::schedule::ramp::Ramp;
     use crate::size::Size;
     use crate::{Dataset, OperationKind, Workload};
@@ -351,14 +356,21 @@ mod tests {
         Layout { repeats: 1, order, block_ns: 10 * SECOND, rewarm_ns: SECOND, seed: 1 }
     }
 
+    fn open(phase: Phase) -> Phase {
+        let load = Load::Open { rate_per_s: 10.0, arrival: Arrival::Constant, in_flight: 4 };
+        Phase { load, ..phase }
+    }
+
     #[test]
-    fn one_store_runs_phases_in_order_and_back_to_back() {
-        let phase_runs = plan(&phases(), layout(Order::Interleaved), 1);
+    fn closed_loops_wait_for_what_is_before_them_and_open_loops_run_back_to_back() {
+        let mut all = phases();
+        all.extend([open(timed("open", Role::Warmup, 2)), open(timed("more", Role::Measure, 2))]);
+        let phase_runs = plan(&all, layout(Order::Interleaved), 1);
         assert_eq!(
             phase_runs.iter().map(|s| s.phase.name.as_str()).collect::<Vec<_>>(),
-            ["objects", "warm", "get"]
+            ["objects", "warm", "get", "open", "more"]
         );
-        assert_eq!(segments(&phase_runs), [0..1, 1..3]);
+        assert_eq!(segments(&phase_runs), [0..1, 1..2, 2..3, 3..5]);
     }
 
     #[test]
@@ -414,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_becomes_steps_that_run_back_to_back() {
+    fn a_ramp_becomes_steps() {
         let mut ramp = timed("ramp", Role::Measure, 0);
         ramp.ramp = Some(Ramp { from: 8.0, step: 32.0, to: 104.0, every_ns: SECOND, stop: Stop::Plateau });
         let phase_runs = plan(
@@ -424,6 +436,11 @@ mod tests {
         );
         let slots: Vec<usize> = phase_runs.iter().map(|s| s.phase.load.slots()).collect();
         assert_eq!(slots, [4, 8, 40, 72, 104, 4]);
+        assert_eq!(segments(&phase_runs), [0..1, 1..2, 2..3, 3..4, 4..5, 5..6]);
+        let ramp = Some(Ramp { from: 8.0, step: 32.0, to: 104.0, every_ns: SECOND, stop: Stop::Plateau });
+        let ramp = Phase { ramp, ..open(timed("ramp", Role::Measure, 0)) };
+        let phases = [open(timed("warm", Role::Warmup, 1)), ramp, open(timed("after", Role::Measure, 1))];
+        let phase_runs = plan(&phases, layout(Order::Interleaved), 1);
         assert_eq!(segments(&phase_runs), [0..5, 5..6], "the next phase waits for the end of the ramp");
     }
 

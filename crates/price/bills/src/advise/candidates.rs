@@ -18,6 +18,7 @@ use plimsoll_cost::usage::Usage;
 use plimsoll_judge::run_dir::environment::StoreFacts;
 use plimsoll_judge::run_dir::run::Run;
 use plimsoll_judge::summary::estimates::{Estimator, Metric};
+use plimsoll_judge::summary::failures::Failures;
 use plimsoll_judge::summary::objective::{Finding, Objective};
 use plimsoll_judge::summary::objective_result::ObjectiveResult;
 use plimsoll_judge::summary::result::Window;
@@ -151,7 +152,7 @@ fn tariff(
 /// workload.
 pub fn other_size(subject: &str, windows: &[&Window], workload_bytes: u64) -> Option<String> {
     let sum = |of: fn(&Window) -> u64| windows.iter().map(|w| of(w)).sum::<u64>();
-    let mean = sum(|w| w.bytes).checked_div(sum(|w| w.operations)).unwrap_or(0);
+    let mean = sum(|w| w.bytes).checked_div(sum(Window::succeeded)).unwrap_or(0);
     let far = mean > 0 && workload_bytes > 0 && !is_near(mean, workload_bytes);
     let (mean, expected) = (format_bytes(mean), format_bytes(workload_bytes));
     far.then(|| {
@@ -276,6 +277,10 @@ pub fn of_run(
             latency: latency(run, store, &others, ranking),
             gaps: gaps(&windows, &request.usage),
             remarks: remarks(&windows, run.result.run.partial).into_iter().chain(note).collect(),
+            failures: Failures::of(
+                run.series.iter().filter(|s| s.role == Role::Measure && s.store == **store),
+            ),
+            fails_more: false,
         });
     }
     Ok(out)
@@ -349,6 +354,8 @@ pub fn of_document(
                 .into_iter()
                 .collect(),
             remarks: Vec::new(),
+            failures: Failures::default(),
+            fails_more: false,
         });
     }
     if out.is_empty() && left_out.is_empty() {

@@ -15,6 +15,7 @@ use plimsoll_cost::bill::{Bill, total};
 use plimsoll_cost::money::Usd;
 use plimsoll_cost::tariff::Tariff;
 use plimsoll_cost::usage::Usage;
+use plimsoll_judge::summary::failures::Failures;
 use plimsoll_judge::summary::objective::Finding;
 use plimsoll_judge::summary::objective_result::ObjectiveResult;
 
@@ -96,16 +97,30 @@ pub struct Candidate {
     pub gaps: Vec<String>,
     /// Other remarks on the figures: a client-limited run, a rate that was not reached.
     pub remarks: Vec<String>,
+    /// Operations that failed in the measurement.
+    pub failures: Failures,
+    /// True if another store fails fewer operations, beyond chance; see [`mark_failing`].
+    pub fails_more: bool,
+}
+
+/// Marks the candidates that fail more of their operations than another one, beyond chance. They do not qualify: the
+/// latency of the operations that a store answers says nothing about those that it does not.
+pub fn mark_failing(candidates: &mut [Candidate]) {
+    let measured: Vec<Failures> =
+        candidates.iter().map(|c| c.failures).filter(|failures| failures.operations > 0).collect();
+    for candidate in candidates {
+        candidate.fails_more = measured.iter().any(|other| candidate.failures.exceed(other));
+    }
 }
 
 impl Candidate {
-    /// Returns the result of all objectives together: fail if one fails, else inconclusive if one is undecided, else
-    /// pass.
+    /// Returns the result of all objectives together: fail if one fails or the store fails more operations than
+    /// another, else inconclusive if one is undecided, else pass.
     pub fn outcome(&self) -> ObjectiveResult {
         let of = |held: &ObjectiveFinding| {
             held.finding.as_ref().map_or(ObjectiveResult::Inconclusive, |f| f.outcome)
         };
-        if self.held.iter().any(|h| of(h) == ObjectiveResult::Fail) {
+        if self.fails_more || self.held.iter().any(|h| of(h) == ObjectiveResult::Fail) {
             return ObjectiveResult::Fail;
         }
         let open = self.held.iter().any(|h| of(h) == ObjectiveResult::Inconclusive);
@@ -194,11 +209,11 @@ fn surely(c: &Candidate) -> Option<f64> {
     c.latency.map(|l| l.high.unwrap_or(l.value))
 }
 
-/// Returns true if a candidate passes every objective but `objective`.
+/// Returns true if a candidate passes every objective but `objective`, and does not fail more than another one.
 fn passes_others(c: &Candidate, objective: &str) -> bool {
     let passes =
         |h: &ObjectiveFinding| h.finding.as_ref().is_some_and(|f| f.outcome == ObjectiveResult::Pass);
-    c.held.iter().filter(|h| h.objective != objective).all(passes)
+    !c.fails_more && c.held.iter().filter(|h| h.objective != objective).all(passes)
 }
 
 /// Returns the bounds on the ranking latency from which a candidate passes, if none passes now: the tightest one, and
@@ -280,6 +295,8 @@ mod tests {
                 latency: Some(MeasuredFigure { value: *ms, low: None, high: None }),
                 gaps: Vec::new(),
                 remarks: Vec::new(),
+                failures: Failures::default(),
+                fails_more: false,
             }
         };
         (of.iter().map(candidate).collect(), usage)
@@ -306,6 +323,21 @@ mod tests {
         let changes = bound_changes(&all, 1, "get.p99 < 1s");
         assert_eq!(changes[0], BoundChange { ms: 25.0, tighter: true, to: Some(0) });
         assert_eq!(changes[1], BoundChange { ms: 40.0, tighter: false, to: Some(3) });
+    }
+
+    /// Regression test: a store that failed 40% of its gets was the best one.
+    #[test]
+    fn a_store_that_fails_more_is_not_better() {
+        use ObjectiveResult::Pass;
+        let (mut all, _) =
+            candidates("storage='1 TB'", &[("aws-s3", 25.0, Pass), ("backblaze-b2", 5.0, Pass)]);
+        let of = |failed| Failures { failed, operations: 1_000, dispersion: 1.0 };
+        (all[0].failures, all[1].failures) = (of(0), of(400));
+        mark_failing(&mut all);
+        assert_eq!((recommended(&all), pareto_front(&all)), (Some(0), vec![0]));
+        (all[0].failures, all[1].failures) = (of(400), of(401));
+        mark_failing(&mut all);
+        assert_eq!((recommended(&all), pareto_front(&all)), (Some(1), vec![1]), "both fail alike");
     }
 
     #[test]

@@ -34,7 +34,7 @@ fn moved<'a>(windows: impl Iterator<Item = &'a Window>) -> BTreeMap<(OperationKi
     let counts = [OperationKind::Get, OperationKind::Put];
     for window in windows.filter(|w| w.role == Role::Measure && counts.contains(&w.operation)) {
         let moved = out.entry((window.operation, window.phase.as_str())).or_default();
-        moved.operations += window.operations;
+        moved.operations += window.succeeded();
         moved.bytes += window.bytes;
     }
     out
@@ -92,10 +92,20 @@ pub fn of_runs(runs: &[Run]) -> Option<(u64, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plimsoll_judge::summary::result::Percentiles;
 
     fn window(phase: &str, operation: OperationKind, bytes: u64) -> Window {
         let (phase, role, operations) = (phase.to_string(), Role::Measure, 100);
-        Window { phase, role, operation, operations, bytes: bytes * operations, ..Window::default() }
+        let service_ms = Percentiles { n: operations, ..Percentiles::default() };
+        Window {
+            phase,
+            role,
+            operation,
+            operations,
+            bytes: bytes * operations,
+            service_ms,
+            ..Window::default()
+        }
     }
 
     /// Regression: the worst phase decided, even if it measured objects of another size.

@@ -56,6 +56,8 @@ pub enum IntervalEstimate {
         /// Total seconds of measurement of which the structure would last at most a third.
         seconds: f64,
     },
+    /// No interval, whatever the length of the run: no operation succeeded.
+    NoneSucceeded,
 }
 
 impl IntervalEstimate {
@@ -89,17 +91,17 @@ impl IntervalEstimate {
     pub fn ends(&self) -> Option<(f64, f64)> {
         match self {
             IntervalEstimate::Interval { low, high, .. } => Some((*low, *high)),
-            IntervalEstimate::TooShort { .. } | IntervalEstimate::SlowStructure { .. } => None,
+            _ => None,
         }
     }
 
-    /// Returns the seconds of measurement that would be enough, `None` if there is an interval.
+    /// Returns the seconds of measurement that would be enough; `None` if there is an interval, or no time is enough.
     pub fn duration_needed_s(&self) -> Option<f64> {
         match self {
             IntervalEstimate::TooShort { seconds } | IntervalEstimate::SlowStructure { seconds } => {
                 Some(*seconds)
             }
-            IntervalEstimate::Interval { .. } => None,
+            IntervalEstimate::Interval { .. } | IntervalEstimate::NoneSucceeded => None,
         }
     }
 }

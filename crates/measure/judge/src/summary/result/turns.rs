@@ -56,6 +56,10 @@ pub struct ClientRound {
     pub p50_ms: Option<f64>,
     /// 99th percentile of the time of an operation in milliseconds. Null if there are too few operations.
     pub p99_ms: Option<f64>,
+    /// Share of the round, from 0 to 1, during which a core of the machine was paused. The same for every client:
+    /// whoever needs the core at that time is slowed down.
+    #[serde(default)]
+    pub paused_share: f64,
     /// Requests of such a round by operation, counted once by an endpoint between client and store. Empty if they were
     /// not counted.
     #[serde(default)]

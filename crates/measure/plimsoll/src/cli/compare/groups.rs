@@ -8,7 +8,7 @@ use plimsoll_judge::run_dir::run::Run;
 use plimsoll_judge::summary::figure_selector::FigureSelector;
 use plimsoll_judge::summary::primary_figure::{Choice, GroupPair};
 use plimsoll_judge::summary::series::Series;
-use plimsoll_report::comparison::{Comparison, Subject, group_rows};
+use plimsoll_report::comparison::{Comparison, Subject, group_failures, group_rows};
 use plimsoll_workload::schedule::Role;
 
 /// Returns the only store that the runs of a group measured.
@@ -109,6 +109,7 @@ pub fn compare_groups(
         measured_s: (first_s(&pairs[0].base), first_s(&pairs[0].other)),
         clients: comparable::clients(first, last),
         loads: Vec::new(),
+        failures: group_failures(&pairs),
         rows,
     })
 }

@@ -92,6 +92,7 @@ impl Made {
             succeeded: good,
             completed: good,
             bytes: good as f64 * 1024.0,
+            in_flight_ns: 16_000_000_000,
             ..Tally::default()
         };
         if failed > 0 {
@@ -110,7 +111,7 @@ impl Made {
         let seconds = self.seconds as f64;
         Window {
             store: store.into(),
-            provider: "generic".into(),
+            provider: self.place.0.clone(),
             phase: "get".into(),
             role: Role::Measure,
             operation: plimsoll_workload::OperationKind::from_name("get").unwrap(),
@@ -203,6 +204,7 @@ impl Made {
             id: self.id.clone(),
             experiment: "get".into(),
             seed: 1,
+            started_at: jiff::Timestamp::from_second(ORIGIN_S as i64).unwrap().to_string(),
             imported: self.imported.then(|| "log of a tool".into()),
             shards: self.shard.iter().map(|(shard, of)| self.shard_info(*shard, *of)).collect(),
             ..RunInfo::default()
