@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::ImportedRequest;
+use plimsoll_base::units::{format_count, format_per_s, format_throughput};
 use plimsoll_workload::OperationKind;
 
 /// Name of the phase that writes the objects of the benchmark.
@@ -32,6 +33,21 @@ pub(super) fn assign(records: &mut [ImportedRequest], name: &str) -> Vec<String>
         names.push(stage.to_string());
     }
     names
+}
+
+/// Describes the preparation, which is not among the figures of the benchmark; `None` if there is none.
+pub(super) fn note(records: &[ImportedRequest], names: &[String]) -> Option<String> {
+    (names.first()? == PREPARATION).then_some(())?;
+    let own = || records.iter().filter(|record| record.phase == 0);
+    let (first, last) = (own().map(|r| r.start_ns).min()?, own().map(|r| r.end_ns).max()?);
+    let (count, bytes) = (own().count(), own().map(|record| record.bytes).sum::<u64>());
+    let seconds = (last - first).max(1) as f64 / 1e9;
+    Some(format!(
+        "the first {} puts, in {seconds:.1} s ({}/s, {}), wrote the objects of the benchmark: they are its preparation",
+        format_count(count as u64),
+        format_per_s(count as f64 / seconds),
+        format_throughput(bytes as f64 / seconds)
+    ))
 }
 
 /// Returns the end of the stage of requests of `kind` at the start of `range`; the start of `range` if there is none,

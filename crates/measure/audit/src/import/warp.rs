@@ -141,6 +141,7 @@ pub fn read(file: &Path) -> Result<Log, LogError> {
         .collect();
     log.records.sort_by_key(|r| r.start_ns);
     log.phases = stages::assign(&mut log.records, "warp");
+    log.notes.extend(stages::note(&log.records, &log.phases));
     log.notes.extend(disagree.note("duration_ns", "start", "end"));
     log.origin_unix_s = origin as f64 / 1e9;
     log.store = if endpoints.is_empty() { "as logged by warp".into() } else { endpoints.join(", ") };

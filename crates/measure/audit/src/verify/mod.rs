@@ -154,8 +154,8 @@ fn wrong_times(run: &Run, totals: &[LogTotal]) -> Vec<String> {
             window.censored == 0 && start < last as f64 - window.window_s - longest_s - TIME_SLACK_S;
         if is_late || is_early {
             out.push(format!(
-                "windows[{number}], phase '{}': it starts {start:.1} s after the log, which has it from second {first} to \
-                 {last}",
+                "windows[{number}], phase '{}': it starts {start:.1} s after the log, in which it lasts from second \
+                 {first} to {last}",
                 window.phase
             ));
         }
