@@ -36,8 +36,8 @@ pub struct IntervalKey<'a> {
 /// Name of the file.
 pub const NAME: &str = "intervals.arrows";
 
-/// Name of the column with the integral of the in-flight counter, in operation-nanoseconds: a whole number, which may be
-/// negative in a second that corrects the one before. Logs of schema 2 lack it.
+/// Name of the column with the integral of the in-flight counter, in operation-nanoseconds: a whole number, which may
+/// be negative in a second that corrects the one before. Logs of schema 2 lack it.
 pub(super) const IN_FLIGHT: &str = "in_flight_ns";
 
 /// Returns the schema of the log. Histograms are compressed HdrHistogram V2 in microseconds, or empty if there

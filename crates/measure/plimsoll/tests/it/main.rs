@@ -22,6 +22,7 @@ mod fuzz;
 mod history;
 mod hostile;
 mod import;
+mod joints;
 mod judge;
 mod limits;
 mod log_costs;

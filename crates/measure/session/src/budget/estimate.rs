@@ -362,10 +362,11 @@ fn estimate(Planned { phases, repeats, hosts, besides }: Planned<'_>, tariff: &T
             None => out.store_limited.push(phase.name.clone()),
         }
     }
-    // The preflight lists once; clean-up lists and deletes page by page. A store without such a request deletes, and
-    // bills, object by object.
+    // The preflight lists once; clean-up lists and deletes page by page. Where a page costs nothing, its objects may be
+    // billed one by one.
     let pages = objects.div_ceil(1000) + 1;
-    let one_by_one = if tariff.priced.contains(Call::DeleteObjects) { 0 } else { objects };
+    let many = StoreUsage { calls: Calls::of(Call::DeleteObjects, 1_000_000), ..StoreUsage::default() };
+    let one_by_one = if many.total(tariff) > Usd::ZERO { 0 } else { objects };
     let clean_up =
         [(Call::ListObjects, pages + 1), (Call::DeleteObjects, pages), (Call::DeleteObject, one_by_one)];
     for (call, count) in clean_up.into_iter().filter(|(call, _)| tariff.priced.contains(*call)) {
@@ -374,4 +375,32 @@ fn estimate(Planned { phases, repeats, hosts, besides }: Planned<'_>, tariff: &T
     // The duration of a phase that is limited by operations is unknown, so assume at least 1 s in total.
     out.spent.seconds = ns.div_ceil(1_000_000_000).max(1);
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_experiment::resolve::parse;
+
+    fn deletes(provider: &str, experiment: &str) -> (u64, u64) {
+        let experiment = parse("", experiment, &[]).unwrap();
+        let planned = Planned::of(&experiment, 1);
+        let priced = Priced::of(&Prices::built_in().unwrap(), "", provider, None, planned).unwrap().unwrap();
+        let calls = &priced.estimate.spent.calls;
+        (calls.get(Call::DeleteObject), calls.get(Call::DeleteObjects))
+    }
+
+    /// Regression test: the estimate left out the deletes of the clean-up, so that `--max-cost` let a run start that
+    /// cost nearly twice as much.
+    #[test]
+    fn the_clean_up_deletes_object_by_object_where_there_is_no_other_request() {
+        let head = "name = 'e'\nseed = 1\n[[phase]]\nname = 'objects'\nrole = 'prepare'\n\
+                    operations = { put = 1 }\nobjects = { count = 800, size = '1 KiB' }\n";
+        assert_eq!(deletes("aws-dynamodb", head).0, 800);
+        assert_eq!(deletes("backblaze-b2", head).1, 2);
+        let puts = head.to_string()
+            + "[[phase]]\nname = 'puts'\noperations = { put = 1 }\nobjects = { count = 50, size = '1 KiB' }\n\
+               stop_after = 700\n";
+        assert_eq!(deletes("aws-dynamodb", &puts).0, 850, "700 puts of 50 objects");
+    }
 }
