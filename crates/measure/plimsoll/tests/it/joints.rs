@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::support::ask::{fails, name, run};
 use crate::support::made::made;
-use crate::support::{ACCESS, SECRET, Server, plimsoll, scratch, text};
+use crate::support::{Server, plimsoll, scratch, text};
 use serde_json::Value;
 
 /// Executes an experiment against a server whose responses take `latency_ms`, verifies the run, and returns its
