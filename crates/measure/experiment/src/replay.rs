@@ -315,6 +315,14 @@ fn describe_scan(scan: &Scan, trace: &Trace) -> String {
 /// Returns remarks about what the logs lack.
 fn notes(collected: &Collected) -> Vec<String> {
     let mut notes = Vec::new();
+    let (cut, lost) = collected.cut_ranges;
+    if cut > 0 {
+        notes.push(format!(
+            "{cut} range reads are cut by {} in all: another version of their object is shorter, and may be read in its \
+             place",
+            format_bytes(lost)
+        ));
+    }
     if collected.failed > 0 {
         notes.push(format!("{} requests that failed when they were logged are left out", collected.failed));
     }
@@ -325,8 +333,12 @@ fn notes(collected: &Collected) -> Vec<String> {
     if collected.unknown_sizes > 0 {
         let n = collected.unknown_sizes;
         notes.push(format!(
-            "the logs do not have the sizes of {n} writes; they get the median of the known sizes"
+            "the logs do not have the sizes of {n} objects; they get the median of the known sizes"
         ));
+    }
+    if collected.sizes_of_ranges > 0 {
+        let n = collected.sizes_of_ranges;
+        notes.push(format!("of {n} objects, the logs only have ranges; they are as long as the longest"));
     }
     if collected.resolution_ns > 1_000_000 {
         let seconds = collected.resolution_ns as f64 / 1e9;

@@ -151,9 +151,10 @@ fn dispersion(times: &[u64], window: u64) -> Option<f64> {
 }
 
 impl Features {
-    /// Returns the median length of a range read, in bytes; `None` if there are none.
-    pub fn median_range(&self) -> Option<u64> {
-        self.range_lengths.get(self.range_lengths.len() / 2).map(|length| *length as u64)
+    /// Returns the mean length of a range read, in bytes; `None` if there are none. A median would not keep the bytes.
+    pub fn mean_range(&self) -> Option<u64> {
+        let count = self.range_lengths.len();
+        (count > 0).then(|| (self.range_lengths.iter().sum::<f64>() / count as f64).round().max(1.0) as u64)
     }
 
     /// Returns the properties of a trace.

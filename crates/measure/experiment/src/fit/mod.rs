@@ -147,10 +147,10 @@ fn experiment(
         });
     }
     if features.range_lengths.first() != features.range_lengths.last() {
-        let text = "the lengths of the range reads differ; the experiment uses their median";
+        let text = "the lengths of the range reads differ; the experiment uses their mean";
         notes.push(text.into());
     }
-    let range = features.median_range().unwrap_or(0);
+    let range = features.mean_range().unwrap_or(0);
     if features.read_sizes.first().is_some_and(|smallest| (*smallest as u64) < range) {
         let text =
             "range reads are those of all objects; objects that are smaller than the range are read whole";
@@ -171,7 +171,7 @@ fn experiment(
                 .filter(|_| reads && !features.read_counts.is_empty()),
             count: writes.then_some(features.written.max(1)),
             size: size(&features.written_sizes, None).filter(|_| writes),
-            range: features.median_range().map(format_size),
+            range: features.mean_range().map(format_size),
             ..ObjectsSpec::default()
         },
         operations,

@@ -24,8 +24,12 @@ pub struct Collected {
     pub failed: u64,
     /// Requests that are left out because Plimsoll does not repeat their operation: their names and numbers.
     pub left_out: BTreeMap<String, u64>,
-    /// Number of versions whose size the logs do not have. They get the median of the known sizes.
+    /// Number of versions about whose size the logs say nothing. They get the median of the known sizes.
     pub unknown_sizes: u64,
+    /// Number of versions of which the logs only have ranges. They end with the last of them.
+    pub sizes_of_ranges: u64,
+    /// Ranges that are cut, because another version of their object is shorter, and the bytes that they lose.
+    pub cut_ranges: (u64, u64),
     /// Resolution of the times in nanoseconds. Requests with the same time are spread at random over it.
     pub resolution_ns: u64,
 }
@@ -185,8 +189,19 @@ pub fn collect(logs: &Logs) -> Result<Collected, LogError> {
         return Err(LogError::Empty(names.join(", ")));
     };
     spread(&mut rows, resolution_ns);
-    let (trace, unknown_sizes) = number(&rows, keys.len());
-    Ok(Collected { trace, origin_ns, formats, failed, left_out, unknown_sizes, resolution_ns })
+    let Numbered { trace, unknown_sizes, sizes_of_ranges } = number(&rows, keys.len());
+    let cut_ranges = cut_ranges(&trace);
+    Ok(Collected {
+        trace,
+        origin_ns,
+        formats,
+        failed,
+        left_out,
+        unknown_sizes,
+        sizes_of_ranges,
+        cut_ranges,
+        resolution_ns,
+    })
 }
 
 /// Spreads requests with the same time uniformly over the resolution of the log, in their order.
@@ -206,13 +221,31 @@ fn spread(rows: &mut [LogRow], resolution_ns: u64) {
     }
 }
 
-/// Numbers the objects and their versions. Returns the trace, and the number of sizes that were not known.
-fn number(rows: &[LogRow], keys: usize) -> (Trace, u64) {
-    /// An object: its number, and the sizes of its versions.
+/// Returns the ranges of a trace that are longer than another version of their object, and the bytes that they lose.
+fn cut_ranges(trace: &Trace) -> (u64, u64) {
+    let of = |request: &Recorded| {
+        let least = trace.versions(u64::from(request.object)).iter().min().copied().unwrap_or(0);
+        request.length.saturating_sub(least)
+    };
+    let cut = trace.requests().iter().filter(|request| request.kind == OperationKind::GetRange).map(of);
+    cut.filter(|bytes| *bytes > 0).fold((0, 0), |(count, sum), bytes| (count + 1, sum + bytes))
+}
+
+/// A trace, and what its logs did not have.
+struct Numbered {
+    trace: Trace,
+    unknown_sizes: u64,
+    sizes_of_ranges: u64,
+}
+
+/// Numbers the objects and their versions.
+fn number(rows: &[LogRow], keys: usize) -> Numbered {
+    /// An object: its number, the sizes of its versions, and the ends of the longest ranges that were read of them.
     #[derive(Default, Clone)]
     struct Object {
         is_existing: bool,
         sizes: Vec<u64>,
+        ends: Vec<u64>,
     }
     let mut objects = vec![Object::default(); keys];
     let mut versions = Vec::with_capacity(rows.len());
@@ -231,8 +264,13 @@ fn number(rows: &[LogRow], keys: usize) -> (Trace, u64) {
         if row.kind == OperationKind::Put || object.sizes.is_empty() {
             object.is_existing |= row.kind != OperationKind::Put;
             object.sizes.push(known.unwrap_or(UNKNOWN));
+            object.ends.push(0);
         }
         let version = object.sizes.len() - 1;
+        if row.kind == OperationKind::GetRange && row.bytes != UNKNOWN {
+            let start = if row.start == UNKNOWN { 0 } else { row.start };
+            object.ends[version] = object.ends[version].max(start.saturating_add(row.bytes));
+        }
         if let (Some(known), size) = (known, &mut object.sizes[version]) {
             // An interrupted download has fewer bytes than the object.
             *size = if *size == UNKNOWN { known } else { known.max(*size) };
@@ -243,9 +281,22 @@ fn number(rows: &[LogRow], keys: usize) -> (Trace, u64) {
         objects.iter().flat_map(|o| &o.sizes).copied().filter(|size| *size != UNKNOWN).collect();
     let middle = known.len() / 2;
     let median = if known.is_empty() { 0 } else { *known.select_nth_unstable(middle).1 };
-    let mut unknown = 0;
-    for size in objects.iter_mut().flat_map(|o| &mut o.sizes).filter(|size| **size == UNKNOWN) {
-        (*size, unknown) = (median, unknown + 1);
+    let (mut unknown_sizes, mut sizes_of_ranges) = (0, 0);
+    for object in &mut objects {
+        for (size, end) in object.sizes.iter_mut().zip(&object.ends) {
+            // An object is at least as long as what was read of it; otherwise every read would fail.
+            *size = match (*size, *end) {
+                (UNKNOWN, 0) => {
+                    unknown_sizes += 1;
+                    median
+                }
+                (UNKNOWN, end) => {
+                    sizes_of_ranges += 1;
+                    end
+                }
+                (size, end) => size.max(end),
+            };
+        }
     }
     // The objects that existed before come first.
     let mut order: Vec<u32> = (0..keys as u32).collect();
@@ -272,7 +323,7 @@ fn number(rows: &[LogRow], keys: usize) -> (Trace, u64) {
     });
     let requests = requests.collect();
     let sizes = order.iter().map(|key| std::mem::take(&mut objects[*key as usize].sizes));
-    (Trace::new(requests, existing, sizes), unknown)
+    Numbered { trace: Trace::new(requests, existing, sizes), unknown_sizes, sizes_of_ranges }
 }
 
 #[cfg(test)]
@@ -354,6 +405,31 @@ mod tests {
         assert_eq!((failed, left_out.get("COPY"), unknown_sizes), (1, Some(&1), 1));
         // The median of 30, 70 and 100.
         assert_eq!(trace.versions(trace.requests()[5].object.into()), [70]);
+    }
+
+    /// Regression test: objects that were only read by ranges had no content, so that every read failed.
+    #[test]
+    fn an_object_is_as_long_as_its_longest_range() {
+        let found = collected(&[
+            "10,GET,video,,1000000,206",
+            "11,GET,video,,500000,206",
+            "12,GET,other,,500,206",
+            "13,GET,known,100,40,206",
+            "14,GET,short,10,40,206",
+        ]);
+        let sizes = |at: usize| found.trace.versions(found.trace.requests()[at].object.into()).to_vec();
+        assert_eq!(
+            [sizes(0), sizes(2), sizes(3), sizes(4)],
+            [[1_000_000], [500], [100], [40]].map(Vec::from)
+        );
+        assert_eq!((found.unknown_sizes, found.sizes_of_ranges, found.cut_ranges), (0, 2, (0, 0)));
+        let cut =
+            collected(&["10,GET,key,1500500,1500500,206", "11,PUT,key,300,,200", "12,GET,key,300,300,206"]);
+        assert_eq!(
+            cut.cut_ranges,
+            (1, 1_500_200),
+            "of the first version, because a write may overtake the read"
+        );
     }
 
     #[test]

@@ -68,6 +68,12 @@ pub fn sentence(result: &RunResult, found: &CapacityFigures) -> String {
     of_store(store.trim_end_matches(':'), &unit, found, advice)
 }
 
+/// Ratio of the bounds of a search above which they are a bracket, and not a capacity.
+const WIDE: f64 = 1.1;
+
+/// Share of a step above which pauses of the client disturb it.
+const DISTURBED: f64 = 0.05;
+
 /// The words of one search.
 struct Words<'a> {
     store: &'a str,
@@ -119,11 +125,15 @@ impl Words<'_> {
         })
     }
 
-    /// Returns the highest throughput of a closed loop within the objectives, and its operations in flight. The steps
-    /// before a change of the store do not count.
+    /// Returns the highest throughput of a closed loop, and its operations in flight; `None` with objectives: a closed
+    /// loop slows down with the store, so its throughput is not a rate that meets them. The steps before a change of the
+    /// store do not count.
     fn best_closed(&self) -> Option<(f64, u64)> {
+        if !self.objectives.is_empty() {
+            return None;
+        }
         if let Some(change) = &self.found.change {
-            return self.objectives.is_empty().then_some((change.after_per_s, change.in_flight));
+            return Some((change.after_per_s, change.in_flight));
         }
         let is_measured = |s: &&CapacityStep| s.in_flight.is_some() && !s.recovery && s.achieved_per_s > 0.0;
         let met = self.found.steps.iter().filter(is_measured).filter(|step| step.met);
@@ -136,23 +146,17 @@ impl Words<'_> {
         let closed = self.best_closed().map(|(per_s, _)| per_s);
         let own = self.objectives.is_empty().then_some(limit.per_s);
         let met = self.found.highest_met_per_s;
-        // A closed loop slows down with the store, so its throughput within the objectives is not a rate that the store
-        // takes.
-        let is_open = self.found.by == CapacityBy::Rate && !self.objectives.is_empty();
-        let most = match met {
-            Some(met) if is_open => Some(met),
-            _ => [met, closed, own].into_iter().flatten().reduce(f64::max),
+        // By concurrency, the limit has been measured by several steps; the best single one was lucky.
+        let most = match self.found.by {
+            CapacityBy::Concurrency => own,
+            CapacityBy::Rate => met.or_else(|| [closed, own].into_iter().flatten().reduce(f64::max)),
         };
         match most {
             Some(per_s) => format!(
                 "{store} takes at least {}{}{}; above that, this client was the limit ({reason}): {advice}",
                 self.rate(per_s),
                 self.within(),
-                match met {
-                    Some(met) if met == per_s => self.held(),
-                    _ if is_open => " in a closed loop".into(),
-                    _ => String::new(),
-                }
+                if met == Some(per_s) { self.held() } else { String::new() }
             ),
             None => format!(
                 "this client is too busy to tell whether {store} meets {}: it was the limit at {} ({reason}); {advice}",
@@ -176,10 +180,13 @@ impl Words<'_> {
         let reached = self.reached().map_or(String::new(), |n| format!(" with {n} in flight"));
         let (store, rate, held) = (self.store, self.rate(per_s), self.held());
         if found.growing {
-            return format!(
-                "capacity of {store}: at least {rate}{interval}{reached}{held}; it still grew at the maximum \
-                 concurrency: raise --to"
-            );
+            let least = self.rate(found.low_per_s.unwrap_or(per_s));
+            // A store that has changed with the time did not grow by the concurrency.
+            let advice = match found.change {
+                Some(_) => "measure it again when it does not change",
+                None => "it still grew at the maximum concurrency: raise --to",
+            };
+            return format!("capacity of {store}: at least {least}{interval}{reached}{held}; {advice}");
         }
         let least = match (found.in_flight, found.held_in_flight) {
             (Some(least), Some(held)) if least < held && found.change.is_none() => {
@@ -220,6 +227,14 @@ impl Words<'_> {
             objectives => (format!("meets {objectives}"), "does not"),
         };
         match self.found.lowest_missed_per_s {
+            // The time ended before the search came close to either bound.
+            Some(missed) if !self.found.finished && missed > WIDE * per_s => format!(
+                "capacity of {store}: between {} and {}: {rate} {meets}{held}; {}/s {misses}; the time ended before the \
+                 search could tell more: raise --within",
+                format_per_s(per_s),
+                self.rate(missed),
+                format_per_s(missed)
+            ),
             Some(missed) => {
                 let missed = format_per_s(missed);
                 format!("capacity of {store}: {rate} {meets}{held}; {missed}/s {misses}")
@@ -247,22 +262,38 @@ impl Words<'_> {
         let most = self.found.steps.iter().map(|step| step.achieved_per_s).fold(0.0, f64::max);
         match self.best_closed() {
             Some((per_s, in_flight)) => format!(
-                "capacity of {store}: at least {}{}, with {in_flight} in flight{missed}; the time ended before the \
-                 search found more: raise --within",
+                "capacity of {store}: at least {}, with {in_flight} in flight{missed}; the time ended before the search \
+                 found more: raise --within",
                 self.rate(per_s),
-                self.within(),
             ),
             None if most <= 0.0 => format!("no operation of {store} succeeded; see the errors below"),
             None if self.objectives.is_empty() => format!(
                 "capacity of {store}: at least {}, the highest throughput of a step{missed}: lower --from",
                 self.rate(most)
             ),
-            None => {
-                format!(
-                    "{store} met {} at no load that was tried{missed}; relax the objective",
-                    self.objectives
-                )
-            }
+            None if self.found.steps.iter().all(|step| step.in_flight.is_some()) => format!(
+                "the time ended before the search tried whether {store} meets {} at any rate: raise --within",
+                self.objectives
+            ),
+            None => format!(
+                "{store} met {} at no rate that was tried{missed}; {}",
+                self.objectives,
+                self.way_out()
+            ),
+        }
+    }
+
+    /// Returns what to do if no rate met the objectives.
+    fn way_out(&self) -> String {
+        let missed = || self.found.steps.iter().filter(|step| step.in_flight.is_none() && !step.met);
+        let is_disturbed =
+            |step: &CapacityStep| step.client_limited.is_some() || step.paused_share > DISTURBED;
+        if missed().count() > 0 && missed().all(is_disturbed) {
+            return format!("this client was the limit at each of them: {}", self.advice);
+        }
+        match self.found.finished {
+            true => "relax the objective".into(),
+            false => "the time ended before lower rates were tried: lower --from, or raise --within".into(),
         }
     }
 }
@@ -404,7 +435,8 @@ mod tests {
             say(&limited).starts_with("a takes at least 1000 get/s within get.p99 < 10ms, held for 60 s;")
         );
         let only_closed = CapacityFigures { highest_met_per_s: None, lowest_missed_per_s: None, ..limited };
-        let expected = "a takes at least 19000 get/s within get.p99 < 10ms in a closed loop; above that";
+        let expected =
+            "this client is too busy to tell whether a meets get.p99 < 10ms: it was the limit at 1500 get/s";
         assert!(say(&only_closed).starts_with(expected), "{}", say(&only_closed));
     }
 
@@ -424,9 +456,10 @@ mod tests {
         assert!(say(&none).starts_with("this client is too busy to tell whether a meets get.p99 < 10ms"));
     }
 
-    /// Regression test: the answer was "the time was too short", although the table below it had a throughput.
+    /// Regression test: a closed loop of the survey became "at least 172 get/s within get.p99 < 10ms", beside lower rates
+    /// that missed it.
     #[test]
-    fn a_search_without_a_rate_answers_with_its_closed_loops() {
+    fn a_closed_loop_is_no_rate_that_meets_an_objective() {
         let steps = vec![closed(1, 86.0, true), closed(2, 172.0, true), closed(4, 200.0, false)];
         let found = CapacityFigures {
             per_s: None,
@@ -438,8 +471,13 @@ mod tests {
         };
         assert_eq!(
             say(&found),
-            "capacity of a: at least 172 get/s within get.p99 < 10ms, with 2 in flight; the time ended before the search \
-             found more: raise --within"
+            "the time ended before the search tried whether a meets get.p99 < 10ms at any rate: raise --within"
+        );
+        let closed_only = CapacityFigures { objectives: Vec::new(), ..found.clone() };
+        assert_eq!(
+            say(&closed_only),
+            "capacity of a: at least 172 get/s, with 2 in flight; the time ended before the search found more: raise \
+             --within"
         );
         let change = CapacityChange { in_flight: 4, before_per_s: 1470.0, after_per_s: 150.0 };
         let steps = vec![closed(4, 1470.0, true), closed(4, 150.0, true)];
@@ -459,11 +497,61 @@ mod tests {
             "capacity of a: at least 75.0 get/s, the highest throughput of a step; 450 get/s is not sustained: lower \
              --from"
         );
-        let none =
-            CapacityFigures { steps: vec![closed(1, 86.0, false)], lowest_missed_per_s: Some(43.0), ..found };
+        let missed = |finished: bool, client_limited: Option<&str>| {
+            let client_limited = client_limited.map(str::to_string);
+            let open = CapacityStep {
+                offered_per_s: Some(43.0),
+                client_limited,
+                achieved_per_s: 43.0,
+                ..CapacityStep::default()
+            };
+            let steps = vec![closed(1, 86.0, false), open];
+            say(&CapacityFigures { steps, lowest_missed_per_s: Some(43.0), finished, ..found.clone() })
+        };
+        let start = "a met get.p99 < 10ms at no rate that was tried; 43.0 get/s misses get.p99 < 10ms; ";
+        assert_eq!(missed(true, None), format!("{start}relax the objective"));
+        let ended = "the time ended before lower rates were tried: lower --from, or raise --within";
+        assert_eq!(missed(false, None), format!("{start}{ended}"));
+        // Regression test: the advice was to relax the objective that the store met, and the client did not.
+        let limited = "this client was the limit at each of them: use a larger client";
+        assert_eq!(missed(true, Some("start lag")), format!("{start}{limited}"));
+    }
+
+    /// Regression test: bounds that differed by a factor of two were called the capacity, with 180/s between them.
+    #[test]
+    fn bounds_that_are_far_apart_are_a_bracket_if_the_time_has_ended() {
+        let found = CapacityFigures {
+            per_s: Some(123.0),
+            lowest_missed_per_s: Some(247.0),
+            finished: false,
+            held_s: None,
+            ..by_rate()
+        };
         assert_eq!(
-            say(&none),
-            "a met get.p99 < 10ms at no load that was tried; 43.0 get/s misses get.p99 < 10ms; relax the objective"
+            say(&found),
+            "capacity of a: between 123 and 247 get/s: 123 get/s meets get.p99 < 10ms; 247/s does not; the time ended \
+             before the search could tell more: raise --within"
+        );
+    }
+
+    /// Regression test: a store that became faster with the time was said to need 1024 operations in flight.
+    #[test]
+    fn a_store_that_has_changed_did_not_grow_by_the_concurrency() {
+        let change = CapacityChange { in_flight: 1, before_per_s: 40.0, after_per_s: 100.0 };
+        let found = CapacityFigures {
+            by: CapacityBy::Concurrency,
+            per_s: Some(400.0),
+            low_per_s: Some(396.0),
+            high_per_s: Some(404.0),
+            growing: true,
+            change: Some(change),
+            held_in_flight: Some(1024),
+            ..CapacityFigures::default()
+        };
+        assert_eq!(
+            say(&found),
+            "capacity of a: at least 396 get/s (95%: 396-404) with 1024 in flight; measure it again when it does not \
+             change; the store changed during the search: with 1 in flight, it gave 40.0 get/s at first and 100/s later"
         );
     }
 }

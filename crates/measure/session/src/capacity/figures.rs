@@ -10,7 +10,9 @@ use plimsoll_judge::summary::result::{CapacityBy, CapacityFigures, ClientLimit};
 impl Capacity {
     /// Returns the measured concurrency with the highest throughput; `None` before the first one.
     fn best_plateau(&self) -> Option<&Plateau> {
-        let (Stage::Plateau(last) | Stage::Hold(last) | Stage::Recheck(last, _)) = &self.stage else {
+        let (Stage::Plateau(last) | Stage::Hold(last) | Stage::Recheck(last, _) | Stage::Repeat(last)) =
+            &self.stage
+        else {
             return None;
         };
         let complete = self.exceeded.iter().chain([last]).filter(|p| p.interval().is_some());
@@ -41,13 +43,19 @@ impl Capacity {
             (_, Some(plateau)) => {
                 figures.held_s = Some(plateau.held_s()).filter(|held_s| *held_s > 0.0);
                 figures.held_in_flight = figures.held_s.map(|_| plateau.concurrency as u64);
-                match plateau.paused_share() {
-                    Some(share) => {
+                match (plateau.paused_share(), &mut figures.client_limit) {
+                    // The steps at the limit of the client bound the capacity from below.
+                    (_, Some(limit)) => {
+                        limit.per_s = plateau.interval().map_or(limit.per_s, |(low, _)| low);
+                        figures.held_s = None;
+                        figures.held_in_flight = None;
+                    }
+                    (Some(share), None) => {
                         let reason = format!("it paused {:.0}% of the time", 100.0 * share);
                         let per_s = plateau.mean().unwrap_or_default();
                         figures.client_limit = Some(ClientLimit { per_s, reason });
                     }
-                    None => {
+                    (None, None) => {
                         figures.per_s = plateau.mean();
                         (figures.low_per_s, figures.high_per_s) = plateau.interval().unzip();
                     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::error::RunError;
 use super::observer::RunObserver;
 use super::{Components, Passes, RunSummary, SessionSettings, execute_passes};
-use change::CHANGED;
+use change::{CHANGED, differ};
 use plateau::{Noted, Plateau};
 use plimsoll_base::clock::{SECOND, now_ns};
 use plimsoll_base::machine::usable_cores;
@@ -80,9 +80,12 @@ enum Stage {
     /// One more step at the highest concurrency of the survey, after the measurement of the best one: a store that has
     /// scaled up may show it only there.
     Recheck(Plateau, usize),
+    /// One more step at the first concurrency, at the end of every search by concurrency.
+    Repeat(Plateau),
     Rate(RateSearch),
-    /// One more step at the best concurrency of the survey, after a result by rate that is far below it.
-    Reference(RateSearch, usize),
+    /// One more step at each of these concurrencies of the survey, after a result by rate: the best one if the result is
+    /// far below it, and the first one.
+    Reference(RateSearch, Vec<usize>),
 }
 
 /// A step to execute.
@@ -192,7 +195,7 @@ impl Capacity {
             Stage::Plateau(plateau) => Some(Planned::closed(plateau.concurrency, self.step_ns())),
             Stage::Hold(plateau) => {
                 let wanted = confirmation_ns(self.search.within_ns, self.step_ns());
-                let fitting = self.left_ns().saturating_sub(self.survey_step_ns() + 3 * SECOND);
+                let fitting = self.left_ns().saturating_sub(self.references_ns() + 3 * SECOND);
                 Some(Planned::closed(plateau.concurrency, wanted.min(fitting).max(self.step_ns())))
             }
             Stage::Rate(search) => match search.next(self.is_late(search))? {
@@ -202,14 +205,22 @@ impl Capacity {
                 RateStep::Try(per_s) => Some(self.open(per_s, self.rate_step_ns(search, per_s))),
                 RateStep::Confirm(per_s) => {
                     let wanted = confirmation_ns(self.search.within_ns, self.needed_ns(per_s));
-                    let fitting = self.left_ns().saturating_sub(3 * SECOND).max(self.step_ns());
+                    let fitting = self.left_ns().saturating_sub(3 * SECOND + self.references_ns());
+                    let fitting = fitting.max(self.step_ns());
                     Some(Planned { purpose: Purpose::Confirm, ..self.open(per_s, wanted.min(fitting)) })
                 }
             },
-            Stage::Reference(_, concurrency) | Stage::Recheck(_, concurrency) => {
-                Some(Planned::closed(*concurrency, self.survey_step_ns()))
+            Stage::Reference(_, concurrencies) => {
+                concurrencies.last().map(|concurrency| Planned::closed(*concurrency, self.survey_step_ns()))
             }
+            Stage::Recheck(_, concurrency) => Some(Planned::closed(*concurrency, self.survey_step_ns())),
+            Stage::Repeat(_) => Some(Planned::closed(self.search.in_flight.0, self.survey_step_ns())),
         }
+    }
+
+    /// Returns the time that the last steps of a search take, which show whether the store has changed.
+    fn references_ns(&self) -> u64 {
+        2 * (self.survey_step_ns() + SECOND)
     }
 
     fn survey_step_ns(&self) -> u64 {
@@ -227,7 +238,7 @@ impl Capacity {
         let confirmation_ns = confirmation_ns(self.search.within_ns, self.needed_ns(holds));
         // The next rate may be missed, too, and the store may be slower to recover from it.
         let one_more_ns = self.rate_step_ns(search, holds) + 2 * self.recovery_ns + 10 * SECOND;
-        self.left_ns() < confirmation_ns + one_more_ns
+        self.left_ns() < confirmation_ns + one_more_ns + self.references_ns()
     }
 
     fn open(&self, rate_per_s: f64, length_ns: u64) -> Planned {
@@ -307,7 +318,7 @@ impl Capacity {
                     Noted::Outlier(mean) => {
                         self.survey.revise(plateau.concurrency, mean);
                         self.stage = Stage::Survey;
-                        self.end_survey(None);
+                        self.end_survey(limited);
                     }
                     Noted::Changed if self.surveys < MAX_SURVEYS => self.survey_again(),
                     _ if plateau.is_precise() => self.end_plateau(),
@@ -321,8 +332,11 @@ impl Capacity {
             (Stage::Recheck(plateau, _), _) => {
                 match plateau.mean().is_some_and(|mean| per_s >= CHANGED * mean) && !disturbed {
                     true if self.surveys < MAX_SURVEYS => self.survey_again(),
-                    _ => self.over = true,
+                    _ => self.repeat(),
                 }
+            }
+            (Stage::Repeat(_), Load::Closed { concurrency }) => {
+                self.end_repeat(concurrency, per_s, disturbed)
             }
             (Stage::Rate(search), Load::Closed { .. }) => {
                 search.note_light(per_s);
@@ -351,7 +365,12 @@ impl Capacity {
                 self.missed_at_ns = search.is_recovering().then(now_ns);
                 self.end_rate();
             }
-            (Stage::Reference(..), _) => self.over = true,
+            (Stage::Reference(_, concurrencies), Load::Closed { concurrency }) => {
+                concurrencies.pop();
+                if concurrencies.is_empty() {
+                    self.end_repeat(concurrency, per_s, disturbed);
+                }
+            }
             _ => {}
         }
     }
@@ -364,15 +383,47 @@ impl Capacity {
         self.stage = Stage::Survey;
     }
 
-    /// Compares the store with the survey once more if the result by rate is far below it.
+    /// Compares the store with the survey once more after the result by rate.
     fn end_rate(&mut self) {
         let Stage::Rate(search) = &self.stage else { return };
-        let is_over = search.next(self.is_late(search)).is_none();
-        let best = self.survey.best_except(&[]);
+        let first = self.search.in_flight.0;
+        if search.next(self.is_late(search)).is_some() || self.survey.at(first).is_none() {
+            return;
+        }
         let far = |per_s: f64| search.found().holds.is_none_or(|holds| holds < FAR_BELOW * per_s);
-        let Some((concurrency, _)) = best.filter(|(_, per_s)| is_over && far(*per_s)) else { return };
+        let best = self.survey.best_except(&[first]).filter(|(_, per_s)| far(*per_s));
+        let concurrencies = std::iter::once(first).chain(best.map(|(concurrency, _)| concurrency)).collect();
         if let Stage::Rate(search) = std::mem::replace(&mut self.stage, Stage::Survey) {
-            self.stage = Stage::Reference(search, concurrency);
+            self.stage = Stage::Reference(search, concurrencies);
+        }
+    }
+
+    /// Measures the first concurrency once more, whatever the search has found: a store that has changed with the time
+    /// looks like one that takes more with every operation in flight.
+    fn repeat(&mut self) {
+        let plateau = match std::mem::replace(&mut self.stage, Stage::Survey) {
+            Stage::Plateau(plateau) | Stage::Hold(plateau) | Stage::Recheck(plateau, _) => plateau,
+            other => {
+                self.stage = other;
+                return;
+            }
+        };
+        // With one concurrency, it has just been measured.
+        match plateau.concurrency == self.search.in_flight.0 {
+            true => (self.stage, self.over) = (Stage::Plateau(plateau), true),
+            false => self.stage = Stage::Repeat(plateau),
+        }
+    }
+
+    /// Ends the search, unless the first concurrency has another throughput than at first and the search may begin again.
+    fn end_repeat(&mut self, concurrency: usize, per_s: f64, disturbed: bool) {
+        let before = self.survey.at(concurrency).filter(|_| concurrency == self.search.in_flight.0);
+        let has_changed = before.is_some_and(|before| differ(&[before], &[per_s])) && !disturbed;
+        // With less time, the new search would end without a result; the change is named beside that of the old one.
+        let has_time = self.left_ns() > self.search.within_ns / 3;
+        match has_changed && has_time && self.surveys < MAX_SURVEYS {
+            true => self.survey_again(),
+            false => self.over = true,
         }
     }
 
@@ -387,12 +438,13 @@ impl Capacity {
         self.growing = growing;
         match self.search.by {
             // A client that is the limit at the end of the survey has hidden the limit of the store.
-            CapacityBy::Concurrency if limited.is_some() && !self.survey.has_jumped() => {
-                self.client_limit = limited.map(|reason| ClientLimit { per_s, reason });
-                self.over = true;
+            CapacityBy::Concurrency => {
+                self.client_limit =
+                    limited.filter(|_| !self.survey.has_jumped()).map(|reason| ClientLimit { per_s, reason });
+                self.over = per_s <= 0.0;
+                self.stage = Stage::Plateau(Plateau::new(concurrency));
             }
-            _ if per_s <= 0.0 => self.over = true,
-            CapacityBy::Concurrency => self.stage = Stage::Plateau(Plateau::new(concurrency)),
+            CapacityBy::Rate if per_s <= 0.0 => self.over = true,
             CapacityBy::Rate => {
                 let (to, tolerance) = (self.search.to_per_s, self.search.tolerance);
                 let from = (per_s * START_SHARE).min(to);
@@ -407,6 +459,10 @@ impl Capacity {
     /// concurrency, which is then measured too.
     fn end_plateau(&mut self) {
         let Stage::Plateau(plateau) = &mut self.stage else { return };
+        if self.client_limit.is_some() {
+            self.over = true;
+            return;
+        }
         let measured = self.exceeded.iter().chain([&*plateau]).map(|p| p.concurrency).collect::<Vec<_>>();
         match self.survey.best_except(&measured).filter(|(_, per_s)| plateau.is_below(*per_s)) {
             Some((concurrency, _)) => {
@@ -424,11 +480,13 @@ impl Capacity {
     fn recheck(&mut self) {
         let Stage::Hold(plateau) = std::mem::replace(&mut self.stage, Stage::Survey) else { return };
         let highest = self.survey.highest().filter(|highest| *highest > plateau.concurrency);
-        self.over = highest.is_none();
-        self.stage = match highest {
-            Some(concurrency) => Stage::Recheck(plateau, concurrency),
-            None => Stage::Plateau(plateau),
-        };
+        match highest {
+            Some(concurrency) => self.stage = Stage::Recheck(plateau, concurrency),
+            None => {
+                self.stage = Stage::Hold(plateau);
+                self.repeat();
+            }
+        }
     }
 }
 

@@ -81,7 +81,8 @@ fn a_concurrency_that_exceeds_the_measured_one_is_measured_too() {
     }
     let found = capacity.figures(true);
     assert_eq!((found.per_s, found.low_per_s), (Some(1040.0), Some(1040.0)));
-    assert_eq!(steps, 6 + 3 + 3 + 1 + 1, "survey to 64, 4 and 8 in flight, 8 for longer, and 64 once more");
+    let all = "survey to 64, 4 and 8 in flight, 8 for longer, and 64 and 1 once more";
+    assert_eq!(steps, 6 + 3 + 3 + 1 + 1 + 1, "{all}");
 }
 
 #[test]
@@ -147,6 +148,28 @@ fn a_store_that_changes_is_reported_as_it_is_at_the_end_with_its_level_before() 
             }
         }
     }
+}
+
+/// Regression test: a store that ramped from 40/s to 400/s with the time was said to need 1024 operations in flight, where
+/// 4 are enough.
+#[test]
+fn growth_in_time_is_not_growth_by_concurrency() {
+    let growing = |step: u32| (40.0 * 1.3f64.powi(step as i32)).min(400.0);
+    for by in [CapacityBy::Concurrency, CapacityBy::Rate] {
+        let found = found_on(search(by, None), growing);
+        let per_s = found.per_s.unwrap();
+        assert!((390.0..=400.0).contains(&per_s), "{by:?}: {found:?}");
+        assert!(found.change.is_some(), "{by:?}: {found:?}");
+        if by == CapacityBy::Concurrency {
+            assert_eq!((found.in_flight, found.growing), (Some(4), false), "{found:?}");
+        }
+    }
+    let steady = found_on(search(CapacityBy::Rate, None), |_| 400.0);
+    assert_eq!(
+        (steady.change, steady.steps.last().unwrap().in_flight),
+        (None, Some(1)),
+        "the first load ends it"
+    );
 }
 
 #[test]
