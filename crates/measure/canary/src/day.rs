@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use super::outage::{Change, Failing, Outage};
+use super::slow::{KNOWN, SlowTime, Slowing};
 use super::target::Ended;
 use plimsoll_judge::summary::percentiles::percentiles;
 use plimsoll_judge::summary::result::Percentiles;
@@ -34,6 +35,18 @@ pub struct Day {
     pub outages: Vec<Outage>,
     /// Number of outages, also of those that are not listed.
     pub outage_count: u64,
+    /// Slow times, of which at most 100 are listed: successful operations that took far longer than usual.
+    #[serde(default)]
+    pub slow_times: Vec<SlowTime>,
+    /// Number of slow times, also of those that are not listed.
+    #[serde(default)]
+    pub slow_count: u64,
+    /// Slow operations that have not ended.
+    #[serde(skip)]
+    pub(super) slowing: Option<Slowing>,
+    /// Medians of the day before by operation, in nanoseconds, until this day has its own.
+    #[serde(skip)]
+    pub(super) usual_ns: BTreeMap<String, u64>,
 }
 
 /// Counts and service times of one operation on one day.
@@ -65,7 +78,8 @@ impl Day {
     }
 
     /// Adds an operation that ended at `now`, and `missed` intervals without one. `failing` has the failures that have
-    /// not ended. Returns the change from success to failure or back, if the operation is one.
+    /// not ended. Returns the change from success to failure, from the usual speed to a slow one, or back, if the
+    /// operation is one.
     pub fn add(
         &mut self,
         ended: &Ended,
@@ -78,7 +92,17 @@ impl Day {
         self.missed += missed;
         self.until = now.to_string();
         let Some((class, message)) = &ended.failure else {
+            let name = ended.kind.name();
+            let usual_ns = median_ns(&figures.latencies).or(self.usual_ns.get(name).copied());
             figures.latencies.record(ended.service_ns);
+            let (is_slow, slow) = Slowing::add(&mut self.slowing, ended, missed, usual_ns, now);
+            if let Some(slow) = slow {
+                self.end_slow(slow.clone());
+                return Some(Change::Usual(slow));
+            }
+            if is_slow && failing.is_none() {
+                return self.slowing.as_ref().and_then(Slowing::time).map(Change::Slow);
+            }
             let over = failing.take_if(|failing| failing.succeeded(ended))?;
             if let Some(outage) = over.outage() {
                 self.end(outage);
@@ -103,7 +127,34 @@ impl Day {
         }
     }
 
-    /// Returns the day as its file has it. An outage that has not ended belongs to it.
+    fn end_slow(&mut self, slow: SlowTime) {
+        self.slow_count += 1;
+        if self.slow_times.len() < MAX_OUTAGES {
+            self.slow_times.push(slow);
+        }
+    }
+
+    /// Returns the usual times by operation, in nanoseconds, for the next day.
+    pub fn usual_ns(&self) -> BTreeMap<String, u64> {
+        let of =
+            |(name, figures): (&String, &DayFigures)| Some((name.clone(), median_ns(&figures.latencies)?));
+        let own: BTreeMap<String, u64> = self.operations.iter().filter_map(of).collect();
+        self.usual_ns.clone().into_iter().chain(own).collect()
+    }
+
+    /// Returns the day with the usual times of the day before it.
+    #[must_use]
+    pub fn after(mut self, usual_ns: BTreeMap<String, u64>) -> Day {
+        self.usual_ns = usual_ns;
+        self
+    }
+
+    /// Returns the longest slow time; `None` if there was none.
+    pub fn longest_slow_time(&self) -> Option<&SlowTime> {
+        self.slow_times.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds))
+    }
+
+    /// Returns the day as its file has it. An outage or a slow time that has not ended belongs to it.
     pub fn shown(&self, failing: Option<&Failing>) -> Day {
         let mut shown = self.clone();
         for figures in shown.operations.values_mut() {
@@ -112,6 +163,9 @@ impl Day {
         }
         if let Some(outage) = failing.and_then(Failing::outage) {
             shown.end(outage);
+        }
+        if let Some(slow) = self.slowing.as_ref().and_then(Slowing::time) {
+            shown.end_slow(slow);
         }
         shown
     }
@@ -126,6 +180,11 @@ impl Day {
     pub fn longest_outage_s(&self) -> f64 {
         self.outages.iter().map(|outage| outage.seconds).fold(0.0, f64::max)
     }
+}
+
+/// Returns the median of enough latencies, in nanoseconds.
+fn median_ns(latencies: &Latencies) -> Option<u64> {
+    (latencies.len() >= KNOWN).then(|| latencies.quantile_ns(0.5)).flatten()
 }
 
 #[cfg(test)]

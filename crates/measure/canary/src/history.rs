@@ -184,7 +184,8 @@ impl History {
     /// Begins or continues a day, and removes old ones.
     fn begin(&mut self, day: String) -> Result<(), HistoryError> {
         let known = read_day(&self.path_of(&day))?;
-        self.today = known.unwrap_or_default().continued();
+        let usual_ns = self.today.usual_ns();
+        self.today = known.unwrap_or_default().continued().after(usual_ns);
         (self.today.day, self.today.store) = (day, self.store.clone());
         let days = files(&self.directory)?;
         let before: Vec<&PathBuf> =

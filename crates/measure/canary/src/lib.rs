@@ -7,6 +7,7 @@
 pub mod day;
 pub mod history;
 pub mod outage;
+pub mod slow;
 pub mod target;
 
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use outage::Change;
 use target::{CanaryStore, Ended};
 
 use plimsoll_base::clock::{SECOND, now_ns};
-use plimsoll_base::units::format_count;
+use plimsoll_base::units::{format_count, format_ms};
 use plimsoll_engine::driver::Control;
 use plimsoll_judge::run_dir::intervals::IntervalKey;
 use plimsoll_recorder::collector::SecondRow;
@@ -121,7 +122,25 @@ fn words(change: &Change, ended: &Ended) -> Option<String> {
             Some(format!("{} failed{at}: {class}: {message}", ended.kind))
         }
         (Change::Began, None) => None,
+        (Change::Slow(slow), _) => Some(format!(
+            "slow: {} takes {}, usually {}",
+            ended.kind,
+            format_time(slow.mean_ms),
+            format_time(slow.usual_ms)
+        )),
+        (Change::Usual(slow), _) => Some(format!(
+            "as fast as usual again; it was slow from {} for {:.1} s: {}, usually {}",
+            slow.from,
+            slow.seconds,
+            format_time(slow.mean_ms),
+            format_time(slow.usual_ms)
+        )),
     }
+}
+
+/// Formats milliseconds.
+fn format_time(ms: f64) -> String {
+    format!("{} ms", format_ms(ms))
 }
 
 /// Returns the counts of one operation.

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::slow::SlowTime;
 use super::target::Ended;
 use plimsoll_workload::OperationKind;
 
@@ -45,7 +46,7 @@ pub struct Failing {
     failed: Vec<Failed>,
 }
 
-/// A change from success to failure or back.
+/// A change from success to failure or back, or from the usual speed to a slow one or back.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
     /// The first failure.
@@ -57,6 +58,10 @@ pub enum Change {
         /// Time from the first to the last failure in seconds.
         seconds: f64,
     },
+    /// Operations take far longer than usual; the slow time so far.
+    Slow(SlowTime),
+    /// Operations take as long as usual again, after this slow time.
+    Usual(SlowTime),
 }
 
 impl Failing {

@@ -238,15 +238,16 @@ struct Numbered {
     sizes_of_ranges: u64,
 }
 
+/// An object: its number, the sizes of its versions, and the ends of the longest ranges that were read of them.
+#[derive(Default, Clone)]
+struct Object {
+    is_existing: bool,
+    sizes: Vec<u64>,
+    ends: Vec<u64>,
+}
+
 /// Numbers the objects and their versions.
 fn number(rows: &[LogRow], keys: usize) -> Numbered {
-    /// An object: its number, the sizes of its versions, and the ends of the longest ranges that were read of them.
-    #[derive(Default, Clone)]
-    struct Object {
-        is_existing: bool,
-        sizes: Vec<u64>,
-        ends: Vec<u64>,
-    }
     let mut objects = vec![Object::default(); keys];
     let mut versions = Vec::with_capacity(rows.len());
     for row in rows.iter() {
@@ -277,27 +278,7 @@ fn number(rows: &[LogRow], keys: usize) -> Numbered {
         }
         versions.push(version as u32);
     }
-    let mut known: Vec<u64> =
-        objects.iter().flat_map(|o| &o.sizes).copied().filter(|size| *size != UNKNOWN).collect();
-    let middle = known.len() / 2;
-    let median = if known.is_empty() { 0 } else { *known.select_nth_unstable(middle).1 };
-    let (mut unknown_sizes, mut sizes_of_ranges) = (0, 0);
-    for object in &mut objects {
-        for (size, end) in object.sizes.iter_mut().zip(&object.ends) {
-            // An object is at least as long as what was read of it; otherwise every read would fail.
-            *size = match (*size, *end) {
-                (UNKNOWN, 0) => {
-                    unknown_sizes += 1;
-                    median
-                }
-                (UNKNOWN, end) => {
-                    sizes_of_ranges += 1;
-                    end
-                }
-                (size, end) => size.max(end),
-            };
-        }
-    }
+    let (unknown_sizes, sizes_of_ranges) = complete_sizes(&mut objects);
     // The objects that existed before come first.
     let mut order: Vec<u32> = (0..keys as u32).collect();
     order.sort_by_key(|key| !objects[*key as usize].is_existing);
@@ -324,6 +305,32 @@ fn number(rows: &[LogRow], keys: usize) -> Numbered {
     let requests = requests.collect();
     let sizes = order.iter().map(|key| std::mem::take(&mut objects[*key as usize].sizes));
     Numbered { trace: Trace::new(requests, existing, sizes), unknown_sizes, sizes_of_ranges }
+}
+
+/// Sets the sizes that the logs do not have. Returns the number of those about which they say nothing, and of those that
+/// follow from ranges.
+fn complete_sizes(objects: &mut [Object]) -> (u64, u64) {
+    let mut known: Vec<u64> =
+        objects.iter().flat_map(|o| &o.sizes).copied().filter(|size| *size != UNKNOWN).collect();
+    let middle = known.len() / 2;
+    let median = if known.is_empty() { 0 } else { *known.select_nth_unstable(middle).1 };
+    let (mut unknown_sizes, mut sizes_of_ranges) = (0, 0);
+    let versions = objects.iter_mut().flat_map(|object| object.sizes.iter_mut().zip(&object.ends));
+    for (size, end) in versions {
+        // An object is at least as long as what was read of it; otherwise every read would fail.
+        *size = match (*size, *end) {
+            (UNKNOWN, 0) => {
+                unknown_sizes += 1;
+                median
+            }
+            (UNKNOWN, end) => {
+                sizes_of_ranges += 1;
+                end
+            }
+            (size, end) => size.max(end),
+        };
+    }
+    (unknown_sizes, sizes_of_ranges)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::out::{note, progress, say};
 use super::run_options::live;
 use super::signals;
 use plimsoll_base::clock::wall_now;
-use plimsoll_base::units::{format_count, parse_duration, parse_size};
+use plimsoll_base::units::{format_count, format_ms, parse_duration, parse_size};
 use plimsoll_canary::day::Day;
 use plimsoll_canary::history::{History, days};
 use plimsoll_canary::target::CanaryStore;
@@ -158,7 +158,21 @@ fn sentence(day: &Day) -> String {
         (1, longest) => format!("1 outage of {} s", seconds(longest)),
         (n, longest) => format!("{} outages, the longest of {} s", format_count(n), seconds(longest)),
     };
-    format!("{} of {} operations failed, {outages}", format_count(failed), format_count(all))
+    let slow = match (day.slow_count, day.longest_slow_time()) {
+        (0, _) | (_, None) => String::new(),
+        (n, Some(slow)) => format!(
+            ", {} from {} for {} s: {} ms, usually {} ms",
+            match n {
+                1 => "slow".to_string(),
+                n => format!("slow {} times, the longest time", format_count(n)),
+            },
+            slow.from,
+            seconds(slow.seconds),
+            format_ms(slow.mean_ms),
+            format_ms(slow.usual_ms)
+        ),
+    };
+    format!("{} of {} operations failed, {outages}{slow}", format_count(failed), format_count(all))
 }
 
 /// Formats seconds, with a decimal if there are fewer than ten.
@@ -187,6 +201,7 @@ fn show(directory: &Path, json: bool) -> Result<(), Exit> {
         "missed#",
         "outages#",
         "longest s#",
+        "slow times#",
         "put p50 ms#",
         "put p99 ms#",
         "get p50 ms#",
@@ -197,7 +212,7 @@ fn show(directory: &Path, json: bool) -> Result<(), Exit> {
     say(terminal::table(&table).trim_start_matches('\n'))
 }
 
-fn row(day: &Day) -> [String; 11] {
+fn row(day: &Day) -> [String; 12] {
     let (all, failed) = day.counts();
     let of = |operation: &str, name: &str| {
         day.operations.get(operation).map_or("-".to_string(), |figures| cell(&figures.service_ms, name))
@@ -210,6 +225,7 @@ fn row(day: &Day) -> [String; 11] {
         format_count(day.missed),
         format_count(day.outage_count),
         seconds(day.longest_outage_s()),
+        format_count(day.slow_count),
         of("put", "p50"),
         of("put", "p99"),
         of("get", "p50"),

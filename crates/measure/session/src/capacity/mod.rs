@@ -302,10 +302,9 @@ impl Capacity {
 
     /// Records a step and advances the search.
     fn note(&mut self, planned: Planned, step: CapacityStep) {
-        let (per_s, paused_share) = (step.achieved_per_s, step.paused_share);
+        let (per_s, paused_share, met) = (step.achieved_per_s, step.paused_share, step.met);
         let disturbed = paused_share > DISTURBED_SHARE;
         let limited = step.client_limited.clone();
-        let met = step.met;
         self.steps.push(step);
         let length_s = planned.length_ns as f64 / SECOND as f64;
         match (&mut self.stage, planned.load) {
@@ -365,9 +364,9 @@ impl Capacity {
                 self.missed_at_ns = search.is_recovering().then(now_ns);
                 self.end_rate();
             }
-            (Stage::Reference(_, concurrencies), Load::Closed { concurrency }) => {
-                concurrencies.pop();
-                if concurrencies.is_empty() {
+            (Stage::Reference(_, left), Load::Closed { concurrency }) => {
+                left.pop();
+                if left.is_empty() {
                     self.end_repeat(concurrency, per_s, disturbed);
                 }
             }
