@@ -55,15 +55,15 @@ def test_the_answer_and_the_tables_name_all_clients(tmp_path):
                    "--no-requests")
         assert done.returncode == 0, done.stderr
     first = done.stdout.splitlines()[0]
-    # The program of the test sends nothing, and claims a millisecond.
-    assert first.startswith("put: own is the fastest with 40,000 operations/s"), first
+    # The program of the test sends nothing, and claims a millisecond. Two rounds may not show by how much that is faster.
+    assert first.startswith("put: own ") and "40,000" in first, first
     assert done.stdout.count("boto3 ") >= 2 and "CPU us" in done.stdout, done.stdout
     one = str(next((tmp_path / "runs").iterdir()))
     shown = subprocess.run([PLIMSOLL, "show", one], capture_output=True, text=True)
-    assert shown.returncode == 0 and "own is the fastest" in shown.stdout and "CPU us" in shown.stdout, shown
+    assert shown.returncode == 0 and first in shown.stdout and "CPU us" in shown.stdout, shown
     report = subprocess.run([PLIMSOLL, "report", one], capture_output=True, text=True)
     with open(report.stdout.strip()) as page:
-        assert "own is the fastest" in page.read(), report
+        assert "put: own " in page.read(), report
 
 
 def test_clients_that_fail_or_are_absent_are_named(tmp_path):

@@ -68,7 +68,7 @@ def test_invalid_input_raises_a_clear_error(runs, tmp_path):
     with pytest.raises(plimsoll.RunError, match="no such file"):
         plimsoll.load(tmp_path)
     (tmp_path / "result.json").write_text('{"schema": 7}')
-    with pytest.raises(plimsoll.RunError, match="schema 1 to 2"):
+    with pytest.raises(plimsoll.RunError, match="schema 1 to 3"):
         plimsoll.load(tmp_path)
     with pytest.raises(plimsoll.RunError, match="does not exist"):
         plimsoll.compare(runs[0], tmp_path / "nowhere")

@@ -126,8 +126,8 @@ impl Words<'_> {
     }
 
     /// Returns the highest throughput of a closed loop, and its operations in flight; `None` with objectives: a closed
-    /// loop slows down with the store, so its throughput is not a rate that meets them. The steps before a change of the
-    /// store do not count.
+    /// loop slows down with the store, so its throughput is not a rate that meets them. The steps before a change of
+    /// the store do not count.
     fn best_closed(&self) -> Option<(f64, u64)> {
         if !self.objectives.is_empty() {
             return None;
@@ -456,8 +456,8 @@ mod tests {
         assert!(say(&none).starts_with("this client is too busy to tell whether a meets get.p99 < 10ms"));
     }
 
-    /// Regression test: a closed loop of the survey became "at least 172 get/s within get.p99 < 10ms", beside lower rates
-    /// that missed it.
+    /// Regression test: a closed loop of the survey became "at least 172 get/s within get.p99 < 10ms", beside lower
+    /// rates that missed it.
     #[test]
     fn a_closed_loop_is_no_rate_that_meets_an_objective() {
         let steps = vec![closed(1, 86.0, true), closed(2, 172.0, true), closed(4, 200.0, false)];

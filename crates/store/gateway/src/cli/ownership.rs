@@ -63,7 +63,11 @@ pub fn check(
         match claim {
             Ok(Claim::Free) => free.push(tier),
             Ok(claim) => {
-                let Some(error) = refused(tier, &identity, &claim) else { continue };
+                let error = refused(tier, &identity, &claim);
+                // Another gateway of the catalog may have begun since.
+                let Some(error) = error.filter(|error| !error.is_outdated(&*opened.catalog)) else {
+                    continue;
+                };
                 if matches!(claim, Claim::Foreign(_)) || older == Older::Refused {
                     return Err(place.fail(&format!("{error}. {}", advice(place, &error))));
                 }
@@ -76,6 +80,7 @@ pub fn check(
     for tier in free.into_iter().filter(|_| takes_free) {
         match runtime.block_on(take_free(tier, &identity)) {
             Err(error @ ClaimError::Unknown { .. }) => note(&error.to_string()),
+            Err(error) if error.is_outdated(&*opened.catalog) => {}
             taken => taken.map_err(|error| place.fail(&format!("{error}. {}", advice(place, &error))))?,
         }
     }
@@ -95,7 +100,8 @@ pub fn must_own(place: &StoreArguments, opened: &Opened, identity: Option<&Ident
     for (_, tier) in opened.bodies.blobs.tiers().iter() {
         let unknown = |error| ClaimError::Unknown { tier: tier.name.clone(), error };
         let claim = runtime.block_on(inspect(tier, identity)).map_err(|error| place.fail(&unknown(error)))?;
-        if let Some(error) = refused(tier, identity, &claim) {
+        let error = refused(tier, identity, &claim);
+        if let Some(error) = error.filter(|error| !error.is_outdated(&*opened.catalog)) {
             return Err(place.fail(&format!("{error}. {}", advice(place, &error))));
         }
         free = free.or(matches!(claim, Claim::Free).then(|| tier.name.clone()));

@@ -34,7 +34,7 @@ use plimsoll_catalog::embedded::{Engine, INDEX_DIRECTORY, segment};
 use plimsoll_catalog::postgres::{Access, PostgresCatalog, is_missing};
 use plimsoll_catalog::{Catalog, CatalogError, format};
 use plimsoll_objects::keys;
-use plimsoll_objects::owner::claim::{Claim, inspect, refused};
+use plimsoll_objects::owner::claim::{Claim, ClaimError, inspect, refused};
 use plimsoll_objects::owner::record::OwnerRecord;
 use plimsoll_objects::owner::{self, Identity};
 
@@ -189,7 +189,10 @@ fn check_tier(
             Err(_) => return Ok(()),
         };
         let is_refused = |claim: &Claim| matches!(claim, Claim::Foreign(_)) || older == Older::Refused;
-        if let Some(error) = refused(&tier, &identity, &claim).filter(|_| is_refused(&claim)) {
+        let is_outdated =
+            |error: &ClaimError| found.catalog.as_ref().is_some_and(|catalog| error.is_outdated(&**catalog));
+        let error = refused(&tier, &identity, &claim).filter(|error| !is_outdated(error));
+        if let Some(error) = error.filter(|_| is_refused(&claim)) {
             let what = if found.identity.is_some() { "" } else { "the catalog is empty, and " };
             return Err(place.fail(&format!("{what}{error}. {}", advice(place, &error))));
         }

@@ -2,9 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use super::Identity;
 use super::record::{Found, OwnerRecord, RecordError, read, write};
+use super::{Identity, read as read_identity};
 use plimsoll_bodies::tier::Tier;
+use plimsoll_catalog::Catalog;
 use plimsoll_catalog::ambient::wall_now;
 use plimsoll_catalog::guard::{self, Guard};
 
@@ -106,6 +107,16 @@ pub enum ClaimError {
         /// Reason of the tier.
         error: RecordError,
     },
+}
+
+impl ClaimError {
+    /// Returns true if a catalog has meanwhile reached the position that the tier has seen. The leader advances the
+    /// catalog before its tiers, so a catalog that was read before the tier may look older, and one that is read after
+    /// it does not.
+    pub fn is_outdated(&self, catalog: &impl Catalog) -> bool {
+        let ClaimError::Older { seen, .. } = self else { return false };
+        read_identity(catalog).is_ok_and(|now| now.is_some_and(|now| now.position >= *seen))
+    }
 }
 
 /// Returns the error for a tier that is foreign or newer.

@@ -120,6 +120,23 @@ mod tests {
     use plimsoll_catalog::blocking::block_on;
     use plimsoll_catalog::memory::MemoryCatalog;
 
+    /// Regression test: of two gateways that began at the same time, one read the catalog before the other advanced it,
+    /// and the tiers after that, and refused to start with a catalog that was older than its tiers.
+    #[test]
+    fn a_position_that_the_catalog_has_reached_meanwhile_is_not_a_later_state() {
+        let catalog = MemoryCatalog::default();
+        let identity = block_on(identify(&catalog)).unwrap();
+        let (tier, written) = ("hot".to_string(), String::new());
+        let older = claim::ClaimError::Older { tier, position: 0, seen: 1, written };
+        assert!(!older.is_outdated(&catalog));
+        let advance = move |t: &mut dyn Transaction| {
+            put(t, Identity { position: 1, ..identity });
+            Ok(true)
+        };
+        block_on(catalog.commit(Box::new(advance), 64)).unwrap();
+        assert!(older.is_outdated(&catalog));
+    }
+
     #[test]
     fn a_catalog_keeps_its_id() {
         let catalog = MemoryCatalog::default();
