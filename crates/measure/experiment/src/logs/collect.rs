@@ -307,8 +307,8 @@ fn number(rows: &[LogRow], keys: usize) -> Numbered {
     Numbered { trace: Trace::new(requests, existing, sizes), unknown_sizes, sizes_of_ranges }
 }
 
-/// Sets the sizes that the logs do not have. Returns the number of those about which they say nothing, and of those that
-/// follow from ranges.
+/// Sets the sizes that the logs do not have. Returns the number of those about which they say nothing, and of those
+/// that follow from ranges.
 fn complete_sizes(objects: &mut [Object]) -> (u64, u64) {
     let mut known: Vec<u64> =
         objects.iter().flat_map(|o| &o.sizes).copied().filter(|size| *size != UNKNOWN).collect();
