@@ -138,7 +138,7 @@ fn words(change: &Change, ended: &Ended) -> Option<String> {
     }
 }
 
-/// Formats milliseconds.
+/// Formats a time in milliseconds for a line.
 fn format_time(ms: f64) -> String {
     format!("{} ms", format_ms(ms))
 }
