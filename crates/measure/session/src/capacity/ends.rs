@@ -1,5 +1,5 @@
-//! Ends of the parts of a search: of the survey, of the measurement of a concurrency, and of the search by rate; and the
-//! last steps, which show whether the store has changed.
+//! Ends of the parts of a search: of the survey, of the measurement of a concurrency, and of the search by rate; and
+//! the last steps, which show whether the store has changed.
 
 use super::change::differ;
 use super::plateau::Plateau;
