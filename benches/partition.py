@@ -271,7 +271,7 @@ class Setup:
             gateway.set_clock(0)
         problems = []
         found = json.loads(output) if output.startswith("{") else {}
-        # A gateway whose clock is a day off refuses every signature. Then so many requests fail that the check ends with 3.
+        # A gateway whose clock is a day off refuses every signature. The check then has too many failures and ends with 3.
         is_skewed = check.returncode == 3 and "403 RequestTimeTooSkewed" in found.get("errors", {})
         if check.returncode != 0 and not (is_skewed and found["violations"] + found["undecided"] == 0):
             problems.append(f"consistency: exit code {check.returncode}: {output[:20_000]} {errors}")

@@ -96,18 +96,20 @@ impl Day {
             let usual_ns = median_ns(&figures.latencies).or(self.usual_ns.get(name).copied());
             figures.latencies.record(ended.service_ns);
             let (is_slow, slow) = Slowing::add(&mut self.slowing, ended, missed, usual_ns, now);
-            if let Some(slow) = slow {
+            if let Some(slow) = &slow {
                 self.end_slow(slow.clone());
-                return Some(Change::Usual(slow));
             }
-            if is_slow && failing.is_none() {
-                return self.slowing.as_ref().and_then(Slowing::time).map(Change::Slow);
+            if let Some(over) = failing.take_if(|failing| failing.succeeded(ended)) {
+                if let Some(outage) = over.outage() {
+                    self.end(outage);
+                }
+                return Some(over.ended());
             }
-            let over = failing.take_if(|failing| failing.succeeded(ended))?;
-            if let Some(outage) = over.outage() {
-                self.end(outage);
-            }
-            return Some(over.ended());
+            return match slow {
+                Some(slow) => Some(Change::Usual(slow)),
+                None if is_slow => self.slowing.as_ref().and_then(Slowing::time).map(Change::Slow),
+                None => None,
+            };
         };
         let is_known = figures.failed.contains_key(class) || figures.failed.len() < MAX_CLASSES;
         let class_name = if is_known { class.as_str() } else { "others" };
@@ -223,6 +225,21 @@ mod tests {
         assert_eq!((&done.outages, failing), (&shown.outages, None));
         assert_eq!((done.counts(), done.missed, done.longest_outage_s()), ((7, 4), 4, 21.0));
         assert_eq!(done.operations["get"].failed["connect"], 3);
+    }
+
+    /// Regression test: the success that ended a slow time did not end the failures before it.
+    #[test]
+    fn one_operation_ends_a_slow_time_and_an_outage() {
+        let (mut day, mut failing) = (Day::default(), None);
+        let slow = |ms: u64| Ended { service_ns: ms * 1_000_000, ..ended(None) };
+        let before = [vec![slow(5); 20], vec![slow(900); 3], vec![slow(5)]].concat();
+        for (second, ended) in before.iter().enumerate() {
+            day.add(ended, 0, at(second as i64), &mut failing);
+        }
+        assert_eq!(day.add(&ended(Some("connect")), 0, at(24), &mut failing), Some(Change::Began));
+        let change = day.add(&slow(5), 0, at(25), &mut failing);
+        assert!(matches!(change, Some(Change::Ended { operations: 1, .. })), "{change:?}");
+        assert_eq!((failing, day.slow_count), (None, 1));
     }
 
     #[test]

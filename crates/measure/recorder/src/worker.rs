@@ -21,10 +21,10 @@ struct InFlightIntegral {
     at_ns: u64,
 }
 
-/// Operations that ended in a window without belonging to its phase, as far as no operation of the phase has taken
-/// their place. Both edges of a window cut operations: those of the phase before end in it, and its own end after it.
-/// Under a steady load both are equally many, and counting one in the place of the other gives the rate; more than
-/// that would be the rate of the phase before.
+/// Number of operations of the phase before that ended in a window, less the late operations of the window's own phase
+/// that were counted instead. A window cuts operations at both edges: its first ones belong to the phase before, and
+/// its last ones end after it. A steady load has as many of both, so that the count is the rate. A lighter phase has
+/// fewer late operations, and does not count the rest.
 #[derive(Debug, Clone, Copy, Default)]
 struct CarriedOver {
     operations: u64,

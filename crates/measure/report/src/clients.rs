@@ -51,8 +51,7 @@ fn operations(rounds: &[ClientRound]) -> Vec<&str> {
 /// Share of the time of a round above which pauses of the machine disturb it.
 const DISTURBED_SHARE: f64 = 0.05;
 
-/// Returns the mean ratio of two clients with its 95% interval, from the ratios of the rounds; `None` for fewer than
-/// two rounds.
+/// Returns the mean of the ratios of all rounds and its 95% interval; `None` if there is only one round.
 fn interval(ratios: &[f64]) -> Option<(f64, f64, f64)> {
     let n = ratios.len() as f64;
     if ratios.len() < 2 {

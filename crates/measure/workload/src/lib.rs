@@ -17,6 +17,7 @@ pub mod operation_kind;
 pub mod payload;
 pub mod popularity;
 pub mod ranges_in_order;
+pub mod records;
 pub mod reduction;
 pub mod scan;
 mod scatter;

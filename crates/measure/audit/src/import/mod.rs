@@ -115,7 +115,7 @@ fn step_of(name: &str) -> (String, Option<u32>) {
     }
 }
 
-/// Returns the window of a phase: from the first start to the last end of its own requests.
+/// Returns the window of a phase, which begins with its first request and ends when all its requests have ended.
 fn edges(log: &Log, phase: usize) -> Edges {
     let own = || log.records.iter().filter(|r| usize::from(r.phase) == phase);
     let start_ns = own().map(|r| r.start_ns).min().unwrap_or(0);

@@ -2,8 +2,7 @@
 //!
 //! [`recompute`] makes the figures, [`differences`] compares two results. [`schedule`], `windows` and `operations`
 //! compare the logs and the result with the experiment and its seed, [`prices`] the cost with the price books,
-//! [`signature`] checks a detached signature. docs/judging.md lists what is not in the logs, and so only protected by
-//! the checksums.
+//! [`signature`] checks a detached signature. docs/judging.md lists the fields that only the checksums protect.
 
 pub mod differences;
 mod operations;

@@ -40,19 +40,11 @@ pub async fn dispatch(context: &Context) -> io::Result<()> {
         }
         send(context, Message::Used(context.number(index), thread_cpu_ns() - cpu));
         // Only the coordinator knows when the last operation of a closed loop has ended.
-        if context.worker.index == 0 && phase_run.phase.load.is_open() {
-            let edges = context.edges(index);
-            if edges.end_ns != u64::MAX {
-                send(
-                    context,
-                    Message::End {
-                        phase_run: context.number(index),
-                        edges,
-                        length_ns: None,
-                        cpu_ns: process_cpu_ns(),
-                    },
-                );
-            }
+        let (phase_run, edges, is_open) =
+            (context.number(index), context.edges(index), phase_run.phase.load.is_open());
+        if context.worker.index == 0 && is_open && edges.end_ns != u64::MAX {
+            let cpu_ns = process_cpu_ns();
+            send(context, Message::End { phase_run, edges, length_ns: None, cpu_ns });
         }
     }
     drain(context, &mut timer, drain_ns).await

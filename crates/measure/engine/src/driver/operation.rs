@@ -14,7 +14,6 @@ use super::context::{Context, Task};
 use super::dispatch::next_task;
 use super::multipart::{self, Connections};
 use super::read_back::{Written, verify_written};
-use super::records::encode;
 use super::request::{KeyBuffers, build, upload_checksum_of};
 use super::retry::{
     AttemptCounts, AttemptError, OperationObserver, address_of, pause_after_refusal, send_with_retries,
@@ -28,6 +27,7 @@ use plimsoll_recorder::ErrorClass;
 use plimsoll_recorder::Timings;
 use plimsoll_recorder::collector::Message;
 use plimsoll_recorder::{Completed, OperationResult};
+use plimsoll_workload::records::encode;
 use plimsoll_workload::schedule::{Phase, Role, Verify};
 use plimsoll_workload::trace::UNKNOWN_VERSION;
 use plimsoll_workload::{Dataset, Operation, OperationKind};

@@ -7,8 +7,7 @@ use std::sync::atomic::AtomicU64;
 use super::writers::Writers;
 use plimsoll_recorder::Edges;
 
-/// A closed loop, or open loops on one store that run back to back. The coordinator sends every segment to every
-/// worker.
+/// A closed loop, or open loops on one store that run back to back. Every worker receives every segment.
 #[derive(Clone)]
 pub struct Segment {
     /// Index of the first phase run in the job.
@@ -27,6 +26,7 @@ pub struct Segment {
 }
 
 /// Report of a worker at the end of a segment.
+#[derive(Default)]
 pub struct SegmentReport {
     /// End of the worker's last operation, in nanoseconds on the monotonic clock; 0 if there was none.
     pub last_end_ns: u64,

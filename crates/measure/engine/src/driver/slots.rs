@@ -90,8 +90,7 @@ impl Slots {
         self.slots[id].free_since_ns.set(at_ns);
     }
 
-    /// Returns the time since which slot `id` has been free after its last operation, in nanoseconds on the monotonic
-    /// clock; `None` if it has had none.
+    /// Returns the time that [`Slots::set_free_since`] recorded; `None` before the first operation of slot `id`.
     pub fn free_since(&self, id: usize) -> Option<u64> {
         Some(self.slots[id].free_since_ns.get()).filter(|at_ns| *at_ns > 0)
     }

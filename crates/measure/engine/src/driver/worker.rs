@@ -34,12 +34,8 @@ impl Worker {
                 }
                 Err(e) => Err(io::Error::new(e.kind(), e.to_string())),
             };
-            let report = done.unwrap_or_else(|e| SegmentReport {
-                last_end_ns: 0,
-                failed: 0,
-                busy_ns: 0,
-                error: Some(e),
-            });
+            let report =
+                done.unwrap_or_else(|e| SegmentReport { error: Some(e), ..SegmentReport::default() });
             if reports.send(report).is_err() {
                 return;
             }

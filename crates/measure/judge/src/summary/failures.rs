@@ -1,5 +1,5 @@
-//! Failures of two sides of a comparison. A latency or a rate is that of the operations that succeeded, so it says
-//! nothing about a store that fails the others.
+//! Failures of two sides of a comparison. Latencies and rates are those of successful operations, and say nothing about
+//! the failed ones.
 
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// Counts the failures of one side: those of its series together.
+    /// Counts the failures in all series of one side.
     pub fn of<'a>(side: impl IntoIterator<Item = &'a Series>) -> Failures {
         let (mut failed, mut operations) = (Vec::new(), Vec::new());
         for series in side {
@@ -97,8 +97,8 @@ impl FailurePair {
         [self.base, self.other].iter().any(|side| side.operations > 0 && side.failed == side.operations)
     }
 
-    /// Describes failures that differ beyond chance, or that are many on both sides: `b failed 40% of its gets (a:
-    /// 0%)`. `None` if there are no such failures. `names` are those of the base and of the other side.
+    /// Describes failures that differ beyond chance, or that are many on both sides, such as `b failed 40% of its get
+    /// operations (a: 0%)`; `None` for other failures. `names` has the names of the base and of the other side.
     pub fn describe(&self, names: [&str; 2]) -> Option<String> {
         let [first, second] = names;
         let (base, other) = (self.base.words(), self.other.words());
@@ -115,7 +115,14 @@ impl FailurePair {
 /// Returns a verdict about speed after the failures of both sides, if they differ beyond chance or are many. `main` is
 /// the place of the verdict; if nothing succeeded there on one side, the failures alone are the answer.
 pub fn before(verdict: String, main: &str, pairs: &[FailurePair], names: [&str; 2]) -> String {
-    let mut stated: Vec<String> = pairs.iter().filter_map(|pair| pair.describe(names)).collect();
+    let stated = pairs.iter().filter_map(|pair| pair.describe(names)).collect();
+    let is_total = pairs.iter().any(|pair| pair.place == main && pair.is_total());
+    after_failures(stated, is_total, verdict)
+}
+
+/// Returns a verdict about speed after descriptions of failures. With `is_total`, nothing succeeded on one side, and
+/// the verdict is left out.
+pub(super) fn after_failures(mut stated: Vec<String>, is_total: bool, verdict: String) -> String {
     if stated.is_empty() {
         return verdict;
     }
@@ -124,10 +131,8 @@ pub fn before(verdict: String, main: &str, pairs: &[FailurePair], names: [&str; 
         stated.truncate(MOST_STATED);
         stated.push(format!("{more} more with failures"));
     }
-    if pairs.iter().any(|pair| pair.place == main && pair.is_total()) {
-        return stated.join("; ");
-    }
-    format!("{}; for the others, {verdict}", stated.join("; "))
+    let stated = stated.join("; ");
+    if is_total { stated } else { format!("{stated}; for the others, {verdict}") }
 }
 
 /// Maximum number of operations whose failures are in a first line.

@@ -2,7 +2,7 @@
 
 use super::comparison::{Verdict, compare};
 use super::estimates::{Estimator, Metric};
-use super::failures::{FailurePair, Failures};
+use super::failures::{FailurePair, Failures, after_failures};
 use super::sequential::{Difference, change_at, judge_difference};
 use super::series::Series;
 use super::student::LEVEL;
@@ -55,9 +55,10 @@ pub fn rank(stores: &[(String, &Series)], question: Question<'_>) -> Ranking {
     let said = |at: &usize| pair(*at).describe([&stores[least].0, &stores[*at].0]);
     if failing.is_empty() {
         let Ranking { sentence, decided, more_s } = order(stores, question);
-        let failed = (0..stores.len()).find(|at| *at != least).and_then(|at| said(&at));
-        let failed = failed.map_or(String::new(), |failed| format!("{failed}; for the others, "));
-        return Ranking { sentence: format!("{failed}{sentence}"), decided, more_s };
+        let other = (0..stores.len()).find(|at| *at != least);
+        let is_total = other.is_some_and(|at| pair(at).is_total());
+        let stated = other.and_then(|at| said(&at)).into_iter().collect();
+        return Ranking { sentence: after_failures(stated, is_total, sentence), decided, more_s };
     }
     let failed: Vec<String> = failing.iter().filter_map(said).collect();
     let sound: Vec<(String, &Series)> =
@@ -69,8 +70,7 @@ pub fn rank(stores: &[(String, &Series)], question: Question<'_>) -> Ranking {
     // The question is answered: no further measurement makes the failing stores better.
     let Ranking { sentence, .. } = order(stores, question);
     let is_total = failing.iter().any(|at| pair(*at).is_total());
-    let rest = if is_total { String::new() } else { format!("; for the others, {sentence}") };
-    Ranking { sentence: format!("{}{rest}", failed.join("; ")), decided: true, more_s: None }
+    Ranking { sentence: after_failures(failed, is_total, sentence), decided: true, more_s: None }
 }
 
 /// Orders stores by a latency, whatever they fail.

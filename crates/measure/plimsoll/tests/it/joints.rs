@@ -8,8 +8,7 @@ use crate::support::made::made;
 use crate::support::{Server, plimsoll, scratch, text};
 use serde_json::Value;
 
-/// Executes an experiment against a server whose responses take `latency_ms`, verifies the run, and returns its
-/// measured windows.
+/// Executes and verifies an experiment on a server whose responses take `latency_ms`. Returns the measured windows.
 fn measured(test: &str, latency_ms: u64, experiment: &str) -> Vec<Value> {
     let out = scratch(test);
     let server = Server::start(&format!("latency={latency_ms}ms"), false);

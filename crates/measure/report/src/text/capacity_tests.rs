@@ -201,7 +201,7 @@ fn bounds_that_are_far_apart_are_a_bracket_if_the_time_has_ended() {
     );
 }
 
-/// Regression test: a store that became faster with the time was said to need 1024 operations in flight.
+/// Regression test: the advice for a store that became faster during the search was to raise the concurrency.
 #[test]
 fn a_store_that_has_changed_did_not_grow_by_the_concurrency() {
     let change = CapacityChange { in_flight: 1, before_per_s: 40.0, after_per_s: 100.0 };

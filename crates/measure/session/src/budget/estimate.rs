@@ -305,7 +305,8 @@ fn rates(tariff: &Tariff, leaves: bool) -> String {
     )
 }
 
-/// Returns the number of objects that a phase creates with so many puts and copies, and that the clean-up deletes.
+/// Returns the number of objects that a phase creates, and the clean-up deletes, if the phase sends this number of puts
+/// and of copies.
 fn created(phase: &Phase, puts: u64, copies: u64) -> u64 {
     let workload = &phase.workload;
     if workload.written.at.is_some() {

@@ -50,8 +50,7 @@ impl Capacity {
         }
     }
 
-    /// Ends the search, unless the first concurrency has another throughput than at first and the search may begin
-    /// again.
+    /// Ends the search, or begins it again if the throughput of the first concurrency has changed.
     pub(super) fn end_repeat(&mut self, concurrency: usize, per_s: f64, disturbed: bool) {
         let before = self.survey.at(concurrency).filter(|_| concurrency == self.search.in_flight.0);
         let has_changed = before.is_some_and(|before| differ(&[before], &[per_s])) && !disturbed;

@@ -150,8 +150,8 @@ fn a_store_that_changes_is_reported_as_it_is_at_the_end_with_its_level_before() 
     }
 }
 
-/// Regression test: a store that ramped from 40/s to 400/s with the time was said to need 1024 operations in flight,
-/// where 4 are enough.
+/// Regression test: for a store whose capacity rose from 40/s to 400/s during the search, the answer was 1024
+/// operations in flight, where 4 are enough.
 #[test]
 fn growth_in_time_is_not_growth_by_concurrency() {
     let growing = |step: u32| (40.0 * 1.3f64.powi(step as i32)).min(400.0);

@@ -272,8 +272,7 @@ pub fn plan(phases: &[Phase], layout: Layout, stores: usize) -> Vec<PhaseRun> {
 
 /// Groups phase runs that run back to back without a drain: neighbouring open loops on one store that are limited only
 /// by time. A closed loop waits until the operations before it have ended; otherwise its window would have operations
-/// of another load. A ramp that a rule may end closes its group, because the start of the next phase run is not known
-/// beforehand.
+/// of another load. A ramp that a rule may end closes its group, because its end is not known in advance.
 pub fn segments(phase_runs: &[PhaseRun]) -> Vec<Range<usize>> {
     let timed = |s: &PhaseRun| {
         s.phase.load.is_open() && s.phase.limit.operations.is_none() && s.phase.read_after_ns.is_none()

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use plimsoll_workload::dataset::Encoding;
-use plimsoll_workload::payload::Cut;
+use super::dataset::Encoding;
+use super::payload::Cut;
 
 /// Encodes the given fields of a record. Field `i` contains the bytes of `cut` from `i * length` on.
 pub fn encode(encoding: Encoding, cut: &Cut, fields: Range<u64>) -> Bytes {
@@ -51,7 +51,7 @@ pub fn encode(encoding: Encoding, cut: &Cut, fields: Range<u64>) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plimsoll_workload::payload::Block;
+    use crate::payload::Block;
 
     #[test]
     fn a_record_is_encoded_as_a_map_of_its_fields() {
